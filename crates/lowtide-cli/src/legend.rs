@@ -19,7 +19,7 @@ const WORDS: &[(&str, &str)] = &[
     ),
     (
         "speed ratio",
-        "speed relative to the row that is named below, in the same round: median \
+        "speed relative to dd if it is there, else to the first row, in the same round: median \
          (smallest..largest)",
     ),
     ("writes", "write requests to the device"),

@@ -111,8 +111,18 @@ fn reads_beside_a_checkpoint_are_told_from_the_others() {
     let dir = tempfile::tempdir().unwrap();
     let args =
         ["bench", "mixed", "--max", "4M", "--scale", "2", "--threads", "2", "--policy", "mglru"];
-    let length =
-        ["--checkpoint", "40ms", "--seconds", "0.5", "--rounds", "2", "--against", "mmap-random"];
+    let length = [
+        "--checkpoint",
+        "40ms",
+        "--seconds",
+        "0.5",
+        "--rounds",
+        "2",
+        "--write",
+        "20",
+        "--against",
+        "mmap-random",
+    ];
     let results = results(dir.path(), &[args.as_slice(), &length].concat());
     assert_eq!(rows(&results).len(), 1 + usize::from(memcg_or_skip("mmap beside checkpoints")));
     for row in rows(&results) {
@@ -123,7 +133,7 @@ fn reads_beside_a_checkpoint_are_told_from_the_others() {
         let (during, outside) =
             (number(checkpoints, "reads_during"), number(checkpoints, "reads_outside"));
         let share = (during + outside) / number(row, "ops");
-        assert!((0.9..1.0).contains(&share), "95 of 100 operations are reads: {share}");
+        assert!((0.75..0.85).contains(&share), "80 of 100 operations are reads: {share}");
         for name in ["during_us", "outside_us"] {
             let quantiles = ["mean", "p50", "p90", "p95", "p99", "p999", "p9999", "max"];
             assert!(

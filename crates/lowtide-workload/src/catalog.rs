@@ -60,7 +60,9 @@ impl Workload {
             Self::YcsbA => "a store of 1 KiB records, zipf popularity: 50 % reads, 50 % updates",
             Self::YcsbB => "a store of 1 KiB records, zipf popularity: 95 % reads, 5 % updates",
             Self::YcsbC => "a store of 1 KiB records, zipf popularity: reads only",
-            Self::Mixed => "ycsb-b with a checkpoint every ten seconds: what reads notice of it",
+            Self::Mixed => {
+                "zipf reads and a few updates: what a checkpoint every ten seconds does to reads"
+            }
             Self::RandomRead => {
                 "uniform reads of single pages: the cost of a miss, where no policy can help"
             }

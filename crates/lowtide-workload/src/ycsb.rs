@@ -199,6 +199,18 @@ mod tests {
     }
 
     #[test]
+    fn another_share_of_updates_asks_for_the_same_keys() {
+        let b = Ycsb::new(Letter::B, 10_000, Distribution::default(), 3).unwrap();
+        let ops = |ycsb: &Ycsb| ycsb.stream(0, 1).take(20_000).collect::<Vec<_>>();
+        let (few, many) = (ops(&b), ops(&b.clone().with_updates(20)));
+        assert!(few.iter().zip(&many).all(|(few, many)| few.key == many.key));
+        let updates = many.iter().filter(|op| op.kind == RecordOpKind::Update).count();
+        assert!((3_800..4_200).contains(&updates), "{updates}");
+        let none = ops(&b.with_updates(0));
+        assert!(none.iter().all(|op| op.kind == RecordOpKind::Read));
+    }
+
+    #[test]
     fn all_letters_ask_for_the_same_keys() {
         let keys = |letter| ops(letter, 4, 0, 1).iter().map(|op| op.key).collect::<Vec<_>>();
         assert_eq!(keys(Letter::A), keys(Letter::B));

@@ -11,7 +11,7 @@ const METHOD_FILES_MAX: usize = 8;
 const SCATTERED: [(&str, &str, usize); 5] = [
     ("lowtide", "Pool", 10),
     ("lowtide-core", "Engine", 15),
-    ("lowtide-cli", "Plan", 5),
+    ("lowtide-cli", "Plan", 4),
     ("lowtide-sim", "Ctx", 15),
     ("lowtide-sim", "World", 14),
 ];

@@ -175,6 +175,7 @@ fn job(
         trace: None,
         trace_format: None,
         writes: false,
+        update_percent: None,
         checkpoint_seconds: None,
     }
 }

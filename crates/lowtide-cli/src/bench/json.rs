@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::play::checkpoint::Checkpoints;
 use super::rounds::{Row, Spread, ratio};
 use super::tally::{Latency, Slice};
 use crate::json::LatencyUs;
@@ -87,8 +86,6 @@ pub(crate) struct WorkloadRow {
     oom: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     slowed: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    checkpoints: Option<CheckpointsRow>,
     read_amplification: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
     metadata_bytes: Option<u64>,
@@ -141,11 +138,6 @@ impl WorkloadRow {
             dirty_max_bytes: sum.write_back.dirty_max_bytes,
             oom: sum.write_back.oom,
             slowed: common.slowed.clone(),
-            checkpoints: sum
-                .checkpoints
-                .as_ref()
-                .zip(common.checkpoint_seconds)
-                .map(|(checkpoints, every)| CheckpointsRow::new(checkpoints, every)),
             read_amplification: amplification(&sum),
             metadata_bytes: sum.metadata_bytes,
             rounds: row.slices.len(),
@@ -163,34 +155,6 @@ impl WorkloadRow {
         self.iops = Some(iops);
         self.ratio = ratio;
         self
-    }
-}
-
-/// Checkpoints of a row, and their effect on reads.
-#[derive(Debug, Serialize)]
-struct CheckpointsRow {
-    every_s: f64,
-    count: usize,
-    seconds: Spread,
-    reads_during: u64,
-    reads_outside: u64,
-    during_us: LatencyUs,
-    outside_us: LatencyUs,
-}
-
-impl CheckpointsRow {
-    fn new(checkpoints: &Checkpoints, every_s: f64) -> Self {
-        let during = Latency::from_pairs(&checkpoints.during);
-        let outside = Latency::from_pairs(&checkpoints.outside);
-        Self {
-            every_s,
-            count: checkpoints.seconds.len(),
-            seconds: Spread::of(checkpoints.seconds.iter().copied()),
-            reads_during: during.histogram().len(),
-            reads_outside: outside.histogram().len(),
-            during_us: LatencyUs::from(&during),
-            outside_us: LatencyUs::from(&outside),
-        }
     }
 }
 

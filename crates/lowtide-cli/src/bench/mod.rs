@@ -11,7 +11,7 @@
 //! | `system`, `peer` | lowtide under a policy; the systems it is compared with |
 //! | `record` | an extra turn whose accesses become a trace |
 //! | `tally`, `rounds` | counts; turns and ratios |
-//! | `compare` | ycsb, mixed, random reads, scans, traces: lowtide beside mappings |
+//! | `compare` | ycsb, random reads, scans, traces: lowtide beside mappings |
 //! | `depth`, `in_order` | reads at a depth; each way to read a file in order |
 //! | `hit` | hits beside a raw pointer |
 //! | `write` | files written from start to end, by lowtide and its peers |
@@ -48,7 +48,7 @@ use clap::{Command, Subcommand};
 use lowtide_workload::Workload;
 pub(crate) use rounds::Spread;
 
-use compare::{mixed, random_read, replay, scan, ycsb};
+use compare::{random_read, replay, scan, ycsb};
 use error::BenchError;
 use proof::{crash, cut};
 use tenancy::{cost, equals, mix};
@@ -58,6 +58,7 @@ use crate::lab::circles::Circles;
 use crate::lab::dd_oom::DdOom;
 use crate::lab::fill::Fill;
 use crate::lab::high_thrash::HighThrash;
+use crate::lab::mixed::RealMixed;
 use crate::lab::noisy::Noisy;
 use crate::lab::real::Real;
 use crate::lab::writing::Writing;
@@ -73,7 +74,7 @@ pub(crate) enum Bench {
     #[command(name = "ycsb-c", about = Workload::YcsbC.description())]
     YcsbC(Box<ycsb::YcsbCArgs>),
     #[command(name = "mixed", about = Workload::Mixed.description())]
-    Mixed(Box<mixed::MixedArgs>),
+    Mixed(Box<RealMixed>),
     #[command(name = "random-read", about = Workload::RandomRead.description())]
     RandomRead(Box<random_read::RandomReadArgs>),
     #[command(name = "scan", about = Workload::Scan.description())]

@@ -1,7 +1,7 @@
 //! The table of a workload.
 
 use super::json::{amplification, bytes_per_write};
-use super::rounds::{Row, Spread, ratio};
+use super::rounds::{Row, ratio};
 use super::tally::{Latency, Slice};
 use crate::table::{self, Table, mib, thousands, us};
 
@@ -72,40 +72,6 @@ pub(crate) fn of_write_back(rows: &[Row]) -> Table {
             stat("pgrotated"),
             stat("nr_vmscan_immediate_reclaim"),
         ]);
-    }
-    table
-}
-
-/// The effect of checkpoints on reads.
-pub(crate) fn of_checkpoints(rows: &[Row]) -> Table {
-    let mut table = table::new(
-        &[
-            "checkpoints",
-            "count",
-            "s each",
-            "reads µs during: p50",
-            "p99",
-            "p99.9",
-            "outside: p50",
-            "p99",
-            "p99.9",
-        ],
-        1,
-    );
-    for row in rows {
-        let sum = row.sum();
-        let Some(checkpoints) = &sum.checkpoints else { continue };
-        let (during, outside) =
-            (Latency::from_pairs(&checkpoints.during), Latency::from_pairs(&checkpoints.outside));
-        let mut cells = vec![
-            row.label.clone(),
-            checkpoints.seconds.len().to_string(),
-            Spread::of(checkpoints.seconds.iter().copied()).text(),
-        ];
-        for latency in [during, outside] {
-            cells.extend([0.5, 0.99, 0.999].map(|quantile| us(latency.quantile_us(quantile))));
-        }
-        table.add_row(cells);
     }
     table
 }

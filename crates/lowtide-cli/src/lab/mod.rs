@@ -16,18 +16,22 @@
 //! | `dd_oom` | a writer to a device whose writes take a second |
 //! | `fill` | a file written from start to end, beside other programs |
 //! | `high_thrash` | threads above `high`, each throttle policy, and a neighbour on their device |
+//! | `mixed` | reads and a few updates, and what checkpoints do to the reads |
 //! | `noisy` | tenants with working sets beside a scanner, with and without `low` |
 //! | `real` | the player on real memory, and its command line |
 //! | `simulated` | the command line of the player on a simulated machine |
+//! | `turns` | rows of real systems that took turns |
 //! | `writing` | the players of `fill` and `dd-oom`, whose runs end by themselves |
 
 pub(crate) mod circles;
 pub(crate) mod dd_oom;
 pub(crate) mod fill;
 pub(crate) mod high_thrash;
+pub(crate) mod mixed;
 pub(crate) mod noisy;
 pub(crate) mod real;
 pub(crate) mod simulated;
+mod turns;
 pub(crate) mod writing;
 
 use std::fmt;

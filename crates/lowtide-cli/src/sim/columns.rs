@@ -2,7 +2,6 @@
 
 use super::row::{Ratio, Row, RowLatency, Workers};
 use crate::bench::Spread;
-use crate::json::LatencyUs;
 use crate::table::{self, Table, mib, thousands, us};
 
 /// A column: its header, and its cell for a row.
@@ -113,27 +112,6 @@ pub(crate) const MIX: &[Column] = &[
     ("pgfault", |row| counted(row, "pgfault", whole)),
 ];
 
-/// Readers beside checkpoints.
-pub(crate) const MIXED: &[Column] = &[
-    ("policy", label),
-    ("ops/s", |row| number(row.ops_per_s)),
-    ("reads: p50 µs", |row| outside(row, |latency| latency.p50)),
-    ("p99", |row| outside(row, |latency| latency.p99)),
-    ("p99.9", |row| outside(row, |latency| latency.p999)),
-    ("in checkpoints: p50", |row| during(row, |latency| latency.p50)),
-    ("p99", |row| during(row, |latency| latency.p99)),
-    ("p99.9", |row| during(row, |latency| latency.p999)),
-    ("checkpoints", |row| {
-        row.checkpoints.as_ref().map_or_else(String::new, |c| c.count.to_string())
-    }),
-    ("each s", |row| {
-        row.checkpoints.as_ref().map_or_else(String::new, |c| format!("{:.3}", c.seconds.median))
-    }),
-    ("file refaults", refaults),
-    ("MiB written", |row| mib(row.count("pgpgout") << 10)),
-    ("pauses ms", |row| number(row.dirty_throttled_ms)),
-];
-
 /// The simulation's speed.
 const TIMING: &[Column] = &[
     ("cpu s", |row| row.host_seconds.map_or_else(String::new, |seconds| format!("{seconds:.2}"))),
@@ -235,14 +213,6 @@ fn pgsteal(row: &Row) -> String {
 /// The 99th percentile of the latency.
 pub(crate) fn p99(row: &Row) -> String {
     row.latency_us.and_then(RowLatency::p99).map_or_else(String::new, us)
-}
-
-fn during(row: &Row, of: fn(&LatencyUs) -> f64) -> String {
-    row.checkpoints.as_ref().map_or_else(String::new, |checkpoints| us(of(&checkpoints.during_us)))
-}
-
-fn outside(row: &Row, of: fn(&LatencyUs) -> f64) -> String {
-    row.checkpoints.as_ref().map_or_else(String::new, |checkpoints| us(of(&checkpoints.outside_us)))
 }
 
 fn worker(row: &Row, of: fn(&Workers) -> Option<f64>) -> String {

@@ -8,7 +8,6 @@
 //! | `options`, `count` | groups of options that workloads share; counts |
 //! | `spelling` | older spellings of the command line |
 //! | `database`, `compare` | the published experiment; ratios, published rows, verdict |
-//! | `mixed` | reads during checkpoints |
 //! | `tenants` | programs of equal demand that share a machine |
 //! | `mix` | the aging OOM |
 //! | `pages`, `stream` | streams of single pages |
@@ -28,7 +27,6 @@ mod full;
 pub(crate) mod host;
 pub(crate) mod jobs;
 mod mix;
-mod mixed;
 pub(crate) mod options;
 mod pages;
 pub(crate) mod row;
@@ -41,7 +39,7 @@ mod trace;
 
 use clap::{Command, Subcommand};
 use error::SimError;
-use lowtide_workload::Letter;
+use lowtide_workload::{Letter, Workload};
 use stream::Pattern;
 
 use crate::lab::Experiment;
@@ -49,6 +47,7 @@ use crate::lab::circles::Circles;
 use crate::lab::dd_oom::DdOom;
 use crate::lab::fill::Fill;
 use crate::lab::high_thrash::HighThrash;
+use crate::lab::mixed::SimulatedMixed;
 use crate::lab::noisy::Noisy;
 use crate::lab::simulated::Simulated;
 use crate::lab::writing::Writing;
@@ -77,8 +76,8 @@ pub(crate) enum Simulation {
     DdOom(SimulatedWriting<DdOom>),
     #[command(name = Fill::NAME, about = Fill::ABOUT)]
     Fill(SimulatedWriting<Fill>),
-    #[command(name = mixed::NAME, about = mixed::ABOUT)]
-    Mixed(mixed::Options),
+    #[command(name = Workload::Mixed.name(), about = Workload::Mixed.description())]
+    Mixed(SimulatedMixed),
     #[command(name = Pattern::Zipf.name(), about = Pattern::Zipf.about())]
     Zipf(pages::Options),
     #[command(
@@ -117,7 +116,7 @@ impl Simulation {
             Self::FileAnonMix(options) => mix::run(options),
             Self::DdOom(options) => options.run(),
             Self::Fill(options) => options.run(),
-            Self::Mixed(options) => mixed::run(options),
+            Self::Mixed(options) => options.run(),
             Self::Zipf(options) => pages::run(options, Pattern::Zipf),
             Self::Uniform(options) => pages::run(options, Pattern::Uniform),
             Self::Loop(options) => pages::run(options, Pattern::Loop),

@@ -61,6 +61,9 @@ pub(crate) struct Row {
     pub(crate) page_bytes: u64,
     /// Threads of the workload.
     pub(crate) threads: u32,
+    /// Records of a call, on real memory.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) batch: Option<u32>,
     /// The seed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) seed: Option<u64>,

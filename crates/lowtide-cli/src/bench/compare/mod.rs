@@ -6,11 +6,10 @@
 //! | `plan` | the plan of a comparison: common options, defaults, checks, files |
 //! | `on_pages` | options of workloads on pages |
 //! | `run` | running a comparison, its table and JSON |
-//! | `ycsb`, `mixed`, `random_read`, `scan`, `replay` | a workload's options and defaults |
+//! | `ycsb`, `random_read`, `scan`, `replay` | a workload's options and defaults |
 
-pub(crate) mod mixed;
 mod on_pages;
-mod plan;
+pub(crate) mod plan;
 pub(crate) mod random_read;
 pub(crate) mod replay;
 mod run;

@@ -18,15 +18,19 @@ use lowtide_workload::Workload;
 use crate::bench::content::{Content, UNIT_BYTES};
 use crate::bench::datafile::{DataFile, Purpose};
 use crate::bench::error::BenchError;
+use crate::bench::json;
 use crate::bench::machine::direct_align;
 use crate::bench::options::memory::check_memory;
 use crate::bench::options::values::{GRAIN_BYTES, PAGE_BYTES, page};
 use crate::bench::options::{Files, Io, MmapPeer, Mode, Output, Policies, Seed, Source};
 use crate::bench::play::popularity::Popularity;
 use crate::bench::play::replay::Recording;
+use crate::bench::rounds;
 use crate::bench::slow::Slowness;
 use crate::bench::thread_pool::{Until, share};
 use crate::out;
+use crate::sim::columns::Columns;
+use crate::sim::row::Row;
 
 /// Default bytes per read of a scan: the kernel's default read-ahead.
 const SCAN_BYTES: u64 = 128 << 10;
@@ -47,46 +51,53 @@ pub(crate) struct Common {
     pub(crate) output: Output,
 }
 
+/// Makes a row from what all rows share, the results, and those that ratios are to.
+pub(crate) type RowOf = fn(&json::Common, &rounds::Row, &rounds::Row) -> Row;
+
 /// The plan of a comparison. Fields outside [`Common`] have defaults, which a workload replaces.
 #[derive(Debug)]
 pub(crate) struct Comparison<'a> {
-    pub(super) common: &'a Common,
-    pub(super) workload: Workload,
+    pub(crate) common: &'a Common,
+    pub(crate) workload: Workload,
     /// The budget of each system.
-    pub(super) max_bytes: u64,
+    pub(crate) max_bytes: u64,
     /// The size of the data.
-    pub(super) data_bytes: u64,
+    pub(crate) data_bytes: u64,
     /// The content of the data.
-    pub(super) content: Content,
+    pub(crate) content: Content,
     /// Whether the workload writes.
-    pub(super) writes: bool,
+    pub(crate) writes: bool,
     /// lowtide's rows.
-    pub(super) policies: Vec<Policy>,
+    pub(crate) policies: Vec<Policy>,
     /// The peers' rows.
-    pub(super) peers: Vec<MmapPeer>,
-    pub(super) rounds: u32,
+    pub(crate) peers: Vec<MmapPeer>,
+    pub(crate) rounds: u32,
     /// The total length of all rounds of a system.
-    pub(super) until: Until,
-    pub(super) popularity: Popularity,
+    pub(crate) until: Until,
+    pub(crate) popularity: Popularity,
+    /// Percentage of updates, unless it is that of the workload.
+    pub(crate) update_percent: Option<u32>,
+    /// How the rows are shown, unless as those of all comparisons.
+    pub(crate) shown: Option<(Columns, RowOf)>,
     /// The time between checkpoints, if there are any.
-    pub(super) checkpoint: Option<Duration>,
-    pub(super) threads: u32,
-    pub(super) seed: u64,
+    pub(crate) checkpoint: Option<Duration>,
+    pub(crate) threads: u32,
+    pub(crate) seed: u64,
     /// Records or pages per call, if an option sets it.
-    pub(super) batch: Option<u32>,
-    pub(super) young_faults: bool,
-    pub(super) slowness: Slowness,
+    pub(crate) batch: Option<u32>,
+    pub(crate) young_faults: bool,
+    pub(crate) slowness: Slowness,
     /// A user's file.
-    pub(super) file: Option<PathBuf>,
+    pub(crate) file: Option<PathBuf>,
     /// The file in which an extra turn is recorded.
-    pub(super) record: Option<PathBuf>,
+    pub(crate) record: Option<PathBuf>,
     /// The trace of a replay: its file, the name of its format, and its content.
-    pub(super) trace: Option<(PathBuf, Option<String>, Arc<Recording>)>,
+    pub(crate) trace: Option<(PathBuf, Option<String>, Arc<Recording>)>,
 }
 
 impl<'a> Comparison<'a> {
     /// A comparison with defaults.
-    pub(super) fn new(
+    pub(crate) fn new(
         workload: Workload,
         common: &'a Common,
         (max_bytes, data_bytes): (u64, u64),
@@ -105,6 +116,8 @@ impl<'a> Comparison<'a> {
             rounds,
             until,
             popularity: Popularity::Zipf,
+            update_percent: None,
+            shown: None,
             checkpoint: None,
             threads: 1,
             seed: Seed::USUAL,
@@ -121,7 +134,7 @@ impl<'a> Comparison<'a> {
     ///
     /// # Errors
     /// [`BenchError::Usage`], [`BenchError::Setup`], [`BenchError::NoMemory`].
-    pub(super) fn checked(mut self, probe: &Probe) -> Result<Self, BenchError> {
+    pub(crate) fn checked(mut self, probe: &Probe) -> Result<Self, BenchError> {
         let page = self.page();
         if let Some(page) = page
             && self.content == Content::Records
@@ -185,14 +198,14 @@ impl<'a> Comparison<'a> {
     ///
     /// # Errors
     /// [`BenchError::Setup`].
-    pub(super) fn pager(&self, policy: Policy, page_bytes: u64) -> Result<Pager, BenchError> {
+    pub(crate) fn pager(&self, policy: Policy, page_bytes: u64) -> Result<Pager, BenchError> {
         self.common.io.pager(policy, self.max_bytes, page_bytes, |builder| {
             self.slowness.on(builder).young_faults(self.young_faults)
         })
     }
 
     /// The length of round `round` of one system.
-    pub(super) fn slice(&self, round: u32) -> Until {
+    pub(crate) fn slice(&self, round: u32) -> Until {
         match self.until {
             Until::Seconds(seconds) => Until::Seconds(seconds / f64::from(self.rounds)),
             Until::Ops(ops) => Until::Ops(share(ops, u64::from(round), u64::from(self.rounds))),
@@ -200,7 +213,7 @@ impl<'a> Comparison<'a> {
     }
 
     /// Records or pages per call.
-    pub(super) fn batch(&self, page_bytes: u64) -> u32 {
+    pub(crate) fn batch(&self, page_bytes: u64) -> u32 {
         self.batch.unwrap_or_else(|| match self.workload {
             Workload::Scan => u32::try_from(SCAN_BYTES / page_bytes).unwrap_or(1).max(1),
             _ => 1,
@@ -212,7 +225,7 @@ impl<'a> Comparison<'a> {
     ///
     /// # Errors
     /// Those of preparing files; [`BenchError::Usage`] for an unsuitable file of the user's.
-    pub(super) fn files(
+    pub(crate) fn files(
         &mut self,
         source: &Source,
     ) -> Result<(Vec<DataFile>, Vec<usize>), BenchError> {
@@ -276,7 +289,7 @@ impl<'a> Comparison<'a> {
     ///
     /// # Errors
     /// [`BenchError::File`].
-    pub(super) fn choose_page(&self, file: &DataFile) -> Result<(u64, String), BenchError> {
+    pub(crate) fn choose_page(&self, file: &DataFile) -> Result<(u64, String), BenchError> {
         let asked = self.page();
         if self.content != Content::Records {
             let page = asked.unwrap_or(PAGE_BYTES);

@@ -18,11 +18,12 @@ use crate::bench::play::job::Job;
 use crate::bench::record::Recorder;
 use crate::bench::rounds::{Row, ratio, take_turns, warm_up};
 use crate::bench::system::{Lowtide, System};
-use crate::bench::table::{of_checkpoints, of_workload, of_write_back};
+use crate::bench::table::{of_workload, of_write_back};
 use crate::bench::tally::Slice;
 use crate::bench::thread_pool::Until;
 use crate::interrupt::Cut;
 use crate::json::Report;
+use crate::sim::columns;
 use crate::{out, progress, table};
 
 impl Comparison<'_> {
@@ -31,7 +32,7 @@ impl Comparison<'_> {
     /// # Errors
     /// Any [`BenchError`]; rows that were measured before an operation failed are printed and
     /// written first.
-    pub(super) fn run(self) -> Result<(), BenchError> {
+    pub(crate) fn run(self) -> Result<(), BenchError> {
         let probe = Probe::ask();
         let mut plan = self.checked(&probe)?;
         plan.record.as_deref().map(Recorder::check).transpose()?;
@@ -94,10 +95,21 @@ impl Comparison<'_> {
             });
         progress.finish_and_clear();
 
-        tail(&rows, &job, &source, &files);
-        let json = rows.iter().map(|row| WorkloadRow::new(&common, row, &rows[0])).collect();
-        let report = Report::new(&machine, json).cut_short(cut.is_cut());
-        report.write(plan.common.output.json.as_deref())?;
+        let json = plan.common.output.json.as_deref();
+        if let Some((columns, row_of)) = plan.shown {
+            let shown = rows.iter().map(|row| row_of(&common, row, &rows[0])).collect::<Vec<_>>();
+            out::line(columns::table(columns, &shown));
+            tail(&rows, &job, &source, &files);
+            Report::new(&machine, shown).cut_short(cut.is_cut()).write(json)?;
+        } else {
+            out::line(of_workload(&rows));
+            if job.writes {
+                out::line(format_args!("\n{}", of_write_back(&rows)));
+            }
+            tail(&rows, &job, &source, &files);
+            let rows = rows.iter().map(|row| WorkloadRow::new(&common, row, &rows[0])).collect();
+            Report::new(&machine, rows).cut_short(cut.is_cut()).write(json)?;
+        }
         rows.iter().try_for_each(Row::verdict)?;
         if let Some(recording) = recording {
             out::line(recording?);
@@ -119,6 +131,7 @@ fn job(plan: &Comparison<'_>, page_bytes: u64) -> Job {
         trace: plan.trace.as_ref().map(|(path, ..)| path.clone()),
         trace_format: plan.trace.as_ref().and_then(|(_, format, _)| format.clone()),
         writes: plan.writes,
+        update_percent: plan.update_percent,
         checkpoint_seconds: plan.checkpoint.map(|every| every.as_secs_f64()),
     }
 }
@@ -188,18 +201,9 @@ fn comparison(rows: &[Row]) -> Option<String> {
     Some(format!("{label} is {:.2} x {} {range}{which}{slower}", ratio.median, peer.label))
 }
 
-/// The table and its conclusions.
+/// The conclusions below the tables.
 fn tail(rows: &[Row], job: &Job, source: &Source, files: &[DataFile]) {
-    out::line(of_workload(rows));
     out::line("");
-    if rows.iter().any(|row| row.slices.iter().any(|slice| slice.checkpoints.is_some())) {
-        out::line(of_checkpoints(rows));
-        out::line("");
-    }
-    if job.writes {
-        out::line(of_write_back(rows));
-        out::line("");
-    }
     let sums: Vec<Slice> = rows.iter().map(Row::sum).collect();
     let total =
         |count: fn(&Slice) -> u64| table::thousands(sums.iter().map(count).sum::<u64>() as f64);

@@ -16,18 +16,7 @@ use crate::bench::thread_pool::Until;
 
 /// Options of all workloads on records.
 #[derive(Debug, Args)]
-pub(super) struct OnRecords {
-    /// Memory budget of each system
-    #[arg(long, value_name = "SIZE", value_parser = budget, default_value = "256M",
-          allow_hyphen_values = true)]
-    max: u64,
-    /// Size of the data as a multiple of the budget
-    #[arg(long, value_name = "F", value_parser = scale, default_value = "4",
-          allow_negative_numbers = true)]
-    scale: f64,
-    /// Threads of each system
-    #[arg(long, value_name = "N", value_parser = threads(), default_value_t = 1)]
-    threads: u32,
+pub(crate) struct Records {
     /// Records per call: 1 reads through a guard, more through get_many
     #[arg(long, value_name = "N", default_value_t = 1,
           value_parser = batch())]
@@ -47,21 +36,20 @@ pub(super) struct OnRecords {
     slowdown: Slowdown,
 }
 
-impl OnRecords {
-    /// A comparison with these options.
+impl Records {
+    /// A comparison with these options, of a budget and an amount of data.
     ///
     /// # Errors
     /// [`BenchError::Usage`] for peers that exclude each other.
-    pub(super) fn comparison(
+    pub(crate) fn comparison(
         &self,
         workload: Workload,
+        sizes: (u64, u64),
         times: (u32, Until),
     ) -> Result<Comparison<'_>, BenchError> {
-        let sizes = (self.max, scaled(self.max, self.scale));
         Ok(Comparison {
             peers: self.against.rows()?,
             popularity: self.distribution,
-            threads: self.threads,
             seed: self.seed.seed,
             batch: Some(self.batch),
             young_faults: self.young.young_faults,
@@ -74,8 +62,19 @@ impl OnRecords {
 /// Options of `ycsb-a` and `ycsb-b`.
 #[derive(Debug, Args)]
 pub(crate) struct YcsbArgs {
+    /// Memory budget of each system
+    #[arg(long, value_name = "SIZE", value_parser = budget, default_value = "256M",
+          allow_hyphen_values = true)]
+    max: u64,
+    /// Size of the data as a multiple of the budget
+    #[arg(long, value_name = "F", value_parser = scale, default_value = "4",
+          allow_negative_numbers = true)]
+    scale: f64,
+    /// Threads of each system
+    #[arg(long, value_name = "N", value_parser = threads(), default_value_t = 1)]
+    threads: u32,
     #[command(flatten)]
-    records: OnRecords,
+    records: Records,
     #[command(flatten)]
     timing: Timing,
     #[command(flatten)]
@@ -112,7 +111,9 @@ impl YcsbArgs {
     fn comparison(&self, workload: Workload) -> Result<Comparison<'_>, BenchError> {
         let times = (self.timing.rounds, self.timing.until());
         let record = self.record.record.clone();
-        Ok(Comparison { record, ..self.records.comparison(workload, times)? })
+        let sizes = (self.max, scaled(self.max, self.scale));
+        let comparison = self.records.comparison(workload, sizes, times)?;
+        Ok(Comparison { record, threads: self.threads, ..comparison })
     }
 }
 

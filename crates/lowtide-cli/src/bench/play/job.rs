@@ -50,6 +50,8 @@ pub(crate) struct Job {
     pub(crate) trace_format: Option<String>,
     /// Whether operations write.
     pub(crate) writes: bool,
+    /// Percentage of updates, unless it is that of the workload.
+    pub(crate) update_percent: Option<u32>,
     /// Seconds between checkpoints, if there are any.
     pub(crate) checkpoint_seconds: Option<f64>,
 }
@@ -89,12 +91,10 @@ impl Job {
     pub(crate) fn script(&self, recording: Option<Arc<Recording>>) -> Result<Script, BenchError> {
         let pages = self.data_bytes / self.page_bytes;
         let records = |letter: Letter| {
-            Ycsb::new(
-                letter,
-                self.data_bytes / UNIT_BYTES as u64,
-                self.popularity.into(),
-                self.seed,
-            )
+            let records = self.data_bytes / UNIT_BYTES as u64;
+            let ycsb = Ycsb::new(letter, records, self.popularity.into(), self.seed)?;
+            let percent = self.update_percent.unwrap_or(letter.update_percent());
+            Ok::<_, BenchError>(ycsb.with_updates(percent))
         };
         let workload: Workload = self
             .workload

@@ -18,7 +18,6 @@ use super::{Beside, Writing, Written};
 use crate::bench::compare::refuse_slowed;
 use crate::bench::datafile::Scratch;
 use crate::bench::error::BenchError;
-use crate::bench::json::bytes_per_write;
 use crate::bench::machine::Machine;
 use crate::bench::options::memory::check_memory;
 use crate::bench::options::values::{PAGE, page};
@@ -34,6 +33,7 @@ use crate::bench::thread_pool::Until;
 use crate::bench::write::{FillPeer, Place, Source, Way, WritingSystem};
 use crate::interrupt::Cut;
 use crate::json::LatencyUs;
+use crate::lab::turns::row as row_of;
 use crate::sim::columns;
 use crate::sim::row::{Naps, Row};
 use crate::table::thousands;
@@ -183,49 +183,27 @@ impl<W: Writing> RealWriting<W> {
         base: &turns::Row,
     ) -> Vec<Row> {
         let (sum, rounds) = (result.sum(), result.slices.len() as u64);
-        let back = sum.write_back;
-        let ms = |ns: Option<u64>| ns.map(|ns| ns as f64 / 1e6);
         let rate = |slice: &Slice| writer.file as f64 / f64::from(1 << 20) / slice.seconds;
         let row = Row {
             workload: W::NAME,
-            world: "real",
-            system: result.system,
-            policy: result.policy.clone().unwrap_or_default(),
             max_bytes: Some(writer.max),
             data_bytes: Some(writer.file),
             page_bytes: self.page,
             threads: 1,
-            seconds: Some(sum.seconds),
-            rounds: u32::try_from(rounds).ok(),
             written_bytes: Some((sum.ops * Writer::BLOCK).min(rounds * writer.file)),
-            errors: Some(sum.errors),
-            verified: Some(sum.verified),
-            oom: back.oom,
-            throttled_ms: ms(back.throttled_ns),
-            dirty_throttled_ms: ms(back.dirty_throttled_ns),
-            dirty_pauses: back.dirty_pauses,
-            flusher_wakes: back.flusher_wakes,
-            longest_pause_ms: ms(back.longest_pause_ns),
-            flush_seconds: Some(sum.flush_seconds),
-            cpu_seconds: Some(sum.cpu_seconds),
-            dirty_bytes: back.dirty_bytes,
-            dirty_max_bytes: back.dirty_max_bytes,
-            device_write_bytes: Some(sum.write_bytes),
-            device_writes: back.requests,
-            bytes_per_write: bytes_per_write(&sum),
             slowed: slowness.text(),
             speed_ratio: Some(ratio(result, base, rate)),
-            stat: sum.stat.iter().map(|(name, &count)| (name.clone().into(), count)).collect(),
-            ..Row::default()
+            ..row_of(result)
         };
         let nap = |name| sum.stat.get(name).copied().unwrap_or(0);
         let written = Written {
-            row: row.with_ops(sum.ops),
+            row,
             latency: (!sum.latency.is_empty())
                 .then(|| LatencyUs::from(&Latency::from_pairs(&sum.latency))),
             mib_per_s: Spread::of(result.slices.iter().map(rate)),
             device_write_mib_per_s: None,
-            unclean_pct: back
+            unclean_pct: sum
+                .write_back
                 .dirty_bytes
                 .map(|dirty| 100.0 * dirty as f64 / sum.current_bytes.max(1) as f64),
             naps: result.policy.as_ref().map(|_| Naps {
