@@ -43,6 +43,14 @@
 //! still, or the file system has stopped and every later sync fails. Zeroes in parts of blocks are
 //! data and could be lost like it. That is not played: who cuts or punches at other places than
 //! whole blocks, and goes on after a failed sync, has these bytes from the kernel's page cache.
+//!
+//! # Why the simulator has a model of its own
+//!
+//! This is a file in a file system: bytes in sectors, torn writes, lengths and holes, and a failed
+//! `fsync` after which earlier writes are lost for good. `swarm/medium.rs` of `lowtide-sim` is a
+//! device below the kernel: whole pages as version numbers, several flushes in flight, and a failed
+//! flush that the next one makes up for. They share a rule of two lines (a flush covers the writes
+//! that ended before it began); one model would have both sets of states in each.
 
 use std::collections::BTreeMap;
 use std::ops::Range;

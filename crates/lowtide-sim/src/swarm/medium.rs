@@ -11,6 +11,10 @@
 //! for itself: writes are torn, dropped and reordered. A page itself is whole.
 //!
 //! Versions of a page only grow, and it is written by one command at a time.
+//!
+//! The disk of `lowtide-proof` (`disk/undo.rs`) is another model, of a file in a file system: torn
+//! sectors of bytes, lengths, holes, and syncs whose failure loses data for good. Here a page is a
+//! version number, flushes overlap, and a later flush makes up for a failed one.
 
 use crate::memory::ObjectId;
 use lowtide_workload::SplitMix64;
