@@ -7,7 +7,7 @@
 #![expect(clippy::print_stdout, reason = "it is a report")]
 
 use lowtide_mrc::baseline::{Baseline, Cache, Clock, Lru, Sieve};
-use lowtide_mrc::{Contender, NextUse, Run, StackDistances, Storage, Tape};
+use lowtide_mrc::{NextUse, Run, StackDistances, Storage, System, Tape};
 use lowtide_workload::{Distribution, OpKind, PageOp, SpaceId, SplitMix64};
 use std::num::{NonZeroU32, NonZeroUsize};
 use std::sync::atomic::AtomicBool;
@@ -72,7 +72,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     );
     let run = Run { tape: &tape, threads: NonZeroUsize::MIN, stop: &stop, progress: &|_| () };
     for baseline in Baseline::ALL.into_iter().filter(|baseline| *baseline != Baseline::Lru) {
-        let systems = [Contender::Baseline(baseline)];
+        let systems = [System::Baseline(baseline)];
         let rate =
             best_of_five(accesses, || _ = run.curves(&systems, &[u64::from(capacity.get())]));
         println!("{baseline:<11} by tape {rate:8.1}");

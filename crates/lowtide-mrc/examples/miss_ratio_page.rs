@@ -6,7 +6,7 @@
 
 use lowtide_mrc::baseline::Baseline;
 use lowtide_mrc::plot::Bytes;
-use lowtide_mrc::{Contender, Run, Storage, Table, Tape, chart, page, spread};
+use lowtide_mrc::{Run, Storage, System, Table, Tape, chart, page, spread};
 use lowtide_workload::{Distribution, OpKind, PageOp, SpaceId, SplitMix64};
 use std::num::NonZeroUsize;
 use std::sync::atomic::AtomicBool;
@@ -42,7 +42,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         stop: &stop,
         progress: &|_| (),
     };
-    let systems = Baseline::ALL.map(Contender::Baseline);
+    let systems = Baseline::ALL.map(System::Baseline);
     let curves = run.curves(&systems, &spread(footprint, 24))?;
     print!("{}", Table::new(&curves, footprint, PAGE_BYTES));
     let mut advice = Vec::new();

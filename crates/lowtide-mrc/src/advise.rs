@@ -12,7 +12,7 @@
 
 use super::curve::{Curve, Gap, Point};
 use super::next_use::NextUse;
-use super::player::Contender;
+use super::player::System;
 use super::replay::{Outcome, Replay};
 use super::run::{MrcError, Run};
 use super::stack::StackDistances;
@@ -81,7 +81,7 @@ impl Run<'_> {
     /// [`MrcError::Target`] unless `target` is from 0 to 1, and those of [`curves`](Self::curves).
     pub fn advise(
         &self,
-        system: &Contender<'_>,
+        system: &System<'_>,
         target: f64,
         curve: &Curve,
     ) -> Result<Advice, MrcError> {
@@ -102,19 +102,19 @@ impl Run<'_> {
         Ok(Advice { policy: system.name().to_owned(), target, floor, verdict, tried, refused })
     }
 
-    fn search(&self, system: &Contender<'_>, search: &mut Search) -> Result<Verdict, MrcError> {
+    fn search(&self, system: &System<'_>, search: &mut Search) -> Result<Verdict, MrcError> {
         let footprint = u64::from(self.tape.distinct());
         let passes = match system {
-            Contender::Baseline(Baseline::Lru) => 1,
+            System::Baseline(Baseline::Lru) => 1,
             _ => search.passes(footprint),
         };
         let watch = Watch::new(self.stop, self.progress, passes * self.tape.len());
         let next_use = match system {
-            Contender::Baseline(Baseline::Opt) => Some(NextUse::watched(self.tape, &watch)?),
+            System::Baseline(Baseline::Opt) => Some(NextUse::watched(self.tape, &watch)?),
             _ => None,
         };
         let distances = match system {
-            Contender::Baseline(Baseline::Lru) => Some(StackDistances::watched(self.tape, &watch)?),
+            System::Baseline(Baseline::Lru) => Some(StackDistances::watched(self.tape, &watch)?),
             _ => None,
         };
         let replay = Replay { tape: self.tape, next_use: next_use.as_ref(), watch: &watch };
@@ -234,7 +234,7 @@ mod tests {
     use lowtide_workload::{OpKind, SpaceId};
     use std::sync::atomic::{AtomicU64, Ordering};
 
-    fn ask(tape: &Tape, system: &Contender<'_>, target: f64) -> Advice {
+    fn ask(tape: &Tape, system: &System<'_>, target: f64) -> Advice {
         let run = quietly(tape, 2);
         let sizes = spread(u64::from(tape.distinct()), 20);
         let curve = run.curves(std::slice::from_ref(system), &sizes).unwrap().remove(0);
@@ -245,7 +245,7 @@ mod tests {
     fn the_answer_is_enough_and_one_percent_less_is_not() {
         let tape = tape(&zipf(3000, 60_000, 5));
         for baseline in Baseline::ALL {
-            let advice = ask(&tape, &Contender::Baseline(baseline), 0.3);
+            let advice = ask(&tape, &System::Baseline(baseline), 0.3);
             let Verdict::Enough { at, below: Some(below), above: Some(above), .. } = advice.verdict
             else {
                 panic!("{advice:?}");
@@ -263,7 +263,7 @@ mod tests {
         let tape = tape(&mixed(1));
         let distances =
             StackDistances::of(&tape, &std::sync::atomic::AtomicBool::new(false)).unwrap();
-        let advice = ask(&tape, &Contender::Baseline(Baseline::Lru), 0.4);
+        let advice = ask(&tape, &System::Baseline(Baseline::Lru), 0.4);
         let Verdict::Enough { at, .. } = advice.verdict else { panic!("{advice:?}") };
         assert_eq!(Some(at.pages), distances.smallest_with((tape.accesses() as f64 * 0.4) as u64));
     }
@@ -271,9 +271,9 @@ mod tests {
     #[test]
     fn cold_misses_above_the_target_are_said_to_be_the_floor() {
         let tape = tape(&[op(OpKind::Read, 0, 0, 10), op(OpKind::Read, 0, 0, 10)]);
-        let advice = ask(&tape, &Contender::Baseline(Baseline::Clock), 0.49);
+        let advice = ask(&tape, &System::Baseline(Baseline::Clock), 0.49);
         assert_eq!((advice.verdict, advice.floor), (Verdict::BelowFloor, 0.5));
-        let advice = ask(&tape, &Contender::Baseline(Baseline::Clock), 0.5);
+        let advice = ask(&tape, &System::Baseline(Baseline::Clock), 0.5);
         assert!(
             matches!(
                 advice.verdict,
@@ -286,7 +286,7 @@ mod tests {
     #[test]
     fn targets_that_are_no_ratio_are_refused() {
         let tape = tape(&zipf(10, 100, 1));
-        let system = Contender::Baseline(Baseline::Clock);
+        let system = System::Baseline(Baseline::Clock);
         let run = quietly(&tape, 1);
         let curve = run.curves(std::slice::from_ref(&system), &[5]).unwrap().remove(0);
         for target in [f64::NAN, -0.1, 1.5, f64::INFINITY] {
@@ -322,7 +322,7 @@ mod tests {
         let make = |pages: u64| {
             scripted(pages, if pages < 300 || (600..700).contains(&pages) { 200 } else { 100 })
         };
-        let system = Contender::Player { name: "odd".to_owned(), make: &make };
+        let system = System::Player { name: "odd".to_owned(), make: &make };
         let run = quietly(&tape, 1);
         let curve = run
             .curves(std::slice::from_ref(&system), &[10, 200, 400, 650, distinct])
@@ -346,7 +346,7 @@ mod tests {
             most.fetch_max(pages, Ordering::Relaxed);
             scripted(pages, if pages < 140 { 200 } else { 100 })
         };
-        let system = Contender::Player { name: "hungry".to_owned(), make: &make };
+        let system = System::Player { name: "hungry".to_owned(), make: &make };
         let advice = ask(&tape, &system, 0.15);
         assert!(
             matches!(advice.verdict, Verdict::Enough { at: Point { pages: 140, .. }, .. }),

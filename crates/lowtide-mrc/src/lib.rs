@@ -17,7 +17,7 @@
 //! | `tape.rs` | [`Tape`]: the stream as 4-byte records |
 //! | `next_use.rs` | [`NextUse`]: for each access, the next use of its page; for OPT |
 //! | `stack.rs` | [`StackDistances`]: strict LRU at all sizes in one pass |
-//! | `player.rs` | [`Player`], [`Contender`]: the interface for other policies |
+//! | `player.rs` | [`Player`], [`System`]: the interface for other policies |
 //! | `curve.rs` | [`Curve`], [`spread`]: the result, and the choice of sizes |
 //! | `replay.rs` | one replay of the tape: one policy at one size |
 //! | `run.rs` | [`Run`]: jobs on several threads |
@@ -53,7 +53,7 @@ pub use advise::{Advice, Verdict};
 pub use curve::{Curve, Gap, Point, spread};
 pub use next_use::NextUse;
 pub use picture::{chart, page};
-pub use player::{Contender, MakePlayer, Player, PlayerError};
+pub use player::{MakePlayer, Player, PlayerError, System};
 pub use report::{AdviceRow, Refusal, Row, Table, refusals, rows};
 pub use run::{MrcError, Run};
 pub use stack::StackDistances;

@@ -24,7 +24,7 @@ pub type MakePlayer<'a> = dyn Fn(u64) -> Result<Box<dyn Player>, PlayerError> + 
 
 /// A policy to measure.
 #[derive(Clone)]
-pub enum Contender<'a> {
+pub enum System<'a> {
     /// A textbook policy.
     Baseline(Baseline),
     /// Any other policy.
@@ -36,7 +36,7 @@ pub enum Contender<'a> {
     },
 }
 
-impl Contender<'_> {
+impl System<'_> {
     /// The policy's name in results.
     #[must_use]
     pub fn name(&self) -> &str {
@@ -47,8 +47,8 @@ impl Contender<'_> {
     }
 }
 
-impl fmt::Debug for Contender<'_> {
+impl fmt::Debug for System<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Contender").field(&self.name()).finish()
+        f.debug_tuple("System").field(&self.name()).finish()
     }
 }

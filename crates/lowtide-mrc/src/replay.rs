@@ -2,7 +2,7 @@
 
 use super::curve::{Gap, Point};
 use super::next_use::NextUse;
-use super::player::{Contender, MakePlayer, PlayerError};
+use super::player::{MakePlayer, PlayerError, System};
 use super::run::MrcError;
 use super::tape::{Effect, Record, Tape};
 use super::watch::Watch;
@@ -30,9 +30,9 @@ impl Replay<'_> {
     }
 
     /// Replays the whole tape for one policy at one size.
-    pub(super) fn measure(&self, system: &Contender<'_>, pages: u64) -> Result<Outcome, MrcError> {
+    pub(super) fn measure(&self, system: &System<'_>, pages: u64) -> Result<Outcome, MrcError> {
         let misses = match system {
-            Contender::Baseline(baseline) => {
+            System::Baseline(baseline) => {
                 // Capacity for more pages than exist changes nothing.
                 let capacity = pages.min(u64::from(self.tape.distinct())) as u32;
                 let Some(capacity) = NonZeroU32::new(capacity) else {
@@ -42,7 +42,7 @@ impl Replay<'_> {
                 };
                 self.play_baseline(*baseline, capacity)?
             }
-            Contender::Player { make, .. } => match self.play_player(*make, pages)? {
+            System::Player { make, .. } => match self.play_player(*make, pages)? {
                 Ok(misses) => misses,
                 Err(Refused { error, played }) => {
                     return Ok(self.refused(pages, error.to_string(), played));

@@ -7,7 +7,7 @@
 
 use super::curve::{Curve, Point};
 use super::next_use::NextUse;
-use super::player::Contender;
+use super::player::System;
 use super::replay::{Outcome, Replay};
 use super::stack::StackDistances;
 use super::tape::Tape;
@@ -59,7 +59,7 @@ impl Run<'_> {
     /// # Errors
     /// [`MrcError::NoAccess`] for a tape without accesses, [`MrcError::Spill`] when a temporary
     /// file fails, [`MrcError::Cancelled`].
-    pub fn curves(&self, systems: &[Contender<'_>], sizes: &[u64]) -> Result<Vec<Curve>, MrcError> {
+    pub fn curves(&self, systems: &[System<'_>], sizes: &[u64]) -> Result<Vec<Curve>, MrcError> {
         if self.tape.accesses() == 0 {
             return Err(MrcError::NoAccess);
         }
@@ -80,9 +80,9 @@ impl Run<'_> {
         for (curve, outcome) in known {
             curves[curve].add(outcome);
         }
-        jobs.sort_by_key(|job| matches!(systems[job.curve], Contender::Baseline(_)));
+        jobs.sort_by_key(|job| matches!(systems[job.curve], System::Baseline(_)));
         let opt =
-            jobs.iter().any(|job| matches!(systems[job.curve], Contender::Baseline(Baseline::Opt)));
+            jobs.iter().any(|job| matches!(systems[job.curve], System::Baseline(Baseline::Opt)));
         let passes = jobs.len() as u64 + u64::from(opt);
         let watch = Watch::new(self.stop, self.progress, passes * self.tape.len());
         let next_use = if opt { Some(NextUse::watched(self.tape, &watch)?) } else { None };
@@ -108,11 +108,11 @@ impl Run<'_> {
     }
 
     /// The results that are known without a replay, and the jobs for the others.
-    fn split(&self, systems: &[Contender<'_>], sizes: &[u64]) -> (Vec<(usize, Outcome)>, Vec<Job>) {
+    fn split(&self, systems: &[System<'_>], sizes: &[u64]) -> (Vec<(usize, Outcome)>, Vec<Job>) {
         let mut known = Vec::new();
         let mut jobs = Vec::new();
         for (curve, system) in systems.iter().enumerate() {
-            if matches!(system, Contender::Baseline(Baseline::Lru)) {
+            if matches!(system, System::Baseline(Baseline::Lru)) {
                 jobs.push(Job { curve, what: What::AllOfStrictLru });
                 continue;
             }
@@ -126,9 +126,9 @@ impl Run<'_> {
         (known, jobs)
     }
 
-    fn without_playing(&self, system: &Contender<'_>, pages: u64) -> Option<Outcome> {
+    fn without_playing(&self, system: &System<'_>, pages: u64) -> Option<Outcome> {
         let all_fits =
-            matches!(system, Contender::Baseline(_)) && pages >= u64::from(self.tape.distinct());
+            matches!(system, System::Baseline(_)) && pages >= u64::from(self.tape.distinct());
         all_fits.then(|| {
             let (accesses, misses) = (self.tape.accesses(), self.tape.cold());
             Outcome::Measured(Point { pages, accesses, misses })
@@ -208,13 +208,13 @@ mod tests {
     use lowtide_workload::{OpKind, SpaceId};
     use std::collections::HashSet;
 
-    const ALL: [Contender<'static>; 6] = [
-        Contender::Baseline(Baseline::Lru),
-        Contender::Baseline(Baseline::Clock),
-        Contender::Baseline(Baseline::Sieve),
-        Contender::Baseline(Baseline::S3Fifo),
-        Contender::Baseline(Baseline::Arc),
-        Contender::Baseline(Baseline::Opt),
+    const ALL: [System<'static>; 6] = [
+        System::Baseline(Baseline::Lru),
+        System::Baseline(Baseline::Clock),
+        System::Baseline(Baseline::Sieve),
+        System::Baseline(Baseline::S3Fifo),
+        System::Baseline(Baseline::Arc),
+        System::Baseline(Baseline::Opt),
     ];
 
     fn misses(curve: &Curve) -> Vec<u64> {
@@ -320,7 +320,7 @@ mod tests {
         use OpKind::{Free, Load, Sync, Write};
         let tape =
             tape(&[op(Write, 0, 0, 20), op(Sync, 0, 0, 20), op(Free, 0, 0, 2), op(Load, 0, 0, 3)]);
-        let system = Contender::Player { name: "hoard".to_owned(), make: &hoard };
+        let system = System::Player { name: "hoard".to_owned(), make: &hoard };
         let progress = Mutex::new(Progress { done: 0, total: 0 });
         let note = |now: Progress| {
             let mut last = progress.lock().unwrap();
@@ -360,8 +360,7 @@ mod tests {
     #[test]
     fn a_budget_of_no_pages_is_a_gap() {
         let tape = tape(&zipf(100, 1000, 1));
-        let curves =
-            quietly(&tape, 1).curves(&[Contender::Baseline(Baseline::Arc)], &[0, 1]).unwrap();
+        let curves = quietly(&tape, 1).curves(&[System::Baseline(Baseline::Arc)], &[0, 1]).unwrap();
         assert_eq!((curves[0].gaps[0].pages, curves[0].points[0].pages), (0, 1));
     }
 }

@@ -80,7 +80,7 @@ impl fmt::Display for Baseline {
 
 /// The name is not that of a textbook policy.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("`{0}` is no baseline{hint}; possible are {names}", hint = hint(.0), names = names())]
+#[error("unknown baseline `{0}`{hint}; baselines are {names}", hint = hint(.0), names = names())]
 pub struct UnknownBaseline(pub String);
 
 fn names() -> String {

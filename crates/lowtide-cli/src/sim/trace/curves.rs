@@ -16,8 +16,8 @@ use lowtide::Policy;
 use lowtide_core::limits::MIN_BUDGET;
 use lowtide_mrc::baseline::Baseline;
 use lowtide_mrc::{
-    Advice, AdviceRow, Contender, Curve, MakePlayer, MrcError, Player, PlayerError, Progress,
-    RecordError, Refusal, Row, Run, Storage, Table, Tape, chart, page, refusals, rows, spread,
+    Advice, AdviceRow, Curve, MakePlayer, MrcError, Player, PlayerError, Progress, RecordError,
+    Refusal, Row, Run, Storage, System, Table, Tape, chart, page, refusals, rows, spread,
 };
 use lowtide_sim::Plain;
 use lowtide_workload::trace::Trace;
@@ -166,9 +166,9 @@ pub(super) fn run(options: &Options, policies: &[Policy], source: &Source) -> Re
     let engine = policies
         .iter()
         .zip(&makers)
-        .map(|(policy, make)| Contender::Player { name: policy.to_string(), make: make.as_ref() });
-    let systems: Vec<Contender<'_>> =
-        engine.chain(wanted.baselines().into_iter().map(Contender::Baseline)).collect();
+        .map(|(policy, make)| System::Player { name: policy.to_string(), make: make.as_ref() });
+    let systems: Vec<System<'_>> =
+        engine.chain(wanted.baselines().into_iter().map(System::Baseline)).collect();
     let bar = Mutex::new(Patient::new("accesses", Unit::Steps, 0));
     let progress = |p: Progress| {
         if let Ok(mut bar) = bar.try_lock() {
