@@ -261,7 +261,7 @@ Examples:
                     if row.source.is_some() { "published".into() } else { row.policy.clone() }
                 }),
                 ("threads", |row| row.threads.to_string()),
-                ("law", |row| row.high_policy.clone().unwrap_or_default()),
+                ("throttle", |row| row.high_policy.clone().unwrap_or_default()),
                 ("read-ahead", |row| {
                     row.readahead.map_or("", |on| if on { "on" } else { "off" }).into()
                 }),
