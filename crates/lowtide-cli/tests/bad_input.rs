@@ -194,7 +194,7 @@ fn a_trace_of_no_known_format_is_answered_with_the_formats() {
     let dir = tempfile::tempdir().unwrap();
     let trace = dir.path().join("trace");
     fs::write(&trace, "just text\n").unwrap();
-    let words = ["byte 0", "could not be recognised", "--format", "lackey"];
+    let words = ["byte 0", "not recognised", "--format", "lackey"];
     refused(&["bench", "replay", "--trace", trace.to_str().unwrap()], 1, &words);
 }
 

@@ -565,7 +565,7 @@ fn traces_that_are_damaged_are_errors_with_their_place() {
             "cut.csv",
             format!("{header}{good}read,file:a,1"),
             1,
-            vec!["line 102", "byte 1620", "cut short"],
+            vec!["line 102", "byte 1620", "truncated"],
         ),
         (
             "corrupt.csv",
@@ -671,7 +671,7 @@ fn budgets_and_machines_that_cannot_be_are_refused() {
         ("cpus = 2\nmemory = 0\n", "memory"),
         ("base = \"laptop\"\ncolour = 1\n", "colour"),
         ("cpus = 2\nmemory = \"1G\"\nkernel = \"2G\"\n", "kernel"),
-        ("base = \n", "understood"),
+        ("base = \n", "invalid"),
     ] {
         let file = write(dir.path(), "machine.toml", content);
         refused(&args(&ZIPF, &["--machine", file.to_str().unwrap()]), 2, &["machine", key]);

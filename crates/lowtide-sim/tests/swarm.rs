@@ -113,7 +113,7 @@ fn power_cuts_come_in_the_middle_of_things() {
         "pages older than stored",
         "acknowledged pages found",
         "syncs that acknowledged",
-        "syncs that told of a failure",
+        "syncs that reported a failure",
         "writes failed",
         "flushes failed",
     ] {

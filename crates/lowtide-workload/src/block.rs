@@ -33,9 +33,7 @@ const PAYLOAD: usize = 32;
 #[non_exhaustive]
 pub enum BlockError {
     /// The slice is not a block, or not a whole number of blocks.
-    #[error(
-        "block {index}: {found} bytes were given, not a whole number of {BLOCK_BYTES}-byte blocks"
-    )]
+    #[error("block {index}: {found} bytes are not a whole number of {BLOCK_BYTES}-byte blocks")]
     Length {
         /// The expected block.
         index: u64,
@@ -81,7 +79,7 @@ pub enum BlockError {
     },
     /// An intact block of this place, but from another run or an earlier write.
     #[error(
-        "block {index}: written with seed {found_seed}, not {seed}; it is left over from another \
+        "block {index}: written with seed {found_seed}, not {seed}; it is left from another \
          write"
     )]
     WrongSeed {

@@ -17,7 +17,7 @@ pub enum Workload {
     YcsbB,
     /// Reads of 1 KiB records.
     YcsbC,
-    /// As `YcsbB`, and all that is dirty made durable at intervals.
+    /// As `YcsbB`, with checkpoints that make all dirty data durable.
     Mixed,
     /// Uniform reads of single pages.
     RandomRead,
@@ -57,17 +57,17 @@ impl Workload {
     #[must_use]
     pub const fn description(self) -> &'static str {
         match self {
-            Self::YcsbA => "a store of 1 KiB records, zipf popularity: 50 % reads, 50 % updates",
-            Self::YcsbB => "a store of 1 KiB records, zipf popularity: 95 % reads, 5 % updates",
-            Self::YcsbC => "a store of 1 KiB records, zipf popularity: reads only",
+            Self::YcsbA => "1 KiB records with zipf popularity: 50 % reads, 50 % updates",
+            Self::YcsbB => "1 KiB records with zipf popularity: 95 % reads, 5 % updates",
+            Self::YcsbC => "1 KiB records with zipf popularity: reads only",
             Self::Mixed => {
                 "zipf reads and a few updates: what a checkpoint every ten seconds does to reads"
             }
             Self::RandomRead => {
-                "uniform reads of single pages: the cost of a miss, where no policy can help"
+                "uniform reads of single pages: the cost of a miss, whatever the policy"
             }
-            Self::Scan => "the whole file from start to end, repeated: the worst case of recency",
-            Self::Replay => "a recorded trace, played as fast as it goes",
+            Self::Scan => "the whole file from start to end, repeated: the worst case for LRU",
+            Self::Replay => "a recorded trace, as fast as possible",
         }
     }
 
@@ -89,10 +89,10 @@ impl fmt::Display for Workload {
     }
 }
 
-/// A name that no workload has.
+/// An unknown workload name.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error(
-    "unknown workload `{given}`{hint}; known are {known}",
+    "unknown workload `{given}`{hint}; workloads are {known}",
     hint = nearest.map(|workload| format!(", did you mean `{workload}`?")).unwrap_or_default(),
     known = Workload::ALL.map(Workload::name).join(", ")
 )]

@@ -32,7 +32,7 @@ pub const DEFAULT_THETA: f64 = crate::zipf::YCSB_THETA;
 #[non_exhaustive]
 pub enum DistributionError {
     /// There is nothing to draw from.
-    #[error("a distribution needs at least one item; ask for one record or page or more")]
+    #[error("a distribution has at least one item; use one record or page, or more")]
     NoItems,
     /// The closed form needs `0 <= theta < 1`.
     #[error(

@@ -36,7 +36,7 @@ const PAYLOAD: usize = RECORD_BYTES - FIELDS * FIELD_BYTES;
 #[non_exhaustive]
 pub enum RecordError {
     /// The slice is not a slot.
-    #[error("record {key}: {found} bytes were given to verify, a record has {RECORD_BYTES}")]
+    #[error("record {key}: {found} bytes are not a record, which has {RECORD_BYTES}")]
     Length {
         /// The expected key.
         key: u64,

@@ -4,23 +4,22 @@
 //! ```text
 //!   R processes ──► each maps the whole file for itself
 //!                   ──► a load from every page, in order ──► pause ──► again, for ever
-//!   1 process   ──► when every reader has been through once: a heap for A threads
+//!   1 process   ──► after the first pass of every reader: a heap for A threads
 //!                   ──► each stores to every page of its share
 //!                   ──► all done: unmap ──► pause ──► next round
 //! ```
 //!
-//! File and heap together are larger than the budget, and there is no swap: each round pushes a
-//! part of the file out, which the readers fault back. All reclaim is by whoever faults, dozens of
-//! tasks at once, and what is reclaimed is hot in as many address spaces as there are readers, so
-//! an aging has as many sets of page tables to walk. The loop before the series gives up when
-//! somebody else is aging; whoever does so eighteen times within one aging is killed, with
-//! gigabytes of clean pages at hand (`docs/kernel/reclaim.md` §4.5). A kill is a result here, and
-//! no error.
+//! File and heap together are larger than the budget, and there is no swap: each round evicts a
+//! part of the file, which the readers fault back. All reclaim is direct, by dozens of faulting
+//! tasks at once. The reclaimed pages are hot in the address space of every reader, so aging walks
+//! the page tables of all of them. The loop before the series gives up when another task is aging;
+//! a task that gives up eighteen times during one aging is killed, although gigabytes of pages are
+//! clean (`docs/kernel/reclaim.md` §4.5). Here a kill is a result and not an error.
 //!
-//! The run begins with nothing cached, as after the reproducer has made its file and dropped the
-//! caches. Processes and threads do not begin at the same time but one after the other, as fast as
-//! they can be made; how fast differs a little, from the seed. Page tables are not charged: at the
-//! published kill, file and heap alone filled the budget to the last 32 pages. Source:
+//! The run begins with empty caches, as after the reproducer has created its file and dropped the
+//! caches. Processes and threads start one after the other, as fast as they can be created, with a
+//! small variation that depends on the seed. Page tables are not charged: at the published kill,
+//! file and heap alone filled the budget up to the last 32 pages. Source:
 //! `docs/kernel/workloads.md` §3.
 
 use crate::costs::Costs;
@@ -33,12 +32,12 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
-/// Nanoseconds that making a process takes, and a thread. Guesses: the usual order of magnitude.
-/// Each takes between once and twice as long.
+/// Nanoseconds that creating a process takes, and a thread. Guesses: the usual order of magnitude.
+/// The actual times are up to twice as long.
 const FORK_NS: u64 = 200_000;
 const THREAD_NS: u64 = 15_000;
 
-/// What is run.
+/// The configuration of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MixConfig {
     /// Bytes of the file.
@@ -55,11 +54,12 @@ pub struct MixConfig {
     pub between_ns: u64,
     /// Rounds of filling and unmapping.
     pub rounds: u32,
-    /// The machine's work takes so many times as long as it would: 16 for a part of a sixteenth, so
-    /// that its passes over memory take as long as those over all of it, while pauses stay (T-mode,
-    /// `docs/kernel/workloads.md` §0.3). The scheduler's share stays, too: there are as many tasks.
+    /// Factor by which the machine is slower: 16 at a sixteenth of the size, so that a pass over
+    /// memory takes as long as at full size. Pauses do not change (T-mode,
+    /// `docs/kernel/workloads.md` §0.3), nor do the costs of scheduling, because the number of
+    /// tasks is the same.
     pub slowdown: u32,
-    /// Seed of how long things take to begin.
+    /// Seed of the start times.
     pub seed: u64,
 }
 
@@ -80,11 +80,11 @@ impl MixConfig {
         }
     }
 
-    /// The budget that it was run in, in bytes.
+    /// The budget of the published runs, in bytes.
     pub const MAX: u64 = 16 << 30;
 }
 
-/// Who asked for the page that could not be had.
+/// The kind of task whose page could not be allocated.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Faulted {
     /// A thread that fills the heap.
@@ -93,14 +93,14 @@ pub enum Faulted {
     File,
 }
 
-/// A charge that failed, which in the kernel calls the killer.
+/// A charge that failed, for which the kernel calls the OOM killer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Kill {
     /// Virtual nanoseconds since the caches were dropped.
     pub at_ns: u64,
-    /// Whose it was.
+    /// The task that was charged.
     pub faulted: Faulted,
-    /// Nanoseconds that it had been trying.
+    /// Nanoseconds for which it had tried.
     pub tried_ns: u64,
     /// Clean pages of the file that were cached at that moment.
     pub clean_file_pages: u64,
@@ -111,11 +111,11 @@ pub struct Kill {
 pub struct MixResult {
     /// Counters at the end, or at the kill.
     pub stat: MachineStat,
-    /// Rounds that were finished.
+    /// Completed rounds.
     pub rounds: u32,
-    /// The kill, if there was one: everything ended with it.
+    /// The kill, if there was one; it ends the run.
     pub killed: Option<Kill>,
-    /// Nanoseconds until every reader had been through the file once.
+    /// Nanoseconds until every reader had completed one pass.
     pub first_pass_ns: u64,
 }
 
@@ -124,13 +124,13 @@ struct Shared {
     config: MixConfig,
     heap: MappingId,
     rng: SplitMix64,
-    /// Readers that have been through the file at least once.
+    /// Readers that have completed at least one pass.
     warm: u32,
     first_pass_ns: u64,
-    /// The round that is being run, from 1 on; 0 before the first.
+    /// The current round, from 1; 0 before the first.
     round: u32,
     finished: u32,
-    /// Threads that have not finished their share of the round.
+    /// Threads that have not completed their share of the round.
     busy: u32,
     workers: Vec<TaskId>,
     parent: Option<TaskId>,
@@ -138,7 +138,7 @@ struct Shared {
 }
 
 impl Shared {
-    /// Between once and twice so long.
+    /// A time between `nanos` and twice that.
     fn about(&mut self, nanos: u64) -> u64 {
         nanos + self.rng.below(nanos)
     }
@@ -149,7 +149,7 @@ type Mix = Rc<RefCell<Shared>>;
 /// Runs the workload on a machine. `done` counts rounds, for a progress bar.
 ///
 /// # Errors
-/// [`MachineError`], but no [`MachineError::OutOfMemory`]: that is [`MixResult::killed`].
+/// [`MachineError`], except [`MachineError::OutOfMemory`], which is [`MixResult::killed`].
 pub fn run(
     machine: &MachineConfig,
     config: &MixConfig,
@@ -218,7 +218,7 @@ pub fn run(
     Ok(MixResult { rounds: shared.finished, first_pass_ns: shared.first_pass_ns, stat, killed })
 }
 
-/// A machine that takes so many times as long for everything but switching between tasks.
+/// A machine that is slower by a factor, except for switching between tasks.
 fn slowed(spec: MachineSpec, times: u32) -> MachineSpec {
     let times = u64::from(times.max(1));
     let Costs { context_switch_ns, wakeup_ns, tick_ns, .. } = spec.costs;
@@ -233,7 +233,7 @@ fn slowed(spec: MachineSpec, times: u32) -> MachineSpec {
     MachineSpec { device, costs, ..spec }
 }
 
-/// A reader's life.
+/// A reader.
 async fn reader(ctx: Ctx, mix: Mix, map: MappingId, begins: u64) -> Result<(), MachineError> {
     ctx.sleep(begins).await;
     let (pages, pause) = {
@@ -258,7 +258,7 @@ async fn reader(ctx: Ctx, mix: Mix, map: MappingId, begins: u64) -> Result<(), M
     }
 }
 
-/// The life of a thread that fills its share of the heap in every round.
+/// A thread that fills its share of the heap in every round.
 async fn worker(ctx: Ctx, mix: Mix, number: u32) -> Result<(), MachineError> {
     mix.borrow_mut().workers.push(ctx.id);
     let (heap, share) = {
@@ -282,7 +282,7 @@ async fn worker(ctx: Ctx, mix: Mix, number: u32) -> Result<(), MachineError> {
     Ok(())
 }
 
-/// The life of the process that runs the rounds.
+/// The process that runs the rounds.
 async fn rounds(ctx: Ctx, mix: Mix) -> Result<(), MachineError> {
     let config = {
         let mut mix = mix.borrow_mut();
@@ -295,8 +295,7 @@ async fn rounds(ctx: Ctx, mix: Mix) -> Result<(), MachineError> {
         ctx.block(None).await;
     }
     for round in 1..=config.rounds {
-        // Threads that have been woken too early go back to sleep: they run when the round has come
-        // for them.
+        // A thread that is woken before its round goes back to sleep.
         mix.borrow_mut().busy = config.threads;
         mix.borrow_mut().round = round;
         for number in 0..config.threads {
@@ -309,7 +308,7 @@ async fn rounds(ctx: Ctx, mix: Mix) -> Result<(), MachineError> {
         while mix.borrow().busy > 0 {
             ctx.block(None).await;
         }
-        // Other tasks run while a large mapping goes, table by table.
+        // A large mapping is unmapped table by table, while other tasks run.
         let mut first = 0;
         while first < pages {
             let some = TABLE_ENTRIES.min(pages - first);

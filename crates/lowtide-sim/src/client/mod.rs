@@ -6,9 +6,9 @@
 //! | `database/` | a document store with a cache of its own, as MongoDB's, under YCSB |
 //! | `dd.rs` | a writer in a group smaller than its file: the throttling OOM, filling of files |
 //! | `mix.rs` | readers of a mapped file beside threads that allocate and free: the aging OOM |
-//! | `script.rs` | threads that play a script: groups with limits that share memory |
+//! | `script.rs` | threads that play a script, in groups with limits |
 //! | `stream.rs` | threads that play operation streams and traces |
-//! | `tenants.rs` | servers with large buffers and their browsers: tenants of one machine |
+//! | `tenants.rs` | servers with large buffers, and their browsers, on one machine |
 
 pub mod checkpoints;
 pub mod database;

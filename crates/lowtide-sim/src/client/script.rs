@@ -1,9 +1,9 @@
 //! The player of scripts ([`lowtide_workload::script`]) on a simulated machine, in virtual time.
 //!
-//! Each actor is a group with a process, and each of its threads a task that never ends. One more
-//! task looks at the device once a second, as `sar` does, and ends the run. A hit is a call whose
-//! page is there and has arrived. Threads are not pinned: a task keeps its CPU as long as no other
-//! wants it.
+//! Each actor is a group with one process, and each of its threads is a task that never ends. One
+//! more task samples the device once a second, as `sar` does, and ends the run. A call hits if its
+//! page is resident and unlocked. Threads are not pinned: a task keeps its CPU until another task
+//! needs it.
 
 use crate::machine::{Ctx, Machine, MachineConfig, MachineError, MachineStat, MappingId, OpenId};
 use crate::memory::ObjectId;
@@ -19,37 +19,37 @@ use std::time::Duration;
 
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// What threads of groups with `high` pay for being over it.
+/// How threads of groups that exceed their `high` are throttled.
 #[derive(Debug, Default)]
 pub struct Throttle {
-    /// A law that lowtide has.
+    /// One of lowtide's throttle policies.
     pub policy: HighPolicy,
-    /// A program beside it.
+    /// A program that adjusts its decisions.
     pub hooks: Option<Box<dyn LimitHooks>>,
 }
 
-/// What an actor has done.
+/// The work of an actor.
 #[derive(Clone, Debug)]
 pub struct Done {
     /// Calls of each thread.
     pub ops: Vec<u64>,
-    /// Pages of those calls that were in memory.
+    /// Pages of these calls that were resident.
     pub hits: u64,
-    /// Nanoseconds of each call, if they were to be kept.
+    /// Nanoseconds of each call, if the actor is timed.
     pub latency: Histogram<u64>,
 }
 
 impl Done {
-    /// Nothing yet.
+    /// No work yet.
     ///
     /// # Panics
-    /// Never: the bounds of the histogram are possible.
+    /// Never: the bounds of the histogram are valid.
     #[must_use]
     pub fn new(threads: u32) -> Self {
         Self {
             ops: vec![0; threads as usize],
             hits: 0,
-            latency: Histogram::new_with_max(3_600 * SECOND_NS, 3).expect("possible bounds"),
+            latency: Histogram::new_with_max(3_600 * SECOND_NS, 3).expect("valid bounds"),
         }
     }
 
@@ -59,20 +59,20 @@ impl Done {
         self.ops.iter().sum()
     }
 
-    /// The share of calls that found their page.
+    /// The share of calls whose page was resident.
     #[must_use]
     pub fn hit_ratio(&self) -> f64 {
         if self.calls() == 0 { 0.0 } else { self.hits as f64 / self.calls() as f64 }
     }
 
-    fn forget(&mut self) {
+    fn reset(&mut self) {
         self.ops.fill(0);
         self.hits = 0;
         self.latency.reset();
     }
 }
 
-/// The device in a second, or in what is left of the time.
+/// The device during a second, or during the rest of the run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Sample {
     /// Nanoseconds.
@@ -85,7 +85,7 @@ pub struct Sample {
     pub busy_ns: u64,
 }
 
-/// What a run measured.
+/// The measurements of a run.
 #[derive(Clone, Debug)]
 pub struct Played {
     /// Counters when the measurement began.
@@ -99,7 +99,7 @@ pub struct Played {
 }
 
 impl Played {
-    /// Nanoseconds that tasks slept for being over a limit, all together.
+    /// Total nanoseconds that tasks slept because of `high`.
     #[must_use]
     pub const fn slept_ns(&self) -> u64 {
         self.ended.kernel.high_sleep_ns - self.began.kernel.high_sleep_ns
@@ -113,7 +113,7 @@ struct Tally {
     began: Option<MachineStat>,
 }
 
-/// Where a task's pages are.
+/// The file of a task.
 #[derive(Clone, Copy, Debug)]
 struct Place {
     object: ObjectId,
@@ -155,7 +155,7 @@ pub fn play(
         for thread in 0..actor.threads {
             let choices = script.choices(actor, thread, actor.file.div_ceil(page));
             let (actor, tally) = (actor.clone(), Rc::clone(&tally));
-            let told = move |hit: bool, took: Option<u64>| {
+            let report = move |hit: bool, took: Option<u64>| {
                 let done = &mut tally.borrow_mut().actors[number];
                 done.ops[thread as usize] += 1;
                 done.hits += u64::from(hit);
@@ -163,18 +163,18 @@ pub fn play(
                     done.latency.saturating_record(took);
                 }
             };
-            m.background_in(group, move |ctx| perform(ctx, actor, place, choices, told));
+            m.background_in(group, move |ctx| perform(ctx, actor, place, choices, report));
         }
     }
     let (warm_ns, run_ns) = (nanos(script.warm), nanos(script.run));
     let now = Rc::new(RefCell::new(0));
-    let (told, seen) = (Rc::clone(&now), Rc::clone(&tally));
-    m.client(move |ctx| watch(ctx, warm_ns, run_ns, told, seen));
+    let (millis, seen) = (Rc::clone(&now), Rc::clone(&tally));
+    m.client(move |ctx| watch(ctx, warm_ns, run_ns, millis, seen));
     m.run(stop, &mut || done.store(*now.borrow(), Relaxed))?;
     let ended = m.stat();
     let tally = tally.borrow();
     Ok(Played {
-        began: tally.began.clone().expect("the measurement has begun before it ended"),
+        began: tally.began.clone().expect("a measurement begins before it ends"),
         ended,
         samples: tally.samples.clone(),
         actors: tally.actors.clone(),
@@ -191,7 +191,7 @@ fn set_up(
     parent: MemcgId,
     actor: &Actor,
     page: u64,
-    law: HighPolicy,
+    policy: HighPolicy,
     hooks: Option<Box<dyn LimitHooks>>,
 ) -> (MemcgId, Place) {
     let mut world = m.world();
@@ -200,7 +200,7 @@ fn set_up(
     engine.set_low(group, actor.low / page);
     if let Some(high) = actor.high {
         engine.set_high(group, high / page);
-        engine.set_high_policy(group, law);
+        engine.set_high_policy(group, policy);
         engine.set_hooks(group, hooks);
     }
     let process = world.add_address_space(group);
@@ -216,13 +216,14 @@ fn set_up(
     (group, Place { object: world.file(file).object, open, mapping })
 }
 
-/// What a thread does for ever. Each call is told: whether it hit, and how long it took.
+/// A thread of an actor, which never ends. Reports for each call whether it hit and, if timed, its
+/// duration.
 async fn perform(
     ctx: Ctx,
     actor: Actor,
     place: Place,
     mut choices: Choices,
-    told: impl Fn(bool, Option<u64>),
+    report: impl Fn(bool, Option<u64>),
 ) -> Result<(), MachineError> {
     let (work_ns, pause_ns) = (nanos(actor.work), nanos(actor.pause));
     loop {
@@ -247,31 +248,31 @@ async fn perform(
                 ctx.settle().await;
             }
         }
-        told(hit, actor.timed.then(|| ctx.now() - began));
+        report(hit, actor.timed.then(|| ctx.now() - began));
         if pause_ns > 0 {
             ctx.sleep(pause_ns).await;
         }
     }
 }
 
-/// Begins the measurement when the machine is warm, looks at the device every second, and ends the
+/// Starts the measurement when the machine is warm, samples the device every second, and ends the
 /// run.
 async fn watch(
     ctx: Ctx,
     warm_ns: u64,
     run_ns: u64,
-    told: Rc<RefCell<u64>>,
+    millis: Rc<RefCell<u64>>,
     tally: Rc<RefCell<Tally>>,
 ) -> Result<(), MachineError> {
     while ctx.now() < warm_ns {
         ctx.sleep((warm_ns - ctx.now()).min(SECOND_NS)).await;
-        *told.borrow_mut() = ctx.now() / 1_000_000;
+        *millis.borrow_mut() = ctx.now() / 1_000_000;
     }
     let began = MachineStat::of(&ctx.w());
     let mut last = began.device;
     {
         let mut tally = tally.borrow_mut();
-        tally.actors.iter_mut().for_each(Done::forget);
+        tally.actors.iter_mut().for_each(Done::reset);
         tally.began = Some(began);
     }
     let mut passed = 0;
@@ -288,7 +289,7 @@ async fn watch(
             busy_ns: device.busy_ns - last.busy_ns,
         });
         last = device;
-        *told.borrow_mut() = ctx.now() / 1_000_000;
+        *millis.borrow_mut() = ctx.now() / 1_000_000;
     }
     Ok(())
 }
@@ -301,7 +302,7 @@ mod tests {
     use lowtide_core::hooks::{LimitSnapshot, ThrottleAnswer};
     use lowtide_workload::script::Order;
 
-    /// A group that wants a third more than its `high`, and a reader that keeps nothing.
+    /// A group whose file is a third larger than its `high`, and a reader that keeps nothing.
     fn script(seed: u64) -> Script {
         let thrasher = Actor {
             name: "thrasher".into(),

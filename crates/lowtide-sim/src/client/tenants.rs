@@ -4,20 +4,20 @@
 //! ```text
 //!   64 workers, two for each of 32 tenants; a worker is a server and its client,
 //!   one request at a time, without a pause:
-//!     server process ── one of 16 chunks, all alike ──► stores to every page of it, in order
+//!     server process ── one of 16 chunks, uniformly ──► stores to every page of it, in order
 //!     client process ── 1,280 new pages ──► stores to each;
-//!                       arrays beyond 64 MiB are given back, the oldest first
+//!                       arrays beyond 64 MiB are freed, oldest first
 //! ```
 //!
-//! A worker's accesses are a uniform choice of sweeps: inside a chunk, what was used last is used
-//! again last; between chunks, recency says nothing. A policy that evicts whole chunks makes the
-//! share of its requests fast that is resident, one that takes a bit of each makes all slow. What
-//! is stored are zeros, so swap keeps nothing.
+//! A worker sweeps uniformly chosen chunks: inside a chunk, the page used last is used again last;
+//! between chunks, recency predicts nothing. With a policy that evicts whole chunks, requests to
+//! resident chunks are fast; with one that evicts a part of each, all requests are slow. Pages
+//! contain zeros, so zram stores nothing for them.
 //!
-//! Each tenant is a group without limits, so memory is short for the machine, and who gives way is
-//! decided between groups first. Source: `docs/kernel/workloads.md` §2(b). Left out are the
-//! browser's other processes and the text of its program (§2(b) *assumes* 150 to 300 MiB a worker),
-//! the minute by which clients start after their servers, and nodes.
+//! Each tenant is a group without limits, so the machine runs out of memory, and reclaim first
+//! chooses between groups. Source: `docs/kernel/workloads.md` §2(b). The model omits the browser's
+//! other processes and its program text (§2(b) *assumes* 150 to 300 MiB for each worker), the
+//! minute by which clients start after their servers, and NUMA nodes.
 
 use crate::machine::{Ctx, Machine, MachineConfig, MachineError, MachineStat, MappingId};
 use hdrhistogram::Histogram;
@@ -27,24 +27,24 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
-/// Lower bounds of the buckets in which requests are counted, in seconds: a request belongs to the
-/// largest that it reaches (`docs/kernel/workloads.md` §0.5).
+/// Lower bounds of the latency buckets, in seconds: a request belongs to the largest bound that it
+/// reaches (`docs/kernel/workloads.md` §0.5).
 pub const BUCKETS_S: [u64; 9] = [0, 1, 2, 4, 8, 16, 32, 64, 128];
 
 /// Bytes of the array that the script of one request allocates: 1,280 pages.
 const ARRAY_BYTES: u64 = 1_280 << 12;
-/// Bytes of arrays that the garbage collector lets stand.
+/// Bytes of arrays that the garbage collector keeps.
 const GARBAGE_BYTES: u64 = 64 << 20;
 
-/// Nanoseconds that a slot of swap is taken or given back in, on the published machine: what it
-/// takes for 81,898 requests an hour, with 53 % of each chunk's pages going out and coming in, to
-/// be all that the lock lets through (`docs/kernel/workloads.md` §2(b): 47 % resident; §0.4: some
-/// 80 µs for a page under full contention). Which of the kernel's locks it was is not known; with
-/// the guess of the table of costs there are two and a half times as many requests, and none takes
-/// 4 s.
+/// Nanoseconds under the lock for taking or freeing a slot of swap on the published machine. With
+/// this value the lock limits the machine to the published 81,898 requests an hour, if 53 % of each
+/// chunk's pages are swapped out and in (`docs/kernel/workloads.md` §2(b): 47 % resident; §0.4:
+/// some 80 µs for a page under full contention). We do not know which of the kernel's locks it was.
+/// With the default of the table of costs there are two and a half times as many requests, and none
+/// takes 4 s.
 pub const CONTENDED_SLOT_NS: u64 = 630;
 
-/// What is run.
+/// The configuration of a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TenantsConfig {
     /// Tenants.
@@ -57,22 +57,22 @@ pub struct TenantsConfig {
     pub chunk: u64,
     /// Bytes of new memory that a client stores to for each request.
     pub array: u64,
-    /// Bytes of arrays beyond which the oldest is given back.
+    /// Bytes of arrays beyond which the oldest is freed.
     pub garbage: u64,
-    /// CPU nanoseconds of a request besides its pages: reloading, reading the answer, the script's
-    /// start and end.
+    /// CPU nanoseconds of a request without its page accesses: reloading, reading the answer, the
+    /// script's start and end.
     pub request_ns: u64,
     /// Virtual nanoseconds of the run.
     pub run_ns: u64,
-    /// Seed of the choices.
+    /// Seed of the random choices.
     pub seed: u64,
 }
 
 impl TenantsConfig {
-    /// The published experiment, of which each page stands for `1 / scale` pages: sizes are `scale`
-    /// times as large, numbers and times as they were. (A machine for it has `scale` times the
-    /// memory, and [`coarse`](crate::Costs::coarse) costs.) Sizes are whole pages of 4 KiB and at
-    /// least one.
+    /// The published experiment, in which each page stands for `1 / scale` pages: sizes are
+    /// multiplied by `scale`; numbers and times do not change. (A machine for it has `scale` times
+    /// the memory, and [`coarse`](crate::Costs::coarse) costs.) Sizes are whole pages of 4 KiB and
+    /// at least one.
     #[must_use]
     pub fn published(scale: f64, seed: u64) -> Self {
         let size = |bytes: u64| (((bytes >> 12) as f64 * scale).round() as u64).max(1) << 12;
@@ -96,32 +96,32 @@ impl TenantsConfig {
         self.tenants * self.workers
     }
 
-    /// Bytes that all processes touch.
+    /// Total bytes that the processes touch.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         u64::from(self.all_workers()) * (self.chunks * self.chunk + self.garbage + self.array)
     }
 }
 
-/// What one worker did.
+/// The result of one worker.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Worker {
-    /// Whose it is.
+    /// Its tenant.
     pub tenant: u32,
-    /// Requests that were answered.
+    /// Completed requests.
     pub requests: u64,
 }
 
-/// What a run measured.
+/// The results of a run.
 #[derive(Clone, Debug)]
 pub struct TenantsResult {
     /// Counters at the end.
     pub stat: MachineStat,
-    /// The workers, those of one tenant side by side.
+    /// The workers, ordered by tenant.
     pub workers: Vec<Worker>,
-    /// Requests by the time that they took, for each of [`BUCKETS_S`].
+    /// Requests in each bucket of [`BUCKETS_S`].
     pub buckets: [u64; 9],
-    /// Nanoseconds of each request.
+    /// Latencies of requests in nanoseconds.
     pub latency: Histogram<u64>,
 }
 
@@ -140,7 +140,7 @@ impl Tally {
     }
 }
 
-/// The bucket of a request that took so long.
+/// The bucket of a latency.
 fn bucket(nanos: u64) -> usize {
     let seconds = nanos / 1_000_000_000;
     BUCKETS_S.iter().rposition(|&bound| bound <= seconds).unwrap_or(0)
@@ -159,18 +159,18 @@ struct Sizes {
     chunks: u64,
     chunk: u64,
     array: u64,
-    /// Arrays that stand when no more may.
+    /// The largest number of live arrays.
     arrays: u64,
 }
 
-/// Runs the tenants on a machine until their time is over; requests that are not answered by then
-/// count for nobody. `done` counts virtual milliseconds, for a progress bar.
+/// Runs the tenants on a machine until their time is over. Requests in progress at that time do not
+/// count. `done` counts virtual milliseconds, for a progress bar.
 ///
 /// # Errors
 /// [`MachineError`].
 ///
 /// # Panics
-/// When a size is no page, or there are no workers.
+/// When a size is smaller than a page, or there are no workers.
 pub fn run(
     machine: &MachineConfig,
     config: &TenantsConfig,
@@ -188,7 +188,7 @@ pub fn run(
     let mut m = Machine::new(machine)?;
     let owners = (0..config.tenants).flat_map(|tenant| (0..config.workers).map(move |_| tenant));
     let workers: Vec<Worker> = owners.map(|tenant| Worker { tenant, requests: 0 }).collect();
-    let latency = Histogram::new_with_max(3_600_000_000_000, 3).expect("the bounds are possible");
+    let latency = Histogram::new_with_max(3_600_000_000_000, 3).expect("valid bounds");
     let tally = Rc::new(RefCell::new(Tally { workers, buckets: [0; 9], latency }));
     let root = SplitMix64::new(config.seed);
     let groups: Vec<_> = (0..config.tenants)
@@ -200,17 +200,19 @@ pub fn run(
         let group = groups[(number / config.workers) as usize];
         let heaps = set_up(&m, group, sizes);
         let (tally, rng, config) = (Rc::clone(&tally), root.fork(u64::from(number)), *config);
-        let tell = move |nanos| tally.borrow_mut().answered(number as usize, nanos);
-        m.background_in(group, move |ctx| worker(ctx, heaps, sizes, config.request_ns, rng, tell));
+        let report = move |nanos| tally.borrow_mut().answered(number as usize, nanos);
+        m.background_in(group, move |ctx| {
+            worker(ctx, heaps, sizes, config.request_ns, rng, report)
+        });
     }
     let run_ns = config.run_ns;
     let now = Rc::new(RefCell::new(0));
-    let told = Rc::clone(&now);
+    let millis = Rc::clone(&now);
     m.client(move |ctx| async move {
-        // Whoever waits for the end tells the time meanwhile.
+        // The task that waits for the end also advances the progress bar.
         while ctx.now() < run_ns {
             ctx.sleep((run_ns - ctx.now()).min(1_000_000_000)).await;
-            *told.borrow_mut() = ctx.now() / 1_000_000;
+            *millis.borrow_mut() = ctx.now() / 1_000_000;
         }
         Ok(())
     });
@@ -224,7 +226,7 @@ pub fn run(
     })
 }
 
-/// Makes a worker's processes, in the group of its tenant.
+/// Creates a worker's processes in the group of its tenant.
 fn set_up(m: &Machine, group: MemcgId, sizes: Sizes) -> Heaps {
     let mut world = m.world();
     let mut heap = |pages| {
@@ -239,16 +241,16 @@ fn set_up(m: &Machine, group: MemcgId, sizes: Sizes) -> Heaps {
     }
 }
 
-/// Requests for ever; how long each took is told.
+/// Sends requests for ever, and reports the latency of each.
 async fn worker(
     ctx: Ctx,
     heaps: Heaps,
     sizes: Sizes,
     request_ns: u64,
     mut rng: SplitMix64,
-    tell: impl Fn(u64),
+    report: impl Fn(u64),
 ) -> Result<(), MachineError> {
-    // The arrays lie in a ring with room for one more than may stand.
+    // A ring of arrays, with room for one more than the live ones.
     let place = |array: u64| array % (sizes.arrays + 1) * sizes.array;
     for request in 0_u64.. {
         let began = ctx.now();
@@ -260,7 +262,7 @@ async fn worker(
             ctx.give_up(heaps.client, place(oldest), sizes.array).await;
         }
         ctx.settle().await;
-        tell(ctx.now() - began);
+        report(ctx.now() - began);
     }
     Ok(())
 }
@@ -323,13 +325,13 @@ mod tests {
             assert_eq!(result.workers.iter().map(|w| w.tenant).collect::<Vec<_>>(), [0, 0, 1, 1]);
             assert!(
                 result.workers.iter().all(|worker| worker.requests > 50),
-                "{policy}: nobody starves"
+                "{policy}: no worker starves"
             );
             let stat = &result.stat;
             assert!(stat.now_ns >= 100_000_000_000 && stat.now_ns < 101_000_000_000, "{policy}");
             assert!(
                 stat.memory.events.pswpin > 10_000 && stat.zram_bytes == 0,
-                "{policy}: zeros take nothing"
+                "{policy}: zram stores no zeros"
             );
             assert!(stat.kernel.kswapd_wakes > 0, "{policy}");
         }

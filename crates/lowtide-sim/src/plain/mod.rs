@@ -44,7 +44,7 @@ use thiserror::Error;
 pub enum PlayError {
     /// All of the budget is taken by pages that cannot go. In the kernel, the out-of-memory killer.
     #[error(
-        "out of memory: page {page} of space {} does not fit, since nothing in the budget of {max} \
+        "out of memory: page {page} of space {} does not fit, and nothing in the budget of {max} \
          pages can be evicted; raise --max{}",
         space.0, no_way_out(*anon, *swap)
     )]
@@ -62,7 +62,7 @@ pub enum PlayError {
     },
     /// A page number beyond what a space can have.
     #[error(
-        "page {page} of space {} is beyond the {PAGES_MAX} pages that a space can have", space.0
+        "page {page} of space {} is beyond the limit of {PAGES_MAX} pages for a space", space.0
     )]
     PageTooLarge {
         /// The space.

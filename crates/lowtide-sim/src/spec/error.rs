@@ -35,7 +35,7 @@ impl fmt::Display for BadValue {
 pub enum SpecError {
     /// Neither the name of a machine nor the path of a file.
     #[error(
-        "no machine is named `{given}` and no file either{hint}; machines are {machines}; or give \
+        "`{given}` is neither a machine nor a file{hint}; machines are {machines}; or give \
          the path of a TOML file that \
          describes one, with a device of {devices}",
         hint = hint(given, *nearest),
@@ -63,7 +63,7 @@ pub enum SpecError {
     },
     /// The file is no description: it is not TOML, or has a key or a type that none has. The source
     /// names the line.
-    #[error("machine `{machine}` cannot be understood: {}", source.to_string().trim_end())]
+    #[error("machine `{machine}` has an invalid description: {}", source.to_string().trim_end())]
     Syntax {
         /// The name of the machine or of its file.
         machine: String,

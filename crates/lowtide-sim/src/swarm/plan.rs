@@ -286,11 +286,11 @@ impl Plan {
 #[non_exhaustive]
 pub enum PlanError {
     /// A part without `=`, or with a key that plans do not have.
-    #[error("`{0}` is no part of a plan: write key=value;... as a failing swarm prints it")]
+    #[error("`{0}` is not a part of a plan; write key=value;... as a failing swarm prints it")]
     Part(String),
     /// A value that is not understood.
     #[error(
-        "`{value}` is no value for `{key}` in a plan: copy the plan as a failing swarm prints it"
+        "`{value}` is not a value of `{key}` in a plan; copy the plan as a failing swarm prints it"
     )]
     Value {
         /// The key.
@@ -299,13 +299,13 @@ pub enum PlanError {
         value: String,
     },
     /// A key is missing.
-    #[error("the plan has no `{0}`: copy it as a failing swarm prints it, to its end")]
+    #[error("the plan has no `{0}`; copy all of it, as a failing swarm prints it")]
     Missing(&'static str),
     /// Limits for dirty pages that make no sense.
     #[error("`dirty` in a plan: {0}")]
     Dirty(#[source] DirtyLimitsError),
     /// A number out of range.
-    #[error("{value} is not possible for `{key}` in a plan: from {least} to {most}")]
+    #[error("`{key}` in a plan cannot be {value}: use a number from {least} to {most}")]
     Impossible {
         /// The key.
         key: &'static str,

@@ -269,7 +269,7 @@ fn cover(plan: &Plan, stats: &[MachineStat], clients: &Clients, checker: &Checke
         ("pages older than stored", cuts.dropped),
         ("acknowledged pages found", cuts.kept),
         ("syncs that acknowledged", counts.syncs.get()),
-        ("syncs that told of a failure", counts.failed_syncs.get()),
+        ("syncs that reported a failure", counts.failed_syncs.get()),
         ("writes failed", of_all(&|stat| stat.kernel.write_errors)),
         ("flushes failed", of_all(&|stat| stat.kernel.flush_errors)),
     ] {

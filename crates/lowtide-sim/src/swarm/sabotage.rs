@@ -235,7 +235,7 @@ impl fmt::Display for Bug {
 
 /// No bug has this name.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("no bug `{given}` can be planted: choose one of {}", Bug::ALL.map(Bug::name).join(", "))]
+#[error("unknown bug `{given}`; bugs are {}", Bug::ALL.map(Bug::name).join(", "))]
 pub struct UnknownBug {
     /// The name that was given.
     pub given: String,

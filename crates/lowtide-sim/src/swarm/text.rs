@@ -271,14 +271,14 @@ mod tests {
             format!("{}{to}{}", &plan[..at], &plan[end..]).parse::<Plan>().unwrap_err().to_string()
         };
         assert!(changed("cpus=", "cpus=0").contains("from 1 to 64"));
-        assert!(changed("cpus=", "cpus=x").contains("`x` is no value for `cpus`"));
+        assert!(changed("cpus=", "cpus=x").contains("`x` is not a value of `cpus`"));
         assert!(changed("cpus=", "").contains("no `cpus`"));
         assert!(changed("budget=", "budget=31").contains("from"));
         assert!(changed("around=", "around=3").contains("around"));
         assert!(changed("device=", "device=floppy").contains("floppy"));
         assert!(changed("check=", "check=1;dirty=30:20").contains("30 %"));
-        assert!(changed("check=", "check=1;dirty=1").contains("`1` is no value for `dirty`"));
-        assert!(changed("cpus=", "cpus=1;tail").contains("`tail` is no part"));
-        assert!(changed("cpus=", "cpus=1;wings=2").contains("`wings=2` is no part"));
+        assert!(changed("check=", "check=1;dirty=1").contains("`1` is not a value of `dirty`"));
+        assert!(changed("cpus=", "cpus=1;tail").contains("`tail` is not a part"));
+        assert!(changed("cpus=", "cpus=1;wings=2").contains("`wings=2` is not a part"));
     }
 }

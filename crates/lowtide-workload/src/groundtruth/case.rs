@@ -76,7 +76,7 @@ pub enum CaseError {
         word: String,
     },
     /// A key that no kind knows.
-    #[error("unknown key `{key}`; known are {known}", known = KEYS.join(", "))]
+    #[error("unknown key `{key}`; keys are {known}", known = KEYS.join(", "))]
     UnknownKey {
         /// The key.
         key: String,

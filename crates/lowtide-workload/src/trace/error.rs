@@ -46,7 +46,7 @@ pub enum TraceFault {
     Empty,
     /// The content is in no format that is known.
     #[error(
-        "the format could not be recognised; force one with --format ({})",
+        "the format is not recognised; name one with --format ({})",
         Format::ALL.map(Format::name).join(", ")
     )]
     UnknownFormat,
@@ -55,18 +55,18 @@ pub enum TraceFault {
     NoHeader,
     /// A comment about the page that says nothing possible.
     #[error(
-        "`{text}` is no page size; write `# page_bytes: N`, N a power of two from 512 to 65536"
+        "`{text}` is not a page size; write `# page_bytes: N`, a power of two from 512 to 65536"
     )]
     BadPage {
         /// What follows the colon.
         text: String,
     },
     /// A second comment about the page.
-    #[error("the page size is said twice")]
+    #[error("the page size is given twice; give it once")]
     PageTwice,
     /// A record in the place of the header.
     #[error(
-        "this is a record, and the first line must be the header; put `{}` before it",
+        "the first line must be the header, but it is a record; add the line `{}` before it",
         header_for(*fields)
     )]
     HeaderMissing {
@@ -81,7 +81,7 @@ pub enum TraceFault {
     },
     /// A column that the format does not have.
     #[error(
-        "the header has an unknown column `{column}`; possible are {}, {}",
+        "the header has an unknown column `{column}`; columns are {}, {}",
         REQUIRED.join(", "), OPTIONAL.join(", ")
     )]
     UnknownColumn {
@@ -95,7 +95,7 @@ pub enum TraceFault {
         column: &'static str,
     },
     /// A line with another number of fields than the header.
-    #[error("{found} fields where the header has {expected}")]
+    #[error("{found} fields, but the header has {expected}")]
     FieldCount {
         /// Columns of the header.
         expected: usize,
@@ -103,7 +103,7 @@ pub enum TraceFault {
         found: usize,
     },
     /// An operation that the format does not have.
-    #[error("unknown op `{text}`; possible are {}", OpKind::ALL.map(OpKind::name).join(", "))]
+    #[error("unknown op `{text}`; ops are {}", OpKind::ALL.map(OpKind::name).join(", "))]
     UnknownOp {
         /// The field.
         text: String,
@@ -135,8 +135,7 @@ pub enum TraceFault {
     NoPages,
     /// An operation that would end beyond the last page that a space can have.
     #[error(
-        "page {page} and {pages} pages from there end beyond page 2^32, the last that a space can \
-         have"
+        "{pages} pages from page {page} on end beyond page 2^32, the largest that a space can have"
     )]
     TooFar {
         /// The first page.
@@ -145,7 +144,7 @@ pub enum TraceFault {
         pages: u32,
     },
     /// An object that no memory holds.
-    #[error("an object of {bytes} bytes; the largest that is believed has {max}")]
+    #[error("an object of {bytes} bytes; the largest accepted has {max}")]
     ObjectTooLarge {
         /// Its size.
         bytes: u64,
@@ -167,7 +166,7 @@ pub enum TraceFault {
         expected: &'static str,
     },
     /// A last record without its end.
-    #[error("the last record has {found} of {expected} bytes; the trace is cut short")]
+    #[error("the last record has {found} of {expected} bytes; the trace is truncated")]
     CutRecord {
         /// Bytes there are.
         found: usize,
@@ -175,7 +174,7 @@ pub enum TraceFault {
         expected: usize,
     },
     /// A compact trace without its end mark.
-    #[error("the trace ends before its end mark; it is cut short, or its writer never finished")]
+    #[error("the trace ends without its end mark; it is truncated, or its writer did not finish")]
     NoEnd,
     /// A part of a compact trace whose checksum does not match.
     #[error("the trace is damaged: the checksum of {part} does not match")]
@@ -191,7 +190,7 @@ pub enum TraceFault {
     },
     /// A compact trace of a later version.
     #[error(
-        "the trace is of version {found} of the compact format; this program reads version {known}"
+        "the trace has version {found} of the compact format; this program reads version {known}"
     )]
     Version {
         /// The trace's.
@@ -201,11 +200,11 @@ pub enum TraceFault {
     },
     /// A last line without its line break.
     #[error(
-        "the last line has no line break, so the trace may be cut short; if it is whole, add one"
+        "the last line has no line break, so the trace may be truncated; if it is complete, add one"
     )]
     Truncated,
     /// A line, or a quoted name, without an end in sight.
-    #[error("no end of the line within {max} bytes; is this a trace, and is every quote closed?")]
+    #[error("a line of more than {max} bytes; is this a trace?")]
     LineTooLong {
         /// How far was read.
         max: usize,
@@ -214,7 +213,7 @@ pub enum TraceFault {
     #[error("more than 2^32 different names")]
     TooManyNames,
     /// The bytes cannot be read or decompressed.
-    #[error("cannot read further: {source}; a compressed file may be damaged or cut short")]
+    #[error("cannot read on: {source}; a compressed file may be damaged or truncated")]
     Io {
         /// Why.
         source: io::Error,
@@ -243,8 +242,7 @@ pub enum TraceFileError {
     },
     /// The name of a file to be written says neither format nor compression.
     #[error(
-        "{} does not say what to write; end the name in .csv or .lt (compact), and .gz or .zst \
-         behind it to compress",
+        "{} names no format; end it in .csv or .lt (compact), optionally followed by .gz or .zst",
         path.display()
     )]
     Name {
@@ -274,7 +272,7 @@ pub enum TraceFileError {
 #[non_exhaustive]
 pub enum WriteError {
     /// The record's space is not in the tables given with it.
-    #[error("space number {id} is not among the {known} known; add it to the names first")]
+    #[error("space number {id} is unknown, there are {known}; add it to the names first")]
     UnknownSpace {
         /// The space's number.
         id: u32,
@@ -282,7 +280,7 @@ pub enum WriteError {
         known: usize,
     },
     /// The record's tenant is not in the tables given with it.
-    #[error("tenant number {id} is not among the {known} known; add it to the names first")]
+    #[error("tenant number {id} is unknown, there are {known}; add it to the names first")]
     UnknownTenant {
         /// The tenant's number.
         id: u32,
@@ -291,14 +289,14 @@ pub enum WriteError {
     },
     /// A name that a trace cannot hold.
     #[error(
-        "`{name}` cannot stand in a trace; a name has at least one character and no line breaks"
+        "`{name}` cannot be a name in a trace; a name has at least one character, no line breaks"
     )]
     BadName {
         /// The name.
         name: String,
     },
     /// A name that is too long for the compact format.
-    #[error("a name of {bytes} bytes; the compact format has up to {max}")]
+    #[error("a name of {bytes} bytes; the compact format allows at most {max}")]
     NameTooLong {
         /// Its length.
         bytes: usize,
@@ -306,17 +304,14 @@ pub enum WriteError {
         max: usize,
     },
     /// A page of a size that no trace has.
-    #[error(
-        "pages of {bytes} bytes cannot stand in a trace; a page is a power of two from 512 to 65536"
-    )]
+    #[error("a trace cannot have pages of {bytes} bytes, only a power of two from 512 to 65536")]
     BadPage {
         /// The size.
         bytes: u64,
     },
     /// An operation on no pages, or one that ends beyond the last page that a space can have.
     #[error(
-        "page {page} and {pages} pages from there are not a range of at least 1 page that ends \
-         within 2^32"
+        "{pages} pages from page {page} on are not a valid range: at least 1 page, at most to 2^32"
     )]
     BadRange {
         /// The first page.

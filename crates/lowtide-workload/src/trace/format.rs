@@ -79,13 +79,15 @@ impl Format {
     pub const fn description(self) -> &'static str {
         match self {
             Self::Csv => {
-                "lowtide's own, as text: op,space,page,pages and optional time_ns,thread,tenant"
+                "lowtide's own, as text: op,space,page,pages and optionally time_ns,thread,tenant"
             }
-            Self::Compact => "lowtide's own, in binary: a few bytes a record, with checksums",
+            Self::Compact => {
+                "lowtide's own, in binary: a few bytes for each record, with checksums"
+            }
             Self::OracleGeneral => {
                 "libCacheSim oracleGeneral: 24-byte records of time, object, size, next access"
             }
-            Self::ObjectCsv => "object accesses with a header: time, id, size and optional op",
+            Self::ObjectCsv => "object accesses with a header: id, size and optionally time, op",
             Self::Msr => "MSR Cambridge block accesses: seven columns without header",
             Self::Lackey => "valgrind --tool=lackey --trace-mem=yes",
             Self::Filemap => "mm_filemap events as printed by ftrace or perf script",
@@ -158,7 +160,7 @@ fn hint(name: &str) -> String {
 /// A name that is no format's.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error(
-    "no trace format is called `{name}`{}; there are {}",
+    "unknown trace format `{name}`{}; formats are {}",
     hint(name),
     Format::ALL.map(Format::name).join(", ")
 )]

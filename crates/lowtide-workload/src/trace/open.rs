@@ -75,7 +75,7 @@ enum Decoder {
 ///
 /// # Errors
 /// [`TraceFileError::Open`] when the file cannot be read, [`TraceFileError::Content`] when it is
-/// empty, its format could not be recognised, or its header is wrong.
+/// empty, its format is not recognised, or its header is wrong.
 pub fn open(path: &Path, format: Option<Format>) -> Result<Trace, TraceFileError> {
     let unopened = |source| TraceFileError::Open { path: path.to_owned(), source };
     if path == Path::new("-") {

@@ -68,7 +68,7 @@ pub const fn page_is_possible(bytes: u64) -> bool {
     bytes.is_power_of_two() && bytes >= 512 && bytes <= 64 << 10
 }
 
-/// `head`, if its page can stand in a trace.
+/// `head`, if its page is valid in a trace.
 pub(super) const fn checked_head(head: Head) -> Result<Head, WriteError> {
     match head.page_bytes {
         Some(bytes) if !page_is_possible(bytes) => Err(WriteError::BadPage { bytes }),
@@ -139,12 +139,12 @@ impl Names {
     }
 }
 
-/// Whether a name can stand in a trace: not empty, no line breaks.
+/// Whether a name is valid in a trace: not empty, no line breaks.
 pub(super) fn name_is_possible(name: &str) -> bool {
     !name.is_empty() && !name.contains(['\n', '\r'])
 }
 
-/// The names of a record that is to be written, if it can stand in a trace: its space, and its
+/// The names of a record that is to be written, if they are valid in a trace: its space, and its
 /// tenant if there is a column for it.
 pub(super) fn checked<'a>(
     record: &TraceRecord,

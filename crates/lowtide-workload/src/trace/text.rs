@@ -167,8 +167,8 @@ fn without_return(line: &[u8]) -> &[u8] {
 }
 
 /// The fields of a line: separated by commas, and quoted with `"` if they contain some. A doubled
-/// quote inside quotes is one quote. Text after the closing quote belongs to the field. A quote that
-/// is not closed belongs to it too, and the field ends at the next comma.
+/// quote inside quotes is one quote. Text after the closing quote belongs to the field. So does a
+/// quote that is not closed, and the field ends at the next comma.
 #[derive(Clone, Debug)]
 pub(super) struct Fields<'a> {
     rest: Option<&'a [u8]>,

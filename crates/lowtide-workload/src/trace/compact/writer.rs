@@ -12,7 +12,7 @@ use std::io::Write;
 /// Writes records in the compact format.
 ///
 /// Buffers one block; [`finish`](Self::finish) writes it and the end mark, without which the trace
-/// counts as cut short.
+/// counts as truncated.
 #[derive(Debug)]
 pub struct CompactWriter<W> {
     output: W,

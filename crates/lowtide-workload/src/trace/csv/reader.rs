@@ -302,7 +302,7 @@ mod tests {
         assert_eq!(reader(HEADER).unwrap().page_bytes(), None);
         for (text, word) in [
             ("# page_bytes: 1000\nop,space,page,pages\n", "power of two"),
-            ("# page_bytes: 4K\nop,space,page,pages\n", "`4K` is no page size"),
+            ("# page_bytes: 4K\nop,space,page,pages\n", "`4K` is not a page size"),
             ("# page_bytes: 512\n# page_bytes: 512\nop,space,page,pages\n", "line 2"),
             ("# page_bytes: 512\n", "must be the header"),
         ] {

@@ -17,7 +17,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::hash::{BuildHasherDefault, Hasher};
 
-/// The largest object that is believed, in bytes: 1 TiB. A larger one is a damaged or misread
+/// The largest accepted object, in bytes: 1 TiB. A larger one is a damaged or misread
 /// trace.
 pub(super) const OBJECT_BYTES_MAX: u64 = 1 << 40;
 
