@@ -8,6 +8,7 @@
 
 pub mod client;
 pub mod costs;
+mod frames;
 mod machine;
 mod memory;
 mod plain;

@@ -4,14 +4,16 @@
 //! written, and how it goes. It has no notion of time: the plain machine (`plain/`) does all of
 //! this within one access, the full machine (`machine/`) in steps, with other tasks in between.
 
+use crate::frames::Frames;
 use crate::memory::{Cached, Memory, ObjectId, VmaId};
 use crate::unused::Unused;
 use crate::zram::Zram;
 use lowtide_core::high::Refaulted;
 use lowtide_core::{
-    AccessCounts, ConfigError, Engine, EngineConfig, Flags, FolioId, Lists, LruType, MemcgId,
-    Owner, Reclaim, SpaceId, Task, Unmapped, Victim,
+    AccessCounts, ConfigError, Engine, EngineConfig, Flags, Folio, FolioId, Lists, LruType,
+    MemcgId, Owner, Reclaim, SpaceId, Task, Unmapped, Victim,
 };
+use std::ops::Range;
 use std::sync::Arc;
 
 /// The work of unmapping the victims of a batch, which determines its cost.
@@ -34,8 +36,7 @@ pub(crate) struct Pool {
     /// Frames that read-ahead has filled and that nothing has used since.
     pub(crate) unused: Unused,
     accesses: Arc<AccessCounts>,
-    free: Vec<u32>,
-    frames: usize,
+    frames: Frames,
 }
 
 impl Pool {
@@ -52,16 +53,13 @@ impl Pool {
         }
         let engine = Engine::new(config)?;
         let accesses = engine.accesses();
-        // The first frames are handed out first: neighbours in time are neighbours in memory.
-        let free: Vec<u32> = (0..config.frames).rev().collect();
         Ok(Self {
             engine,
             memory: Memory::default(),
             zram: Zram::default(),
             unused: Unused::default(),
             accesses,
-            frames: free.len(),
-            free,
+            frames: Frames::new(config.frames),
         })
     }
 
@@ -91,6 +89,11 @@ impl Pool {
         self.memory.cached(object, page).frame()
     }
 
+    /// Whether one of some pages is resident.
+    pub(crate) fn any_resident(&self, object: ObjectId, mut pages: Range<u64>) -> bool {
+        pages.any(|page| self.frame(object, page).is_some())
+    }
+
     /// Makes a page resident that has been charged. With `refault`, what is remembered of it
     /// counts; a page whose former contents are not needed (it is overwritten as a whole) is no
     /// refault.
@@ -105,13 +108,66 @@ impl Pool {
         memcg: MemcgId,
         task: Task,
     ) -> (FolioId, Option<Refaulted>) {
-        let frame = FolioId(self.free.pop().expect("what is charged has a frame"));
-        let shadow = self.memory.cached(object, page).shadow().filter(|_| refault);
+        let frame = self.frames.take(0).expect("what is charged has a frame");
+        let refaulted = self.enter(frame, 0, object, page, refault, memcg, task);
+        (frame, refaulted)
+    }
+
+    /// Makes 2^order pages resident in one folio, as [`Pool::insert`] does one. `page` is a
+    /// multiple of that, and none of them is resident. `None` if no such block of frames is free:
+    /// then they come in smaller ones.
+    ///
+    /// The shadow of the last of them that was evicted counts for all.
+    #[expect(clippy::too_many_arguments, reason = "each is a separate fact about the folio")]
+    pub(crate) fn insert_large(
+        &mut self,
+        order: u8,
+        object: ObjectId,
+        page: u64,
+        refault: bool,
+        memcg: MemcgId,
+        task: Task,
+    ) -> Option<(FolioId, Option<Refaulted>)> {
+        let frame = self.frames.take(order)?;
+        Some((frame, self.enter(frame, order, object, page, refault, memcg, task)))
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "each is a separate fact about the folio")]
+    fn enter(
+        &mut self,
+        frame: FolioId,
+        order: u8,
+        object: ObjectId,
+        page: u64,
+        refault: bool,
+        memcg: MemcgId,
+        task: Task,
+    ) -> Option<Refaulted> {
+        let pages = page..page + (1 << order);
+        let shadow = pages.clone().rev().find_map(|page| self.memory.cached(object, page).shadow());
+        let shadow = shadow.filter(|_| refault);
         let lru_type = self.memory.objects[object.0 as usize].lru_type;
         let owner = Owner { space: SpaceId(object.0), page };
-        let refaulted = self.engine.insert(frame, owner, 0, lru_type, memcg, shadow, task);
-        self.memory.set_cached(object, page, Cached::resident(frame));
-        (frame, refaulted)
+        let refaulted = self.engine.insert(frame, owner, order, lru_type, memcg, shadow, task);
+        pages.for_each(|page| self.memory.set_cached(object, page, Cached::resident(frame)));
+        refaulted
+    }
+
+    /// The pages of a folio, and which of its frames one of them is in.
+    pub(crate) fn extent(&self, folio: FolioId) -> (Range<u64>, u8) {
+        let folio = self.engine.folio(folio).expect("a resident page has a folio");
+        let first = folio.owner().page;
+        (first..first + folio.pages(), folio.order())
+    }
+
+    /// The frame of a page of a folio.
+    pub(crate) fn frame_in(&self, folio: FolioId, page: u64) -> FolioId {
+        FolioId(folio.0 + (page - self.extent(folio).0.start) as u32)
+    }
+
+    /// Files may have large folios from now on.
+    pub(crate) fn allow_large(&mut self) {
+        self.frames.join();
     }
 
     /// Makes a page resident that was swapped out and has been charged: in the swap cache, not
@@ -126,7 +182,7 @@ impl Pool {
         memcg: MemcgId,
         task: Task,
     ) -> FolioId {
-        let frame = FolioId(self.free.pop().expect("what is charged has a frame"));
+        let frame = self.frames.take(0).expect("what is charged has a frame");
         let shadow = self.memory.cached(object, page).shadow();
         let owner = Owner { space: SpaceId(object.0), page };
         self.engine.swap_in(frame, owner, 0, memcg, shadow, task);
@@ -148,13 +204,14 @@ impl Pool {
     pub(crate) fn unmap_victims(
         &mut self,
         reclaim: &mut Reclaim,
-        held: impl Fn(ObjectId, u64) -> bool,
+        held: impl Fn(ObjectId, Range<u64>) -> bool,
         task: Task,
     ) -> UnmapWork {
         let mut work = UnmapWork::default();
         for victim in reclaim.victims() {
             let (object, page) = (ObjectId(victim.owner.space.0), victim.owner.page);
-            if held(object, page) {
+            let pages = self.engine.folio(victim.folio).map_or(1, Folio::pages);
+            if held(object, page..page + pages) {
                 continue;
             }
             let stored = victim.to_swap && self.memory.is_dirty(object, page);
@@ -171,15 +228,19 @@ impl Pool {
 
     /// Takes the frames that a reclaim freed, and remembers their pages. Returns how many.
     pub(crate) fn take_freed(&mut self, reclaim: &Reclaim) -> u64 {
+        let mut pages = 0;
         for gone in reclaim.freed() {
             let object = ObjectId(gone.owner.space.0);
-            self.memory.set_cached(object, gone.owner.page, Cached::gone(gone.shadow));
+            for page in gone.owner.page..gone.owner.page + (1 << gone.order) {
+                self.memory.set_cached(object, page, Cached::gone(gone.shadow));
+            }
             if self.is_anon(object) {
                 self.zram.keep(object);
             }
-            self.free.push(gone.folio.0);
+            self.frames.put(gone.folio, gone.order);
+            pages += 1 << gone.order;
         }
-        reclaim.freed().len() as u64
+        pages
     }
 
     /// Begins to write a dirty page. Returns its frame, or `None` if it is not dirty or is being
@@ -202,7 +263,7 @@ impl Pool {
                 return false;
             }
             self.unused.take(frame);
-            self.free.push(frame.0);
+            self.frames.put(frame, 0);
         } else if cached.is_gone() && self.is_anon(object) {
             self.engine.free_swap(self.memory.objects[object.0 as usize].memcg, 1);
             self.zram.drop_page(object);
@@ -263,16 +324,16 @@ impl Pool {
 
     /// Frames there are.
     pub(crate) const fn frames(&self) -> usize {
-        self.frames
+        self.frames.len()
     }
 
     /// Free frames.
     pub(crate) const fn free_frames(&self) -> usize {
-        self.free.len()
+        self.frames.free()
     }
 
     /// Bytes of memory that the simulation of this pool takes.
     pub(crate) fn bytes(&self) -> usize {
-        self.engine.metadata_bytes() + self.memory.bytes() + self.free.capacity() * 4
+        self.engine.metadata_bytes() + self.memory.bytes() + self.frames.bytes()
     }
 }

@@ -18,8 +18,13 @@ impl Ctx {
     /// Charges one page. Returns false when that is impossible: in the kernel, the out-of-memory
     /// killer comes.
     pub(crate) async fn charge(&self, in_lru_fault: bool) -> bool {
+        self.charge_pages(1, in_lru_fault).await
+    }
+
+    /// The same for the pages of a folio.
+    pub(crate) async fn charge_pages(&self, pages: u64, in_lru_fault: bool) -> bool {
         let began = self.now();
-        let charged = self.try_charge(Charge::new(self.memcg(), 1), in_lru_fault).await;
+        let charged = self.try_charge(Charge::new(self.memcg(), pages), in_lru_fault).await;
         if !charged {
             let mut world = self.w();
             world.counts.oom += 1;
@@ -29,10 +34,10 @@ impl Ctx {
         charged
     }
 
-    /// Charges one page that read-ahead would like to have. Returns false if that takes more than
-    /// one reclaim.
-    pub(crate) async fn charge_readahead(&self, in_lru_fault: bool) -> bool {
-        self.try_charge(Charge::without_retries(self.memcg(), 1), in_lru_fault).await
+    /// Charges a folio's pages that read-ahead would like to have. Returns false if that takes more
+    /// than one reclaim.
+    pub(crate) async fn charge_readahead(&self, pages: u64, in_lru_fault: bool) -> bool {
+        self.try_charge(Charge::without_retries(self.memcg(), pages), in_lru_fault).await
     }
 
     async fn try_charge(&self, mut charge: Charge, in_lru_fault: bool) -> bool {

@@ -32,7 +32,7 @@ impl World {
         let busy = self.pool.is_dirty(frame)
             || self.pool.is_writing(frame)
             || self.is_locked(frame)
-            || self.holds.is_held(object, page)
+            || self.holds.is_held(object, &(page..page + 1))
             || self.pool.memory.is_mapped(object, page);
         if busy || !self.pool.discard(object, page) {
             return false;

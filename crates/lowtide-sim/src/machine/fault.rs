@@ -352,7 +352,7 @@ impl Ctx {
                     if world.is_locked(frame) {
                         return Ok(Attempt::Wait);
                     }
-                    world.count_use(frame);
+                    world.count_use(frame, page);
                     let owes = store && world.set_dirty(self.id, file, page, frame);
                     let neighbours = world.map_around(mapping, page, store, !*repeated);
                     world.watched_touch(mapping.vma, page, store);
@@ -381,7 +381,7 @@ impl Ctx {
                     let window = if recency {
                         world.opens[open.0 as usize].readahead.fault_missed(page)
                     } else {
-                        Window { start: page, size: 1, mark: None }
+                        Window::page(page)
                     };
                     (window, recency, world.costs.major_fault_cpu_ns)
                 };

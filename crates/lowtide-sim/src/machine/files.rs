@@ -29,6 +29,9 @@ pub(crate) struct File {
     pub(crate) pages: u64,
     /// It ends within its last page.
     pub(crate) partial: bool,
+    /// Read-ahead and writes may bring its pages in as large folios. Only for files that are
+    /// neither mapped nor made shorter.
+    pub(crate) large: bool,
     /// Its size is being changed; tasks may wait for the end of that.
     pub(crate) resizing: bool,
     pub(crate) resize_waiters: Vec<TaskId>,
@@ -105,6 +108,7 @@ impl World {
             position: u64::from(id.0) * FILE_DISTANCE,
             pages,
             partial: false,
+            large: false,
             resizing: false,
             resize_waiters: Vec::new(),
             dirty: BTreeSet::new(),
@@ -121,6 +125,13 @@ impl World {
             read_errors: BTreeMap::new(),
         });
         id
+    }
+
+    /// The file system keeps a file's pages in large folios where it can, as ext4 and XFS do. The
+    /// file is never mapped, nor made shorter.
+    pub(crate) fn allow_large_folios(&mut self, file: FileId) {
+        self.pool.allow_large();
+        self.file(file).large = true;
     }
 
     /// Opens a file.

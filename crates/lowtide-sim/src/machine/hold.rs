@@ -13,15 +13,17 @@ use crate::memory::ObjectId;
 use crate::pool::UnmapWork;
 use lowtide_core::{Reclaim, Task};
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 /// The page that each task holds.
 #[derive(Debug, Default)]
 pub(crate) struct Holds(BTreeMap<TaskId, (ObjectId, u64)>);
 
 impl Holds {
-    /// Whether any task holds a page. Cost: O(holders), at most the tasks that wait for a device.
-    pub(crate) fn is_held(&self, object: ObjectId, page: u64) -> bool {
-        self.0.values().any(|held| *held == (object, page))
+    /// Whether any task holds one of some pages. Cost: O(holders), at most the tasks that wait for
+    /// a device.
+    pub(crate) fn is_held(&self, object: ObjectId, pages: &Range<u64>) -> bool {
+        self.0.values().any(|(held, page)| *held == object && pages.contains(page))
     }
 }
 
@@ -36,7 +38,7 @@ impl World {
     /// those that go to swap.
     pub(crate) fn unmap_victims(&mut self, reclaim: &mut Reclaim, task: Task) -> UnmapWork {
         let holds = &self.holds;
-        self.pool.unmap_victims(reclaim, |object, page| holds.is_held(object, page), task)
+        self.pool.unmap_victims(reclaim, |object, pages| holds.is_held(object, &pages), task)
     }
 
     /// A task holds nothing any more.

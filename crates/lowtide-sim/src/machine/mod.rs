@@ -6,7 +6,7 @@
 //! | `world.rs` | all state |
 //! | `lock.rs` | locks, and what waiting for them costs |
 //! | `device.rs`, `requests.rs` | a device; requests in flight and their completion |
-//! | `files.rs`, `readahead.rs`, `read.rs` | files, read-ahead, access through the descriptor |
+//! | `files.rs`, `readahead.rs`, `window.rs`, `read.rs` | files, read-ahead, access through the descriptor |
 //! | `hold.rs` | references to pages |
 //! | `fault.rs`, `swap.rs` | accesses through a mapping; heaps, and swap on compressed memory |
 //! | `resize.rs` | files made shorter and longer |
@@ -43,6 +43,7 @@ mod sched;
 mod swap;
 mod sync;
 mod watch;
+mod window;
 mod world;
 mod writeback;
 

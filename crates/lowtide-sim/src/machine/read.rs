@@ -8,8 +8,7 @@ use super::resize::Size;
 use super::watch::PageEvent;
 use super::world::World;
 use crate::memory::ObjectId;
-use lowtide_core::{FolioId, Reclaim};
-use std::ops::Range;
+use lowtide_core::FolioId;
 
 /// The state of a page of which a part is to be kept.
 #[derive(Debug)]
@@ -25,31 +24,6 @@ impl World {
     fn cached_before(&self, object: ObjectId, idx: u64, n: u64) -> u64 {
         (1..=n.min(idx)).take_while(|back| self.pool.frame(object, idx - back).is_some()).count()
             as u64
-    }
-
-    /// Counts a page that is on its way from the device: `asked` for or read ahead, and whether it
-    /// had been in memory before.
-    fn count_arrival(&mut self, frame: FolioId, asked: bool, again: bool) {
-        if asked {
-            self.pool.unused.take(frame);
-            self.counts.missing += 1;
-            self.counts.missing_again += u64::from(again);
-        } else {
-            self.pool.unused.set(frame);
-            self.counts.readahead += 1;
-        }
-    }
-
-    /// Counts the pages that read-ahead brought in for nothing, of those that a reclaim freed.
-    pub(super) fn count_unused(&mut self, reclaim: &Reclaim) {
-        for gone in reclaim.freed() {
-            self.counts.readahead_unused += u64::from(self.pool.unused.take(gone.folio));
-        }
-    }
-
-    /// Counts the first use of a page that was read ahead.
-    pub(super) fn count_use(&mut self, frame: FolioId) {
-        self.counts.readahead_used += u64::from(self.pool.unused.take(frame));
     }
 }
 
@@ -71,91 +45,6 @@ impl Ctx {
         };
         self.block(None).await;
         self.wait_ends(wait.as_ref());
-    }
-
-    /// Brings in the pages of a window that are not cached, as reads in flight. `wanted` is the
-    /// page that the window is for; it alone is worth an out-of-memory error. The others are
-    /// brought in as long as there is room for them after one reclaim. `request` is what the task
-    /// has asked for: whatever else is read was read ahead.
-    pub(crate) async fn read_window(
-        &self,
-        file: FileId,
-        window: Window,
-        wanted: Option<u64>,
-        request: Range<u64>,
-        in_lru_fault: bool,
-    ) -> Result<(), MachineError> {
-        let (object, end) = {
-            let mut world = self.w();
-            let file = world.file(file);
-            (file.object, file.pages)
-        };
-        let mut run: Option<(u64, Vec<FolioId>)> = None;
-        let mut room = true;
-        for page in window.start..(window.start + window.size).min(end) {
-            let is_wanted = wanted == Some(page);
-            if !room && !is_wanted {
-                continue;
-            }
-            let cached = self.w().pool.frame(object, page).is_some();
-            if !cached && is_wanted && !self.charge(in_lru_fault).await {
-                self.submit(file, &mut run).await;
-                return Err(MachineError::OutOfMemory { at_ns: self.now() });
-            }
-            if !cached && !is_wanted && !self.charge_readahead(in_lru_fault).await {
-                self.submit(file, &mut run).await;
-                room = false;
-                continue;
-            }
-            if cached {
-                self.submit(file, &mut run).await;
-                continue;
-            }
-            let cost = {
-                let mut guard = self.w();
-                let world = &mut *guard;
-                if page >= world.file(file).pages {
-                    // The file was made shorter while this task reclaimed.
-                    let memcg = world.memcg(self.id);
-                    world.pool.engine.uncharge(memcg, 1);
-                    break;
-                }
-                if world.pool.frame(object, page).is_some() {
-                    // Another task brought it in while this one reclaimed.
-                    let memcg = world.memcg(self.id);
-                    world.pool.engine.uncharge(memcg, 1);
-                    continue;
-                }
-                let task = world.engine_task(self.id, in_lru_fault);
-                let memcg = world.memcg(self.id);
-                let (frame, refaulted) = world.pool.insert(object, page, true, memcg, task);
-                world.note_refault(frame, refaulted);
-                world.pool.memory.set_locked(frame, true);
-                if window.mark == Some(page) {
-                    world.pool.engine.mark_readahead(frame);
-                }
-                world.count_arrival(frame, request.contains(&page), refaulted.is_some());
-                let mut copied = 0;
-                if run.as_ref().is_some_and(|(first, frames)| first + frames.len() as u64 != page) {
-                    let (first, frames) = run.take().expect("there is a run");
-                    copied = world.submit_read_of(self.id, file, first, frames);
-                }
-                run.get_or_insert((page, Vec::with_capacity(window.size as usize))).1.push(frame);
-                world.costs.read_page() + copied
-            };
-            self.spend(cost).await;
-        }
-        self.submit(file, &mut run).await;
-        Ok(())
-    }
-
-    async fn submit(&self, file: FileId, run: &mut Option<(u64, Vec<FolioId>)>) {
-        let Some((first, frames)) = run.take() else { return };
-        let cost = {
-            let mut world = self.w();
-            world.submit_read_of(self.id, file, first, frames) + world.costs.submit_io_ns
-        };
-        self.spend(cost).await;
     }
 
     /// Reads pages through the descriptor: each is looked up, waited for, marked accessed and
@@ -182,6 +71,7 @@ impl Ctx {
         let syscall = self.w().costs.syscall_ns;
         self.spend(syscall).await;
         let mut waited = false;
+        let mut accessed = None;
         let mut page = first;
         loop {
             // The file may have been made shorter meanwhile.
@@ -217,8 +107,10 @@ impl Ctx {
                     let mut guard = self.w();
                     let world = &mut *guard;
                     let mut readahead = world.opens[open.0 as usize].readahead;
-                    let window = readahead.mark_met(page, end - page, |n| {
-                        (page + 1..=page + n).find(|&p| world.pool.frame(object, p).is_none())
+                    // What counts is where the folio begins that has the mark.
+                    let at = world.pool.extent(frame).0.start;
+                    let window = readahead.mark_met(at, end - at, |n| {
+                        (at + 1..=at + n).find(|&p| world.pool.frame(object, p).is_none())
                     });
                     world.opens[open.0 as usize].readahead = readahead;
                     world.counts.marked_hits += 1;
@@ -243,14 +135,15 @@ impl Ctx {
                 let mut guard = self.w();
                 let world = &mut *guard;
                 world.counts.accesses += 1;
-                world.count_use(frame);
+                world.count_use(frame, page);
                 world.watched_file(PageEvent::Loaded, file, page, frame);
                 world.let_go(self.id);
                 let task = world.engine_task(self.id, false);
                 let readahead = &mut world.opens[open.0 as usize].readahead;
                 let again = page == first && readahead.last() == Some(page);
                 readahead.read_to(page);
-                if !again {
+                // A folio is accessed once, however many of its pages a read takes.
+                if !again && accessed.replace(frame) != Some(frame) {
                     world.pool.mark_accessed(frame, task);
                 }
                 world.costs.lookup_ns + world.costs.copy_page_ns
@@ -338,7 +231,7 @@ impl Ctx {
                     return Err(MachineError::Io { at_ns: self.now() });
                 }
                 self.w().hold(self.id, object, page);
-                let window = Window { start: page, size: 1, mark: None };
+                let window = Window::page(page);
                 self.read_window(file, window, Some(page), page..page + 1, false).await?;
             }
         }
@@ -376,7 +269,8 @@ impl Ctx {
                 self.wait_page(object, page).await;
                 continue;
             }
-            if found.is_none() && !self.charge(false).await {
+            let order = self.w().write_order(file, page, first + pages);
+            if found.is_none() && !self.charge_pages(1 << order, false).await {
                 return Err(MachineError::OutOfMemory { at_ns: self.now() });
             }
             let (cost, owes) = {
@@ -386,26 +280,40 @@ impl Ctx {
                 if entry.resizing || page >= entry.pages {
                     if found.is_none() {
                         let memcg = world.memcg(self.id);
-                        world.pool.engine.uncharge(memcg, 1);
+                        world.pool.engine.uncharge(memcg, 1 << order);
                     }
                     continue;
                 }
                 let frame = match (found, world.pool.frame(object, page)) {
-                    (None, None) => {
+                    (None, None) if order == 0 => {
                         let task = world.engine_task(self.id, false);
                         let memcg = world.memcg(self.id);
                         world.pool.insert(object, page, false, memcg, task).0
                     }
+                    (None, None) => {
+                        let task = world.engine_task(self.id, false);
+                        let memcg = world.memcg(self.id);
+                        let pool = &mut world.pool;
+                        let large = !pool.any_resident(object, page..page + (1 << order));
+                        let inserted = large
+                            .then(|| pool.insert_large(order, object, page, false, memcg, task));
+                        if let Some((frame, _)) = inserted.flatten() {
+                            frame
+                        } else {
+                            pool.engine.uncharge(memcg, (1 << order) - 1);
+                            pool.insert(object, page, false, memcg, task).0
+                        }
+                    }
                     (None, Some(_)) => {
                         let memcg = world.memcg(self.id);
-                        world.pool.engine.uncharge(memcg, 1);
+                        world.pool.engine.uncharge(memcg, 1 << order);
                         continue;
                     }
                     (Some(_), None) => continue,
                     (Some(_), Some(frame)) => frame,
                 };
                 world.counts.accesses += 1;
-                world.count_use(frame);
+                world.count_use(frame, page);
                 let owes = world.set_dirty(self.id, file, page, frame);
                 let event = if whole { PageEvent::Stored } else { PageEvent::Patched };
                 world.watched_file(event, file, page, frame);

@@ -10,12 +10,32 @@
 //! This is arithmetic only; the reading is in `read.rs` and `fault.rs`. Source:
 //! `docs/kernel/fault-and-writeback.md` A6.
 
+use crate::frames::ORDERS;
+
 /// A window of pages from `start`, and the place of its mark, if it has one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Window {
     pub(crate) start: u64,
     pub(crate) size: u64,
     pub(crate) mark: Option<u64>,
+    /// log2 of the pages of its folios, where the file has large ones.
+    pub(crate) order: u32,
+}
+
+impl Window {
+    /// A single page.
+    pub(crate) const fn page(page: u64) -> Self {
+        Self { start: page, size: 1, mark: None, order: 0 }
+    }
+
+    /// log2 of the pages of the folio that begins at a page of the window, of which only the pages
+    /// before `end` are read: aligned, and smaller at the ends.
+    /// Source: `docs/kernel/fault-and-writeback.md` A6.6.
+    pub(crate) fn folio_order(&self, page: u64, end: u64) -> u8 {
+        let left = end - page;
+        let most = self.order.min(self.size.ilog2()).min(page.trailing_zeros()).min(left.ilog2());
+        most.min(ORDERS as u32 - 1) as u8
+    }
 }
 
 /// The state of one open file description.
@@ -90,7 +110,7 @@ impl Readahead {
     const fn window(&self) -> Window {
         let mark =
             if self.async_size > 0 { Some(self.start + self.size - self.async_size) } else { None };
-        Window { start: self.start, size: self.size, mark }
+        Window { start: self.start, size: self.size, mark, order: self.order }
     }
 
     /// Page `idx` of a read is missing, and `r` pages from there on are wanted. `cached_before(n)`
@@ -102,7 +122,7 @@ impl Readahead {
         cached_before: impl FnOnce(u64) -> u64,
     ) -> Window {
         if self.max == 0 {
-            return Window { start: idx, size: r, mark: None };
+            return Window { start: idx, size: r, mark: None, order: 0 };
         }
         let follows = self.prev.is_some_and(|prev| idx == prev || idx == prev + 1);
         if idx == 0 || r > self.max || follows {
@@ -111,7 +131,7 @@ impl Readahead {
         } else {
             let mut before = cached_before(self.max);
             if before <= r {
-                return Window { start: idx, size: r, mark: None };
+                return Window { start: idx, size: r, mark: None, order: 0 };
             }
             if before >= idx {
                 before *= 2;
@@ -166,11 +186,11 @@ impl Readahead {
     /// A fault found page `idx` missing: what to read around it.
     pub(crate) fn fault_missed(&mut self, idx: u64) -> Window {
         if self.max == 0 {
-            return Window { start: idx, size: 1, mark: None };
+            return Window { start: idx, size: 1, mark: None, order: 0 };
         }
         self.misses = (self.misses + 1).min(MISSES_MAX);
         if self.misses > MISSES_RANDOM {
-            return Window { start: idx, size: 1, mark: None };
+            return Window { start: idx, size: 1, mark: None, order: 0 };
         }
         self.start = idx.saturating_sub(self.max / 2);
         self.size = self.max;
@@ -230,7 +250,7 @@ mod tests {
     fn a_sequential_reader_never_misses_after_the_first_page() {
         let mut ra = Readahead::new(32);
         let first = ra.missing(0, 1, none);
-        assert_eq!(first, Window { start: 0, size: 4, mark: Some(1) });
+        assert_eq!(first, Window { start: 0, size: 4, mark: Some(1), order: 0 });
         let mut end = 4;
         let mut mark = 1;
         for page in 0..1000 {
@@ -252,17 +272,29 @@ mod tests {
     fn random_reads_are_left_alone_unless_their_neighbours_are_cached() {
         let mut ra = Readahead::new(32);
         ra.read_to(5);
-        assert_eq!(ra.missing(1000, 8, none), Window { start: 1000, size: 8, mark: None });
-        assert_eq!(ra.missing(1000, 8, |_| 8), Window { start: 1000, size: 8, mark: None });
-        assert_eq!(ra.missing(1000, 8, |_| 16), Window { start: 1000, size: 24, mark: Some(1023) });
-        assert_eq!(ra.missing(1000, 8, |_| 32), Window { start: 1000, size: 32, mark: Some(1031) });
+        assert_eq!(
+            ra.missing(1000, 8, none),
+            Window { start: 1000, size: 8, mark: None, order: 0 }
+        );
+        assert_eq!(
+            ra.missing(1000, 8, |_| 8),
+            Window { start: 1000, size: 8, mark: None, order: 0 }
+        );
+        assert_eq!(
+            ra.missing(1000, 8, |_| 16),
+            Window { start: 1000, size: 24, mark: Some(1023), order: 0 }
+        );
+        assert_eq!(
+            ra.missing(1000, 8, |_| 32),
+            Window { start: 1000, size: 32, mark: Some(1031), order: 0 }
+        );
     }
 
     /// A6.2: read-around, and its end after a hundred misses.
     #[test]
     fn faults_read_around_until_they_look_random() {
         let mut ra = Readahead::new(32);
-        assert_eq!(ra.fault_missed(100), Window { start: 84, size: 32, mark: Some(108) });
+        assert_eq!(ra.fault_missed(100), Window { start: 84, size: 32, mark: Some(108), order: 0 });
         assert_eq!(ra.fault_missed(3).start, 0);
         for _ in 0..98 {
             assert_eq!(ra.fault_missed(5000).size, 32);

@@ -243,8 +243,12 @@ impl World {
                     self.files[file.0 as usize].write_errors.failed();
                     self.counts.write_errors += 1;
                 }
+                let mut ended = None;
                 for (page, frame) in (first..).zip(frames) {
-                    self.pool.engine.end_writeback(frame, !failed, Task::DESCRIPTOR);
+                    // A large folio has several of these pages; its write ends once.
+                    if ended.replace(frame) != Some(frame) {
+                        self.pool.engine.end_writeback(frame, !failed, Task::DESCRIPTOR);
+                    }
                     if failed {
                         self.files[file.0 as usize].dirty.insert(page);
                     }

@@ -30,7 +30,10 @@ impl World {
         page: u64,
         frame: FolioId,
     ) -> bool {
-        if !self.pool.engine.set_dirty(frame) {
+        let (extent, order) = self.pool.extent(frame);
+        let clean = self.pool.engine.set_dirty(frame);
+        // Of a large folio that is dirty already, another page may be: only those are written.
+        if !clean && order == 0 {
             return false;
         }
         let now = self.sched.now;
@@ -40,7 +43,19 @@ impl World {
         }
         entry.dirty.insert(page);
         let dirtier = &mut self.sched.task(task).dirtier;
-        self.pool.engine.dirtied(dirtier, entry.space(), 1)
+        let pages = extent.end - extent.start;
+        clean && self.pool.engine.dirtied(dirtier, entry.space(), pages)
+    }
+
+    /// The pages to be written of the folio of a dirty page.
+    fn dirty_of_folio(&mut self, file: FileId, page: u64) -> Vec<u64> {
+        let object = self.file(file).object;
+        match self.pool.frame(object, page).map(|folio| self.pool.extent(folio)) {
+            Some((extent, order)) if order > 0 => {
+                self.file(file).dirty.range(extent).copied().collect()
+            }
+            _ => vec![page],
+        }
     }
 
     /// Takes the next run of dirty pages of a file from `from` on and starts its writeback.
@@ -56,20 +71,34 @@ impl World {
             {
                 break;
             }
-            self.file(file).dirty.remove(&page);
-            at = page + 1;
+            let pages = self.dirty_of_folio(file, page);
+            // The dirty pages of a large folio are written by one command, wherever they are in it.
+            let begins = pages.first().map_or(page, |&first| first);
+            let joined = pages.iter().zip(begins..).all(|(&page, next)| page == next);
+            if run.is_some() && !(joined && begins == page) {
+                break;
+            }
+            let entry = self.file(file);
+            for page in &pages {
+                entry.dirty.remove(page);
+            }
+            at = pages.last().map_or(page, |last| last + 1);
             // A page that is dirty again while it is being written waits for the end of that write.
             match self.pool.start_writeback(object, page) {
-                Some(frame) => match &mut run {
-                    Some((_, frames)) => frames.push(frame),
-                    None => run = Some((page, vec![frame])),
-                },
+                Some(frame) => {
+                    let frames = std::iter::repeat_n(frame, pages.len());
+                    run.get_or_insert_with(|| (begins, Vec::new())).1.extend(frames);
+                    if !joined {
+                        break;
+                    }
+                }
                 None => {
                     let again =
                         self.pool.frame(object, page).is_some_and(|f| self.pool.is_dirty(f));
                     if again {
-                        self.file(file).redirtied.push(page);
-                        self.file(file).deferred += 1;
+                        let entry = self.file(file);
+                        entry.deferred += pages.len() as u64;
+                        entry.redirtied.extend(pages);
                     }
                     if run.is_some() {
                         break;

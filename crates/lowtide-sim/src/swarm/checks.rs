@@ -225,7 +225,7 @@ pub(super) fn evictable(world: &World) -> impl Iterator<Item = FolioId> {
         flags.contains(Flags::LRU)
             && !flags.intersects(Flags::ANON | Flags::DIRTY | Flags::WRITEBACK)
             && !memory.is_locked(frame)
-            && !world.holds.is_held(object, page)
+            && !world.holds.is_held(object, &(page..page + 1))
             && !vmas.iter().any(|vma| memory.vmas[vma.0 as usize].ptes.get(page).young)
     };
     residents(world).filter(free_at_once).map(|(_, _, frame)| frame)

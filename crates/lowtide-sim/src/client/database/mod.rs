@@ -80,6 +80,8 @@ pub struct DatabaseConfig {
     pub layout: Layout,
     /// Part of the file's extents that are free when the run begins, in percent.
     pub free_percent: u32,
+    /// The file system keeps the file in large folios, as ext4 and XFS do.
+    pub large_folios: bool,
     /// How much may be dirty; `None` for the kernel's defaults.
     pub dirty_limits: Option<DirtyLimits>,
     /// CPU time of one operation, client and server together.
@@ -131,6 +133,7 @@ impl DatabaseConfig {
             layout: Layout::Scattered,
             // Guess: a database that has been in use. Real kernels were asked with the same.
             free_percent: 15,
+            large_folios: true,
             dirty_limits: None,
             op_ns: 130_000,
             checkpoint_ns: 60_000_000_000,
@@ -159,6 +162,7 @@ impl DatabaseConfig {
             leaf_pages: &[7],
             layout: Layout::Scattered,
             free_percent: 15,
+            large_folios: true,
             dirty_limits: None,
             // Guess: a hash, a list and a few comparisons, on an emulated CPU.
             op_ns: 20_000,
@@ -277,6 +281,9 @@ pub fn run(
         })?;
         let data_file = world.add_file_of(group, u64::from(extents.pages()));
         let journal_file = world.add_file_of(group, 0);
+        if config.large_folios {
+            world.allow_large_folios(data_file);
+        }
         let (data, journal) = (world.open(data_file), world.open(journal_file));
         let dirty_target = config.cached_leaves * DIRTY_TARGET_PERCENT / 100;
         Rc::new(RefCell::new(Shared {
