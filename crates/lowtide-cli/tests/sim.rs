@@ -346,8 +346,8 @@ fn reads_that_meet_a_checkpoint_are_told_apart() {
         ])
     );
     assert!((3..=5).contains(&checkpoints["count"].as_u64().unwrap()), "{checkpoints}");
-    let p999 = |place: &str| checkpoints[place]["p999"].as_f64().unwrap();
-    assert!(p999("during_us") > p999("outside_us"), "{checkpoints}");
+    let p99 = |place: &str| checkpoints[place]["p99"].as_f64().unwrap();
+    assert!(p99("during_us") > p99("outside_us"), "{checkpoints}");
     refused(&["sim", "mixed", "--checkpoint", "0s"], 2, &["'0s' for '--checkpoint", "10s"]);
     has_no(&["sim", "mixed"], "--ops", "5");
     has_no(&ZIPF, "--checkpoint", "1s");

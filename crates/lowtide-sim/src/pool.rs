@@ -118,7 +118,6 @@ impl Pool {
     /// then they come in smaller ones.
     ///
     /// The shadow of the last of them that was evicted counts for all.
-    #[expect(clippy::too_many_arguments, reason = "each is a separate fact about the folio")]
     pub(crate) fn insert_large(
         &mut self,
         order: u8,

@@ -85,6 +85,8 @@ pub(crate) struct Options {
 struct Plan {
     letter: Letter,
     machine: MachineSpec,
+    /// The group's limit, if it is less than the machine's memory.
+    limit: Option<u64>,
     config: DatabaseConfig,
     /// Whether it is exactly the published experiment.
     published: bool,
@@ -95,8 +97,8 @@ impl Plan {
         let (scale, seed) = (options.at_scale.scale, options.at_scale.common.seed);
         let whole = DatabaseConfig { seed, ..DatabaseConfig::published(letter, scale) };
         let machine = options.at_scale.machine.load()?;
-        let max = options::machine_budget(options.at_scale.max, &machine, Some(whole.max))?
-            .unwrap_or(machine.pages() * machine.page);
+        let limit = options::machine_budget(options.at_scale.max, &machine, Some(whole.max))?;
+        let max = limit.unwrap_or(machine.pages() * machine.page);
         let config = DatabaseConfig {
             ops: options.ops.map_or(whole.ops, |ops| ops.0),
             threads: options.threads,
@@ -116,14 +118,14 @@ impl Plan {
         let published = letter == Letter::B
             && config == DatabaseConfig { seed, ..DatabaseConfig::published(letter, 1.0) }
             && MachineSpec::preset(MACHINE)?.as_ref() == Some(&machine);
-        Ok(Self { letter, machine, config, published })
+        Ok(Self { letter, machine, limit, config, published })
     }
 
     fn head(&self) -> Head {
         Head {
             what: format!("{}: {}", name(self.letter), about(self.letter)),
             machine: show::machine(&self.machine),
-            max: Some(self.config.max),
+            max: self.limit,
             data: format!(
                 "{} records; {} of memory of the database's own, which the kernel cannot reclaim",
                 thousands(self.config.records as f64),
@@ -152,7 +154,7 @@ impl Plan {
             system: "lowtide",
             policy: policy.to_string(),
             machine: self.machine.name.clone(),
-            max_bytes: Some(self.config.max),
+            max_bytes: self.limit,
             page_bytes: self.machine.page,
             threads: self.config.threads,
             seed: Some(self.config.seed),

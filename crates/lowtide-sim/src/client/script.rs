@@ -239,7 +239,7 @@ async fn perform(
         let began = ctx.now();
         match actor.call {
             Call::Load { .. } | Call::LoadRandom => {
-                ctx.access(place.mapping, page, 1, false).await?
+                ctx.access(place.mapping, page, 1, false).await?;
             }
             Call::Read { pages } => ctx.read(place.open, page, pages).await?,
             Call::ReadOnce => {

@@ -206,7 +206,6 @@ impl Ctx {
 #[cfg(test)]
 mod tests {
     use super::super::{Machine, MachineConfig, MachineStat};
-    use super::*;
     use crate::spec::MachineSpec;
     use lowtide_core::Policy;
     use std::sync::atomic::AtomicBool;
