@@ -91,6 +91,31 @@ fn a_device_is_changed_from_the_machines_or_from_a_named_one() {
 }
 
 #[test]
+fn read_ahead_follows_the_device_unless_the_machine_has_its_own() {
+    let large = "[device]\noptimal_io = '1M'";
+    let of = |text: &str| machine(text).readahead;
+    assert_eq!(of(&format!("base = 'laptop'\n{large}")), 2 << 20);
+    assert_eq!(of(&format!("cpus = 1\nmemory = '1G'\npage = '16K'\n{large}")), 2 << 20);
+    assert_eq!(of(&format!("base = 'laptop'\nreadahead = '64K'\n{large}")), 64 << 10);
+    assert_eq!(of(&format!("base = 'emulated'\n{large}")), 4 << 20, "as the base has set it");
+    says("[device]\noptimal_io = '9M'", &["`device.optimal_io = \"9M\"`", "8M"]);
+
+    let hdd = DeviceSpec::preset("hdd").unwrap();
+    let own = machine(&format!("base = 'laptop'\nname = 'mine'\n{large}"));
+    let other = own.clone().on_device(hdd.clone());
+    assert_eq!((other.name.as_str(), other.readahead), ("mine on hdd", 128 << 10));
+    assert_eq!(other.device, hdd);
+    let same = other.device.clone();
+    assert_eq!(other.clone().on_device(same), other, "nothing changes, nor the name");
+    let set = MachineSpec { readahead: 0, ..own };
+    assert_eq!(set.on_device(hdd).readahead, 0);
+    for name in MachineSpec::names().filter(|&name| name != "emulated") {
+        let preset = MachineSpec::preset(name).unwrap().unwrap();
+        assert_eq!(preset.readahead, preset.device.read_ahead(preset.page), "{name}");
+    }
+}
+
+#[test]
 fn without_a_base_the_size_is_enough_and_needed() {
     let small = machine("cpus = 2\nmemory = '1G'");
     assert_eq!((small.page, small.hz, small.timeslice_ns), (4096, 250, 3_000_000));

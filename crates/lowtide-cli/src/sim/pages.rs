@@ -21,7 +21,7 @@ use super::count::Count;
 use super::error::SimError;
 use super::full::{self, Play, Rows, Streams};
 use super::host::Host;
-use super::options::{self, Common, Switch, threads};
+use super::options::{self, Common, OrPlain, Switch, threads};
 use super::row::Row;
 use super::show::{self, Head, PLAIN, PlainMachine};
 use super::stream::{Pages, Pattern, share};
@@ -80,9 +80,9 @@ pub(crate) struct Options {
         default_value_t = 0
     )]
     write: u32,
-    /// Full machine: a name (`lowtide list machines`) or a TOML file [default: the plain one]
-    #[arg(long, value_name = "NAME|FILE")]
-    machine: Option<String>,
+    /// The machine, if it is not the plain one.
+    #[command(flatten)]
+    machine: OrPlain,
     /// Threads, on a full machine
     #[arg(
         long,
@@ -203,8 +203,8 @@ impl Plan {
 /// Any [`SimError`].
 pub(crate) fn run(options: &Options, pattern: Pattern) -> Result<(), SimError> {
     let policies = options.common.begin()?;
-    match &options.machine {
-        Some(name) => on_machine(options, &policies, pattern, &MachineSpec::load(name)?),
+    match options.machine.load()? {
+        Some(machine) => on_machine(options, &policies, pattern, &machine),
         None => on_plain(options, &policies, pattern),
     }
 }

@@ -53,6 +53,9 @@ pub struct DeviceSpec {
     /// Served by the CPU that submits: the task does not sleep and no interrupt comes. True for
     /// memory that poses as a disk.
     pub synchronous: bool,
+    /// The transfer size that it says is best for it, in bytes; 0 if it says none, as most disks. A
+    /// kernel reads ahead up to twice as much.
+    pub optimal_io: u64,
 }
 
 /// Name and maker of a preset.
@@ -92,6 +95,17 @@ impl DeviceSpec {
         limits::check_device(self)
     }
 
+    /// The largest read-ahead window that a kernel chooses for it, in bytes, with pages of `page`:
+    /// 128 KiB, or twice the optimal transfer if that is more (`docs/design/fidelity.md`, the
+    /// database).
+    #[must_use]
+    pub const fn read_ahead(&self, page: u64) -> u64 {
+        const LEAST: u64 = 128 << 10;
+        let twice = self.optimal_io.saturating_mul(2);
+        let twice = if page == 0 { twice } else { twice - twice % page };
+        if twice > LEAST { twice } else { LEAST }
+    }
+
     /// The NVMe disk of the published evaluation.
     pub(super) fn nvme() -> Self {
         Self {
@@ -112,6 +126,7 @@ impl DeviceSpec {
             // Guess: there is nothing to flush, but the request takes a round trip.
             flush_ns: 50_000,
             synchronous: false,
+            optimal_io: 0,
         }
     }
 
@@ -134,6 +149,7 @@ impl DeviceSpec {
             // Guess.
             flush_ns: 50_000,
             synchronous: false,
+            optimal_io: 0,
         }
     }
 
@@ -157,6 +173,7 @@ impl DeviceSpec {
             // Guess: no protected cache.
             flush_ns: 1_500_000,
             synchronous: false,
+            optimal_io: 0,
         }
     }
 
@@ -180,6 +197,7 @@ impl DeviceSpec {
             // Guess: a turn and a seek for what is in the cache.
             flush_ns: 16_000_000,
             synchronous: false,
+            optimal_io: 0,
         }
     }
 
@@ -200,6 +218,7 @@ impl DeviceSpec {
             seek_ns: 0,
             flush_ns: 0,
             synchronous: true,
+            optimal_io: 0,
         }
     }
 
@@ -223,6 +242,7 @@ impl DeviceSpec {
             // Guess: what was reported written is durable, but the request takes a round trip.
             flush_ns: 500_000,
             synchronous: false,
+            optimal_io: 0,
         }
     }
 
@@ -247,6 +267,7 @@ impl DeviceSpec {
             // Guess.
             flush_ns: 1_500_000,
             synchronous: false,
+            optimal_io: 0,
         }
     }
 
@@ -268,6 +289,7 @@ impl DeviceSpec {
             // Guess: an empty write, which is delayed like any other.
             flush_ns: 1_000_000_000,
             synchronous: false,
+            optimal_io: 0,
         }
     }
 
@@ -292,6 +314,7 @@ impl DeviceSpec {
             // Guess.
             flush_ns: 2_000_000,
             synchronous: false,
+            optimal_io: 0,
         }
     }
 }
@@ -314,6 +337,16 @@ mod tests {
         }
         assert_eq!(DeviceSpec::preset("SATA_SSD"), DeviceSpec::preset("sata-ssd"));
         assert_eq!(DeviceSpec::preset("floppy"), None);
+    }
+
+    #[test]
+    fn a_kernel_reads_twice_the_optimal_transfer_ahead_but_not_less_than_128_kib() {
+        for (optimal_io, read_ahead) in
+            [(0, 128 << 10), (64 << 10, 128 << 10), (2 << 20, 4 << 20), (99_999, 196_608)]
+        {
+            let device = DeviceSpec { optimal_io, ..DeviceSpec::nvme() };
+            assert_eq!(device.read_ahead(4096), read_ahead, "{optimal_io}");
+        }
     }
 
     /// `docs/kernel/workloads.md` §0.4, §8 and §10.

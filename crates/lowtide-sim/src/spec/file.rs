@@ -55,6 +55,7 @@ struct DeviceFile {
     seek_ns: Option<Whole>,
     flush_ns: Option<Whole>,
     synchronous: Option<bool>,
+    optimal_io: Option<Bytes>,
 }
 
 /// `[swap]`.
@@ -123,21 +124,24 @@ impl MachineFile {
             None => self.sized(name)?,
         };
         let memory = limits::MEMORY.take(self.memory, base.memory)?;
+        let page = limits::PAGE.take(self.page, base.page)?;
+        let device = self
+            .device
+            .map_or(Ok(base.device.clone()), |device| device.over(base.device.clone()))?;
+        let readahead = base.readahead_on(&device, page);
         Ok(MachineSpec {
             name: self.name.unwrap_or_else(|| name.to_owned()),
             about: self.about.unwrap_or(about),
             cpus: limits::CPUS.take(self.cpus, base.cpus)?,
             memory,
-            page: limits::PAGE.take(self.page, base.page)?,
+            page,
             hz: limits::HZ.take(self.hz, base.hz)?,
             timeslice_ns: limits::TIMESLICE.take(self.timeslice_ns, base.timeslice_ns)?,
-            readahead: limits::READAHEAD.take(self.readahead, base.readahead)?,
+            readahead: limits::READAHEAD.take(self.readahead, readahead)?,
             fault_around: limits::FAULT_AROUND.take(self.fault_around, base.fault_around)?,
             fault_around_young: self.fault_around_young.unwrap_or(base.fault_around_young),
             kernel: limits::KERNEL.take(self.kernel, share(base.kernel, base.memory, memory))?,
-            device: self
-                .device
-                .map_or(Ok(base.device.clone()), |device| device.over(base.device))?,
+            device,
             swap: self.swap.map_or(Ok(base.swap.clone()), |swap| swap.over(base.swap))?,
             costs: self.costs.over(&base.costs)?,
         })
@@ -180,6 +184,7 @@ impl NameOr<DeviceFile> {
             seek_ns: limits::SEEK.take(file.seek_ns, base.seek_ns)?,
             flush_ns: limits::FLUSH.take(file.flush_ns, base.flush_ns)?,
             synchronous: file.synchronous.unwrap_or(base.synchronous),
+            optimal_io: limits::OPTIMAL_IO.take(file.optimal_io, base.optimal_io)?,
         };
         match file.name {
             Some(name) => device.name = name,

@@ -212,6 +212,14 @@ pub(super) const QUEUE_DEPTH: Limit = Limit {
     below: "a device that serves no command never answers",
     above: "no device has that many commands",
 };
+pub(super) const OPTIMAL_IO: Limit = Limit {
+    key: "device.optimal_io",
+    least: 0,
+    most: READAHEAD.most / 2,
+    unit: Unit::Bytes,
+    below: "a transfer has a size; 0 is unknown",
+    above: "twice as much is read ahead, and larger windows than 16M are no read-ahead",
+};
 pub(super) const READ_BANDWIDTH: Limit = bandwidth("device.read_bandwidth");
 pub(super) const WRITE_BANDWIDTH: Limit = bandwidth("device.write_bandwidth");
 pub(super) const READ: Limit = latency("device.read_ns");
@@ -348,6 +356,7 @@ pub(super) fn check_device(device: &DeviceSpec) -> Result<(), BadValue> {
     WRITE_BANDWIDTH.check(device.write_bandwidth.into())?;
     SEEK.check(device.seek_ns.into())?;
     FLUSH.check(device.flush_ns.into())?;
+    OPTIMAL_IO.check(device.optimal_io.into())?;
     if !(0.0..=SPREAD_MOST).contains(&device.spread) {
         return Err(BadValue {
             key: "device.spread".into(),

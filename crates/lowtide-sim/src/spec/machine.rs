@@ -35,7 +35,7 @@ pub struct MachineSpec {
     /// How long a task runs while another waits for its CPU, in nanoseconds. Default 3,000,000.
     pub timeslice_ns: u64,
     /// Largest read-ahead window, in bytes: whole pages, at most 16 MiB; 0 is no read-ahead.
-    /// Default 128 KiB.
+    /// Default: what a kernel chooses for the device ([`DeviceSpec::read_ahead`]).
     pub readahead: u64,
     /// What one fault maps of the cached pages around it, in bytes: a power of two of at least a
     /// page, at most 2 MiB; 0 is the page alone. Default 64 KiB.
@@ -198,6 +198,30 @@ impl MachineSpec {
             .map_err(|source| SpecError::Value { machine: self.name.clone(), source })
     }
 
+    /// The machine with another disk, which its name then says. Read-ahead follows the disk, unless
+    /// the machine has a setting of its own.
+    #[must_use]
+    pub fn on_device(self, device: DeviceSpec) -> Self {
+        if device == self.device {
+            return self;
+        }
+        Self {
+            name: format!("{} on {}", self.name, device.name),
+            readahead: self.readahead_on(&device, self.page),
+            device,
+            ..self
+        }
+    }
+
+    /// Read-ahead of this machine with another device and page: its own setting if it has one.
+    pub(super) const fn readahead_on(&self, device: &DeviceSpec, page: u64) -> u64 {
+        if self.readahead == self.device.read_ahead(self.page) {
+            device.read_ahead(page)
+        } else {
+            self.readahead
+        }
+    }
+
     fn valid(self) -> Result<Self, SpecError> {
         self.validate()?;
         Ok(self)
@@ -211,19 +235,21 @@ impl MachineSpec {
 
     /// A machine of which only the size is known: everything else has its default.
     pub(super) fn plain(name: &str, about: &str, cpus: u32, memory: u64) -> Self {
+        const PAGE: u64 = 4096;
+        let device = DeviceSpec::nvme();
         Self {
             name: name.to_owned(),
             about: about.to_owned(),
             cpus,
             memory,
-            page: 4096,
+            page: PAGE,
             hz: 250,
             timeslice_ns: 3_000_000,
-            readahead: 128 << 10,
+            readahead: device.read_ahead(PAGE),
             fault_around: 64 << 10,
             fault_around_young: true,
             kernel: memory / 50,
-            device: DeviceSpec::nvme(),
+            device,
             swap: None,
             costs: Costs::default(),
         }

@@ -130,7 +130,7 @@ fn emulated() -> MachineSpec {
         readahead: 4 << 20,
         ..MachineSpec::plain(
             "emulated",
-            "two emulated CPUs, the disk as fast as nothing: the lab of `wt`",
+            "emulated CPUs and a disk without delay: the lab of `wt`",
             2,
             4 << 30,
         )

@@ -8,7 +8,7 @@
 //! | `common` | policies, seed and results, for every simulation that compares policies |
 //! | `results` | `--json`, `--timing` |
 //! | `load` | valid numbers of threads and seconds |
-//! | `machine` | `--machine` |
+//! | `machine` | `--machine`, `--device` |
 //! | `at_scale` | `--max`, `--scale` and the groups above, for a published experiment |
 //! | `budget` | valid values of `--max` and `--size` |
 //! | `swap` | swap of the plain machine |
@@ -25,7 +25,7 @@ pub(crate) use at_scale::AtScale;
 pub(crate) use budget::{data_pages, floor, group_budget, machine_budget, plain_budget};
 pub(crate) use common::{Common, PUBLISHED_POLICIES};
 pub(crate) use load::{seconds, threads};
-pub(crate) use machine::OnMachine;
+pub(crate) use machine::{OnMachine, OrPlain};
 pub(crate) use results::{Output, Results, Switch, Timing};
 pub(crate) use swap::Swap;
 

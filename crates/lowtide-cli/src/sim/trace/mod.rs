@@ -26,11 +26,10 @@ use std::path::PathBuf;
 
 use clap::{ArgGroup, Args};
 use lowtide::Size;
-use lowtide_sim::spec::MachineSpec;
 use lowtide_workload::trace::Format;
 
 use super::error::SimError;
-use super::options::{Common, Swap, Timing};
+use super::options::{Common, OrPlain, Swap, Timing};
 use source::Source;
 
 /// The name on the command line.
@@ -55,6 +54,7 @@ Examples:
 #[command(
     after_help = HELP,
     group = ArgGroup::new("curves").args(["mrc", "advise"]).multiple(true),
+    mut_arg("machine", |arg| arg.conflicts_with("curves")),
     mut_arg("seed", |arg| arg.requires("machine")),
     mut_arg("timing", |arg| arg.conflicts_with("curves"))
 )]
@@ -70,9 +70,9 @@ pub(crate) struct Options {
     /// Budget [default: a quarter of the touched pages; with --machine all of its memory]
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true, conflicts_with = "curves")]
     max: Option<Size>,
-    /// Full machine: a name (`lowtide list machines`) or a TOML file [default: the plain one]
-    #[arg(long, value_name = "NAME|FILE", conflicts_with = "curves")]
-    machine: Option<String>,
+    /// The machine, if it is not the plain one.
+    #[command(flatten)]
+    machine: OrPlain,
     /// Swap of the plain machine.
     #[command(flatten)]
     swap: Swap,
@@ -97,8 +97,8 @@ pub(crate) fn run(options: &Options) -> Result<(), SimError> {
     if options.curves.are_wanted() {
         return curves::run(options, &policies, &source);
     }
-    match &options.machine {
-        Some(name) => full::run(options, &policies, source, &MachineSpec::load(name)?),
+    match options.machine.load()? {
+        Some(machine) => full::run(options, &policies, source, &machine),
         None => plain::run(options, &policies, &source),
     }
 }
