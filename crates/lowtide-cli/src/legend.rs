@@ -64,6 +64,13 @@ const WORDS: &[(&str, &str)] = &[
     ("part of it", "share of the device's bandwidth"),
     ("device MiB/s", "write bandwidth of the simulated device"),
     ("ratio: ops/s", "ratio to mglru-7.1 or to the first row, as for read and refaults"),
+    ("KiB/op", "KiB read from the device for each operation; so are the next five"),
+    ("asked", "requested by reads of leaves; `missing`: the part that was not in memory"),
+    ("ahead", "read ahead; `used`: used later; `unused`: evicted before anything used it"),
+    ("marked hits", "accesses to a page with the read-ahead mark"),
+    ("window", "mean pages of the read-ahead windows that those opened"),
+    ("dirty %", "share of the cached file pages that was dirty, on average"),
+    ("wakes", "times that reclaim woke the flusher"),
     ("M accesses/s", "simulation speed: million accesses per second of CPU time"),
     ("B/page", "simulator memory per page of data, in bytes"),
 ];

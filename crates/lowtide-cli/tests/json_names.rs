@@ -37,6 +37,7 @@ fn runs(trace: &str) -> Vec<(&'static str, Vec<&str>)> {
         ("ycsb-a", ycsb("ycsb-a")),
         ("ycsb-b", [ycsb("ycsb-b"), vec!["--timing"]].concat()),
         ("ycsb-c", ycsb("ycsb-c")),
+        ("wt", vec!["wt", "--ops", "1k", "--policy", "mglru"]),
         ("tenants", vec!["tenants", "--scale", "0.004", "--seconds", "5", "--policy", both]),
         ("high-thrash", vec!["high-thrash", "--seconds", "1", "--threads", "2"]),
         ("circles", vec!["circles", "--seconds", "1", "--policy", "mglru"]),

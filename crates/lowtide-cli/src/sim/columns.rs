@@ -1,5 +1,6 @@
 //! The tables of simulations, as lists of columns. The simulation's speed is shown if it is known.
 
+use super::database::reading::DatabaseRow;
 use super::row::{Ratio, Row, RowLatency, Workers};
 use crate::bench::Spread;
 use crate::table::{self, Table, mib, thousands, us};
@@ -12,13 +13,19 @@ pub(crate) type Column = (&'static str, fn(&Row) -> String);
 pub(crate) struct Columns {
     /// The number of first columns that name a row. Each part of a wide table repeats them.
     names: usize,
-    all: &'static [Column],
+    /// The columns, in groups that tables share.
+    groups: [&'static [Column]; 3],
 }
 
 impl Columns {
     /// Columns of which the first `names` name a row.
     pub(crate) const fn named(names: usize, all: &'static [Column]) -> Self {
-        Self { names, all }
+        Self { names, groups: [all, &[], &[]] }
+    }
+
+    /// A policy, and two groups of columns.
+    const fn of_policy(first: &'static [Column], second: &'static [Column]) -> Self {
+        Self { names: 1, groups: [&[("policy", label)], first, second] }
     }
 }
 
@@ -28,9 +35,14 @@ impl From<&'static [Column]> for Columns {
     }
 }
 
-/// The database: published rows are below the rows that they belong to.
-pub(crate) const DATABASE: &[Column] = &[
-    ("policy", label),
+/// The published database: published rows are below the rows that they belong to.
+pub(crate) const DATABASE: Columns = Columns::of_policy(SERVICE, READING);
+
+/// The database of the real kernels, whose times mean little.
+pub(crate) const WT: Columns = Columns::of_policy(READING, SERVICE);
+
+/// A database, as its clients and the device see it.
+const SERVICE: &[Column] = &[
     ("ops/s", |row| number(row.ops_per_s)),
     ("mean µs", |row| row.latency_us.map_or_else(String::new, |latency| us(latency.mean()))),
     ("p99", p99),
@@ -41,6 +53,24 @@ pub(crate) const DATABASE: &[Column] = &[
     ("ratio: ops/s", |row| ratio(row, |ratio| ratio.ops_per_s)),
     ("read", |row| ratio(row, |ratio| ratio.pgpgin)),
     ("refaults", |row| ratio(row, |ratio| ratio.workingset_refault_file)),
+];
+
+/// What a database requested, and what was read for it.
+const READING: &[Column] = &[
+    ("KiB/op", |row| {
+        let published = row.ops.map(|ops| row.count("pgpgin") as f64 / ops as f64);
+        let read = row.database.map(|reads| reads.read_kib_per_op).or(published);
+        read.map_or_else(String::new, |kib| format!("{kib:.2}"))
+    }),
+    ("asked", |row| reading(row, |reads, _| format!("{:.2}", reads.asked_kib_per_op))),
+    ("missing", |row| reading(row, |reads, kib| kib(reads.missing_pages))),
+    ("ahead", |row| reading(row, |reads, kib| kib(reads.readahead_pages))),
+    ("used", |row| reading(row, |reads, kib| kib(reads.readahead_used_pages))),
+    ("unused", |row| reading(row, |reads, kib| kib(reads.readahead_unused_pages))),
+    ("marked hits", |row| reading(row, |reads, _| whole(reads.marked_hits))),
+    ("window", |row| reading(row, |reads, _| thousands(reads.mean_window_pages))),
+    ("dirty %", |row| reading(row, |reads, _| format!("{:.1}", reads.dirty_share_pct))),
+    ("wakes", |row| row.flusher_wakes.map_or_else(String::new, whole)),
 ];
 
 /// Tenants: published rows are below the rows that they belong to.
@@ -137,7 +167,8 @@ const WRITE_BACK: &[Column] = &[
 
 /// A table with these columns, except those that no row fills and that name no row.
 pub(crate) fn table(columns: impl Into<Columns>, rows: &[Row]) -> Table {
-    let Columns { names, all } = columns.into();
+    let Columns { names, groups } = columns.into();
+    let all = groups.concat();
     let timed = rows.iter().any(|row| row.host_seconds.is_some());
     let flushed = rows.iter().any(|row| row.flush_seconds.is_some());
     let more = [if timed { TIMING } else { &[] }, if flushed { WRITE_BACK } else { &[] }];
@@ -195,6 +226,14 @@ fn misses(row: &Row) -> String {
 
 fn miss_percent(row: &Row) -> String {
     row.miss_ratio.map_or_else(String::new, |ratio| format!("{:.2}", 100.0 * ratio))
+}
+
+/// A cell about the reads of a database, with pages as KiB an operation.
+fn reading(row: &Row, cell: fn(&DatabaseRow, &dyn Fn(u64) -> String) -> String) -> String {
+    let Some((reads, ops)) = row.database.as_ref().zip(row.ops) else { return String::new() };
+    let kib =
+        |pages: u64| format!("{:.2}", (pages * row.page_bytes) as f64 / 1024.0 / ops.max(1) as f64);
+    cell(reads, &kib)
 }
 
 /// Refaulted pages of files.

@@ -7,7 +7,8 @@
 //! |---|---|
 //! | `options`, `count` | groups of options that workloads share; counts |
 //! | `spelling` | older spellings of the command line |
-//! | `database`, `compare` | the published experiment; ratios, published rows, verdict |
+//! | `database` | a document store: the published experiment, and that of real kernels |
+//! | `compare` | ratios, published rows, verdict |
 //! | `tenants` | programs of equal demand that share a machine |
 //! | `mix` | the aging OOM |
 //! | `pages`, `stream` | streams of single pages |
@@ -56,12 +57,14 @@ use crate::lab::writing::simulated::SimulatedWriting;
 /// The simulations. The file of each defines its options.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Simulation {
-    #[command(name = database::name(Letter::A), about = database::about(Letter::A))]
-    YcsbA(database::Options),
-    #[command(name = database::name(Letter::B), about = database::about(Letter::B))]
-    YcsbB(database::Options),
-    #[command(name = database::name(Letter::C), about = database::about(Letter::C))]
-    YcsbC(database::Options),
+    #[command(name = database::ycsb::name(Letter::A), about = database::ycsb::about(Letter::A))]
+    YcsbA(database::ycsb::Options),
+    #[command(name = database::ycsb::name(Letter::B), about = database::ycsb::about(Letter::B))]
+    YcsbB(database::ycsb::Options),
+    #[command(name = database::ycsb::name(Letter::C), about = database::ycsb::about(Letter::C))]
+    YcsbC(database::ycsb::Options),
+    #[command(name = database::wt::NAME, about = database::wt::ABOUT)]
+    Wt(database::wt::Options),
     #[command(name = tenants::NAME, about = tenants::ABOUT)]
     Tenants(tenants::Options),
     #[command(name = HighThrash::NAME, about = HighThrash::ABOUT)]
@@ -106,9 +109,10 @@ impl Simulation {
     /// The reason why there is no result, or an incomplete one.
     pub(crate) fn run(&self) -> Result<(), SimError> {
         match self {
-            Self::YcsbA(options) => database::run(options, Letter::A),
-            Self::YcsbB(options) => database::run(options, Letter::B),
-            Self::YcsbC(options) => database::run(options, Letter::C),
+            Self::YcsbA(options) => database::ycsb::run(options, Letter::A),
+            Self::YcsbB(options) => database::ycsb::run(options, Letter::B),
+            Self::YcsbC(options) => database::ycsb::run(options, Letter::C),
+            Self::Wt(options) => database::wt::run(options),
             Self::Tenants(options) => tenants::run(options),
             Self::HighThrash(options) => options.run(),
             Self::Circles(options) => options.run(),

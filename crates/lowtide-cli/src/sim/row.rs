@@ -16,6 +16,7 @@ use lowtide_sim::statistics::Spread as WorkerSpread;
 use lowtide_sim::{MachineStat, PlainCounts};
 use serde::Serialize;
 
+use super::database::reading::DatabaseRow;
 use crate::bench::Spread;
 use crate::json::LatencyUs;
 
@@ -197,6 +198,9 @@ pub(crate) struct Row {
     /// Wakings of the flusher by reclaim.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) flusher_wakes: Option<u64>,
+    /// What a document store requested, and what the device read for it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) database: Option<DatabaseRow>,
     /// Faults retried because the page had to be read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) retry_io_miss: Option<u64>,
