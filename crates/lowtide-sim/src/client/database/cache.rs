@@ -50,9 +50,14 @@ impl Cache {
         cached
     }
 
+    /// Whether leaves should be written.
+    pub(super) fn is_too_dirty(&self) -> bool {
+        self.dirty.len() > self.dirty_target
+    }
+
     /// Takes the leaf whose last change is oldest, if too many are dirty: it is to be written.
     pub(super) fn overdue(&mut self) -> Option<u32> {
-        if self.dirty.len() > self.dirty_target { self.take_dirty() } else { None }
+        if self.is_too_dirty() { self.take_dirty() } else { None }
     }
 
     /// Takes the dirty leaf whose last change is oldest: it is to be written.
@@ -76,7 +81,9 @@ mod tests {
         assert_eq!(cache.evict(), None, "there is room");
         cache.insert(7);
         assert!(cache.update(5) && cache.update(7));
+        assert!(cache.is_too_dirty());
         assert_eq!(cache.overdue(), Some(5));
+        assert!(!cache.is_too_dirty());
         assert_eq!(
             (cache.overdue(), cache.take_dirty(), cache.take_dirty()),
             (None, Some(7), None)
