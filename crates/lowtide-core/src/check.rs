@@ -180,12 +180,13 @@ impl Engine {
             (e.workingset_refault_anon, e.workingset_activate_anon, e.workingset_restore_anon),
             (e.workingset_refault_file, e.workingset_activate_file, e.workingset_restore_file),
         ];
+        let bounded = Switches::ACTIVATE | Switches::RECENCY;
         for (refault, activate, restore) in by_type {
             let classical = self.policy.lists() == Lists::Classical;
             let holds = activate <= refault
                 && restore <= refault
                 && (!classical || restore <= activate)
-                && (classical || !self.policy.has(Switches::ACTIVATE) || activate <= restore);
+                && (classical || !self.policy.has(bounded) || activate <= restore);
             expect(holds, || {
                 format!("{refault} refaults, {activate} activated, {restore} restored")
             })?;

@@ -1,12 +1,12 @@
 //! Policies by name, and the switches they are made of.
 //!
-//! Four policies are built in: `mglru` (Linux 7.3), `mglru-7.1` (before the reclaim-loop series),
+//! Five policies are built in: `mglru` (Linux 7.3), `mglru-7.1` (before the reclaim-loop series),
 //! `mglru-7.1+series` (the same with the series and nothing else, which is what was measured when
-//! the series was published) and `lru` (the classical active and inactive lists, as of 7.3). The
-//! multi-gen policies differ by switches: one for each patch of the series
-//! (`docs/kernel/reclaim.md` §3.5), one for each later change, and one that no release has. A
-//! policy's name may be followed by any number of `+SWITCH` and `-SWITCH`; `series` stands for all
-//! fifteen patches:
+//! the series was published), `mglru-6.12` (the long-term release before) and `lru` (the classical
+//! active and inactive lists, as of 7.3). The multi-gen policies differ by switches: one for each
+//! patch of the series (`docs/kernel/reclaim.md` §3.5), one for each later change, one for each
+//! earlier one since 6.12 (appendix A), and one that no release has. A policy's name may be
+//! followed by any number of `+SWITCH` and `-SWITCH`; `series` stands for all fifteen patches:
 //!
 //! ```
 //! use lowtide_core::{Policy, Switches};
@@ -24,10 +24,10 @@ use std::fmt;
 use std::str::FromStr;
 
 bitflags::bitflags! {
-    /// One bit for each change between Linux 7.1 and 7.3, where a set bit is the later behaviour,
+    /// One bit for each change between Linux 6.12 and 7.3, where a set bit is the later behaviour,
     /// and one for a rule of an earlier version of the series.
     #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
-    pub struct Switches: u32 {
+    pub struct Switches: u64 {
         /// One helper computes the evictable size. No effect on behaviour.
         const S1 = 1 << 1;
         /// Names only. No effect on behaviour.
@@ -109,6 +109,56 @@ bitflags::bitflags! {
         /// built-in policies.
         /// Read in `reclaim/mglru_loop.rs` (`scan_budget`).
         const FLOOR = 1 << 24;
+        /// \[since 6.12\] The aging walk promotes at the second sighting of a young bit. Before, at
+        /// the first, and a folio that was isolated was marked referenced.
+        /// Read in `lruvec/access.rs` (`update_gen`).
+        const TWOSTEP = 1 << 25;
+        /// \[since 6.12\] Membership of the workingset survives a move between generations, and a
+        /// promotion by the walk confers it. Before, both ended it.
+        /// Read in `lruvec/access.rs` (`update_gen`) and `lruvec/generation.rs` (`inc_gen`).
+        const STICKY = 1 << 26;
+        /// \[since 6.12\] The evictor's reference check counts sightings as the walk does. Before, it
+        /// was that of the classical lists: several young bits at once, or executable file memory,
+        /// were activated at first sight.
+        /// Read in `reclaim/shrink.rs` (`check_references`).
+        const SIGHTINGS = 1 << 27;
+        /// \[since 6.12\] What the shrinker rejects is placed as other folios are. Before, all but
+        /// what is dirty or under writeback was activated.
+        /// Read in `reclaim/evict.rs` (`put_back`).
+        const REJECTS = 1 << 28;
+        /// \[since 6.12\] Folios are placed by their distance from the young end. Before, activated
+        /// ones went to the youngest generation, and those without any claim to the second oldest
+        /// if there were four.
+        /// Read in `lruvec/generation.rs` (`depth`).
+        const ENTRY = 1 << 29;
+        /// \[since 6.12\] Three generations are too few, whatever their sizes. Before, there was an
+        /// aging only if the youngest had more than half of the pages or the oldest less than a
+        /// quarter.
+        /// Read in `reclaim/mglru_loop.rs` (`due`).
+        const THREE = 1 << 30;
+        /// \[since 6.12\] The refaults of all tiers decide which type is evicted, and a type's own
+        /// which tiers of it are protected. Before, tier 0 of both types decided, after the age of
+        /// their oldest generations, and tiers were compared with tier 0 of the other type.
+        /// Read in `lruvec/swappiness.rs` (`type_to_scan`, `tier_limit`).
+        const ALLTIERS = 1 << 31;
+        /// \[since 6.12\] The reclaim of a group ends its loop when the goal is met, as that of a
+        /// machine does. Before, it used up its budget.
+        /// Read in `reclaim/mglru_loop.rs` (`after_batch`).
+        const GOAL = 1 << 32;
+        /// \[since 6.12\] Protection by `min` and `low` makes the scan budget smaller. Before, it only
+        /// decided whether a group was scanned at all.
+        /// Read in `reclaim/mglru_loop.rs` (`scan_budget`).
+        const SCALED = 1 << 33;
+        /// \[since 6.12\] A batch scans no more than the budget. Before, it scanned up to 4096 folios
+        /// (64 since S7) however small the budget was.
+        /// Read in `reclaim/mglru_loop.rs` (`evict_or_leave`).
+        const REQUEST = 1 << 34;
+        /// \[since 6.12\] A refault is recent for four generations. Before, only until the oldest
+        /// generation was retired; all recent refaults counted as activations, and those in a fault
+        /// or with four accesses entered the workingset.
+        /// Read in `lruvec/workingset.rs` (`refault_multi_gen`) and `check.rs`
+        /// (`validate_refaults`).
+        const RECENCY = 1 << 35;
     }
 }
 
@@ -117,13 +167,15 @@ impl Switches {
     pub const SERIES: Self = Self::from_bits_truncate(((1 << 15) - 1) << 1);
     /// What Linux 7.3 does.
     const LINUX_7_3: Self = Self::all().difference(Self::FLOOR);
+    /// What Linux 7.1 does: nothing of the series or of what is later.
+    const LINUX_7_1: Self = Self::LINUX_7_3.difference(Self::from_bits_truncate((1 << 24) - 1));
 }
 
 /// The name of [`Switches::SERIES`].
 const SERIES: &str = "series";
 
 /// Each change in a line.
-const ABOUT: [(Switches, &str); 24] = [
+const ABOUT: [(Switches, &str); 35] = [
     (Switches::S1, "one function computes the evictable size (no effect)"),
     (Switches::S2, "names only (no effect)"),
     (Switches::S3, "the cap of a batch moves to its callers (no effect)"),
@@ -174,6 +226,23 @@ const ABOUT: [(Switches, &str); 24] = [
         "no release: a pass scans 32 pages of a group at least, however small (version 2 of the \
          series)",
     ),
+    (
+        Switches::TWOSTEP,
+        "since 6.12: the aging walk promotes at the second sighting, not the first",
+    ),
+    (Switches::STICKY, "since 6.12: membership of the working set survives moves"),
+    (
+        Switches::SIGHTINGS,
+        "since 6.12: the evictor counts sightings; before, as the classical lists",
+    ),
+    (Switches::REJECTS, "since 6.12: what is rejected at eviction is not always activated"),
+    (Switches::ENTRY, "since 6.12: folios enter at a distance from the young end"),
+    (Switches::THREE, "since 6.12: three generations are too few, whatever their sizes"),
+    (Switches::ALLTIERS, "since 6.12: the refaults of all tiers decide which type is evicted"),
+    (Switches::GOAL, "since 6.12: the reclaim of a group ends when its goal is met"),
+    (Switches::SCALED, "since 6.12: min and low make the scan of a group smaller"),
+    (Switches::REQUEST, "since 6.12: a batch scans no more than the budget"),
+    (Switches::RECENCY, "since 6.12: a refault is recent for four generations"),
 ];
 
 /// Which lists a policy keeps.
@@ -200,22 +269,31 @@ struct Builtin {
 }
 
 // Longest names first: a name is recognised by its prefix.
-static BUILTIN: [Builtin; 3] = [
-    Builtin { name: "mglru-7.1", lists: Lists::MultiGen, switches: Switches::empty() },
+static BUILTIN: [Builtin; 4] = [
+    Builtin { name: "mglru-6.12", lists: Lists::MultiGen, switches: Switches::empty() },
+    Builtin { name: "mglru-7.1", lists: Lists::MultiGen, switches: Switches::LINUX_7_1 },
     Builtin { name: "mglru", lists: Lists::MultiGen, switches: Switches::LINUX_7_3 },
     Builtin { name: "lru", lists: Lists::Classical, switches: Switches::LINUX_7_3 },
 ];
 
 impl Policy {
     /// Linux 7.3 behaviour.
-    pub const MGLRU: Self = Self { base: &BUILTIN[1], switches: Switches::LINUX_7_3 };
+    pub const MGLRU: Self = Self { base: &BUILTIN[2], switches: Switches::LINUX_7_3 };
     /// Linux 7.1 behaviour.
-    pub const MGLRU_7_1: Self = Self { base: &BUILTIN[0], switches: Switches::empty() };
+    pub const MGLRU_7_1: Self = Self { base: &BUILTIN[1], switches: Switches::LINUX_7_1 };
+    /// Linux 6.12, as far as it differs by a switch. Not modelled: the order in which accesses
+    /// through the descriptor set flags (a second one made a folio part of the workingset; tiers
+    /// by accesses are the same), sorting away of locked folios, the rule that kept the oldest
+    /// generations of the two types in step, clearing of marks at isolation, choosing file memory
+    /// where I/O is not allowed, writes of dirty file pages by the background reclaimer, and
+    /// counters under other names.
+    pub const MGLRU_6_12: Self = Self { base: &BUILTIN[0], switches: Switches::empty() };
     /// Linux 7.1 with the reclaim-loop series and nothing that came after it: what the series'
     /// measurements call *after*.
-    pub const MGLRU_7_1_SERIES: Self = Self { base: &BUILTIN[0], switches: Switches::SERIES };
+    pub const MGLRU_7_1_SERIES: Self =
+        Self { base: &BUILTIN[1], switches: Switches::LINUX_7_1.union(Switches::SERIES) };
     /// Classical lists.
-    pub const LRU: Self = Self { base: &BUILTIN[2], switches: Switches::LINUX_7_3 };
+    pub const LRU: Self = Self { base: &BUILTIN[3], switches: Switches::LINUX_7_3 };
 
     /// The built-in policies in the order in which they are usually compared, each with a line
     /// about it.
@@ -227,6 +305,10 @@ impl Policy {
             ),
             (Self::MGLRU_7_1_SERIES, "multi-gen LRU of Linux 7.1 with the reclaim-loop series"),
             (Self::MGLRU_7_1, "multi-gen LRU of Linux 7.1, before the reclaim-loop series"),
+            (
+                Self::MGLRU_6_12,
+                "multi-gen LRU of Linux 6.12, as far as its differences are switches",
+            ),
             (Self::LRU, "classical active and inactive lists of Linux 7.3"),
         ]
         .into_iter()
@@ -305,8 +387,8 @@ impl fmt::Display for Policy {
 pub enum PolicyError {
     /// No built-in policy has this name.
     #[error(
-        "unknown policy `{0}`: choose mglru, mglru-7.1+series, mglru-7.1 or lru, optionally \
-         followed by switches such as +S10 or -S7"
+        "unknown policy `{0}`: choose mglru, mglru-7.1+series, mglru-7.1, mglru-6.12 or lru, \
+         optionally followed by switches such as +S10 or -S7"
     )]
     UnknownName(String),
     /// No switch has this name.
@@ -367,24 +449,34 @@ mod tests {
 
     #[test]
     fn every_single_switch_can_be_turned_on_and_off() {
-        for name in Policy::switch_names() {
-            let on: Policy = format!("mglru-7.1+{name}").parse().unwrap();
-            let off: Policy = format!("mglru-{name}").parse().unwrap();
-            assert_eq!(
-                (on.switches | off.switches, on.switches & off.switches),
-                (Switches::LINUX_7_3 | on.switches, Switches::empty())
-            );
-            assert_eq!(on.to_string(), format!("mglru-7.1+{name}"));
-            let written = if name == "floor" { "mglru".into() } else { format!("mglru-{name}") };
-            assert_eq!(off.to_string(), written);
+        for (base, _) in Policy::builtin() {
+            for (name, bit) in Switches::all().iter_names() {
+                let sign = if base.has(bit) { '-' } else { '+' };
+                let turned: Policy = format!("{base}{sign}{name}").parse().unwrap();
+                assert_eq!(turned.switches ^ base.switches, bit);
+                assert_eq!(turned.to_string().parse(), Ok(turned));
+                let back: Policy = format!("{turned}{}{name}", if sign == '-' { '+' } else { '-' })
+                    .parse()
+                    .unwrap();
+                assert_eq!(back, base);
+            }
         }
+        let turned: Policy = "mglru-7.1+s10-TwoStep".parse().unwrap();
+        assert_eq!(turned.to_string(), "mglru-7.1+S10-twostep");
     }
 
     #[test]
-    fn the_two_multi_gen_policies_differ_by_all_switches_but_the_floor() {
-        let all = format!("mglru-7.1+{}", Policy::switch_names().collect::<Vec<_>>().join("+"));
-        let policy: Policy = all.parse().unwrap();
-        assert_eq!(policy.switches, Policy::MGLRU.switches | Switches::FLOOR);
+    fn releases_differ_by_what_came_between_them() {
+        let names = |switches: Switches| {
+            switches.iter_names().map(|(name, _)| spelled(name)).collect::<Vec<_>>().join("+")
+        };
+        let old = Policy::MGLRU_6_12.switches;
+        assert_eq!(
+            names(Policy::MGLRU_7_1.switches.difference(old)),
+            "twostep+sticky+sightings+rejects+entry+three+alltiers+goal+scaled+request+recency"
+        );
+        assert!(Policy::MGLRU.switches.contains(Policy::MGLRU_7_1_SERIES.switches));
+        assert!(Policy::builtin().all(|(policy, _)| !policy.has(Switches::FLOOR)));
     }
 
     #[test]

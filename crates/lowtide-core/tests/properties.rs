@@ -123,8 +123,13 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
 }
 
 fn policies() -> impl Strategy<Value = Policy> {
-    let base = prop_oneof![Just(Policy::MGLRU), Just(Policy::MGLRU_7_1), Just(Policy::LRU)];
-    let toggled = prop_oneof![2 => Just(0), 3 => any::<u32>()];
+    let base = prop_oneof![
+        Just(Policy::MGLRU),
+        Just(Policy::MGLRU_7_1),
+        Just(Policy::LRU),
+        Just(Policy::MGLRU_6_12)
+    ];
+    let toggled = prop_oneof![2 => Just(0), 3 => any::<u64>()];
     (base, toggled).prop_map(|(base, bits)| {
         Switches::from_bits_truncate(bits)
             .iter()
@@ -568,7 +573,7 @@ impl World {
         if self.policy.lists() == Lists::Classical {
             assert!(e.workingset_restore_file <= e.workingset_activate_file, "I34");
             assert!(e.workingset_activate_file <= e.workingset_refault_file, "I34");
-        } else if self.policy.has(Switches::ACTIVATE) {
+        } else if self.policy.has(Switches::ACTIVATE | Switches::RECENCY) {
             assert!(e.workingset_activate_file <= e.workingset_restore_file, "I34");
         }
         self.before = e;

@@ -101,13 +101,15 @@ impl Locked<'_> {
         let youngest = slot(self.lv.gens.max_seq);
         let flags = &mut self.folios[id].flags;
         let exec = exec && self.policy.has(Switches::EXEC);
-        if !flags.intersects(Flags::REFERENCED | Flags::WORKINGSET) && !exec {
+        let first = !flags.intersects(Flags::REFERENCED | Flags::WORKINGSET) && !exec;
+        let two_steps = self.policy.has(Switches::TWOSTEP);
+        if first && (two_steps || flags.generation().is_none()) {
             flags.mark_accessed();
             return;
         }
         if flags.generation().is_some() {
             flags.clear_refs();
-            flags.insert(Flags::WORKINGSET);
+            flags.set(Flags::WORKINGSET, self.policy.has(Switches::STICKY));
             self.set_generation(id, Some(youngest));
         }
     }
@@ -233,5 +235,25 @@ mod tests {
             let flags = lru.folios[F].flags;
             assert_eq!((flags.generation(), flags.refs(), flags.tier()), (Some(slot(3)), 0, 3));
         }
+    }
+
+    /// Appendix A: in 6.12 at the first, and without membership of the workingset, which a move
+    /// even ended; an isolated folio was marked.
+    #[test]
+    fn the_walk_of_6_12_promotes_at_the_first_sighting() {
+        let mut engine = filled(Policy::MGLRU_6_12, 1, LruType::File);
+        let mut lru = engine.locked(MemcgId::ROOT);
+        lru.folios[F].flags.insert(Flags::WORKINGSET);
+        lru.update_gen(F, false);
+        let flags = lru.folios[F].flags;
+        assert_eq!((flags.generation(), flags.refs(), flags.tier()), (Some(slot(3)), 0, 0));
+        let mut isolated = Vec::new();
+        for seq in 3..6 {
+            assert_eq!(lru.inc_max_seq(seq, 0), Some(true));
+        }
+        lru.scan(LruType::File, 3, 64, true, &mut isolated);
+        assert_eq!(isolated, [F]);
+        lru.update_gen(F, false);
+        assert_eq!((lru.folios[F].flags.generation(), lru.folios[F].flags.refs()), (None, 1));
     }
 }

@@ -98,6 +98,16 @@ impl Generations {
     }
 }
 
+/// Anonymous memory that was never in swap.
+fn new_anon(flags: Flags) -> bool {
+    flags.contains(Flags::ANON) && !flags.contains(Flags::SWAPCACHE)
+}
+
+/// Reclaim has met the folio, which waits to be written, or for the end of that.
+pub(crate) fn waits_for_write(flags: Flags) -> bool {
+    flags.contains(Flags::RECLAIM) && flags.intersects(Flags::DIRTY | Flags::WRITEBACK)
+}
+
 impl Locked<'_> {
     /// Sets the generation field of a folio and moves its pages between the sizes. Links stay.
     #[inline]
@@ -110,15 +120,16 @@ impl Locked<'_> {
 
     /// The placement rule (`docs/kernel/reclaim.md` §2.3): how many generations from the young end,
     /// 1 the youngest.
-    fn depth(&self, flags: Flags, tail: bool) -> u64 {
+    fn depth(&self, t: LruType, flags: Flags, tail: bool) -> u64 {
         let workingset = u64::from(flags.contains(Flags::WORKINGSET));
+        if !self.policy.has(Switches::ENTRY) {
+            return self.depth_in_6_12(t, flags, tail);
+        }
         if flags.contains(Flags::ACTIVE) {
             2 - workingset
         } else if tail {
             4
-        } else if (flags.contains(Flags::ANON) && !flags.contains(Flags::SWAPCACHE))
-            || (flags.contains(Flags::RECLAIM) && flags.intersects(Flags::DIRTY | Flags::WRITEBACK))
-        {
+        } else if new_anon(flags) || waits_for_write(flags) {
             2
         } else if self.policy.has(Switches::PLACEMENT) {
             4 - u64::from(flags.intersects(Flags::WORKINGSET | Flags::REFERENCED))
@@ -127,12 +138,25 @@ impl Locked<'_> {
         }
     }
 
+    /// The rule of Linux 6.12: by what a folio is at the young end, by age at the other.
+    fn depth_in_6_12(&self, t: LruType, flags: Flags, tail: bool) -> u64 {
+        if flags.contains(Flags::ACTIVE) {
+            1
+        } else if new_anon(flags) || waits_for_write(flags) {
+            2
+        } else if tail || self.lv.gens.count(t) < MAX_NR_GENS {
+            4
+        } else {
+            3
+        }
+    }
+
     /// The generation that a folio would be placed in now.
     pub(crate) fn placement(&self, id: FolioId, tail: bool) -> u64 {
         let f = &self.folios[id];
         let gens = &self.lv.gens;
         (gens.max_seq + 1)
-            .saturating_sub(self.depth(f.flags, tail))
+            .saturating_sub(self.depth(f.lru_type(), f.flags, tail))
             .max(gens.min_seq[f.lru_type() as usize])
     }
 
@@ -187,6 +211,9 @@ impl Locked<'_> {
             return now;
         }
         self.folios[id].flags.clear_refs();
+        if !self.policy.has(Switches::STICKY) {
+            self.folios[id].flags.remove(Flags::WORKINGSET);
+        }
         self.set_generation(id, Some(slot(min + 1)));
         slot(min + 1)
     }
@@ -382,5 +409,25 @@ mod tests {
             "anonymous memory is empty, file memory is all in the oldest generation"
         );
         assert_eq!(lru.lv.gens.min_seq, [1, 0]);
+    }
+
+    /// Appendix A: the table of 6.12, by how far from the young end.
+    #[test]
+    fn placement_in_6_12() {
+        let mut engine = filled(Policy::MGLRU_6_12, 1, LruType::File);
+        let lru = engine.locked(MemcgId::ROOT);
+        let dirty = Flags::RECLAIM | Flags::DIRTY;
+        for (flags, tail, four, three) in [
+            (Flags::ACTIVE, false, 1, 1),
+            (Flags::ANON, false, 2, 2),
+            (dirty, false, 2, 2),
+            (Flags::WORKINGSET, false, 3, 4),
+            (Flags::empty(), true, 4, 4),
+        ] {
+            assert_eq!(lru.depth(LruType::File, flags, tail), four, "{flags:?}");
+            lru.lv.gens.min_seq[LruType::File as usize] = 1;
+            assert_eq!(lru.depth(LruType::File, flags, tail), three, "{flags:?}");
+            lru.lv.gens.min_seq[LruType::File as usize] = 0;
+        }
     }
 }

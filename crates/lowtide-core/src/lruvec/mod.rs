@@ -40,7 +40,7 @@ pub(crate) use workingset::{EvictionClock, Sighting};
 
 pub(crate) use classical::ClassicalLists;
 pub(crate) use cost::{CostModel, Preparation, scan_targets};
-pub(crate) use generation::{Generations, slot};
+pub(crate) use generation::{Generations, slot, waits_for_write};
 pub(crate) use levels::{Levels, Published};
 pub(crate) use locked::{Locked, Lruvec, NodeFlags};
 pub(crate) use scan::Scan;

@@ -1,8 +1,9 @@
 //! Which types of memory may be evicted, and which one first (`docs/kernel/reclaim.md` §2.2, 2.9).
 
 use super::Locked;
-use super::tier::cheaper_type;
-use crate::limits::{MAX_SWAPPINESS, MIN_SWAP_PAGES, SWAPPINESS_ANON_ONLY};
+use super::generation::slot;
+use super::tier::{cheaper_type, limit_beside};
+use crate::limits::{MAX_NR_TIERS, MAX_SWAPPINESS, MIN_SWAP_PAGES, SWAPPINESS_ANON_ONLY};
 use crate::policy::Switches;
 use crate::units::LruType;
 
@@ -30,14 +31,36 @@ impl Locked<'_> {
         match self.effective_swappiness() {
             0 | 1 => LruType::File,
             s if s >= MAX_SWAPPINESS => LruType::Anon,
-            s => cheaper_type(&self.lv.tiers, s),
+            s if self.policy.has(Switches::ALLTIERS) => {
+                cheaper_type(&self.lv.tiers, s, MAX_NR_TIERS)
+            }
+            s => {
+                let [anon, file] = self.lv.gens.min_seq;
+                if anon < file { LruType::Anon } else { cheaper_type(&self.lv.tiers, s, 1) }
+            }
         }
+    }
+
+    /// The highest tier of a type that is *not* protected. `chosen`: refaults chose the type, not
+    /// the lack of anything to scan in the other.
+    pub(crate) fn tier_limit(&self, t: LruType, chosen: bool) -> usize {
+        let s = self.effective_swappiness();
+        if chosen && (2..MAX_SWAPPINESS).contains(&s) && !self.policy.has(Switches::ALLTIERS) {
+            return limit_beside(&self.lv.tiers, t, s);
+        }
+        self.lv.tiers[t as usize].limit()
     }
 
     /// Oldest generation of any type that may be evicted.
     pub(crate) fn evictable_min_seq(&self) -> u64 {
         let mins = self.evictable_types().iter().map(|&t| self.lv.gens.min_seq[t as usize]);
         mins.min().expect("at least one type is evictable")
+    }
+
+    /// Pages of a generation, of all types that may be evicted.
+    pub(crate) fn pages_of(&self, seq: u64) -> u64 {
+        let of = &self.lv.gens.nr_pages[slot(seq)];
+        self.evictable_types().iter().map(|&t| of[t as usize]).sum()
     }
 
     /// Pages of all types that may be evicted, protected young generations included.

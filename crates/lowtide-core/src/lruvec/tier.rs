@@ -85,10 +85,23 @@ fn no_worse(sp: Position, pv: Position) -> bool {
             <= u128::from(sp.refaulted + 1) * u128::from(pv.total * pv.gain)
 }
 
-/// The type that is cheaper to evict from, by the refaults of all its tiers: `tiers` of each type,
-/// weighed with a swappiness strictly between 1 and [`MAX_SWAPPINESS`].
-pub(super) fn cheaper_type(tiers: &[TierControl; 2], swappiness: u32) -> LruType {
-    let all = |t: LruType, gain: u32| tiers[t as usize].position(0..MAX_NR_TIERS, u64::from(gain));
+/// The highest tier of a type that is *not* protected in comparison with tier 0 of the other type,
+/// as Linux 6.12 compared them.
+pub(super) fn limit_beside(tiers: &[TierControl; 2], t: LruType, swappiness: u32) -> usize {
+    let gain = |of: LruType| match of {
+        LruType::Anon => u64::from(swappiness),
+        LruType::File => u64::from(MAX_SWAPPINESS - swappiness),
+    };
+    let set_point = tiers[t.other() as usize].position(0..1, gain(t.other()));
+    (1..MAX_NR_TIERS)
+        .find(|&n| !no_worse(set_point, tiers[t as usize].position(n..n + 1, gain(t))))
+        .map_or(MAX_NR_TIERS - 1, |n| n - 1)
+}
+
+/// The type that is cheaper to evict from, by the refaults of its first `count` tiers: `tiers` of
+/// each type, weighed with a swappiness strictly between 1 and [`MAX_SWAPPINESS`].
+pub(super) fn cheaper_type(tiers: &[TierControl; 2], swappiness: u32, count: usize) -> LruType {
+    let all = |t: LruType, gain: u32| tiers[t as usize].position(0..count, u64::from(gain));
     let file_gain = MAX_SWAPPINESS - swappiness;
     if no_worse(all(LruType::Anon, swappiness), all(LruType::File, file_gain)) {
         LruType::File
@@ -126,5 +139,22 @@ mod tests {
         assert_eq!((p.refaulted, p.total), (15, 75));
         c.carry_over();
         assert_eq!(c.position(2..3, 1).total, 37);
+    }
+
+    /// Appendix A: in 6.12 tier 0 alone chose the type, and the other type's tier 0 the limit.
+    #[test]
+    fn in_6_12_only_tier_0_was_compared_between_types() {
+        let mut tiers = [TierControl::default(), TierControl::default()];
+        for t in &mut tiers {
+            t.evict(0, 1000);
+            t.evict(2, 1000);
+        }
+        tiers[LruType::File as usize].refault(2, 900);
+        assert_eq!(cheaper_type(&tiers, 100, MAX_NR_TIERS), LruType::Anon);
+        assert_eq!(cheaper_type(&tiers, 100, 1), LruType::File, "its tier 0 never came back");
+        assert_eq!(limit_beside(&tiers, LruType::File, 100), 1, "its tier 2 did");
+        tiers[LruType::File as usize].refault(0, 900);
+        assert_eq!(tiers[LruType::File as usize].limit(), 3, "no worse than its own tier 0");
+        assert_eq!(limit_beside(&tiers, LruType::File, 100), 1, "but than the other's");
     }
 }

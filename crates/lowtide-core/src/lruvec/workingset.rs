@@ -191,18 +191,19 @@ impl Locked<'_> {
         let oldest = self.lv.gens.min_seq[t as usize];
         let behind = (oldest & SEQ_MASK).wrapping_sub(shadow.token() >> 2) & SEQ_MASK;
         let distance = self.lv.clock.since(t, oldest, behind);
-        if age >= MAX_NR_GENS {
+        let long = self.policy.has(Switches::RECENCY);
+        if if long { age >= MAX_NR_GENS } else { behind != 0 } {
             return Some(Sighting { recent: false, distance });
         }
         let refs = (shadow.token() & 3) as u8 + 1;
         let workingset = shadow.workingset();
         let tier = if workingset { crate::limits::MAX_NR_TIERS - 1 } else { tier_of_refs(refs) };
         self.lv.tiers[t as usize].refault(tier, pages);
-        if in_lru_fault && (workingset || !self.policy.has(Switches::ACTIVATE)) {
+        if !long || in_lru_fault && (workingset || !self.policy.has(Switches::ACTIVATE)) {
             *self.events.activate(t) += pages;
         }
         let flags = &mut self.folios[id].flags;
-        if workingset {
+        if workingset || !long && (in_lru_fault || refs >= 4) {
             flags.insert(Flags::WORKINGSET);
             *self.events.restore(t) += pages;
         } else {

@@ -11,7 +11,7 @@ use super::shrink::{Entry, Fate};
 use crate::engine::Engine;
 use crate::folio::Flags;
 use crate::limits::MIN_NR_GENS;
-use crate::lruvec::Locked;
+use crate::lruvec::{Locked, waits_for_write};
 use crate::policy::{Policy, Switches};
 use crate::units::{FolioId, LruType};
 
@@ -24,12 +24,13 @@ impl Reclaim {
         if exact {
             lru.retire_empty();
         }
-        let mut t = lru.type_to_scan();
+        let first = lru.type_to_scan();
+        let mut t = first;
         let mut total = 0;
         let mut isolated = Vec::new();
         let mut taken = 0;
         for _ in 0..lru.evictable_types().len() {
-            let limit = lru.lv.tiers[t as usize].limit();
+            let limit = lru.tier_limit(t, total == 0 && t == first);
             let scan = lru.scan(t, limit, folios, self.may_io, &mut isolated);
             let counted =
                 if exact || scan.isolated > 0 || scan.exhausted { scan.scanned } else { 0 };
@@ -70,7 +71,9 @@ impl Reclaim {
             let id = entry.folio;
             lru.lv.isolated -= lru.folios[id].pages();
             let t = lru.folios[id].lru_type();
-            if lru.placement(id, false) == lru.lv.gens.min_seq[t as usize] {
+            let forced =
+                !lru.policy.has(Switches::REJECTS) && !waits_for_write(lru.folios[id].flags);
+            if forced || lru.placement(id, false) == lru.lv.gens.min_seq[t as usize] {
                 let flags = &mut lru.folios[id].flags;
                 flags.insert(Flags::ACTIVE);
                 flags.clear_refs();

@@ -28,6 +28,17 @@ pub(super) struct MglruLoop {
     pub(super) rotate: bool,
 }
 
+/// Whether three generations are few enough for another.
+fn due(lru: &Locked<'_>) -> bool {
+    if lru.policy.has(Switches::THREE) {
+        return true;
+    }
+    // In 6.12, only if most pages are young, or few old.
+    let [old, young] = [lru.evictable_min_seq(), lru.lv.gens.max_seq].map(|seq| lru.pages_of(seq));
+    let all = lru.evictable_size();
+    2 * young > all || 4 * old < all
+}
+
 /// Generations of the oldest type that may be evicted.
 fn generations(lru: &Locked<'_>) -> u64 {
     lru.lv.gens.max_seq - lru.evictable_min_seq() + 1
@@ -43,7 +54,9 @@ impl Reclaim {
         }
         let least = if lru.policy.has(Switches::FLOOR) { SWAP_CLUSTER_MAX } else { 0 };
         let size = lru.evictable_size();
-        (self.unprotected(size) >> self.priority).max(least)
+        let scaled = lru.policy.has(Switches::SCALED);
+        let size = if scaled { self.unprotected(size) } else { size };
+        (size >> self.priority).max(least)
     }
 
     pub(super) fn begin_mglru(&mut self, engine: &mut Engine) {
@@ -61,13 +74,14 @@ impl Reclaim {
     pub(super) fn mglru_slice(&mut self, engine: &mut Engine) -> bool {
         let lru = engine.locked(self.group);
         let n = generations(&lru);
+        let few = n <= MIN_NR_GENS || (n == MIN_NR_GENS + 1 && due(&lru));
         let age = if lru.policy.has(Switches::S4) {
             // With three generations there is something to evict, so the first pass goes without
             // aging.
-            n <= MIN_NR_GENS || (n == MIN_NR_GENS + 1 && self.priority < DEF_PRIORITY)
+            n <= MIN_NR_GENS || (few && self.priority < DEF_PRIORITY)
         } else {
             self.mglru.budget = if n <= MIN_NR_GENS { 0 } else { self.scan_budget(engine) };
-            n <= MIN_NR_GENS + 1 && self.priority < DEF_PRIORITY
+            few && self.priority < DEF_PRIORITY
         };
         if age {
             self.age(engine)
@@ -111,7 +125,9 @@ impl Reclaim {
             self.leave_mglru(engine);
             return;
         }
-        let folios = self.mglru.budget.min(batch_cap(engine));
+        let cap = batch_cap(engine);
+        let exact = engine.policy.has(Switches::REQUEST);
+        let folios = if exact { self.mglru.budget.min(cap) } else { cap };
         self.isolate(engine, folios);
         if self.batch.isolated() {
             self.at = At::Settle;
@@ -134,7 +150,9 @@ impl Reclaim {
         // On a whole machine fairness comes from the order of groups: one batch after an aging is
         // enough.
         let slice_over = self.whole_machine() && self.mglru.aged;
-        let again = scanned > 0 && more && !self.abort() && !slice_over;
+        let to_the_end = !engine.policy.has(Switches::GOAL) && !self.whole_machine();
+        let enough = self.abort() && !to_the_end;
+        let again = scanned > 0 && more && !enough && !slice_over;
         // A loop of many batches must not keep other threads from the lock (§3.3, both versions).
         // Nor must many passes that find nothing: they may wait for the generation that another
         // thread is about to open, under that lock (§4.5).

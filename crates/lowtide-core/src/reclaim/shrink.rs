@@ -18,7 +18,7 @@ use super::invocation::{Reason, Reclaim};
 use crate::engine::Engine;
 use crate::folio::Flags;
 use crate::lruvec::{Facts, Shadow};
-use crate::policy::Lists;
+use crate::policy::{Lists, Switches};
 use crate::units::{FolioId, LruType, Owner};
 
 /// The outcome for a victim's translations.
@@ -247,8 +247,19 @@ impl Reclaim {
     fn check_references<F: Facts>(&self, engine: &mut Engine, facts: &mut F, id: FolioId) -> Fate {
         let refs = facts.references(id, &engine.folios[id]);
         let mut lru = engine.locked(self.group);
-        if lru.policy.lists() == Lists::Classical {
-            let flags = &mut lru.folios[id].flags;
+        let classical = lru.policy.lists() == Lists::Classical;
+        if refs.young == 0 && !classical {
+            return Fate::Unmap;
+        }
+        let mut activate = Vec::new();
+        if !classical {
+            lru.look_around(id, refs, self.walking, facts, &mut activate);
+        }
+        if classical || !lru.policy.has(Switches::SIGHTINGS) {
+            for neighbour in activate {
+                engine.batch_activate(self.task.cpu, neighbour);
+            }
+            let flags = &mut engine.folios[id].flags;
             let was_referenced = flags.contains(Flags::REFERENCED);
             flags.set(Flags::REFERENCED, refs.young > 0);
             return match refs.young {
@@ -257,11 +268,6 @@ impl Reclaim {
                 _ => Fate::Keep,
             };
         }
-        if refs.young == 0 {
-            return Fate::Unmap;
-        }
-        let mut activate = Vec::new();
-        lru.look_around(id, refs, self.walking, facts, &mut activate);
         let fate = if lru.set_refs(id, refs.exec) { Fate::Activate } else { Fate::Keep };
         for neighbour in activate {
             engine.batch_activate(self.task.cpu, neighbour);

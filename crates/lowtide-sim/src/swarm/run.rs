@@ -210,11 +210,11 @@ fn cover(plan: &Plan, stats: &[MachineStat], clients: &Clients, checker: &Checke
     let mut met = |group, name: &str, times| coverage.met(group, name, times);
     let policy = plan.policy.to_string();
     let base = policy.split('+').next().unwrap_or(&policy);
-    let base = if base.starts_with("mglru-7.1") {
-        "mglru-7.1"
-    } else {
-        base.split('-').next().unwrap_or(base)
-    };
+    let releases = ["mglru-7.1", "mglru-6.12"];
+    let base = releases
+        .into_iter()
+        .find(|release| base.starts_with(release))
+        .unwrap_or_else(|| base.split('-').next().unwrap_or(base));
     met("policy", base, 1);
     for (name, switch) in Switches::all().iter_names() {
         met("switch on", name, plan.policy.has(switch).into());

@@ -81,7 +81,7 @@ fn simpler(plan: &Plan) -> Vec<Plan> {
     with(&|p| p.readahead = 0);
     with(&|p| p.around = 0);
     with(&|p| p.device = "nvme");
-    for base in [Policy::MGLRU, Policy::LRU, Policy::MGLRU_7_1] {
+    for base in [Policy::MGLRU, Policy::LRU, Policy::MGLRU_7_1, Policy::MGLRU_6_12] {
         if plan.policy.lists() == base.lists() {
             // Fewer differences from a built-in policy, not another built-in one.
             for switch in Switches::all() {
