@@ -261,16 +261,18 @@ impl Ctx {
             (mapping, file.map_or(0, |file| world.file(file).read_failures))
         };
         let mut repeated = false;
-        let mut whole_space = false;
+        // A kernel's fault may release each of its two locks once, and then never again.
+        let mut windows = 0;
         let major = loop {
             let own = !repeated
-                && !whole_space
+                && windows == 0
                 && self.w().rwsems[mapping.vma_lock.0 as usize].try_take(false);
             let lock = if own { mapping.vma_lock } else { mapping.mmap_lock };
             if !own {
                 self.take(lock, false).await;
             }
-            let attempt = self.attempt(mapping, page, store, failures, &mut repeated).await;
+            let attempt =
+                self.attempt(mapping, page, store, failures, windows < 2, &mut repeated).await;
             self.w().release(lock, false);
             match attempt? {
                 Attempt::Mapped => break repeated,
@@ -289,7 +291,7 @@ impl Ctx {
                     self.wait_page(object, page).await;
                 }
                 Attempt::ReadAhead(file, window) => {
-                    whole_space = true;
+                    windows += 1;
                     {
                         let mut world = self.w();
                         world.counts.retry_mmap_drop += u64::from(own);
@@ -314,6 +316,7 @@ impl Ctx {
         page: u64,
         store: bool,
         failures: u64,
+        may_read_ahead: bool,
         repeated: &mut bool,
     ) -> Result<Attempt, MachineError> {
         let (object, frame, cost) = {
@@ -330,7 +333,7 @@ impl Ctx {
         if page >= self.w().file(file).pages {
             return Err(MachineError::BeyondEnd { at_ns: self.now() });
         }
-        if frame.is_some() && !*repeated {
+        if frame.is_some() && may_read_ahead && !*repeated {
             let window = self.w().mark_touched(mapping, open, object, page);
             if let Some(window) = window {
                 return Ok(Attempt::ReadAhead(file, window));

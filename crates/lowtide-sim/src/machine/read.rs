@@ -72,6 +72,9 @@ impl Ctx {
         self.spend(syscall).await;
         let mut waited = false;
         let mut accessed = None;
+        // A reader keeps its page while it reads ahead and does not look for the mark again: reclaim
+        // may have met the page since, and left its own.
+        let mut ahead_of = None;
         let mut page = first;
         loop {
             // The file may have been made shorter meanwhile.
@@ -83,7 +86,9 @@ impl Ctx {
                 let mut guard = self.w();
                 let world = &mut *guard;
                 let frame = world.pool.frame(object, page);
-                (frame, frame.is_some_and(|frame| world.pool.engine.take_readahead(frame)))
+                let look =
+                    |frame| ahead_of != Some(page) && world.pool.engine.take_readahead(frame);
+                (frame, frame.is_some_and(look))
             };
             let Some(frame) = frame else {
                 if self.w().file(file).failed_since(page, failures) {
@@ -119,6 +124,7 @@ impl Ctx {
                     window
                 };
                 if let Some(window) = window {
+                    ahead_of = Some(page);
                     self.w().hold(self.id, object, page);
                     self.read_window(file, window, None, page..end, false).await?;
                     // The page may have been given up meanwhile.
