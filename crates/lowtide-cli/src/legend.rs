@@ -36,6 +36,7 @@ const WORDS: &[(&str, &str)] = &[
         "time of an access through the view, relative to the pointer's in the same round: median \
          (smallest..largest)",
     ),
+    ("memory", "hot: the same pages for ever; cold: new pages, none of which is needed again"),
     ("throttle", "how threads above high are throttled (--high-policy)"),
     ("requests/s", "requests per second on the device, from all users"),
     ("KiB/s", "KiB per second read from the device, by all users"),

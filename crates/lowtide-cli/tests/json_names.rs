@@ -44,7 +44,7 @@ fn runs(trace: &str) -> Vec<(&'static str, Vec<&str>)> {
         ("noisy-neighbour", vec!["noisy-neighbour", "--seconds", "1", "--policy", "mglru"]),
         (
             "file-anon-mix",
-            vec!["file-anon-mix", "--scale", "0.0078125", "--rounds", "1", "--seed", "6"],
+            vec!["file-anon-mix", "--scale", "0.0078125", "--rounds", "1", "--seed", "4"],
         ),
         ("dd-oom", vec!["dd-oom", "--policy", both]),
         ("fill", vec!["fill", "--max", "16M", "--policy", "mglru"]),

@@ -182,6 +182,9 @@ pub(crate) struct Row {
     /// `memory.high` of the group.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) high_bytes: Option<u64>,
+    /// Whether the group above high needs its memory again: `hot` or `cold`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) memory: Option<&'static str>,
     /// Whether the kernel reads ahead.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) readahead: Option<bool>,
