@@ -117,9 +117,9 @@ bitflags::bitflags! {
         /// promotion by the walk confers it. Before, both ended it.
         /// Read in `lruvec/access.rs` (`update_gen`) and `lruvec/generation.rs` (`inc_gen`).
         const STICKY = 1 << 26;
-        /// \[since 6.12\] The evictor's reference check counts sightings as the walk does. Before, it
-        /// was that of the classical lists: several young bits at once, or executable file memory,
-        /// were activated at first sight.
+        /// \[since 6.12\] The evictor's reference check counts sightings as the walk does. Before,
+        /// it was that of the classical lists: several young bits at once, or executable file
+        /// memory, were activated at first sight.
         /// Read in `reclaim/shrink.rs` (`check_references`).
         const SIGHTINGS = 1 << 27;
         /// \[since 6.12\] What the shrinker rejects is placed as other folios are. Before, all but
@@ -145,12 +145,12 @@ bitflags::bitflags! {
         /// machine does. Before, it used up its budget.
         /// Read in `reclaim/mglru_loop.rs` (`after_batch`).
         const GOAL = 1 << 32;
-        /// \[since 6.12\] Protection by `min` and `low` makes the scan budget smaller. Before, it only
-        /// decided whether a group was scanned at all.
+        /// \[since 6.12\] Protection by `min` and `low` makes the scan budget smaller. Before, it
+        /// only decided whether a group was scanned at all.
         /// Read in `reclaim/mglru_loop.rs` (`scan_budget`).
         const SCALED = 1 << 33;
-        /// \[since 6.12\] A batch scans no more than the budget. Before, it scanned up to 4096 folios
-        /// (64 since S7) however small the budget was.
+        /// \[since 6.12\] A batch scans no more than the budget. Before, it scanned up to 4096
+        /// folios (64 since S7) however small the budget was.
         /// Read in `reclaim/mglru_loop.rs` (`evict_or_leave`).
         const REQUEST = 1 << 34;
         /// \[since 6.12\] A refault is recent for four generations. Before, only until the oldest

@@ -1,5 +1,5 @@
-//! What the loop of Linux 6.12 did otherwise than that of 7.1 (`docs/kernel/reclaim.md` appendix A),
-//! a switch at a time. Placement, tiers and the walk: unit tests of `lruvec`.
+//! What the loop of Linux 6.12 did otherwise than that of 7.1 (`docs/kernel/reclaim.md` appendix
+//! A), a switch at a time. Placement, tiers and the walk: unit tests of `lruvec`.
 
 mod forest;
 mod harness;

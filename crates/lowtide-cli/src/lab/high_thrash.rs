@@ -13,8 +13,8 @@
 //! figures of the device; and the same beside the neighbour, which gives the `neighbour` columns.
 //! One more run measures the neighbour without a thrasher.
 //!
-//! `--high` varies the limit and leaves the file as it is: reviewers of the patch said that a thrash
-//! is answered by a lower limit, or by a higher one. `--cold` adds the other case of the published
+//! `--high` varies the limit and leaves the file as it is: reviewers of the patch said that a
+//! thrash is answered by a lower limit, or by a higher one. `--cold` adds the other case of the published
 //! discussion: the group reads new pages for ever and needs none of them again, so it is above its
 //! `high` as often, but reclaim is no harm, and it should not be made to sleep.
 //!

@@ -72,8 +72,8 @@ impl Ctx {
         self.spend(syscall).await;
         let mut waited = false;
         let mut accessed = None;
-        // A reader keeps its page while it reads ahead and does not look for the mark again: reclaim
-        // may have met the page since, and left its own.
+        // A reader keeps its page while it reads ahead and does not look for the mark again:
+        // reclaim may have met the page since, and left its own.
         let mut ahead_of = None;
         let mut page = first;
         loop {
