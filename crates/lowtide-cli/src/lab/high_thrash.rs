@@ -14,9 +14,9 @@
 //! One more run measures the neighbour without a thrasher.
 //!
 //! `--high` varies the limit and leaves the file as it is: reviewers of the patch said that a
-//! thrash is answered by a lower limit, or by a higher one. `--cold` adds the other case of the published
-//! discussion: the group reads new pages for ever and needs none of them again, so it is above its
-//! `high` as often, but reclaim is no harm, and it should not be made to sleep.
+//! thrash is answered by a lower limit, or by a higher one. `--cold` adds the other case of the
+//! published discussion: the group reads new pages for ever and needs none of them again, so it is
+//! above its `high` as often, but reclaim is no harm, and it should not be made to sleep.
 //!
 //! A run uses its throttle policy from its first access, so the time before the measurement must be
 //! long enough for the prices to have settled. Source: `docs/kernel/workloads.md` §10.

@@ -8,6 +8,7 @@
 //! (`docs/kernel/reclaim.md` §4.5).
 
 use super::ctx::Ctx;
+use super::window::count_unused;
 use crate::memory::Walk;
 use lowtide_core::{Charge, Next, Reclaim, Step};
 
@@ -99,7 +100,7 @@ impl Ctx {
                     }
                     Step::Freed => {
                         cost += world.pool.take_freed(&reclaim) * world.costs.free_page_ns;
-                        world.count_unused(&reclaim);
+                        count_unused(world, &reclaim);
                         world.fit_zram();
                         world.watched(|watch, world| watch.freed(world, reclaim.freed()));
                     }

@@ -26,6 +26,7 @@ use super::ended::MachineError;
 use super::files::{FileId, OpenId};
 use super::lock::RwSemId;
 use super::readahead::Window;
+use super::window::{count_use, read_window};
 use super::world::{Mapping, MappingId, World};
 use crate::memory::ObjectId;
 use crate::pool::Pool;
@@ -298,7 +299,7 @@ impl Ctx {
                         let object = world.pool.memory.vmas[mapping.vma.0 as usize].object;
                         world.hold(self.id, object, page);
                     }
-                    self.read_window(file, window, None, page..page + 1, true).await?;
+                    read_window(self, file, window, None, page..page + 1, true).await?;
                 }
             }
         };
@@ -355,7 +356,7 @@ impl Ctx {
                     if world.is_locked(frame) {
                         return Ok(Attempt::Wait);
                     }
-                    world.count_use(frame, page);
+                    count_use(world, frame, page);
                     let owes = store && world.set_dirty(self.id, file, page, frame);
                     let neighbours = world.map_around(mapping, page, store, !*repeated);
                     world.watched_touch(mapping.vma, page, store);
@@ -390,7 +391,7 @@ impl Ctx {
                 };
                 self.spend(cost).await;
                 *repeated = true;
-                self.read_window(file, window, Some(page), page..page + 1, recency).await?;
+                read_window(self, file, window, Some(page), page..page + 1, recency).await?;
                 Ok(Attempt::Wait)
             }
         }

@@ -6,7 +6,8 @@
 //! | `world.rs` | all state |
 //! | `lock.rs` | locks, and what waiting for them costs |
 //! | `device.rs`, `requests.rs` | a device; requests in flight and their completion |
-//! | `files.rs`, `readahead.rs`, `window.rs`, `read.rs` | files, read-ahead, access through the descriptor |
+//! | `files.rs`, `read.rs` | files, access through the descriptor |
+//! | `readahead.rs`, `window.rs` | what to read ahead, and reading it |
 //! | `hold.rs` | references to pages |
 //! | `fault.rs`, `swap.rs` | accesses through a mapping; heaps, and swap on compressed memory |
 //! | `resize.rs` | files made shorter and longer |

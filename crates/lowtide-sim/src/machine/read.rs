@@ -6,6 +6,7 @@ use super::files::{FileId, OpenId};
 use super::readahead::Window;
 use super::resize::Size;
 use super::watch::PageEvent;
+use super::window::{count_use, read_window, write_order};
 use super::world::World;
 use crate::memory::ObjectId;
 use lowtide_core::FolioId;
@@ -104,7 +105,7 @@ impl Ctx {
                     world.opens[open.0 as usize].readahead = readahead;
                     window
                 };
-                self.read_window(file, window, Some(page), page..end, false).await?;
+                read_window(self, file, window, Some(page), page..end, false).await?;
                 continue;
             };
             if marked {
@@ -126,7 +127,7 @@ impl Ctx {
                 if let Some(window) = window {
                     ahead_of = Some(page);
                     self.w().hold(self.id, object, page);
-                    self.read_window(file, window, None, page..end, false).await?;
+                    read_window(self, file, window, None, page..end, false).await?;
                     // The page may have been given up meanwhile.
                     continue;
                 }
@@ -141,7 +142,7 @@ impl Ctx {
                 let mut guard = self.w();
                 let world = &mut *guard;
                 world.counts.accesses += 1;
-                world.count_use(frame, page);
+                count_use(world, frame, page);
                 world.watched_file(PageEvent::Loaded, file, page, frame);
                 world.let_go(self.id);
                 let task = world.engine_task(self.id, false);
@@ -238,7 +239,7 @@ impl Ctx {
                 }
                 self.w().hold(self.id, object, page);
                 let window = Window::page(page);
-                self.read_window(file, window, Some(page), page..page + 1, false).await?;
+                read_window(self, file, window, Some(page), page..page + 1, false).await?;
             }
         }
         Ok(Part::Again)
@@ -275,7 +276,7 @@ impl Ctx {
                 self.wait_page(object, page).await;
                 continue;
             }
-            let order = self.w().write_order(file, page, first + pages);
+            let order = write_order(&mut self.w(), file, page, first + pages);
             if found.is_none() && !self.charge_pages(1 << order, false).await {
                 return Err(MachineError::OutOfMemory { at_ns: self.now() });
             }
@@ -319,7 +320,7 @@ impl Ctx {
                     (Some(_), Some(frame)) => frame,
                 };
                 world.counts.accesses += 1;
-                world.count_use(frame, page);
+                count_use(world, frame, page);
                 let owes = world.set_dirty(self.id, file, page, frame);
                 let event = if whole { PageEvent::Stored } else { PageEvent::Patched };
                 world.watched_file(event, file, page, frame);

@@ -24,183 +24,178 @@ use std::ops::Range;
 /// Pages on their way that lie next to each other: the first, and the folio of each.
 type Run = Option<(u64, Vec<FolioId>)>;
 
-impl World {
-    /// Counts a page that is on its way from the device: `asked` for or read ahead, and whether it
-    /// had been in memory before.
-    fn count_arrival(&mut self, frame: FolioId, asked: bool, again: bool) {
-        if asked {
-            self.pool.unused.take(frame);
-            self.counts.missing += 1;
-            self.counts.missing_again += u64::from(again);
-        } else {
-            self.pool.unused.set(frame);
-            self.counts.readahead += 1;
-        }
-    }
-
-    /// Counts the pages that read-ahead brought in for nothing, of those that a reclaim freed.
-    pub(super) fn count_unused(&mut self, reclaim: &Reclaim) {
-        for gone in reclaim.freed() {
-            for frame in gone.folio.0..gone.folio.0 + (1 << gone.order) {
-                let unused = self.pool.unused.take(FolioId(frame));
-                self.counts.readahead_unused += u64::from(unused);
-            }
-        }
-    }
-
-    /// Counts the first use of a page that was read ahead.
-    pub(super) fn count_use(&mut self, folio: FolioId, page: u64) {
-        let frame = self.pool.frame_in(folio, page);
-        self.counts.readahead_used += u64::from(self.pool.unused.take(frame));
-    }
-
-    /// log2 of the pages of the folio that a write of the pages from `page` on and before `end`
-    /// makes, if `page` is not cached.
-    pub(super) fn write_order(&mut self, file: FileId, page: u64, end: u64) -> u8 {
-        if !self.file(file).large {
-            return 0;
-        }
-        let whole = Window { start: page, size: end - page, mark: None, order: u32::MAX };
-        let object = self.file(file).object;
-        let most = whole.folio_order(page, end);
-        let fits = |order: &u8| !self.pool.any_resident(object, page..page + (1 << order));
-        (0..=most).rev().find(fits).unwrap_or(0)
-    }
-
-    /// Inserts the pages of a folio of a window, locked. Returns the folio, and whether it had been
-    /// in memory before; `None` if that cannot be, any more.
-    fn insert_locked(
-        &mut self,
-        object: ObjectId,
-        page: u64,
-        order: u8,
-        (memcg, task): (MemcgId, Task),
-    ) -> Option<(FolioId, bool)> {
-        if self.pool.any_resident(object, page..page + (1 << order)) {
-            return None;
-        }
-        let (frame, refaulted) = if order == 0 {
-            self.pool.insert(object, page, true, memcg, task)
-        } else {
-            self.pool.insert_large(order, object, page, true, memcg, task)?
-        };
-        let again = refaulted.is_some();
-        self.note_refault(frame, refaulted);
-        self.pool.memory.set_locked(frame, true);
-        Some((frame, again))
-    }
-
-    /// Adds a folio to a run, which is submitted before if the folio does not continue it. Returns
-    /// the time that takes of the task.
-    fn read_with(
-        &mut self,
-        ctx: &Ctx,
-        file: FileId,
-        run: &mut Run,
-        (span, folio): (Range<u64>, FolioId),
-    ) -> u64 {
-        let mut copied = 0;
-        if let Some((first, frames)) =
-            run.take_if(|(first, frames)| *first + frames.len() as u64 != span.start)
-        {
-            copied = self.submit_read_of(ctx.id, file, first, frames);
-        }
-        let frames = &mut run.get_or_insert((span.start, Vec::new())).1;
-        frames.extend(std::iter::repeat_n(folio, span.count()));
-        copied
+/// Counts a page that is on its way from the device: `asked` for or read ahead, and whether it
+/// had been in memory before.
+fn count_arrival(world: &mut World, frame: FolioId, asked: bool, again: bool) {
+    if asked {
+        world.pool.unused.take(frame);
+        world.counts.missing += 1;
+        world.counts.missing_again += u64::from(again);
+    } else {
+        world.pool.unused.set(frame);
+        world.counts.readahead += 1;
     }
 }
 
-impl Ctx {
-    /// Brings in the pages of a window that are not cached, as reads in flight. `wanted` is the
-    /// page that the window is for; it alone is worth an out-of-memory error. The others are
-    /// brought in as long as there is room for them after one reclaim. `request` is what the task
-    /// has asked for: whatever else is read was read ahead.
-    pub(crate) async fn read_window(
-        &self,
-        file: FileId,
-        window: Window,
-        wanted: Option<u64>,
-        request: Range<u64>,
-        in_lru_fault: bool,
-    ) -> Result<(), MachineError> {
-        let (object, pages, mut large) = {
-            let mut world = self.w();
-            let file = world.file(file);
-            (file.object, file.pages, file.large)
-        };
-        let end = (window.start + window.size).min(pages);
-        let mut run = None;
-        let mut room = true;
-        let mut page = window.start;
-        while page < end {
-            let is_wanted = wanted == Some(page);
-            let order = if large { window.folio_order(page, end) } else { 0 };
-            let span = page..page + (1 << order);
-            if !room && !is_wanted {
+/// Counts the pages that read-ahead brought in for nothing, of those that a reclaim freed.
+pub(super) fn count_unused(world: &mut World, reclaim: &Reclaim) {
+    for gone in reclaim.freed() {
+        for frame in gone.folio.0..gone.folio.0 + (1 << gone.order) {
+            let unused = world.pool.unused.take(FolioId(frame));
+            world.counts.readahead_unused += u64::from(unused);
+        }
+    }
+}
+
+/// Counts the first use of a page that was read ahead.
+pub(super) fn count_use(world: &mut World, folio: FolioId, page: u64) {
+    let frame = world.pool.frame_in(folio, page);
+    world.counts.readahead_used += u64::from(world.pool.unused.take(frame));
+}
+
+/// log2 of the pages of the folio that a write of the pages from `page` on and before `end`
+/// makes, if `page` is not cached.
+pub(super) fn write_order(world: &mut World, file: FileId, page: u64, end: u64) -> u8 {
+    if !world.file(file).large {
+        return 0;
+    }
+    let whole = Window { start: page, size: end - page, mark: None, order: u32::MAX };
+    let object = world.file(file).object;
+    let most = whole.folio_order(page, end);
+    let fits = |order: &u8| !world.pool.any_resident(object, page..page + (1 << order));
+    (0..=most).rev().find(fits).unwrap_or(0)
+}
+
+/// Inserts the pages of a folio of a window, locked. Returns the folio, and whether it had been
+/// in memory before; `None` if that cannot be, any more.
+fn insert_locked(
+    world: &mut World,
+    object: ObjectId,
+    page: u64,
+    order: u8,
+    (memcg, task): (MemcgId, Task),
+) -> Option<(FolioId, bool)> {
+    if world.pool.any_resident(object, page..page + (1 << order)) {
+        return None;
+    }
+    let (frame, refaulted) = if order == 0 {
+        world.pool.insert(object, page, true, memcg, task)
+    } else {
+        world.pool.insert_large(order, object, page, true, memcg, task)?
+    };
+    let again = refaulted.is_some();
+    world.note_refault(frame, refaulted);
+    world.pool.memory.set_locked(frame, true);
+    Some((frame, again))
+}
+
+/// Adds a folio to a run, which is submitted before if the folio does not continue it. Returns
+/// the time that takes of the task.
+fn read_with(
+    world: &mut World,
+    ctx: &Ctx,
+    file: FileId,
+    run: &mut Run,
+    (span, folio): (Range<u64>, FolioId),
+) -> u64 {
+    let mut copied = 0;
+    if let Some((first, frames)) =
+        run.take_if(|(first, frames)| *first + frames.len() as u64 != span.start)
+    {
+        copied = world.submit_read_of(ctx.id, file, first, frames);
+    }
+    let frames = &mut run.get_or_insert((span.start, Vec::new())).1;
+    frames.extend(std::iter::repeat_n(folio, span.count()));
+    copied
+}
+
+/// Brings in the pages of a window that are not cached, as reads in flight. `wanted` is the
+/// page that the window is for; it alone is worth an out-of-memory error. The others are
+/// brought in as long as there is room for them after one reclaim. `request` is what the task
+/// has asked for: whatever else is read was read ahead.
+pub(super) async fn read_window(
+    ctx: &Ctx,
+    file: FileId,
+    window: Window,
+    wanted: Option<u64>,
+    request: Range<u64>,
+    in_lru_fault: bool,
+) -> Result<(), MachineError> {
+    let (object, pages, mut large) = {
+        let mut world = ctx.w();
+        let file = world.file(file);
+        (file.object, file.pages, file.large)
+    };
+    let end = (window.start + window.size).min(pages);
+    let mut run = None;
+    let mut room = true;
+    let mut page = window.start;
+    while page < end {
+        let is_wanted = wanted == Some(page);
+        let order = if large { window.folio_order(page, end) } else { 0 };
+        let span = page..page + (1 << order);
+        if !room && !is_wanted {
+            page += 1;
+            continue;
+        }
+        if ctx.w().pool.any_resident(object, span.clone()) {
+            if order == 0 {
+                submit(ctx, file, &mut run).await;
                 page += 1;
-                continue;
             }
-            if self.w().pool.any_resident(object, span.clone()) {
-                if order == 0 {
-                    self.submit(file, &mut run).await;
-                    page += 1;
-                }
+            large = false;
+            continue;
+        }
+        if is_wanted && !ctx.charge(in_lru_fault).await {
+            submit(ctx, file, &mut run).await;
+            return Err(MachineError::OutOfMemory { at_ns: ctx.now() });
+        }
+        if !is_wanted && !ctx.charge_readahead(1 << order, in_lru_fault).await {
+            submit(ctx, file, &mut run).await;
+            room = false;
+            continue;
+        }
+        let cost = {
+            let mut guard = ctx.w();
+            let world = &mut *guard;
+            let (memcg, task) = (world.memcg(ctx.id), world.engine_task(ctx.id, in_lru_fault));
+            if page >= world.file(file).pages {
+                // The file was made shorter while this task reclaimed.
+                world.pool.engine.uncharge(memcg, 1 << order);
+                break;
+            }
+            let inserted = insert_locked(world, object, page, order, (memcg, task));
+            let Some((folio, again)) = inserted else {
+                // Another task brought it in while this one reclaimed, or no block is free.
+                world.pool.engine.uncharge(memcg, 1 << order);
+                page += u64::from(order == 0);
                 large = false;
                 continue;
-            }
-            if is_wanted && !self.charge(in_lru_fault).await {
-                self.submit(file, &mut run).await;
-                return Err(MachineError::OutOfMemory { at_ns: self.now() });
-            }
-            if !is_wanted && !self.charge_readahead(1 << order, in_lru_fault).await {
-                self.submit(file, &mut run).await;
-                room = false;
-                continue;
-            }
-            let cost = {
-                let mut guard = self.w();
-                let world = &mut *guard;
-                let (memcg, task) =
-                    (world.memcg(self.id), world.engine_task(self.id, in_lru_fault));
-                if page >= world.file(file).pages {
-                    // The file was made shorter while this task reclaimed.
-                    world.pool.engine.uncharge(memcg, 1 << order);
-                    break;
-                }
-                let inserted = world.insert_locked(object, page, order, (memcg, task));
-                let Some((folio, again)) = inserted else {
-                    // Another task brought it in while this one reclaimed, or no block is free.
-                    world.pool.engine.uncharge(memcg, 1 << order);
-                    page += u64::from(order == 0);
-                    large = false;
-                    continue;
-                };
-                if window.mark.is_some_and(|mark| span.contains(&mark)) {
-                    world.pool.engine.mark_readahead(folio);
-                }
-                for (offset, page) in (0..).zip(span.clone()) {
-                    let frame = FolioId(folio.0 + offset);
-                    world.count_arrival(frame, request.contains(&page), again);
-                }
-                world.read_with(self, file, &mut run, (span.clone(), folio))
-                    + world.costs.read_page() * (1 << order)
             };
-            self.spend(cost).await;
-            page = span.end;
-        }
-        self.submit(file, &mut run).await;
-        Ok(())
-    }
-
-    async fn submit(&self, file: FileId, run: &mut Run) {
-        let Some((first, frames)) = run.take() else { return };
-        let cost = {
-            let mut world = self.w();
-            world.submit_read_of(self.id, file, first, frames) + world.costs.submit_io_ns
+            if window.mark.is_some_and(|mark| span.contains(&mark)) {
+                world.pool.engine.mark_readahead(folio);
+            }
+            for (offset, page) in (0..).zip(span.clone()) {
+                let frame = FolioId(folio.0 + offset);
+                count_arrival(world, frame, request.contains(&page), again);
+            }
+            read_with(world, ctx, file, &mut run, (span.clone(), folio))
+                + world.costs.read_page() * (1 << order)
         };
-        self.spend(cost).await;
+        ctx.spend(cost).await;
+        page = span.end;
     }
+    submit(ctx, file, &mut run).await;
+    Ok(())
+}
+
+async fn submit(ctx: &Ctx, file: FileId, run: &mut Run) {
+    let Some((first, frames)) = run.take() else { return };
+    let cost = {
+        let mut world = ctx.w();
+        world.submit_read_of(ctx.id, file, first, frames) + world.costs.submit_io_ns
+    };
+    ctx.spend(cost).await;
 }
 
 #[cfg(test)]

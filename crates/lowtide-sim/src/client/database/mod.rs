@@ -84,8 +84,8 @@ pub struct DatabaseConfig {
     pub leaf_pages: &'static [u8],
     /// Where the dirty leaves go.
     pub layout: Layout,
-    /// Workers that write dirty leaves, a queue at a time; 0: an operation that makes too many dirty
-    /// writes the oldest of them itself.
+    /// Workers that write dirty leaves, a queue at a time; with 0, an operation that makes too many
+    /// dirty writes the oldest of them itself.
     pub eviction_workers: u32,
     /// CPU time for which a worker prepares a leaf that it writes: reconciled and compressed.
     pub reconcile_ns: u64,
