@@ -27,6 +27,9 @@ typedef unsigned long long __u64;
 #define LOWTIDE_REASON_SWAP_HIGH 2  /* swap usage is above its high */
 #define LOWTIDE_REASON_PROTECTION 3 /* reclaim wants to know whether the group is protected */
 #define LOWTIDE_REASON_PROACTIVE 4  /* the timer: is there something to reclaim in advance */
+#define LOWTIDE_REASON_CHARGE 5     /* a task charged pages; usage may be below high */
+#define LOWTIDE_REASON_ONLINE 6     /* the group was created */
+#define LOWTIDE_REASON_OFFLINE 7    /* the group is about to be removed */
 
 /* No limit; no refault yet. */
 #define LOWTIDE_NONE (~0ULL)
@@ -60,7 +63,7 @@ struct lowtide_limit {
 	__u32 psi_full_avg10;    /* 0 to 10000, hundredths of a percent, over 10 s */
 	__u64 task;              /* number of the task */
 	__u64 task_debt_ns;      /* ns: refault stall that the task has not paid for yet */
-	__u64 nr_over_high;      /* pages that the task charged over the limit since it was last handled */
+	__u64 nr_over_high;      /* pages that the task charged over the limit since it was last handled; with REASON_CHARGE all in batches */
 	__u64 since_refault_ns;  /* ns since the last refault in the task's group, or LOWTIDE_NONE */
 	__u64 overage_delay_ns;  /* ns: the kernel's penalty for overage */
 	__u64 default_delay_ns;  /* ns: what the built-in policy would do */
@@ -78,7 +81,7 @@ struct lowtide_limit {
 
 /*
  * One macro for each hook; each begins a function whose argument is `ctx`. An object has one program for a hook at most, and one of the
- * two throttles.
+ * two throttles and `charged`. The hooks that are proposed for the kernel: memcg_bpf_ops.h.
  *
  *     LOWTIDE_THROTTLE(half) { return ctx->default_delay_ns / 2; }
  */
@@ -90,12 +93,21 @@ struct lowtide_limit {
 #define LOWTIDE_THROTTLE(name) LOWTIDE_PROGRAM("memcg/throttle", __s64, name)
 /* Nanoseconds to sleep at least; negative: no opinion. */
 #define LOWTIDE_THROTTLE_AT_LEAST(name) LOWTIDE_PROGRAM("memcg/throttle_at_least", __s64, name)
+/*
+ * Nanoseconds to sleep at least; negative: no opinion. Asked after each batch that a task charged, whether or not a group is above high, at the end
+ * of the operation that charged. The context is that of the group that was charged; nr_over_high has the pages.
+ */
+#define LOWTIDE_CHARGED(name) LOWTIDE_PROGRAM("memcg/charged", __s64, name)
 /* 1: reclaim spares the group while others have something; 0: it does not; negative: no opinion. */
 #define LOWTIDE_BELOW_LOW(name) LOWTIDE_PROGRAM("memcg/below_low", int, name)
 /* 1: reclaim spares the group altogether; 0: it does not; negative: no opinion. */
 #define LOWTIDE_BELOW_MIN(name) LOWTIDE_PROGRAM("memcg/below_min", int, name)
 /* Pages to reclaim in advance; 0 or negative: none. */
 #define LOWTIDE_PROACTIVE(name) LOWTIDE_PROGRAM("memcg/proactive", __s64, name)
+
+/* A group was created that this program decides for, or is about to be removed. No time and no pressure in the context. */
+#define LOWTIDE_ONLINE(name) LOWTIDE_PROGRAM("memcg/online", void, name)
+#define LOWTIDE_OFFLINE(name) LOWTIDE_PROGRAM("memcg/offline", void, name)
 
 #define LOWTIDE_NO_OPINION (-1)
 

@@ -9,6 +9,7 @@
 //! Source: the kernel's document "BPF Type Format (BTF)".
 
 use crate::error::{LoadFault, MapFault};
+use crate::isa::SLOT;
 use crate::map::MapDef;
 
 const MAGIC: u16 = 0xeb9f;
@@ -148,6 +149,45 @@ impl<'a> Btf<'a> {
         };
         def.check().map_err(fail)?;
         Ok(def)
+    }
+
+    /// The names of the structure that the variable `name` is, and of its member at `offset` bytes.
+    pub(crate) fn member(&self, name: &str, offset: u64) -> Result<(&'a str, &'a str), LoadFault> {
+        let var = self.types.iter().find(|t| t.kind == VAR && self.string(t.name) == Some(name));
+        let of = var.and_then(|var| self.plain(var.word)).filter(|t| t.kind == STRUCT);
+        let of = of.ok_or_else(|| broken(&format!("does not say what {name} is")))?;
+        let found = (0..of.count as usize).find_map(|i| {
+            let at = of.rest + 12 * i;
+            // Bits; the upper eight are a bit field's size, if the structure has bit fields.
+            let bits = word(self.table, at + 8)? & 0x00ff_ffff;
+            (u64::from(bits) == offset.checked_mul(8)?).then(|| word(self.table, at)).flatten()
+        });
+        let found = found.and_then(|member| self.string(member)).filter(|name| !name.is_empty());
+        let found = found
+            .ok_or_else(|| broken(&format!("has no member at byte {offset} of variable {name}")))?;
+        Ok((self.string(of.name).unwrap_or_default(), found))
+    }
+
+    /// The first field of a kernel structure that the instructions of a section read by the
+    /// kernel's layout (a CO-RE relocation in `.BTF.ext`): its slot in the section.
+    pub(crate) fn kernel_field(&self, ext: &[u8], section: &str) -> Option<usize> {
+        let header = word(ext, 4)? as usize;
+        // Older headers end before this part.
+        if header < 32 {
+            return None;
+        }
+        let start = header.checked_add(word(ext, 24)? as usize)?;
+        let part = ext.get(start..start.checked_add(word(ext, 28)? as usize)?)?;
+        let record = word(part, 0)? as usize;
+        let mut at = 4usize;
+        loop {
+            let name = self.string(word(part, at)?);
+            let records = word(part, at + 4)? as usize;
+            if records > 0 && name == Some(section) {
+                return Some(word(part, at + 8)? as usize / SLOT);
+            }
+            at = at.checked_add(8)?.checked_add(record.checked_mul(records)?)?;
+        }
     }
 
     fn get(&self, id: u32) -> Option<Type> {

@@ -7,7 +7,8 @@
 
 use crate::helpers::Host;
 use crate::isa::*;
-use crate::memory::Memory;
+use crate::memory::{CONTEXT_ADDRESS, Memory};
+use crate::ops::Call;
 use crate::types::World;
 use crate::verify::verify;
 use crate::vm::{Program, run};
@@ -17,9 +18,11 @@ use std::collections::BTreeMap;
 const NONE: Insn = Insn { op: 0, dst: 0, src: 0, off: 0, imm: 0 };
 
 fn ours(code: &[Insn]) -> u64 {
-    let world = World { constants: &BTreeMap::new(), maps: &[], data: &[] };
+    let call = Call::Snapshot;
+    let world = World { constants: &BTreeMap::new(), maps: &[], data: &[], call, answers: true };
     assert_eq!(verify(code, 0, &world), Ok(()));
-    let program = Program { code: code.to_vec(), entry: 0, uses_stack: true };
+    let program =
+        Program { code: code.to_vec(), entry: 0, context: CONTEXT_ADDRESS, uses_stack: true };
     run(&program, &mut Memory::new(Vec::new(), Vec::new()), &mut Host::new()).unwrap()
 }
 

@@ -2,6 +2,7 @@
 //!
 //! | section | becomes |
 //! |---|---|
+//! | `.struct_ops…` | tables of programs ([`ops`]), each a function of a section `struct_ops/…` |
 //! | `memcg/…` | a program: its one global function, then the functions of `.text` that it calls |
 //! | `.maps` | maps, one for each symbol, described by `.BTF` ([`btf`](crate::btf)) |
 //! | `.data…`, `.bss…`, `.rodata…` | global data; constant if the section is |
@@ -13,13 +14,15 @@
 
 use crate::btf::Btf;
 use crate::error::{LoadFault, MapFault, Refusal};
+use crate::helpers::Helper;
 use crate::hook::Hook;
-use crate::isa::{CALL_LOCAL, Insn, SLOT};
+use crate::isa::{CALL_HELPER, CALL_LOCAL, Insn, SLOT};
 use crate::limits::{
     DATA_BYTES_MAX, DATA_SECTIONS_MAX, INSTRUCTIONS_MAX, MAP_BYTES_MAX, MAPS_MAX, OBJECT_BYTES_MAX,
 };
 use crate::map::MapDef;
 use crate::memory::{Data, data_address, map_handle};
+use crate::ops::{self, Call};
 use crate::types::Constant;
 use object::elf::{R_BPF_64_32, R_BPF_64_64};
 use object::read::elf::ElfFile64;
@@ -38,6 +41,9 @@ type Section<'a, 'f> = object::read::elf::ElfSection64<'a, 'f, LittleEndian>;
 /// A program as the object has it: linked, not verified.
 pub(crate) struct Linked {
     pub hook: Hook,
+    pub call: Call,
+    /// Its section, for messages.
+    pub section: String,
     pub code: Vec<Insn>,
     /// Slots of the program's own section; those of `.text` follow.
     pub own: usize,
@@ -81,8 +87,11 @@ impl Object {
             }
             let hook = Hook::of_section(name)
                 .ok_or_else(|| LoadFault::UnknownHook { section: name.to_owned() })?;
-            programs.push(linker.program(hook, &section, text.as_ref())?);
+            let entry = linker.entry(&section)?;
+            let from = (Call::Snapshot, &section, entry);
+            programs.push(linker.program(hook, from, text.as_ref())?);
         }
+        linker.find_operations(text.as_ref(), &mut programs)?;
         if programs.is_empty() {
             return Err(LoadFault::NoPrograms);
         }
@@ -189,28 +198,91 @@ impl<'a, 'f> Linker<'a, 'f> {
         Ok(())
     }
 
-    /// A program and the functions of `.text`, linked.
-    fn program(
+    /// The programs that tables of operations refer to.
+    fn find_operations(
         &self,
-        hook: Hook,
-        section: &Section<'a, 'f>,
         text: Option<&Section<'a, 'f>>,
-    ) -> Result<Linked, LoadFault> {
-        let name = hook.section();
+        programs: &mut Vec<Linked>,
+    ) -> Result<(), LoadFault> {
+        for table in self.elf.sections() {
+            if !ops::is_table(table.name().map_err(not_elf)?) {
+                continue;
+            }
+            let name = table.name().map_err(not_elf)?;
+            let btf = self.elf.section_by_name(".BTF").ok_or_else(|| {
+                LoadFault::TypeInformation { why: format!("is missing, and there is {name}") }
+            })?;
+            let btf = Btf::parse(btf.data().map_err(not_elf)?)?;
+            for (offset, relocation) in table.relocations() {
+                let broken = |why: &str| LoadFault::Section {
+                    section: name.to_owned(),
+                    why: format!("{why}, at byte {offset}"),
+                };
+                let RelocationTarget::Symbol(target) = relocation.target() else {
+                    return Err(broken("a relocation without a symbol"));
+                };
+                let variable = self.elf.symbols().find(|s| {
+                    s.section_index() == Some(table.index())
+                        && s.kind() != SymbolKind::Section
+                        && offset.checked_sub(s.address()).is_some_and(|at| at < s.size())
+                });
+                let variable = variable.ok_or_else(|| broken("there is no variable"))?;
+                let (hook, call) = ops::member(
+                    &btf,
+                    variable.name().map_err(not_elf)?,
+                    offset - variable.address(),
+                )?;
+                let symbol = self.symbol(target, &|why| broken(why))?;
+                // What the compiler adds to a section's symbol stands in the table.
+                let at = usize::try_from(offset).unwrap_or(usize::MAX);
+                let data = table.data().map_err(not_elf)?;
+                let added = data.get(at..).and_then(|rest| rest.first_chunk());
+                let added = added.ok_or_else(|| broken("the table ends"))?;
+                let entry = symbol.value.wrapping_add(u64::from_le_bytes(*added));
+                let section = symbol.section.map(|index| {
+                    self.elf.section_by_index(object::SectionIndex(index)).map_err(not_elf)
+                });
+                let section = section.ok_or_else(|| broken("the program has no section"))??;
+                let own = section.name().map_err(not_elf)?;
+                if own.starts_with("struct_ops.s") {
+                    let why = "no hook may sleep; put the program in struct_ops/…";
+                    return Err(LoadFault::NotServed { name: own.to_owned(), why });
+                }
+                if own != "struct_ops" && !own.starts_with("struct_ops/") {
+                    return Err(broken("the program is not in a section struct_ops/…"));
+                }
+                programs.push(self.program(hook, (call, &section, entry), text)?);
+            }
+        }
+        Ok(())
+    }
+
+    /// Where the only global function of a section begins, in bytes.
+    fn entry(&self, section: &Section<'a, 'f>) -> Result<u64, LoadFault> {
+        let name = section.name().map_err(not_elf)?;
         let mut functions = self.elf.symbols().filter(|s| {
             s.section_index() == Some(section.index())
                 && s.kind() == SymbolKind::Text
                 && s.is_global()
         });
-        let entry = match (functions.next(), functions.count()) {
-            (Some(only), 0) => only.address(),
-            (first, more) => {
-                return Err(LoadFault::Entry {
-                    section: name.to_owned(),
-                    found: usize::from(first.is_some()) + more,
-                });
-            }
-        };
+        match (functions.next(), functions.count()) {
+            (Some(only), 0) => Ok(only.address()),
+            (first, more) => Err(LoadFault::Entry {
+                section: name.to_owned(),
+                found: usize::from(first.is_some()) + more,
+            }),
+        }
+    }
+
+    /// The program that begins at a byte of a section, and the functions of `.text`, linked.
+    fn program(
+        &self,
+        hook: Hook,
+        (call, section, entry): (Call, &Section<'a, 'f>, u64),
+        text: Option<&Section<'a, 'f>>,
+    ) -> Result<Linked, LoadFault> {
+        let name = section.name().map_err(not_elf)?;
+        self.refuse_kernel_fields(name)?;
         let mut code = instructions(section)?;
         let own = code.len();
         let entry = usize::try_from(entry / SLOT as u64).unwrap_or(usize::MAX);
@@ -232,11 +304,27 @@ impl<'a, 'f> Linker<'a, 'f> {
         let calls_text = self.relocate(section, 0, &bases, &mut code, &mut constants)?;
         match text {
             Some(text) if calls_text => {
+                self.refuse_kernel_fields(".text")?;
                 self.relocate(text, own, &bases, &mut code, &mut constants)?;
             }
             _ => code.truncate(own),
         }
-        Ok(Linked { hook, code, own, entry, constants })
+        Ok(Linked { hook, call, section: name.to_owned(), code, own, entry, constants })
+    }
+
+    /// Refuses a section that reads fields of kernel structures: it would read something else here.
+    fn refuse_kernel_fields(&self, name: &str) -> Result<(), LoadFault> {
+        let section = |name| self.elf.section_by_name(name);
+        let (Some(btf), Some(ext)) = (section(".BTF"), section(".BTF.ext")) else {
+            return Ok(());
+        };
+        let btf = Btf::parse(btf.data().map_err(not_elf)?)?;
+        match btf.kernel_field(ext.data().map_err(not_elf)?, name) {
+            None => Ok(()),
+            Some(at) => {
+                Err(LoadFault::Refused { section: name.to_owned(), at, why: Refusal::KernelField })
+            }
+        }
     }
 
     /// Applies the relocations of one section, whose slots begin at `base`. Returns whether one
@@ -268,8 +356,13 @@ impl<'a, 'f> Linker<'a, 'f> {
                 return Err(fail("the relocation is not at an instruction"));
             }
             let slot = base + at;
-            let symbol = self.symbol(symbol, &fail)?;
             let insn = code[slot];
+            if r_type == R_BPF_64_32 && insn.is_local_call() && self.is_undefined(symbol)? {
+                let helper = self.kernel_function(symbol)?;
+                code[slot] = Insn { src: CALL_HELPER, imm: helper as i32, ..insn };
+                continue;
+            }
+            let symbol = self.symbol(symbol, &fail)?;
             if r_type == R_BPF_64_64 && insn.is_wide() {
                 let constant = self.constant(&symbol, insn, &fail)?;
                 let value = match constant {
@@ -326,6 +419,21 @@ impl<'a, 'f> Linker<'a, 'f> {
             name,
             section: found.section_index().map(|index| index.0),
             value: found.address(),
+        })
+    }
+
+    fn is_undefined(&self, index: SymbolIndex) -> Result<bool, LoadFault> {
+        Ok(self.elf.symbol_by_index(index).map_err(not_elf)?.is_undefined())
+    }
+
+    /// The helper that stands for a kernel function.
+    fn kernel_function(&self, index: SymbolIndex) -> Result<Helper, LoadFault> {
+        let symbol = self.elf.symbol_by_index(index).map_err(not_elf)?;
+        let name = symbol.name().unwrap_or_default();
+        Helper::of_function(name).ok_or_else(|| LoadFault::NotServed {
+            name: name.to_owned(),
+            why: "it is not defined in the object, and of the kernel's functions there is only \
+                  bpf_mem_cgroup_usage here; lowtide_request_reclaim asks for reclaim",
         })
     }
 

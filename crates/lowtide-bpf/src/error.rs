@@ -56,7 +56,8 @@ pub enum LoadFault {
     /// No section is a hook's.
     #[error(
         "no section holds a program; there must be one of memcg/throttle, memcg/throttle_at_least, \
-         memcg/below_low, memcg/below_min, memcg/proactive"
+         memcg/charged, memcg/below_low, memcg/below_min, memcg/proactive, memcg/online, \
+         memcg/offline, or a variable `struct memcg_bpf_ops` in .struct_ops.link"
     )]
     NoPrograms,
     /// A section that looks like a hook's and is none.
@@ -65,7 +66,15 @@ pub enum LoadFault {
         /// The section.
         section: String,
     },
-    /// Two sections for one hook, or both kinds of throttle.
+    /// Something that the kernel has, or that is proposed for it, and that is not offered here.
+    #[error("`{name}` is not served: {why}")]
+    NotServed {
+        /// A member of `struct memcg_bpf_ops`, another structure, a section or a function.
+        name: String,
+        /// Why not, and what to do instead.
+        why: &'static str,
+    },
+    /// Two sections for one hook, or two kinds of throttle.
     #[error("sections {first} and {second} answer the same question; keep one")]
     Twice {
         /// One section.
@@ -325,6 +334,27 @@ pub enum Refusal {
         /// The register.
         register: u8,
     },
+    /// An operation's group is used as memory.
+    #[error(
+        "r{register} is a group, whose fields are the kernel's; lowtide_limit() gives what can be \
+         read here"
+    )]
+    GroupAsMemory {
+        /// The register.
+        register: u8,
+    },
+    /// A helper wants an operation's group and gets something else.
+    #[error("helper {number} wants an operation's group in r1")]
+    NotAGroup {
+        /// The helper.
+        number: i32,
+    },
+    /// A kernel structure is read by its layout.
+    #[error(
+        "a field of a kernel structure is read by the kernel's layout (CO-RE); there is none here, \
+         use the functions of memcg_bpf_ops.h"
+    )]
+    KernelField,
     /// A helper wants a map and gets something else.
     #[error("helper {number} wants a map in r{register}")]
     NotAMap {
@@ -377,6 +407,9 @@ pub enum RunFault {
     /// A helper wants a map and gets something else.
     #[error("a helper wants a map and got something else")]
     NotAMap,
+    /// A helper wants an operation's group and gets something else.
+    #[error("a helper wants an operation's group and got something else")]
+    NotAGroup,
     /// Too many functions under way.
     #[error("calls go deeper than {FRAMES_MAX} functions")]
     TooDeep,

@@ -1,12 +1,13 @@
 //! Helpers: the calls that a program may make to its host.
 //!
 //! Numbers are the kernel's where the kernel has the helper; our own begin at 4096, far above the
-//! kernel's. Nothing here waits, allocates or reads a clock: the time is the snapshot's.
+//! kernel's. Kernel functions, which objects call by name, get numbers of ours. Nothing here waits,
+//! allocates or reads a clock: the time is the snapshot's.
 
 use crate::error::RunFault;
 use crate::limits::{HELPER_COST, KEY_BYTES_MAX, REQUESTS_MAX, VALUE_BYTES_MAX};
 use crate::map::{EAGAIN, EINVAL};
-use crate::memory::Memory;
+use crate::memory::{CONTEXT_ADDRESS, Memory};
 
 /// A helper, named as in the kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -16,6 +17,10 @@ pub(crate) enum Helper {
     MapDelete = 3,
     Ktime = 5,
     RequestReclaim = 4096,
+    /// Our own: the snapshot of an operation's group.
+    LimitOf = 4097,
+    /// The kernel's function `bpf_mem_cgroup_usage`.
+    UsageOf = 4098,
 }
 
 impl Helper {
@@ -27,17 +32,30 @@ impl Helper {
             3 => Some(Self::MapDelete),
             5 => Some(Self::Ktime),
             4096 => Some(Self::RequestReclaim),
+            4097 => Some(Self::LimitOf),
+            4098 => Some(Self::UsageOf),
             _ => None,
         }
+    }
+
+    /// The helper that stands for a kernel function.
+    pub(crate) fn of_function(name: &str) -> Option<Self> {
+        (name == "bpf_mem_cgroup_usage").then_some(Self::UsageOf)
     }
 
     /// How many arguments it reads, from `r1` on.
     pub(crate) const fn arguments(self) -> u8 {
         match self {
             Self::Ktime => 0,
+            Self::LimitOf | Self::UsageOf => 1,
             Self::MapLookup | Self::MapDelete | Self::RequestReclaim => 2,
             Self::MapUpdate => 4,
         }
+    }
+
+    /// Whether the argument is an operation's group.
+    pub(crate) const fn wants_group(self) -> bool {
+        matches!(self, Self::LimitOf | Self::UsageOf)
     }
 
     /// Whether the first argument is a map and the second a key.
@@ -126,6 +144,14 @@ pub(crate) fn call(
             memory.maps[map].delete(key) as u64
         }
         Helper::Ktime => host.now_ns,
+        Helper::LimitOf => {
+            memory.check_group(args[0])?;
+            CONTEXT_ADDRESS
+        }
+        Helper::UsageOf => {
+            memory.check_group(args[0])?;
+            memory.usage_bytes()
+        }
         Helper::RequestReclaim => host.request(args[0], args[1]) as u64,
     };
     Ok((result, cost))

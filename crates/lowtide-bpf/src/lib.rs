@@ -41,20 +41,25 @@
 //!
 //! One global function in the section of its [`Hook`], with the snapshot as its argument, and what
 //! that function calls. The header `include/lowtide_bpf.h` has the snapshot, the helpers and a
-//! macro for each hook. An object may hold a program for each hook (one of the two throttles); they
-//! share maps and global data.
+//! macro for each hook. An object may hold a program for each hook (one of the two throttles and
+//! `charged`); they share maps and global data.
 //!
 //! | section | returns | no opinion |
 //! |---|---|---|
 //! | `memcg/throttle` | nanoseconds to sleep | negative |
 //! | `memcg/throttle_at_least` | nanoseconds to sleep at least | negative |
+//! | `memcg/charged` | nanoseconds to sleep at least, after each batch | negative |
 //! | `memcg/below_low`, `memcg/below_min` | 1 protected, 0 not | negative |
 //! | `memcg/proactive` | pages to reclaim | 0, negative |
+//! | `memcg/online`, `memcg/offline` | nothing | |
+//!
+//! The hooks that are proposed for Linux (a variable `struct memcg_bpf_ops`) are other names of
+//! these: the header `include/memcg_bpf_ops.h`, and `docs/design/bpf.md` for what is not served.
 //!
 //! Supported: all instructions of RFC 9669 (`-mcpu=v1` to `v4`) but the legacy packet loads; hash
 //! and array maps described by BTF; constant, initialised and zeroed global data; functions that
-//! call functions; loops. Not supported: kernel types and functions, other maps, addresses in
-//! global data, tail calls.
+//! call functions; loops. Not supported: kernel types and other kernel functions,
+//! other maps, addresses in global data, tail calls.
 //!
 //! | helper | number | |
 //! |---|---:|---|
@@ -63,6 +68,8 @@
 //! | `bpf_map_delete_elem` | 3 | as in the kernel |
 //! | `bpf_ktime_get_ns` | 5 | the snapshot's `now_ns` |
 //! | `lowtide_request_reclaim(group, pages)` | 4096 | queued for [`Programs::take_requests`] |
+//! | `lowtide_limit(memcg)` | 4097 | the snapshot of an operation's group |
+//! | `bpf_mem_cgroup_usage(memcg)` | by name | bytes that the group uses |
 //!
 //! # Guarantees
 //!
@@ -84,6 +91,7 @@
 //! | `verify`, `types` | checks before a run |
 //! | `vm`, `memory` | the run: an interpreter, and the memory that it can address |
 //! | `helpers`, `map` | calls to the host; state from run to run |
+//! | `ops` | the operations proposed for Linux |
 //! | `hook`, `programs` | the meaning of answers; the handle |
 //! | [`limits`] | sizes and bounds |
 //!
@@ -102,6 +110,7 @@ mod isa;
 pub mod limits;
 mod map;
 mod memory;
+mod ops;
 mod programs;
 mod types;
 mod verify;

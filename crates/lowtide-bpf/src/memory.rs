@@ -9,6 +9,8 @@
 //! | 0 | nothing: null and small numbers | |
 //! | 1 | the context, 0 behind its last field | read |
 //! | 2 | stack frames, the first at the top, down to the one that runs | read, write |
+//! | 3 | arguments of an operation | read |
+//! | 4 | the group of an operation: a name for helpers, no memory | |
 //! | 16… | sections of global data | read; write unless constant |
 //! | 256… | values of maps | read, write |
 //! | 4096… | maps themselves: names for helpers, no memory | |
@@ -16,10 +18,13 @@
 use crate::error::RunFault;
 use crate::limits::{CONTEXT_BYTES, FRAME_BYTES, FRAMES_MAX};
 use crate::map::Map;
+use crate::ops::ARGUMENTS_MAX;
 use lowtide_core::hooks::LimitSnapshot;
 
 const CONTEXT: u32 = 1;
 const STACK: u32 = 2;
+const ARGUMENTS: u32 = 3;
+const GROUP: u32 = 4;
 const DATA: u32 = 16;
 const VALUES: u32 = 256;
 const HANDLES: u32 = 4096;
@@ -29,6 +34,12 @@ const STACK_BYTES: u32 = FRAME_BYTES * FRAMES_MAX;
 
 /// The address of the context.
 pub(crate) const CONTEXT_ADDRESS: u64 = (CONTEXT as u64) << 32;
+
+/// The address of an operation's arguments.
+pub(crate) const ARGUMENTS_ADDRESS: u64 = (ARGUMENTS as u64) << 32;
+
+/// The value that names an operation's group.
+const GROUP_ADDRESS: u64 = (GROUP as u64) << 32;
 
 /// The frame pointer of the program itself.
 pub(crate) const STACK_TOP: u64 = (STACK as u64) << 32 | STACK_BYTES as u64;
@@ -54,6 +65,10 @@ pub(crate) struct Data {
 /// Everything that a program can address.
 pub(crate) struct Memory {
     context: [u8; CONTEXT_BYTES],
+    /// An operation's, the group first.
+    arguments: [u8; 8 * ARGUMENTS_MAX],
+    /// Bytes that the snapshot's group uses.
+    usage_bytes: u64,
     stack: Box<[u8; STACK_BYTES as usize]>,
     /// Lowest valid offset of the stack.
     stack_low: u32,
@@ -65,6 +80,8 @@ impl Memory {
     pub(crate) fn new(data: Vec<Data>, maps: Vec<Map>) -> Self {
         Self {
             context: [0; CONTEXT_BYTES],
+            arguments: [0; 8 * ARGUMENTS_MAX],
+            usage_bytes: 0,
             stack: Box::new([0; STACK_BYTES as usize]),
             stack_low: STACK_BYTES,
             data,
@@ -103,6 +120,7 @@ impl Memory {
             hz,
             now_ns,
         } = *snapshot;
+        self.usage_bytes = usage.saturating_mul(page_bytes.into());
         let pair = |first: u32, second: u32| u64::from(first) | u64::from(second) << 32;
         let words = [
             pair(size, reason),
@@ -136,6 +154,24 @@ impl Memory {
         }
     }
 
+    /// Sets the arguments of an operation behind its group.
+    pub(crate) fn set_arguments(&mut self, arguments: [u64; ARGUMENTS_MAX - 1]) {
+        let all = std::iter::once(GROUP_ADDRESS).chain(arguments);
+        for (to, word) in self.arguments.chunks_exact_mut(8).zip(all) {
+            to.copy_from_slice(&word.to_le_bytes());
+        }
+    }
+
+    /// Bytes that the snapshot's group uses.
+    pub(crate) const fn usage_bytes(&self) -> u64 {
+        self.usage_bytes
+    }
+
+    /// Refuses what is not the name of the operation's group.
+    pub(crate) const fn check_group(&self, name: u64) -> Result<(), RunFault> {
+        if name == GROUP_ADDRESS { Ok(()) } else { Err(RunFault::NotAGroup) }
+    }
+
     /// Opens the first `frames` stack frames, and clears the last of them if the program uses stack
     /// at all.
     #[inline]
@@ -167,6 +203,7 @@ impl Memory {
         let at = offset as usize;
         let found = match region {
             CONTEXT => self.context.get(at..at + bytes),
+            ARGUMENTS => self.arguments.get(at..at + bytes),
             STACK if offset >= self.stack_low => self.stack.get(at..at + bytes),
             DATA..VALUES => {
                 self.data.get((region - DATA) as usize).and_then(|d| d.bytes.get(at..at + bytes))
@@ -185,7 +222,7 @@ impl Memory {
         let (region, offset) = ((address >> 32) as u32, address as u32);
         let at = offset as usize;
         let found = match region {
-            CONTEXT => return Err(RunFault::ReadOnly),
+            CONTEXT | ARGUMENTS => return Err(RunFault::ReadOnly),
             STACK if offset >= self.stack_low => self.stack.get_mut(at..at + bytes),
             DATA..VALUES => match self.data.get_mut((region - DATA) as usize) {
                 Some(d) if !d.writable => return Err(RunFault::ReadOnly),

@@ -7,13 +7,14 @@
 //! A hook whose program fails has no opinion. One that fails [`FAILURES_MAX`] times in a row is
 //! switched off and is not run again, until [`switch_on`](Programs::switch_on).
 
-use crate::elf::Object;
+use crate::elf::{Linked, Object};
 use crate::error::{LoadError, LoadFault, RunError};
 use crate::helpers::{Host, ReclaimRequest};
 use crate::hook::{Hook, proactive_answer, protection_answer, throttle_answer};
 use crate::limits::FAILURES_MAX;
 use crate::map::Map;
-use crate::memory::Memory;
+use crate::memory::{ARGUMENTS_ADDRESS, CONTEXT_ADDRESS, Memory};
+use crate::ops::{self, Call};
 use crate::types::World;
 use crate::verify::verify;
 use crate::vm::{self, Program};
@@ -27,6 +28,10 @@ use thiserror::Error;
 pub struct Programs {
     name: Arc<str>,
     license: Option<Arc<str>>,
+    /// Its program about sleeping.
+    throttle: Option<Hook>,
+    /// Whether there is a program about reclaim in advance.
+    proactive: bool,
     state: Arc<Mutex<State>>,
 }
 
@@ -40,6 +45,9 @@ struct State {
 /// A program and its history.
 struct Loaded {
     program: Program,
+    /// Where it was in the object.
+    section: String,
+    call: Call,
     runs: u64,
     failures: u64,
     in_a_row: u32,
@@ -135,24 +143,38 @@ impl Programs {
         let object = Object::parse(bytes)?;
         let mut loaded = [const { None }; Hook::ALL.len()];
         for linked in object.programs {
-            let section = linked.hook.section();
-            let world =
-                World { constants: &linked.constants, maps: &object.maps, data: &object.data };
+            let Linked { hook, call, .. } = linked;
+            let section = &linked.section[..];
+            let world = World {
+                constants: &linked.constants,
+                maps: &object.maps,
+                data: &object.data,
+                call,
+                answers: hook.answers(),
+            };
             verify(&linked.code, linked.entry, &world).map_err(|(at, why)| {
                 let (section, at) =
                     if at < linked.own { (section, at) } else { (".text", at - linked.own) };
                 LoadFault::Refused { section: section.to_owned(), at, why }
             })?;
-            let place = &mut loaded[linked.hook as usize];
-            if place.is_some() {
-                return Err(LoadFault::Twice {
-                    first: section.to_owned(),
-                    second: section.to_owned(),
-                });
+            let place = &mut loaded[hook as usize];
+            if let Some(Loaded { section: first, .. }) = place {
+                let (first, second) = (first.clone(), section.to_owned());
+                return Err(LoadFault::Twice { first, second });
             }
             let uses_stack = linked.code.iter().any(|insn| insn.dst == 10 || insn.src == 10);
             *place = Some(Loaded {
-                program: Program { code: linked.code, entry: linked.entry, uses_stack },
+                program: Program {
+                    code: linked.code,
+                    entry: linked.entry,
+                    context: match call {
+                        Call::Snapshot => CONTEXT_ADDRESS,
+                        Call::Operation { .. } => ARGUMENTS_ADDRESS,
+                    },
+                    uses_stack,
+                },
+                section: linked.section,
+                call,
                 runs: 0,
                 failures: 0,
                 in_a_row: 0,
@@ -161,16 +183,22 @@ impl Programs {
                 off: false,
             });
         }
-        if let [Some(_), Some(_), ..] = loaded {
-            let [first, second] =
-                [Hook::Throttle, Hook::ThrottleAtLeast].map(|hook| hook.section().to_owned());
-            return Err(LoadFault::Twice { first, second });
+        let mut throttles = Hook::THROTTLES.iter().filter_map(|&hook| {
+            loaded[hook as usize].as_ref().map(|loaded: &Loaded| (hook, loaded.section.clone()))
+        });
+        let throttle = throttles.next();
+        if let (Some((_, first)), Some((_, second))) = (&throttle, throttles.next()) {
+            return Err(LoadFault::Twice { first: first.clone(), second });
         }
+        let throttle = throttle.map(|(hook, _)| hook);
+        let proactive = loaded[Hook::Proactive as usize].is_some();
         let maps = object.maps.into_iter().map(Map::new).collect();
         let state = State { loaded, memory: Memory::new(object.data, maps), host: Host::new() };
         Ok(Self {
             name: name.into(),
             license: object.license.map(Into::into),
+            throttle,
+            proactive,
             state: Arc::new(Mutex::new(state)),
         })
     }
@@ -302,7 +330,7 @@ impl Programs {
     }
 
     /// Runs a hook's program; `None` without one, if it is off, or if it fails.
-    fn call(&self, hook: Hook, snapshot: &LimitSnapshot) -> Option<u64> {
+    fn call(&self, hook: Hook, snapshot: &LimitSnapshot) -> Option<(Call, u64)> {
         self.lock().run(hook, snapshot)
     }
 
@@ -321,15 +349,18 @@ fn length(map: &Map, what: &'static str, expected: usize, found: &[u8]) -> Resul
 }
 
 impl State {
-    fn run(&mut self, hook: Hook, snapshot: &LimitSnapshot) -> Option<u64> {
+    fn run(&mut self, hook: Hook, snapshot: &LimitSnapshot) -> Option<(Call, u64)> {
         let loaded = self.loaded[hook as usize].as_mut().filter(|loaded| !loaded.off)?;
         self.memory.set_context(snapshot);
+        if loaded.call != Call::Snapshot {
+            self.memory.set_arguments(ops::arguments(hook, snapshot));
+        }
         self.host.now_ns = snapshot.now_ns;
         loaded.runs += 1;
         match vm::run(&loaded.program, &mut self.memory, &mut self.host) {
             Ok(r0) => {
                 loaded.in_a_row = 0;
-                Some(r0)
+                Some((loaded.call, r0))
             }
             Err(error) => {
                 loaded.failures += 1;
@@ -340,29 +371,42 @@ impl State {
             }
         }
     }
-
-    const fn has(&self, hook: Hook) -> bool {
-        self.loaded[hook as usize].is_some()
-    }
 }
 
 impl LimitHooks for Programs {
     fn throttle(&mut self, snapshot: &LimitSnapshot) -> ThrottleAnswer {
-        let mut state = self.lock();
-        let hook = if state.has(Hook::Throttle) { Hook::Throttle } else { Hook::ThrottleAtLeast };
-        state.run(hook, snapshot).map_or(ThrottleAnswer::Default, |r0| throttle_answer(hook, r0))
+        let answer = self.throttle.and_then(|hook| Some((hook, self.call(hook, snapshot)?)));
+        answer.map_or(ThrottleAnswer::Default, |(hook, (call, r0))| throttle_answer(hook, call, r0))
+    }
+
+    fn wants_charges(&self) -> bool {
+        self.throttle == Some(Hook::Charged)
     }
 
     fn below_low(&mut self, snapshot: &LimitSnapshot) -> Option<bool> {
-        protection_answer(self.call(Hook::BelowLow, snapshot)?)
+        let (call, r0) = self.call(Hook::BelowLow, snapshot)?;
+        protection_answer(call, r0)
     }
 
     fn below_min(&mut self, snapshot: &LimitSnapshot) -> Option<bool> {
-        protection_answer(self.call(Hook::BelowMin, snapshot)?)
+        let (call, r0) = self.call(Hook::BelowMin, snapshot)?;
+        protection_answer(call, r0)
+    }
+
+    fn is_proactive(&self) -> bool {
+        self.proactive
     }
 
     fn proactive(&mut self, snapshot: &LimitSnapshot) -> u64 {
-        self.call(Hook::Proactive, snapshot).map_or(0, |r0| proactive_answer(snapshot, r0))
+        self.call(Hook::Proactive, snapshot).map_or(0, |(_, r0)| proactive_answer(snapshot, r0))
+    }
+
+    fn online(&mut self, snapshot: &LimitSnapshot) {
+        let _ = self.call(Hook::Online, snapshot);
+    }
+
+    fn offline(&mut self, snapshot: &LimitSnapshot) {
+        let _ = self.call(Hook::Offline, snapshot);
     }
 }
 

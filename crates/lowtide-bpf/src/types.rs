@@ -15,6 +15,7 @@ use crate::isa::*;
 use crate::limits::{CONTEXT_BYTES, FRAME_BYTES};
 use crate::map::MapDef;
 use crate::memory::Data;
+use crate::ops::Call;
 use crate::verify::{Refused, successors};
 use std::collections::BTreeMap;
 
@@ -33,6 +34,10 @@ pub(crate) struct World<'a> {
     pub constants: &'a BTreeMap<usize, Constant>,
     pub maps: &'a [MapDef],
     pub data: &'a [Data],
+    /// How the program is called.
+    pub call: Call,
+    /// Whether it returns something.
+    pub answers: bool,
 }
 
 /// The contents of a register. Offsets are `None` if they are not known.
@@ -46,6 +51,10 @@ enum Ty {
     Number,
     /// An address in the context.
     Context(Option<i64>),
+    /// An address in an operation's arguments.
+    Arguments(Option<i64>),
+    /// An operation's group.
+    Group,
     /// An address on the stack, from the frame pointer.
     Stack(Option<i64>),
     /// An address in a map's value, from the call at slot `call`.
@@ -62,6 +71,7 @@ impl Ty {
         match (self, other) {
             (a, b) if a == b => a,
             (Self::Context(a), Self::Context(b)) => Self::Context(same(a, b)),
+            (Self::Arguments(a), Self::Arguments(b)) => Self::Arguments(same(a, b)),
             (Self::Stack(a), Self::Stack(b)) => Self::Stack(same(a, b)),
             (Self::Data { section: s, off: a }, Self::Data { section: t, off: b }) if s == t => {
                 Self::Data { section: s, off: same(a, b) }
@@ -80,6 +90,8 @@ impl Ty {
         matches!(
             self,
             Self::Context(_)
+                | Self::Arguments(_)
+                | Self::Group
                 | Self::Stack(_)
                 | Self::Value { .. }
                 | Self::Data { .. }
@@ -92,12 +104,13 @@ impl Ty {
         let add = |off: Option<i64>| off.and_then(|off| off.checked_add(by?));
         match self {
             Self::Context(off) => Self::Context(add(off)),
+            Self::Arguments(off) => Self::Arguments(add(off)),
             Self::Stack(off) => Self::Stack(add(off)),
             Self::Data { section, off } => Self::Data { section, off: add(off) },
             Self::Value { map, off, call, maybe_null } => {
                 Self::Value { map, off: add(off), call, maybe_null }
             }
-            Self::Nothing | Self::Any | Self::Number | Self::Map(_) => Self::Any,
+            Self::Nothing | Self::Any | Self::Number | Self::Group | Self::Map(_) => Self::Any,
         }
     }
 }
@@ -113,7 +126,10 @@ pub(crate) fn check(
 ) -> Result<(), Refused> {
     let mut first = [Ty::Nothing; REGISTERS as usize];
     if is_program {
-        first[1] = Ty::Context(Some(0));
+        first[1] = match world.call {
+            Call::Snapshot => Ty::Context(Some(0)),
+            Call::Operation { .. } => Ty::Arguments(Some(0)),
+        };
     } else {
         // A caller may pass anything, and the callee may look at registers that its caller did not
         // set.
@@ -138,6 +154,10 @@ pub(crate) fn check(
         }
     }
     for (&at, &state) in &states {
+        // What a hook without an answer leaves in r0 means nothing.
+        if is_program && code[at].is_exit() && !world.answers {
+            continue;
+        }
         let after = step(code, at, state, world).map_err(|why| (at, why))?;
         if is_program && code[at].is_exit() && after[0].is_address() {
             return Err((at, Refusal::AddressReturned));
@@ -229,7 +249,10 @@ fn step(code: &[Insn], at: usize, mut state: State, world: &World<'_>) -> Result
             access(from, insn.src, insn.off, insn.width(), false, world)?;
             // Addresses are never stored in maps or data, and there are none in the context.
             state[dst] = match from {
-                Ty::Stack(_) | Ty::Any => Ty::Any,
+                Ty::Stack(_) | Ty::Any | Ty::Arguments(None) => Ty::Any,
+                Ty::Arguments(Some(base)) if base + i64::from(insn.off) == 0 => {
+                    if insn.width() == 8 { Ty::Group } else { Ty::Any }
+                }
                 _ => Ty::Number,
             };
         }
@@ -287,6 +310,18 @@ fn access(
         Ty::Any => Ok(()),
         Ty::Number => Err(Refusal::NotAnAddress { register }),
         Ty::Map(_) => Err(Refusal::MapAsMemory { register }),
+        Ty::Group => Err(Refusal::GroupAsMemory { register }),
+        Ty::Arguments(_) if write => Err(Refusal::ContextWrite),
+        Ty::Arguments(base) => {
+            let Call::Operation { arguments } = world.call else {
+                return Err(Refusal::NotAnAddress { register });
+            };
+            let bytes = 8 * arguments as i64;
+            match beside(base, 0, bytes) {
+                Some(offset) => Err(Refusal::ContextBounds { offset, bytes: bytes as u64 }),
+                None => Ok(()),
+            }
+        }
         Ty::Context(_) if write => Err(Refusal::ContextWrite),
         Ty::Context(base) => match beside(base, 0, CONTEXT_BYTES as i64) {
             Some(offset) => Err(Refusal::ContextBounds { offset, bytes: CONTEXT_BYTES as u64 }),
@@ -324,6 +359,13 @@ fn helper(number: i32, at: usize, state: &State, world: &World<'_>) -> Result<Ty
         if state[usize::from(register)] == Ty::Nothing {
             return Err(Refusal::Uninitialised { register });
         }
+    }
+    if helper.wants_group() {
+        return match state[1] {
+            Ty::Group | Ty::Any if helper == Helper::LimitOf => Ok(Ty::Context(Some(0))),
+            Ty::Group | Ty::Any => Ok(Ty::Number),
+            _ => Err(Refusal::NotAGroup { number }),
+        };
     }
     if !helper.wants_map() {
         return Ok(Ty::Number);

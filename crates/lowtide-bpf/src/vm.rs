@@ -11,7 +11,7 @@ use crate::error::{RunError, RunFault};
 use crate::helpers::{self, Helper, Host};
 use crate::isa::*;
 use crate::limits::{FRAME_BYTES, FRAMES_MAX, RUN_BUDGET};
-use crate::memory::{CONTEXT_ADDRESS, Memory, STACK_TOP};
+use crate::memory::{Memory, STACK_TOP};
 
 /// A verified program.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -20,6 +20,8 @@ pub(crate) struct Program {
     pub code: Vec<Insn>,
     /// Where it begins.
     pub entry: usize,
+    /// The address of its context.
+    pub context: u64,
     /// Whether any instruction names the frame pointer.
     pub uses_stack: bool,
 }
@@ -45,7 +47,7 @@ pub(crate) fn run(
     let code = &program.code[..];
     // 16, so that four bits are always an index.
     let mut r = [0u64; 16];
-    r[1] = CONTEXT_ADDRESS;
+    r[1] = program.context;
     r[10] = STACK_TOP;
     let mut frames = [Frame::default(); FRAMES_MAX as usize - 1];
     let mut depth = 0usize;

@@ -13,6 +13,9 @@ use std::process::Command;
 const NOOP: &[u8] = include_bytes!("../../../examples/bpf/noop.bpf.o");
 const REFAULT_RECENCY: &[u8] = include_bytes!("../../../examples/bpf/refault_recency.bpf.o");
 const PRIORITY: &[u8] = include_bytes!("../../../examples/bpf/priority.bpf.o");
+const FAIR_SHARE: &[u8] = include_bytes!("../../../examples/bpf/fair_share.bpf.o");
+const PROPOSED: &[u8] = include_bytes!("programs/proposed.bpf.o");
+const OWN: &[u8] = include_bytes!("programs/own.bpf.o");
 const FEATURES: &[u8] = include_bytes!("programs/features.bpf.o");
 
 const NSEC: u64 = 1_000_000_000;
@@ -184,6 +187,9 @@ fn story(programs: &mut Programs, seed: u64) -> Vec<String> {
             group: draw.below(4),
             level: draw.below(2) as u32,
             min: draw.below(10),
+            elow: draw.below(300),
+            emin: draw.below(300),
+            nr_over_high: draw.below(300),
             usage: draw.below(400),
             since_refault_ns: draw.below(2 * NSEC),
             overage_delay_ns: draw.below(3 * NSEC),
@@ -192,6 +198,11 @@ fn story(programs: &mut Programs, seed: u64) -> Vec<String> {
             now_ns: draw.below(1000),
             ..LimitSnapshot::default()
         };
+        if draw.below(4) == 0 {
+            programs.offline(&snapshot);
+        } else {
+            programs.online(&snapshot);
+        }
         let answers = (
             programs.throttle(&snapshot),
             programs.below_low(&snapshot),
@@ -211,7 +222,7 @@ fn story(programs: &mut Programs, seed: u64) -> Vec<String> {
 
 #[test]
 fn equal_snapshots_and_equal_maps_give_equal_answers() {
-    for object in [NOOP, REFAULT_RECENCY, PRIORITY, FEATURES] {
+    for object in [NOOP, REFAULT_RECENCY, PRIORITY, FAIR_SHARE, FEATURES, PROPOSED, OWN] {
         let [one, other] = [1, 2].map(|_| story(&mut Programs::load(object, "story").unwrap(), 11));
         assert_eq!(one, other);
     }
@@ -304,7 +315,10 @@ fn the_committed_objects_behave_as_their_sources_compiled_now() {
         ("noop", &examples, NOOP),
         ("refault_recency", &examples, REFAULT_RECENCY),
         ("priority", &examples, PRIORITY),
+        ("fair_share", &examples, FAIR_SHARE),
         ("features", &here.join("tests/programs"), FEATURES),
+        ("proposed", &here.join("tests/programs"), PROPOSED),
+        ("own", &here.join("tests/programs"), OWN),
     ] {
         let expected = story(&mut Programs::load(committed, name).unwrap(), 5);
         // 32-bit arithmetic and jumps come with v3.

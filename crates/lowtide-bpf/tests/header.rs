@@ -148,6 +148,9 @@ fn the_headers_constants_are_the_engines() {
         ("LOWTIDE_REASON_SWAP_HIGH", LimitReason::SwapHigh),
         ("LOWTIDE_REASON_PROTECTION", LimitReason::Protection),
         ("LOWTIDE_REASON_PROACTIVE", LimitReason::Proactive),
+        ("LOWTIDE_REASON_CHARGE", LimitReason::Charge),
+        ("LOWTIDE_REASON_ONLINE", LimitReason::Online),
+        ("LOWTIDE_REASON_OFFLINE", LimitReason::Offline),
     ] {
         assert_eq!(defined(name), reason as u64, "{name}");
     }

@@ -247,7 +247,7 @@ fn unknown_operations_helpers_registers_and_fields_are_refused() {
         let maker = Maker::new(vec![op(unknown, 0, 0, 0, 0), mov(0, 0), exit()]);
         assert_eq!(refusal(&maker), (0, Refusal::UnknownOperation { op: unknown }));
     }
-    for number in [0, 4, 6, 12, 4097, -1, i32::MAX] {
+    for number in [0, 4, 6, 12, 4099, -1, i32::MAX] {
         let maker = Maker::new(vec![helper(number), exit()]);
         assert_eq!(refusal(&maker), (0, Refusal::UnknownHelper { number }));
     }

@@ -7,11 +7,12 @@ use common::Draw;
 use lowtide_bpf::{Hook, Programs};
 use lowtide_core::hooks::{LimitHooks, LimitSnapshot};
 
-const OBJECTS: [&[u8]; 4] = [
+const OBJECTS: [&[u8]; 5] = [
     include_bytes!("../../../examples/bpf/noop.bpf.o"),
     include_bytes!("../../../examples/bpf/priority.bpf.o"),
     include_bytes!("../../../examples/bpf/refault_recency.bpf.o"),
     include_bytes!("programs/features.bpf.o"),
+    include_bytes!("programs/proposed.bpf.o"),
 ];
 
 /// Loads, and runs every hook some times. Returns whether it was loaded.
@@ -27,10 +28,12 @@ fn play(bytes: &[u8], draw: &mut Draw) -> bool {
             hz: draw.next() >> draw.below(64),
             ..LimitSnapshot::default()
         };
+        programs.online(&snapshot);
         programs.throttle(&snapshot);
         programs.below_low(&snapshot);
         programs.below_min(&snapshot);
         assert!(programs.proactive(&snapshot) <= snapshot.usage);
+        programs.offline(&snapshot);
     }
     for hook in Hook::ALL {
         programs.switch_on(hook);

@@ -42,8 +42,9 @@ pub struct Charge {
 pub enum Next {
     /// The pages are charged.
     Charged {
-        /// Pages that were charged although a group on the way is above its `high`: the task owes
-        /// for them.
+        /// Pages that were charged although a group on the way is above its `high`, or that a
+        /// program [wants to know of](crate::hooks::LimitHooks::wants_charges): the task has to be
+        /// handled for them.
         over_high: u64,
     },
     /// Run this reclaim to its end, then report what it reclaimed.
@@ -116,7 +117,7 @@ impl Charge {
             match engine.charge_levels(slot, self.batch, self.pages) {
                 Ok(()) => {
                     engine.refill_stock(task.cpu, slot, self.batch - self.pages);
-                    let over_high = if engine.over_high(slot) { self.batch } else { 0 };
+                    let over_high = if engine.is_paid_for(slot) { self.batch } else { 0 };
                     return Next::Charged { over_high };
                 }
                 Err(_) if self.batch > self.pages => self.batch = self.pages,
@@ -187,7 +188,7 @@ impl Engine {
             [batch, pages].into_iter().find(|&n| self.full_level(slot, n, pages).is_none())?;
         self.memcgs.add(slot, charged, pages);
         self.refill_stock(task.cpu, slot, charged - pages);
-        Some(if self.over_high(slot) { charged } else { 0 })
+        Some(if self.is_paid_for(slot) { charged } else { 0 })
     }
 
     /// Gives pages back to a group and its ancestors: for a charge whose folio was never created. A
@@ -268,9 +269,11 @@ impl Engine {
         }
     }
 
-    /// Whether a group or one of its ancestors is above its `high`.
-    fn over_high(&self, slot: MemcgSlot) -> bool {
+    /// Whether a task has to be handled for a batch that it charged to a group: the group or one of
+    /// its ancestors is above its `high`, or a program wants to know of each batch.
+    fn is_paid_for(&self, slot: MemcgSlot) -> bool {
         self.memcgs.upwards(slot).any(|at| self.memcgs[at].memory.over_high())
+            || self.charges_wanted(slot)
     }
 }
 

@@ -1,7 +1,7 @@
 //! The interface for programs that decide about limits.
 //!
 //! To replace the built-in over-limit behaviour, attach [`LimitHooks`] to a group. The engine calls
-//! them at four points with a [`LimitSnapshot`] and nothing else. It trusts an answer only as far
+//! them at a few points with a [`LimitSnapshot`] and nothing else. It trusts an answer only as far
 //! as the answer is harmless: delays are clamped, protection cannot make a charge fail that could
 //! succeed, and after too many failures the engine decides alone again. A hook may be native code
 //! or a program in a virtual machine; the engine does not know which.
@@ -9,8 +9,10 @@
 //! | hook | called | answer |
 //! |---|---|---|
 //! | throttle | when a task is about to pay for being over a limit | nanoseconds |
+//! | throttle, if [wanted](LimitHooks::wants_charges) | after each batch charged | nanoseconds |
 //! | below low, below min | when reclaim comes to the group | protected or not |
 //! | proactive | at the driver's interval | pages to reclaim |
+//! | online, offline | when a group is created, and before it is removed | |
 //!
 //! Equal snapshots and an equal state of the program give equal answers: no hook reads a clock.
 //! Source: `docs/kernel/memcg.md` §15.4.
@@ -37,6 +39,12 @@ pub enum LimitReason {
     Protection = 3,
     /// The driver's timer: is there something to reclaim in advance?
     Proactive = 4,
+    /// A task charged pages; usage may be below `high`.
+    Charge = 5,
+    /// The group was created.
+    Online = 6,
+    /// The group is about to be removed.
+    Offline = 7,
 }
 
 /// What a hook sees: one level of the tree and the task that pays.
@@ -90,7 +98,8 @@ pub struct LimitSnapshot {
     pub task: u64,
     /// Refault stall for which the task has not paid yet.
     pub task_debt_ns: u64,
-    /// Pages that the task charged over the limit since it was last handled.
+    /// Pages that the task charged over the limit since it was last handled; for
+    /// [`LimitReason::Charge`] all that it charged in batches.
     pub nr_over_high: u64,
     /// Nanoseconds since the last refault in the group of the task; `u64::MAX` if there was none.
     pub since_refault_ns: u64,
@@ -123,6 +132,13 @@ pub trait LimitHooks: fmt::Debug + Send {
         ThrottleAnswer::Default
     }
 
+    /// Whether [`throttle`](Self::throttle) is to be called after each batch of pages that a task
+    /// charges, whether or not the group is above `high`. The snapshot is then that of the group
+    /// that was charged, not of the one that the program is attached to.
+    fn wants_charges(&self) -> bool {
+        false
+    }
+
     /// Whether reclaim has to spare the group as long as others have something.
     fn below_low(&mut self, snapshot: &LimitSnapshot) -> Option<bool> {
         let _ = snapshot;
@@ -135,10 +151,27 @@ pub trait LimitHooks: fmt::Debug + Send {
         None
     }
 
+    /// Whether [`proactive`](Self::proactive) may ask for anything: a driver need not call it else.
+    fn is_proactive(&self) -> bool {
+        true
+    }
+
     /// Pages to reclaim from the group now, ahead of need.
     fn proactive(&mut self, snapshot: &LimitSnapshot) -> u64 {
         let _ = snapshot;
         0
+    }
+
+    /// A group was created that this program decides for. It has no limits yet. The snapshot has
+    /// no time and no pressure.
+    fn online(&mut self, snapshot: &LimitSnapshot) {
+        let _ = snapshot;
+    }
+
+    /// A group that this program decides for is about to be removed. The snapshot has no time and
+    /// no pressure.
+    fn offline(&mut self, snapshot: &LimitSnapshot) {
+        let _ = snapshot;
     }
 }
 

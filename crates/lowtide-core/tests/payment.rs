@@ -8,8 +8,8 @@ use forest::{Forest, ROOT};
 use lowtide_core::high::handler::{HighPolicy, SleepCause};
 use lowtide_core::high::stall_debt::TaskDebt;
 use lowtide_core::high::{HighNext, Payer, Payment, Refaulted};
-use lowtide_core::hooks::{LimitHooks, LimitSnapshot, ThrottleAnswer};
-use lowtide_core::{FolioId, LruType, MemcgId, Owner, Policy, SpaceId, Task};
+use lowtide_core::hooks::{LimitHooks, LimitReason, LimitSnapshot, ThrottleAnswer};
+use lowtide_core::{Charge, FolioId, LruType, MemcgId, Next, Owner, Policy, SpaceId, Task};
 use std::sync::{Arc, Mutex};
 
 const MS: u64 = 1_000_000;
@@ -278,6 +278,79 @@ fn a_program_decides_how_long_tasks_sleep() {
     assert_eq!(f.engine.ask_proactive(group, SECOND), 26_880, "no more than there is");
     assert!(f.engine.set_hooks(group, None).is_some());
     assert_eq!(pay(&mut f, child, 64, 1000, &mut TaskDebt::default(), SECOND)[0].0, 159 * MS);
+}
+
+/// A program that wants to know of charges, and keeps what it saw.
+#[derive(Debug)]
+struct Counts(Arc<Mutex<Vec<LimitSnapshot>>>);
+
+impl LimitHooks for Counts {
+    fn throttle(&mut self, snapshot: &LimitSnapshot) -> ThrottleAnswer {
+        self.0.lock().unwrap().push(*snapshot);
+        ThrottleAnswer::AtLeast(3 * MS)
+    }
+
+    fn wants_charges(&self) -> bool {
+        true
+    }
+
+    fn online(&mut self, snapshot: &LimitSnapshot) {
+        self.0.lock().unwrap().push(*snapshot);
+    }
+
+    fn offline(&mut self, snapshot: &LimitSnapshot) {
+        self.0.lock().unwrap().push(*snapshot);
+    }
+}
+
+/// §15: called after each batch, below `high` too, about the group that was charged.
+#[test]
+fn a_program_may_ask_for_a_delay_of_each_batch() {
+    let mut f = Forest::new(Policy::MGLRU, 1 << 14, 1);
+    let parent = f.group(ROOT, u64::MAX);
+    let group = f.group(parent, u64::MAX);
+    let seen = Arc::default();
+    let charge =
+        |f: &mut Forest| match Charge::new(group, 1).next(&mut f.engine, Task::DESCRIPTOR, None) {
+            Next::Charged { over_high } => over_high,
+            other => panic!("{other:?}"),
+        };
+    assert_eq!(charge(&mut f), 0, "there is no program");
+    f.engine.set_hooks(parent, Some(Box::new(Counts(Arc::clone(&seen)))));
+    let batches: Vec<u64> = (0..64).map(|_| charge(&mut f)).collect();
+    assert_eq!(batches.iter().sum::<u64>(), 64, "one batch; the rest is from the stock");
+    assert_eq!(f.engine.charge_if_room(ROOT, 1, Task::DESCRIPTOR), Some(0), "the root has none");
+    let mut debt = TaskDebt::default();
+    assert_eq!(pay(&mut f, group, 64, 1000, &mut debt, SECOND), [(3 * MS, SleepCause::Hook)]);
+    assert_eq!(pay(&mut f, group, 0, 1000, &mut debt, SECOND), [], "nothing was charged");
+    let [saw] = &seen.lock().unwrap()[..] else { panic!("asked once") };
+    assert_eq!((saw.reason, saw.group), (LimitReason::Charge as u32, group.number()));
+    assert_eq!((saw.nr_over_high, saw.default_delay_ns), (64, 0));
+}
+
+#[test]
+fn a_program_is_told_of_groups_that_come_and_go() {
+    let mut f = Forest::new(Policy::MGLRU, 1 << 14, 1);
+    let parent = f.group(ROOT, u64::MAX);
+    let seen: Arc<Mutex<Vec<LimitSnapshot>>> = Arc::default();
+    f.engine.set_hooks(parent, Some(Box::new(Counts(Arc::clone(&seen)))));
+    let group = f.engine.create_group(parent).unwrap();
+    let child = f.engine.create_group(group).unwrap();
+    assert!(f.engine.remove_group(group).is_err(), "it has a child");
+    f.engine.try_charge(child, 10).unwrap();
+    f.engine.remove_group(child).unwrap();
+    f.engine.create_group(ROOT).unwrap();
+    let seen: Vec<_> =
+        seen.lock().unwrap().iter().map(|s| (s.reason, s.group, s.usage, s.level)).collect();
+    let (online, offline) = (LimitReason::Online as u32, LimitReason::Offline as u32);
+    assert_eq!(
+        seen,
+        [
+            (online, group.number(), 0, 2),
+            (online, child.number(), 0, 3),
+            (offline, child.number(), 10, 3)
+        ]
+    );
 }
 
 /// A program that calls everything protected delays nothing but its own group's turn: a charge that

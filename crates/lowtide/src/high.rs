@@ -57,7 +57,7 @@ impl Pool {
         Account::with(self.number, with)
     }
 
-    /// Notes that this thread charged pages above `high`.
+    /// Notes that this thread charged pages above `high`, or pages that a program wants to know of.
     pub(crate) fn owe(&self, payer: Payer, pages: u64) {
         self.account(|account| match account.over.iter_mut().find(|o| o.payer == payer) {
             Some(over) => over.pages += pages,

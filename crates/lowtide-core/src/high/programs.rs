@@ -19,6 +19,24 @@ impl Engine {
     /// When the group is gone.
     pub fn snapshot(&mut self, memcg: MemcgId, reason: LimitReason, now: u64) -> LimitSnapshot {
         let pressure = self.pressure(memcg, now);
+        let group = &self.memcgs[memcg];
+        LimitSnapshot {
+            stall_rate: group.high.stall.rate(now),
+            psi_some_us: pressure.some.total_ns / 1000,
+            psi_full_us: pressure.full.total_ns / 1000,
+            psi_some_avg10: pressure.some.averages[0],
+            psi_full_avg10: pressure.full.averages[0],
+            since_refault_ns: group
+                .high
+                .last_refault_ns
+                .map_or(u64::MAX, |then| now.saturating_sub(then)),
+            now_ns: now,
+            ..self.still(memcg, reason)
+        }
+    }
+
+    /// The part of a snapshot that does not depend on the time.
+    fn still(&self, memcg: MemcgId, reason: LimitReason) -> LimitSnapshot {
         let limits = self.limits(memcg);
         let (emin, elow) = self.effective(memcg);
         let group = &self.memcgs[memcg];
@@ -36,16 +54,6 @@ impl Engine {
             emin,
             swap_usage: group.swap.usage,
             swap_max: limits.swap_max,
-            stall_rate: group.high.stall.rate(now),
-            psi_some_us: pressure.some.total_ns / 1000,
-            psi_full_us: pressure.full.total_ns / 1000,
-            psi_some_avg10: pressure.some.averages[0],
-            psi_full_avg10: pressure.full.averages[0],
-            since_refault_ns: group
-                .high
-                .last_refault_ns
-                .map_or(u64::MAX, |then| now.saturating_sub(then)),
-            now_ns: now,
             ..LimitSnapshot::default()
         }
     }
@@ -61,7 +69,15 @@ impl Engine {
         now: u64,
     ) -> ThrottleAnswer {
         let Some(of) = self.hooked(memcg.slot) else { return ThrottleAnswer::Default };
-        let group = self.memcgs.id(of);
+        let (group, reason) = if self.asks_charges(of) {
+            // A task that is handled for its debts alone has charged nothing.
+            if pages_over == 0 {
+                return ThrottleAnswer::Default;
+            }
+            (memcg, LimitReason::Charge)
+        } else {
+            (self.memcgs.id(of), LimitReason::High)
+        };
         let snapshot = LimitSnapshot {
             task: payer.number,
             task_debt_ns: payer.debt.unpaid(now),
@@ -70,7 +86,7 @@ impl Engine {
             overage_delay_ns: delays.overage_ns,
             default_delay_ns: delays.default_ns,
             hz: payer.hz,
-            ..self.snapshot(group, LimitReason::High, now)
+            ..self.snapshot(group, reason, now)
         };
         let hooks = self.memcgs[of].hooks.as_mut().expect("the group has a program");
         hooks.throttle(&snapshot)
@@ -79,6 +95,28 @@ impl Engine {
     /// The group itself or the nearest ancestor that has a program.
     fn hooked(&self, slot: MemcgSlot) -> Option<MemcgSlot> {
         self.memcgs.upwards(slot).find(|&at| self.memcgs[at].hooks.is_some())
+    }
+
+    fn asks_charges(&self, hooked: MemcgSlot) -> bool {
+        self.memcgs[hooked].hooks.as_ref().is_some_and(|hooks| hooks.wants_charges())
+    }
+
+    /// Whether a program wants to know of each batch that is charged to a group. The root has no
+    /// batches.
+    pub(crate) fn charges_wanted(&self, slot: MemcgSlot) -> bool {
+        slot != MemcgId::ROOT.slot && self.hooked(slot).is_some_and(|of| self.asks_charges(of))
+    }
+
+    /// Tells the program of a group that it was created, or is about to be removed.
+    pub(crate) fn tell_life(&mut self, memcg: MemcgId, reason: LimitReason) {
+        let Some(of) = self.hooked(memcg.slot) else { return };
+        let snapshot = self.still(memcg, reason);
+        let hooks = self.memcgs[of].hooks.as_mut().expect("the group has a program");
+        if reason == LimitReason::Online {
+            hooks.online(&snapshot);
+        } else {
+            hooks.offline(&snapshot);
+        }
     }
 
     /// Whether reclaim has to spare a group altogether, and whether as long as others have

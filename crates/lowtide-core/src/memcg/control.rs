@@ -8,7 +8,7 @@
 use super::counter::{Kind, UNLIMITED};
 use super::{Memcg, MemcgTree};
 use crate::engine::{ConfigError, Engine};
-use crate::hooks::LimitHooks;
+use crate::hooks::{LimitHooks, LimitReason};
 use crate::limits::MAX_DEPTH;
 use crate::units::{MemcgId, MemcgSlot};
 
@@ -89,6 +89,7 @@ impl Engine {
         if let Some(lru) = &mut self.memcg_lru {
             lru.insert(id);
         }
+        self.tell_life(id, LimitReason::Online);
         Ok(id)
     }
 
@@ -112,6 +113,7 @@ impl Engine {
             return Err(GroupError::Busy);
         }
         self.drain_stocks(slot);
+        self.tell_life(id, LimitReason::Offline);
         for kind in Kind::ALL {
             self.memcgs[slot].memory.claims[kind as usize].setting = 0;
         }
