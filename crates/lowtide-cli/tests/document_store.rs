@@ -35,8 +35,10 @@ fn refused(arguments: &[&str], words: &[&str]) {
 
 #[test]
 fn a_row_says_what_was_requested_and_what_was_read_for_it() {
-    for (start, read_ahead) in [(&WT, 4 << 20), (&YCSB, 128 << 10)] {
-        let row = row(start, &[]);
+    for (start, more, read_ahead) in
+        [(&WT, &[][..], 4 << 20), (&YCSB, &["--read-ahead", "128K"], 128 << 10)]
+    {
+        let row = row(start, more);
         let names: BTreeSet<&str> =
             row["database"].as_object().unwrap().keys().map(String::as_str).collect();
         let expected = [
