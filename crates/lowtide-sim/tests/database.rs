@@ -1,7 +1,7 @@
 //! Fidelity: the simulated database reads what real kernels read for the same one.
 //!
-//! Real kernels ran a sequence of the kind that WiredTiger makes: reads of leaves at random, through
-//! a cache of the store's own, and dirty leaves written one by one to free places all over the file
+//! Real kernels ran a sequence of the kind that WiredTiger makes: reads of leaves at random,
+//! through a cache of the store's own, and dirty leaves written one by one to free places of a file
 //! (`docs/design/fidelity.md`, the database). What they read beyond what was requested depends on
 //! one bit that means both "reclaim waits for this folio" and "read ahead from here", and on who
 //! wakes the flusher; so this is a test of read-ahead, reclaim and write-back together.
