@@ -46,6 +46,14 @@ fn runs(trace: &str) -> Vec<(&'static str, Vec<&str>)> {
             "file-anon-mix",
             vec!["file-anon-mix", "--scale", "0.0078125", "--rounds", "1", "--seed", "4"],
         ),
+        (
+            "file-anon-mix over seeds",
+            [
+                vec!["file-anon-mix", "--scale", "0.0078125", "--rounds", "2"],
+                vec!["--seed", "4", "--seeds", "1", "--policy", "mglru-7.1"],
+            ]
+            .concat(),
+        ),
         ("dd-oom", vec!["dd-oom", "--policy", both]),
         ("fill", vec!["fill", "--max", "16M", "--policy", "mglru"]),
         (
@@ -86,7 +94,9 @@ fn the_names_of_all_fields_are_those_in_the_list() {
     let first = workloads.next().unwrap().clone();
     let common: BTreeSet<String> = all
         .iter()
-        .filter(|(name, _)| !["swarm", "trace with curves"].contains(name))
+        .filter(|(name, _)| {
+            !["swarm", "trace with curves", "file-anon-mix over seeds"].contains(name)
+        })
         .fold(first, |common, (_, names)| common.intersection(names).cloned().collect());
     let mut list = String::from("# In every row of a workload or trace, but those of curves\n");
     common.iter().for_each(|name| writeln!(list, "{name}").unwrap());

@@ -1,7 +1,7 @@
 //! The tables of simulations, as lists of columns. The simulation's speed is shown if it is known.
 
 use super::database::reading::DatabaseRow;
-use super::row::{Ratio, Row, RowLatency, Workers};
+use super::row::{Ratio, Row, RowLatency, SeedsRow, Workers};
 use crate::bench::Spread;
 use crate::table::{self, Table, mib, thousands, us};
 
@@ -141,6 +141,37 @@ pub(crate) const MIX: &[Column] = &[
     ("file refaults", |row| counted(row, "workingset_refault_file", whole)),
     ("pgfault", |row| counted(row, "pgfault", whole)),
 ];
+
+/// Readers beside threads that allocate, over several seeds.
+pub(crate) const MIX_SEEDS: &[Column] = &[
+    ("policy", label),
+    ("runs", |row| of_seeds(row, |seeds| Some(seeds.runs.to_string()))),
+    ("kills", |row| of_seeds(row, |seeds| Some(seeds.kills.to_string()))),
+    ("kills %", |row| {
+        of_seeds(row, |seeds| {
+            Some(format!("{:.1}", 100.0 * f64::from(seeds.kills) / f64::from(seeds.runs)))
+        })
+    }),
+    ("± 95 % of kills", |row| {
+        of_seeds(row, |seeds| {
+            let [low, high] = seeds.kills_ci95_pct;
+            Some(format!("{low:.1}..{high:.1}"))
+        })
+    }),
+    ("rounds at the kill", |row| {
+        of_seeds(row, |seeds| {
+            let Spread { median, min, max } = seeds.kill_rounds?;
+            Some(format!("{median} ({min}..{max})"))
+        })
+    }),
+    ("clean MiB then", |row| {
+        of_seeds(row, |seeds| Some(mib(seeds.kill_clean_file_bytes?.median as u64)))
+    }),
+];
+
+fn of_seeds(row: &Row, cell: fn(&SeedsRow) -> Option<String>) -> String {
+    row.seeds.as_ref().and_then(cell).unwrap_or_default()
+}
 
 /// The simulation's speed.
 const TIMING: &[Column] = &[

@@ -13,6 +13,7 @@ use lowtide_workload::DistributionError;
 use lowtide_workload::trace::TraceFileError;
 use thiserror::Error;
 
+use super::mix::FinishedError;
 use crate::interrupt::{self, CutShort, HandlerError, Interrupted, Interruptible};
 use crate::json::ResultsError;
 use crate::table::memory;
@@ -77,6 +78,9 @@ pub(crate) enum SimError {
     /// The results cannot be written to a file.
     #[error(transparent)]
     Results(#[from] ResultsError),
+    /// The file of finished runs cannot be used.
+    #[error(transparent)]
+    Finished(#[from] FinishedError),
     /// The results cannot be written to standard output.
     #[error("cannot write the results to standard output: {0}; name a file with --json FILE")]
     Output(#[source] io::Error),
@@ -143,6 +147,7 @@ impl SimError {
             | Self::Budget(_)
             | Self::Program(_)
             | Self::Results(ResultsError::Place { .. })
+            | Self::Finished(FinishedError::Foreign { .. })
             | Self::Simulation { source: MachineError::NoRoom { .. }, .. } => 2,
             _ => 1,
         }

@@ -125,6 +125,9 @@ pub(crate) struct Row {
     /// The out-of-memory kill that ended the run. Counters are as of the kill.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) kill: Option<KillRow>,
+    /// Runs of several seeds, and how many of them a kill ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) seeds: Option<SeedsRow>,
     /// Bytes that the program had written at the end, or at the kill.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) written_bytes: Option<u64>,
@@ -385,6 +388,27 @@ pub(crate) struct KillRow {
     pub(crate) tried_ms: f64,
     /// Bytes of the file that were cached and clean.
     pub(crate) clean_file_bytes: u64,
+}
+
+/// Runs of several seeds.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct SeedsRow {
+    /// The first seed.
+    pub(crate) first: u64,
+    /// Finished runs.
+    pub(crate) runs: u32,
+    /// Rounds of a run that is not killed.
+    pub(crate) rounds: u32,
+    /// Runs that ended in a kill.
+    pub(crate) kills: u32,
+    /// The probability of a kill, in percent: its 95 % confidence interval (Wilson's).
+    pub(crate) kills_ci95_pct: [f64; 2],
+    /// Completed rounds at the kill.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) kill_rounds: Option<Spread>,
+    /// Clean file pages at the kill, in bytes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) kill_clean_file_bytes: Option<Spread>,
 }
 
 /// Checkpoints of a run, and what reads noticed of them.

@@ -80,8 +80,51 @@ impl MixConfig {
         }
     }
 
-    /// The budget of the published runs, in bytes.
+    /// The budget of the published runs in their later form, in bytes.
     pub const MAX: u64 = 16 << 30;
+}
+
+/// A setup of the reproducer that was published with its outcome (`docs/kernel/workloads.md`
+/// §3(b)).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Posting {
+    /// The second posting of the series: 44 GiB and 8 GiB in a budget of 48 GiB.
+    V2,
+    /// The third and the last posting: 14 GiB and 8 GiB in a budget of 16 GiB.
+    V3,
+}
+
+impl Posting {
+    /// All of them.
+    pub const ALL: [Self; 2] = [Self::V2, Self::V3];
+
+    /// Its name in the table of published figures.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::V2 => "v2",
+            Self::V3 => "v3_v7",
+        }
+    }
+
+    /// What the reproducer was told to do.
+    #[must_use]
+    pub const fn config(self) -> MixConfig {
+        let later = MixConfig::published();
+        match self {
+            Self::V2 => MixConfig { anon: 44 << 30, ..later },
+            Self::V3 => later,
+        }
+    }
+
+    /// The budget, in bytes.
+    #[must_use]
+    pub const fn max(self) -> u64 {
+        match self {
+            Self::V2 => 48 << 30,
+            Self::V3 => MixConfig::MAX,
+        }
+    }
 }
 
 /// The kind of task whose page could not be allocated.

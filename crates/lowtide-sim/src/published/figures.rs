@@ -1,6 +1,7 @@
 //! The published figures, a row for each posting and arm: the table, and what it says about the
 //! database.
 
+use crate::client::mix::Posting;
 use lowtide_core::Policy;
 use std::collections::BTreeMap;
 
@@ -106,7 +107,7 @@ pub fn published(arm: Arm) -> Vec<Published> {
     rows
 }
 
-/// What was published about an arm of `file-anon-mix`, 16 GiB.
+/// What a posting says about an arm of `file-anon-mix`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PublishedMix {
     /// The postings that say so.
@@ -117,12 +118,11 @@ pub struct PublishedMix {
     pub stat: BTreeMap<&'static str, u64>,
 }
 
-/// What was published about an arm of `file-anon-mix`.
+/// What a posting says about an arm of `file-anon-mix`.
 #[must_use]
-pub fn published_mix(arm: Arm) -> PublishedMix {
-    let mut row = PublishedMix::default();
-    for fields in fields("aging_oom") {
-        row.posting = fields[2];
+pub fn published_mix(posting: Posting, arm: Arm) -> PublishedMix {
+    let mut row = PublishedMix { posting: posting.name(), ..PublishedMix::default() };
+    for fields in fields("aging_oom").filter(|fields| fields[2] == posting.name()) {
         match (fields[3], fields[arm.column()]) {
             ("rounds_done", rounds) => row.rounds = rounds,
             (counter, value) => {
@@ -177,18 +177,22 @@ mod tests {
 
     #[test]
     fn the_aging_oom_has_a_state_at_the_kill_and_two_arms_without_one() {
-        let before = published_mix(Arm::Before);
+        let before = published_mix(Posting::V3, Arm::Before);
         assert_eq!((before.posting, before.rounds), ("v3_v7", "10-20 then OOM"));
         assert_eq!((before.stat["failcnt"], before.stat.len()), (24_460, 15));
         assert!(
             before.stat["usage"] - before.stat["anon"] - before.stat["file"] < 1 << 20,
             "nothing else is charged"
         );
-        for arm in [Arm::After, Arm::Classical] {
-            assert_eq!(
-                published_mix(arm),
-                PublishedMix { posting: "v3_v7", rounds: "128", stat: BTreeMap::new() }
-            );
+        let older = published_mix(Posting::V2, Arm::Before);
+        assert_eq!((older.posting, older.rounds), ("v2", "10-20 then OOM"));
+        assert_eq!((older.stat["usage"], older.stat["failcnt"]), (Posting::V2.max(), 354_207));
+        for posting in Posting::ALL {
+            for arm in [Arm::After, Arm::Classical] {
+                let (rounds, stat) = ("128", BTreeMap::new());
+                let finished = PublishedMix { posting: posting.name(), rounds, stat };
+                assert_eq!(published_mix(posting, arm), finished);
+            }
         }
     }
 }

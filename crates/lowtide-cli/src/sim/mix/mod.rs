@@ -5,16 +5,31 @@
 //! `docs/kernel/workloads.md` §0.3). The number of threads must not change, as the outcome depends
 //! on how many reclaim while one of them ages. A kill is a result: the row reports it, with the
 //! counters at the kill.
+//!
+//! | file | concept |
+//! |---|---|
+//! | `mod` | options, one run for each policy, its row and what was published beside it |
+//! | `reproducer` | the arguments of the public reproducer |
+//! | `seeds` | many seeds: how often a policy is killed |
+//! | `finished` | the file of finished runs, from which an interrupted command continues |
 
+mod finished;
+mod reproducer;
+mod seeds;
+
+pub(crate) use self::finished::FinishedError;
+
+use std::path::PathBuf;
 use std::sync::atomic::AtomicU64;
 
 use clap::Args;
 use lowtide::{Policy, Size};
-use lowtide_sim::client::mix::{self, Faulted, MixConfig, MixResult};
+use lowtide_sim::client::mix::{self, Faulted, MixConfig, MixResult, Posting};
 use lowtide_sim::published::{Arm, PublishedMix, published_mix};
 use lowtide_sim::spec::MachineSpec;
 use lowtide_sim::{MachineConfig, MachineError};
 
+use self::reproducer::Reproducer;
 use super::clock::Stopwatch;
 use super::error::SimError;
 use super::host::Host;
@@ -38,15 +53,26 @@ pub(crate) const NAME: &str = "file-anon-mix";
 pub(crate) const ABOUT: &str =
     "readers of a mapped file beside threads that allocate and free: the aging OOM";
 
-const MAX_HELP: &str = "Budget; `max` for all of the machine's memory [default: 16G x scale]";
+const MAX_HELP: &str = "Budget; `max` for all of the machine's memory [default: 16G x scale; with --args v2, 48G x scale]";
 const HELP: &str = "\
 96 readers and 96 allocating threads want more memory than the budget, without swap, and a hundred
 of them reclaim at once. A kill is a result: its row has the counters of that moment. At a part of
 the size the machine is slower by as much, so that passes over memory take as long as at full size.
 Whether mglru-7.1 is killed, and when, differs from seed to seed. Below each row stands what was
-published.
+published, if sizes, tasks, pauses, budget and machine are the published ones, at any scale.
 
-Example: lowtide sim file-anon-mix --rounds 20 --seed 1";
+--args takes what the public reproducer takes, but for the file's name: size of the memory, size of
+the file, threads that fill, processes that read, a reader's pause in µs, and the pause between
+rounds in s [1]. v3 is \"14g 8g 96 96 120000\"; v2 is \"44g 8g 96 96 120000\" with --max 48G.
+Sizes are those of the full size: --scale applies to them.
+
+--seeds prints how often a policy is killed, and after which rounds. With --out, every run is
+appended to a file when it ends, and the same command continues where it was interrupted.
+
+Examples:
+  lowtide sim file-anon-mix --rounds 20 --seed 1
+  lowtide sim file-anon-mix --args v2 --rounds 20
+  lowtide sim file-anon-mix --seeds 100 --seed 1 --rounds 20 --out kills.jsonl";
 
 /// Options of `sim file-anon-mix`.
 #[derive(Debug, Args)]
@@ -66,6 +92,20 @@ pub(crate) struct Options {
         default_value_t = 128
     )]
     rounds: u32,
+    /// Arguments of the public reproducer, or the name of published ones: v2, v3
+    #[arg(long, value_name = "ARGS", default_value = "v3")]
+    args: Reproducer,
+    /// Count kills over this many seeds: --seed and those after it
+    #[arg(
+        long,
+        value_name = "N",
+        value_parser = clap::value_parser!(u32).range(1..=1_000_000),
+        conflicts_with = "timing"
+    )]
+    seeds: Option<u32>,
+    /// File to which finished runs are appended; runs that it has are not repeated
+    #[arg(long, value_name = "FILE", requires = "seeds")]
+    out: Option<PathBuf>,
     /// The machine, the budget, the scale and the results.
     #[command(flatten)]
     at_scale: AtScale,
@@ -77,6 +117,8 @@ struct Plan {
     machine: MachineSpec,
     max: Option<u64>,
     config: MixConfig,
+    /// The published setup that this is, at the scale.
+    posting: Option<Posting>,
 }
 
 impl Plan {
@@ -85,17 +127,18 @@ impl Plan {
         let machine = options.at_scale.machine.load()?;
         // Sizes are whole mebibytes, and so whole pages.
         let size = |bytes: u64| (((bytes >> 20) as f64 * scale).round() as u64).max(1) << 20;
-        let whole = MixConfig::published();
-        let config = MixConfig {
+        let Reproducer { config: whole, max: whole_max } = &options.args;
+        let at_scale = |whole: &MixConfig| MixConfig {
             file: size(whole.file),
             anon: size(whole.anon),
             rounds: options.rounds,
             slowdown: (1.0 / scale).round().max(1.0) as u32,
             seed: options.at_scale.common.seed,
-            ..whole
+            ..whole.clone()
         };
-        let max =
-            options::machine_budget(options.at_scale.max, &machine, Some(size(MixConfig::MAX)))?;
+        let config = at_scale(whole);
+        let default = Some(size(*whole_max));
+        let max = options::machine_budget(options.at_scale.max, &machine, default)?;
         if max.is_some_and(|max| max <= config.anon) {
             return Err(SimError::usage(
                 format!(
@@ -107,7 +150,21 @@ impl Plan {
                 "raise --max, or lower --scale",
             ));
         }
-        Ok(Self { machine, max, config })
+        if config.anon / machine.page < config.threads.into() {
+            return Err(SimError::usage(
+                format!(
+                    "{} are fewer pages than there are threads to fill them: {}",
+                    Size::new(config.anon),
+                    config.threads
+                ),
+                "raise the first size of --args, or --scale",
+            ));
+        }
+        let its_machine = MachineSpec::load(MACHINE).is_ok_and(|published| published == machine);
+        let posting = Posting::ALL.into_iter().find(|posting| {
+            its_machine && at_scale(&posting.config()) == config && max == Some(size(posting.max()))
+        });
+        Ok(Self { machine, max, config, posting })
     }
 
     /// Pages of data, with the page tables of every reader: half a byte an entry.
@@ -136,14 +193,16 @@ impl Plan {
         }
     }
 
-    fn simulate(&self, policy: Policy, done: &AtomicU64) -> Result<MixResult, MachineError> {
-        let machine = MachineConfig {
-            spec: self.machine.clone(),
-            policy,
-            max: self.max,
-            seed: self.config.seed,
-        };
-        mix::run(&machine, &self.config, done, interrupt::flag())
+    fn simulate(
+        &self,
+        policy: Policy,
+        seed: u64,
+        done: &AtomicU64,
+    ) -> Result<MixResult, MachineError> {
+        let (spec, max) = (self.machine.clone(), self.max);
+        let machine = MachineConfig { spec, policy, max, seed };
+        let config = MixConfig { seed, ..self.config.clone() };
+        mix::run(&machine, &config, done, interrupt::flag())
     }
 
     fn row(&self, policy: Policy, result: &MixResult) -> Row {
@@ -185,7 +244,7 @@ impl Plan {
     }
 
     /// The published row of an arm. Its counters are those of the full size.
-    fn published(&self, beside: &Row, published: PublishedMix) -> Row {
+    fn published(beside: &Row, posting: Posting, published: PublishedMix) -> Row {
         Row {
             workload: beside.workload,
             world: "real",
@@ -193,7 +252,7 @@ impl Plan {
             source: Some(published.posting),
             policy: beside.policy.clone(),
             machine: beside.machine.clone(),
-            max_bytes: Some(MixConfig::MAX),
+            max_bytes: Some(posting.max()),
             page_bytes: beside.page_bytes,
             threads: beside.threads,
             oom: Some(u64::from(!published.stat.is_empty())),
@@ -232,6 +291,9 @@ pub(crate) fn run(options: &Options) -> Result<(), SimError> {
     let timing = options.at_scale.timing.is_on();
     let frames = plan.max.map_or(plan.machine.pages(), |max| max / plan.machine.page);
     let parallel = Host::ask().parallel(frames, plan.data_pages())?;
+    if let Some(seeds) = options.seeds {
+        return seeds::run(options, &plan, &policies, seeds, parallel);
+    }
     plan.head().print(&options.at_scale.common);
 
     let total = u64::from(plan.config.rounds) * policies.len() as u64;
@@ -239,7 +301,8 @@ pub(crate) fn run(options: &Options) -> Result<(), SimError> {
     let results =
         jobs::run(policies.len(), if timing { 1 } else { parallel }, progress, |number, done| {
             let began = Stopwatch::start();
-            plan.simulate(policies[number], done).map(|result| (result, began.elapsed()))
+            let result = plan.simulate(policies[number], plan.config.seed, done);
+            result.map(|result| (result, began.elapsed()))
         });
     let mut rows = Vec::with_capacity(2 * policies.len());
     let mut cut = Cut::default();
@@ -248,12 +311,15 @@ pub(crate) fn run(options: &Options) -> Result<(), SimError> {
             result.map_err(|error| SimError::of_machine(policy, error, "simulating file-anon-mix"));
         let Some((result, took)) = cut.take(result)? else { continue };
         let row = plan.row(policy, &result);
-        let published = Arm::of(policy).map(|arm| plan.published(&row, published_mix(arm)));
+        let published = plan
+            .posting
+            .zip(Arm::of(policy))
+            .map(|(posting, arm)| Plan::published(&row, posting, published_mix(posting, arm)));
         rows.push(if timing { row.timed(took, result.stat.bytes, plan.data_pages()) } else { row });
         rows.extend(published);
     }
     let mut closing: Vec<String> = rows.iter().filter_map(kill_line).collect();
-    if plan.config.slowdown > 1 {
+    if plan.config.slowdown > 1 && rows.iter().any(|row| row.source.is_some()) {
         closing.push(format!(
             "published rows are of the full size: sizes and counters here are to be multiplied by \
              {}",
