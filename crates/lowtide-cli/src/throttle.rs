@@ -91,6 +91,11 @@ impl ThrottlePolicy {
         }
     }
 
+    /// Whether it is a program.
+    pub(crate) const fn is_program(&self) -> bool {
+        matches!(self, Self::Program { .. })
+    }
+
     /// The policy of lowtide itself; for a program, the kernel's.
     pub(crate) const fn builtin(&self) -> HighPolicy {
         match self {

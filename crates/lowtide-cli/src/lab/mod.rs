@@ -152,7 +152,8 @@ pub(crate) struct Play {
     pub(crate) policy: Policy,
     /// What is played.
     pub(crate) script: Script,
-    /// The throttle policy of groups with `high`.
+    /// The throttle policy of groups with `high`; a program decides for the group of all actors if
+    /// the script has a budget.
     pub(crate) throttle: ThrottlePolicy,
     /// Its name in the progress bar.
     pub(crate) label: String,

@@ -8,15 +8,18 @@
 //! ```
 //!
 //! Three rows for each policy: the tenants alone, with the scanner, and with the scanner and `low`.
+//! With programs (`--bpf`) one more each: with the scanner, and the program deciding what reclaim
+//! spares.
 //! They compare the hit ratio of the tenants' loads. The tenants fit in the budget without the
 //! scanner: 40 MiB each in 176 MiB, of which 38 MiB are protected, so a small part of the budget is
 //! always left to the scanner. No thread runs at full speed; otherwise the fastest would determine
 //! the shares of memory. Source: `docs/kernel/memcg.md` §5; sizes and speeds are made up.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use lowtide::Size;
+use lowtide::{Policy, Size};
 use lowtide_sim::client::script::Done;
 use lowtide_workload::script::{Actor, Call, Order, Script};
 
@@ -53,9 +56,18 @@ pub(crate) struct Noisy {
     #[arg(long, value_name = "SIZE", value_parser = budget, default_value = "176M",
           allow_hyphen_values = true)]
     max: u64,
+    /// A program that decides what is spared and reclaimed in advance, an eBPF object file; one
+    /// more row for each
+    #[arg(long, value_name = "FILE")]
+    bpf: Vec<PathBuf>,
 }
 
 impl Noisy {
+    /// Rows of a policy.
+    const fn each(&self) -> usize {
+        COMPANIES.len() + self.bpf.len()
+    }
+
     /// A number of 176ths of the budget.
     const fn parts(&self, parts: u64) -> u64 {
         // A budget that is not a whole number of pages loses less than a page by this.
@@ -106,7 +118,9 @@ impl Noisy {
             max_bytes: Some(self.max),
             data_bytes: Some(u64::from(TENANTS) * play.script.actors[0].file),
             threads: TENANTS,
-            company: Some(COMPANIES[company]),
+            // A program is beside the scanner.
+            company: Some(COMPANIES.get(company).unwrap_or(&COMPANIES[1])),
+            high_policy: (company >= COMPANIES.len()).then(|| play.throttle.name()),
             hit_ratio: Some(together(tenants)),
             tenant_hit_ratios: Some(tenants.iter().map(Done::hit_ratio).collect()),
             scanned_pages_per_s: Some(pages as f64 / played.seconds),
@@ -121,11 +135,13 @@ impl Experiment for Noisy {
     const ABOUT: &str = "tenants with working sets beside one that scans, with and without low";
     const HELP: &str = "\
 Four tenants and a scanner share the budget. Each policy has three rows: the tenants alone, beside
-the scanner, and beside it with low. The change of the hit ratio is to the first row.
+the scanner, and beside it with low. The change of the hit ratio is to the first row. A program of
+--bpf decides for the group of all, in one more row beside the scanner, without low.
 
 Examples:
   lowtide bench noisy-neighbour --policy mglru,lru
-  lowtide sim noisy-neighbour --policy mglru,lru";
+  lowtide sim noisy-neighbour --policy mglru,lru
+  lowtide sim noisy-neighbour --policy lru --bpf examples/bpf/fair_share.bpf.o";
     const SIMULATED: Defaults = Defaults {
         machine: "laptop",
         policies: "mglru,mglru-7.1,lru",
@@ -137,7 +153,12 @@ Examples:
         2,
         &[
             ("policy", label),
-            ("company", |row| row.company.unwrap_or_default().into()),
+            ("company", |row| {
+                let company = row.company.unwrap_or_default();
+                row.high_policy
+                    .as_ref()
+                    .map_or(company.into(), |program| format!("{company}, {program}"))
+            }),
             ("hit %", |row| {
                 row.hit_ratio.map_or_else(String::new, |ratio| format!("{:.2}", 100.0 * ratio))
             }),
@@ -151,15 +172,24 @@ Examples:
     );
 
     fn plays(&self, setting: &Setting) -> Result<Vec<Play>, ProgramError> {
-        let play = |policy, company| Play {
+        let programs = ThrottlePolicy::programs(&self.bpf)?;
+        let play = |policy, company: usize, throttle: &ThrottlePolicy| Play {
             policy,
             script: self.script(setting, company),
-            throttle: ThrottlePolicy::default(),
-            label: format!("{policy} {}", COMPANIES[company]),
+            throttle: throttle.clone(),
+            label: match throttle {
+                ThrottlePolicy::Builtin(_) => format!("{policy} {}", COMPANIES[company]),
+                ThrottlePolicy::Program { .. } => format!("{policy} {}", throttle.name()),
+            },
         };
-        let companies = 0..COMPANIES.len();
-        let policies = setting.policies.iter();
-        Ok(policies.flat_map(|&p| companies.clone().map(move |c| play(p, c))).collect())
+        let builtin = ThrottlePolicy::default();
+        let of = |&policy: &Policy| {
+            let fixed = (0..COMPANIES.len()).map(|company| play(policy, company, &builtin));
+            let plays: Vec<_> =
+                fixed.chain(programs.iter().map(|program| play(policy, 1, program))).collect();
+            plays
+        };
+        Ok(setting.policies.iter().flat_map(of).collect())
     }
 
     fn describe(&self, _: &Setting, plays: &[Play]) -> Vec<(&'static str, String)> {
@@ -175,7 +205,7 @@ Examples:
 
     fn rows(&self, setting: &Setting, plays: &[Play], played: &[Option<Played>]) -> Vec<Row> {
         let mut rows = Vec::new();
-        let each = COMPANIES.len();
+        let each = self.each();
         for (plays, played) in plays.chunks_exact(each).zip(played.chunks_exact(each)) {
             // An interrupted run shows the policies whose rows are all complete.
             let Some(played) = played.iter().map(Option::as_ref).collect::<Option<Vec<_>>>() else {
@@ -193,17 +223,22 @@ Examples:
 
     /// Whether protection preserved the hit ratio, one line for each policy.
     fn closing(&self, _: &Setting, rows: &[Row]) -> Vec<String> {
-        let line = |rows: &[Row]| {
+        let lines = |rows: &[Row]| {
             let change = |row: &Row| row.hit_ratio_change_pct.unwrap_or(f64::NAN);
             let kept = if change(&rows[2]).abs() <= KEPT_PCT { "kept" } else { "not kept" };
-            format!(
+            let low = format!(
                 "{}: hit ratio {kept} with low ({:+.2} %, at most {KEPT_PCT} %), {:+.2} % without",
                 rows[0].policy,
                 change(&rows[2]),
                 change(&rows[1])
-            )
+            );
+            let program = |row: &Row| {
+                let name = row.high_policy.as_deref().unwrap_or_default();
+                format!("{}: hit ratio {:+.2} % with {name}", row.policy, change(row))
+            };
+            std::iter::once(low).chain(rows[COMPANIES.len()..].iter().map(program)).collect()
         };
-        rows.chunks_exact(COMPANIES.len()).map(line).collect()
+        rows.chunks_exact(self.each()).flat_map::<Vec<String>, _>(lines).collect()
     }
 }
 
@@ -211,28 +246,56 @@ Examples:
 mod tests {
     use super::*;
     use crate::lab::simulated;
-    use lowtide::Policy;
     use lowtide_sim::spec::MachineSpec;
 
-    #[test]
-    fn protection_keeps_the_hit_ratio_that_a_scanner_takes() {
-        let spec = MachineSpec {
+    fn machine() -> MachineSpec {
+        MachineSpec {
             memory: 512 << 20,
             kernel: 0,
             ..MachineSpec::load("laptop").expect("a preset")
-        };
-        let setting = Setting {
+        }
+    }
+
+    fn setting(spec: &MachineSpec, policies: &[Policy]) -> Setting {
+        Setting {
             world: "sim",
             machine: spec.name.clone(),
             is_default_machine: false,
             page: spec.page,
-            policies: vec![Policy::MGLRU, Policy::LRU],
+            policies: policies.to_vec(),
             seed: 1,
             warm: Duration::from_secs(4),
             run: Duration::from_secs(2),
-        };
+        }
+    }
+
+    /// The program is in the names that are proposed for the kernel.
+    #[test]
+    fn a_program_decides_what_reclaim_spares() {
+        let spec = machine();
+        let setting = setting(&spec, &[Policy::LRU]);
+        let object = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/bpf/fair_share.bpf.o");
+        let noisy = Noisy { max: 44 << 20, bpf: vec![object.into()] };
+        let plays = noisy.plays(&setting).expect("a program");
+        let played: Vec<_> = plays.iter().map(|play| simulated::play(&spec, play).ok()).collect();
+        let rows = noisy.rows(&setting, &plays, &played);
+        let [_, scanned, _, program] = &rows[..] else { panic!("{}", rows.len()) };
+        assert_eq!(program.high_policy.as_deref(), Some("bpf:fair_share"));
+        assert_eq!((program.company, scanned.high_policy.as_ref()), (scanned.company, None));
+        // A tenant's file is 40 parts of 176, a fair share 35.
+        let change = |row: &Row| row.hit_ratio_change_pct.expect("a change");
+        assert!(change(scanned) < 2.0 * change(program), "{} {}", change(scanned), change(program));
+        assert!(program.scanned_pages_per_s > Some(5_000.0), "the scanner goes on");
+        let closing = noisy.closing(&setting, &rows);
+        assert!(closing[1].ends_with(" % with bpf:fair_share"), "{closing:?}");
+    }
+
+    #[test]
+    fn protection_keeps_the_hit_ratio_that_a_scanner_takes() {
+        let spec = machine();
+        let setting = setting(&spec, &[Policy::MGLRU, Policy::LRU]);
         // A quarter of the size.
-        let noisy = Noisy { max: 44 << 20 };
+        let noisy = Noisy { max: 44 << 20, bpf: Vec::new() };
         let plays = noisy.plays(&setting).expect("no programs");
         let played: Vec<_> = plays.iter().map(|play| simulated::play(&spec, play).ok()).collect();
         let found = noisy.rows(&setting, &plays, &played);

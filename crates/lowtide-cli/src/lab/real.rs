@@ -192,6 +192,11 @@ impl Stage {
             None => pager.root(),
         };
         let (mut views, mut programs) = (Vec::new(), None);
+        // As in a simulation: a program decides for the budget of all, if there is one.
+        let of_all = play.script.max.is_some() && play.throttle.is_program();
+        if of_all {
+            programs = apply(&play.throttle, &parent)?;
+        }
         for (actor, file) in play.script.actors.iter().zip(files.of(play)) {
             let mut tenant = parent.child(&actor.name).low(Size::new(actor.low));
             if let Some(high) = actor.high {
@@ -201,7 +206,7 @@ impl Stage {
                 tenant = tenant.max(Size::new(READ_ONCE_PAGES * common.page));
             }
             let tenant = tenant.create()?;
-            if actor.high.is_some() {
+            if actor.high.is_some() && !of_all {
                 programs = apply(&play.throttle, &tenant)?;
             }
             let options = OpenOptions::new().tenant(&tenant).lock(false);

@@ -8,9 +8,10 @@
 use crate::machine::{Ctx, Machine, MachineConfig, MachineError, MachineStat, MappingId, OpenId};
 use crate::memory::ObjectId;
 use hdrhistogram::Histogram;
-use lowtide_core::MemcgId;
 use lowtide_core::high::handler::HighPolicy;
 use lowtide_core::hooks::LimitHooks;
+use lowtide_core::limits::PUBLISH_INTERVAL_NS;
+use lowtide_core::{MemcgId, Reason, Reclaim};
 use lowtide_workload::script::{Actor, Call, Choices, Script};
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -18,13 +19,16 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 const SECOND_NS: u64 = 1_000_000_000;
+/// Pages that are reclaimed in advance at a time.
+const ADVANCE_PAGES: u64 = 256;
 
 /// How threads of groups that exceed their `high` are throttled.
 #[derive(Debug, Default)]
 pub struct Throttle {
     /// One of lowtide's throttle policies.
     pub policy: HighPolicy,
-    /// A program that adjusts its decisions.
+    /// A program that adjusts its decisions, and decides about protection and reclaim in advance:
+    /// of the group of all actors if the script has a budget, otherwise of that with a `high`.
     pub hooks: Option<Box<dyn LimitHooks>>,
 }
 
@@ -139,19 +143,28 @@ pub fn play(
     let mut m = Machine::new(machine)?;
     let actors = script.actors.iter().map(|actor| Done::new(actor.threads)).collect();
     let tally = Rc::new(RefCell::new(Tally { actors, samples: Vec::new(), began: None }));
+    let mut hooks = throttle.hooks;
+    let advances = hooks.as_ref().is_some_and(|hooks| hooks.is_proactive());
+    let mut hooked = None;
     let parent = match script.max {
         Some(max) => {
             let engine = &mut m.world().pool.engine;
             let parent = engine.create_group(MemcgId::ROOT).expect("the root has room");
             engine.set_max(parent, max / page)?;
+            // Before the groups of the actors are created, so that it knows of them.
+            engine.set_hooks(parent, hooks.take());
+            hooked = Some(parent);
             parent
         }
         None => MemcgId::ROOT,
     };
-    let mut hooks = throttle.hooks;
     for (number, actor) in script.actors.iter().enumerate() {
         let hooks = if actor.high.is_some() { hooks.take() } else { None };
+        let has_hooks = hooks.is_some();
         let (group, place) = set_up(&m, parent, actor, page, throttle.policy, hooks);
+        if has_hooks {
+            hooked = Some(group);
+        }
         for thread in 0..actor.threads {
             let choices = script.choices(actor, thread, actor.file.div_ceil(page));
             let (actor, tally) = (actor.clone(), Rc::clone(&tally));
@@ -165,6 +178,9 @@ pub fn play(
             };
             m.background_in(group, move |ctx| perform(ctx, actor, place, choices, report));
         }
+    }
+    if let Some(group) = hooked.filter(|_| advances) {
+        m.background(move |ctx| advance(ctx, group));
     }
     let (warm_ns, run_ns) = (nanos(script.warm), nanos(script.run));
     let now = Rc::new(RefCell::new(0));
@@ -201,7 +217,9 @@ fn set_up(
     if let Some(high) = actor.high {
         engine.set_high(group, high / page);
         engine.set_high_policy(group, policy);
-        engine.set_hooks(group, hooks);
+        if hooks.is_some() {
+            engine.set_hooks(group, hooks);
+        }
     }
     let process = world.add_address_space(group);
     let file = world.add_file(actor.file.div_ceil(page));
@@ -251,6 +269,25 @@ async fn perform(
         report(hit, actor.timed.then(|| ctx.now() - began));
         if pause_ns > 0 {
             ctx.sleep(pause_ns).await;
+        }
+    }
+}
+
+/// Reclaims what a group's program asks for in advance, as the runtime does: at an interval, until
+/// it is done or nothing more can be found. Never ends.
+async fn advance(ctx: Ctx, group: MemcgId) -> Result<(), MachineError> {
+    loop {
+        ctx.sleep(PUBLISH_INTERVAL_NS).await;
+        let now = ctx.now();
+        let mut left = ctx.w().pool.engine.ask_proactive(group, now);
+        while left > 0 {
+            let task = ctx.w().engine_task(ctx.id, false);
+            let goal = left.min(ADVANCE_PAGES);
+            let reclaimed = ctx.reclaim(Reclaim::new(group, goal, Reason::Proactive, task)).await;
+            if reclaimed == 0 {
+                break;
+            }
+            left = left.saturating_sub(reclaimed);
         }
     }
 }
@@ -361,6 +398,29 @@ mod tests {
         let sleeps = result.ended.kernel.high_sleeps - result.began.kernel.high_sleeps;
         assert!(sleeps > 10, "{sleeps}");
         assert_eq!(result.slept_ns(), sleeps * 50_000_000);
+    }
+
+    /// A program that wants a thousand pages back, each time it is asked.
+    #[derive(Debug)]
+    struct Thousand;
+
+    impl LimitHooks for Thousand {
+        fn proactive(&mut self, _: &LimitSnapshot) -> u64 {
+            1000
+        }
+    }
+
+    #[test]
+    fn a_program_has_pages_reclaimed_in_advance() {
+        let result =
+            played(1, Throttle { policy: HighPolicy::Overage, hooks: Some(Box::new(Thousand)) });
+        let stolen = |stat: &MachineStat| stat.memory.events.pgsteal_proactive;
+        let before = played(1, Throttle { policy: HighPolicy::Overage, hooks: None });
+        assert_eq!(stolen(&before.ended), 0);
+        // Asked once, after two of three and a half seconds.
+        let pages = stolen(&result.ended);
+        assert!((1000..1256).contains(&pages), "{pages}");
+        assert!(result.actors[0].hits < before.actors[0].hits, "what is reclaimed is missed");
     }
 
     #[test]
