@@ -53,7 +53,8 @@ pub(crate) const NAME: &str = "file-anon-mix";
 pub(crate) const ABOUT: &str =
     "readers of a mapped file beside threads that allocate and free: the aging OOM";
 
-const MAX_HELP: &str = "Budget; `max` for all of the machine's memory [default: 16G x scale; with --args v2, 48G x scale]";
+const MAX_HELP: &str =
+    "Budget; `max` for all of the machine's memory [default: 16G x scale; 48G x scale for v2]";
 const HELP: &str = "\
 96 readers and 96 allocating threads want more memory than the budget, without swap, and a hundred
 of them reclaim at once. A kill is a result: its row has the counters of that moment. At a part of
