@@ -40,7 +40,8 @@ use crate::sim::columns::{Columns, label, number, refaults};
 use crate::sim::error::SimError;
 use crate::sim::host::Host;
 use crate::sim::options::{self, Common, OnMachine};
-use crate::sim::row::{CheckpointsRow, Row, RowLatency};
+use crate::sim::outcome::CheckpointsRow;
+use crate::sim::row::{Row, RowLatency};
 use crate::sim::{jobs, show};
 use crate::table::{mib, us};
 

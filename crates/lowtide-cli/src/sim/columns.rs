@@ -1,7 +1,8 @@
 //! The tables of simulations, as lists of columns. The simulation's speed is shown if it is known.
 
 use super::database::reading::DatabaseRow;
-use super::row::{Ratio, Row, RowLatency, SeedsRow, Workers};
+use super::outcome::SeedsRow;
+use super::row::{Ratio, Row, RowLatency, Workers};
 use crate::bench::Spread;
 use crate::table::{self, Table, mib, thousands, us};
 

@@ -29,6 +29,7 @@ pub(crate) mod host;
 pub(crate) mod jobs;
 mod mix;
 pub(crate) mod options;
+pub(crate) mod outcome;
 mod pages;
 pub(crate) mod row;
 pub(crate) mod show;

@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "every test file uses its own part")]
 
+pub(crate) mod sim;
+
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};

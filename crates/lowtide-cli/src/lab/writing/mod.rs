@@ -28,7 +28,8 @@ use crate::bench::error::BenchError;
 use crate::bench::write::FillPeer;
 use crate::json::LatencyUs;
 use crate::sim::columns::Columns;
-use crate::sim::row::{KillRow, Naps, Row};
+use crate::sim::outcome::{KillRow, Naps};
+use crate::sim::row::Row;
 use crate::span::Span;
 
 /// An experiment with a writer. The value has its own options.

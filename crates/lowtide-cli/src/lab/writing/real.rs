@@ -35,7 +35,8 @@ use crate::interrupt::Cut;
 use crate::json::LatencyUs;
 use crate::lab::turns::row as row_of;
 use crate::sim::columns;
-use crate::sim::row::{Naps, Row};
+use crate::sim::outcome::Naps;
+use crate::sim::row::Row;
 use crate::table::thousands;
 use crate::{out, progress};
 

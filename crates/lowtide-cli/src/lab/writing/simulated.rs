@@ -18,7 +18,8 @@ use crate::progress::{Patient, Unit};
 use crate::sim::error::SimError;
 use crate::sim::host::Host;
 use crate::sim::options::{self, Common, OnMachine};
-use crate::sim::row::{KillRow, Naps, Row};
+use crate::sim::outcome::{KillRow, Naps};
+use crate::sim::row::Row;
 use crate::sim::{jobs, show};
 
 /// Bytes of a mebibyte.

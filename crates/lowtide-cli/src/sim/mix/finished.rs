@@ -109,7 +109,7 @@ pub(super) struct Finished<'a> {
     path: &'a Path,
     file: Mutex<File>,
     /// Results that it had, by policy and seed.
-    known: BTreeMap<(String, u64), Ended>,
+    known: Runs,
 }
 
 impl<'a> Finished<'a> {
@@ -165,9 +165,12 @@ impl<'a> Finished<'a> {
     }
 }
 
+/// Finished runs by policy and seed.
+type Runs = BTreeMap<(String, u64), Ended>;
+
 /// The runs of a setup by policy and seed, and the bytes of all whole lines; or the number of a
 /// line that is none.
-fn read(text: &[u8], setup: &Setup<'_>) -> Result<(BTreeMap<(String, u64), Ended>, usize), usize> {
+fn read(text: &[u8], setup: &Setup<'_>) -> Result<(Runs, usize), usize> {
     // Read back as it is from the file: what a number loses there, it loses here as well.
     let own: Option<Value> =
         serde_json::to_string(setup).ok().and_then(|text| serde_json::from_str(&text).ok());

@@ -24,10 +24,10 @@ const TASKS_MAX: u32 = 4096;
 /// The longest pause: an hour.
 const PAUSE_MAX_US: u64 = 3_600_000_000;
 
-/// What the reproducer was told to do, and the budget that belongs to it, at full size.
+/// The reproducer's arguments, and the budget that belongs to it, at full size.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Reproducer {
-    /// The arguments.
+    /// What they mean.
     pub(super) config: MixConfig,
     /// Bytes of the budget, if none is given.
     pub(super) max: u64,

@@ -16,7 +16,8 @@ use crate::bench::Spread;
 use crate::interrupt::{self, Cut};
 use crate::progress::{Patient, Unit};
 use crate::sim::error::SimError;
-use crate::sim::row::{Row, SeedsRow};
+use crate::sim::outcome::SeedsRow;
+use crate::sim::row::Row;
 use crate::sim::{columns, jobs, show};
 
 /// The 97.5th percentile of the normal distribution.

@@ -1,0 +1,83 @@
+//! Parts of a row: how a run came out besides its rates. Kills, runs of several seeds, checkpoints,
+//! sleeps of reclaim.
+
+use lowtide_core::Events;
+use serde::Serialize;
+
+use crate::bench::Spread;
+use crate::json::LatencyUs;
+
+/// An out-of-memory kill.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(crate) struct KillRow {
+    /// Virtual seconds since the start of the run.
+    pub(crate) seconds: f64,
+    /// The kind of the failed charge: `heap`, `file`, or `writer`.
+    pub(crate) faulted: &'static str,
+    /// Virtual milliseconds for which the charge had been retried.
+    pub(crate) tried_ms: f64,
+    /// Bytes of the file that were cached and clean.
+    pub(crate) clean_file_bytes: u64,
+}
+
+/// Runs of several seeds.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct SeedsRow {
+    /// The first seed.
+    pub(crate) first: u64,
+    /// Finished runs.
+    pub(crate) runs: u32,
+    /// Rounds of a run that is not killed.
+    pub(crate) rounds: u32,
+    /// Runs that ended in a kill.
+    pub(crate) kills: u32,
+    /// The probability of a kill, in percent: its 95 % confidence interval (Wilson's).
+    pub(crate) kills_ci95_pct: [f64; 2],
+    /// Completed rounds at the kill.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) kill_rounds: Option<Spread>,
+    /// Clean file pages at the kill, in bytes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) kill_clean_file_bytes: Option<Spread>,
+}
+
+/// Checkpoints of a run, and what reads noticed of them.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct CheckpointsRow {
+    /// Seconds between the starts of checkpoints.
+    pub(crate) every_s: f64,
+    /// Number of completed checkpoints.
+    pub(crate) count: usize,
+    /// Their durations in seconds.
+    pub(crate) seconds: Spread,
+    /// Reads during a checkpoint.
+    pub(crate) reads_during: u64,
+    /// Reads outside checkpoints.
+    pub(crate) reads_outside: u64,
+    /// Latency of reads during a checkpoint, in virtual microseconds.
+    pub(crate) during_us: LatencyUs,
+    /// Latency of the other reads, in virtual microseconds.
+    pub(crate) outside_us: LatencyUs,
+}
+
+/// Sleeps of reclaim.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(crate) struct Naps {
+    /// All dirty pages were already under writeback.
+    pub(crate) congested: u64,
+    /// The background reclaimer found pages still under writeback.
+    pub(crate) writeback: u64,
+    /// Other reclaimers had isolated too many folios.
+    pub(crate) isolated: u64,
+}
+
+impl Naps {
+    /// Those of a group.
+    pub(crate) const fn of(events: &Events) -> Self {
+        Self {
+            congested: events.nr_throttled_congested,
+            writeback: events.nr_throttled_writeback,
+            isolated: events.nr_throttled_isolated,
+        }
+    }
+}
