@@ -26,7 +26,7 @@ use super::ended::MachineError;
 use super::files::{FileId, OpenId};
 use super::lock::RwSemId;
 use super::readahead::Window;
-use super::window::{count_use, read_window};
+use super::window::{count_use, marked_window, read_window};
 use super::world::{Mapping, MappingId, World};
 use crate::memory::ObjectId;
 use crate::pool::Pool;
@@ -85,13 +85,8 @@ impl World {
         if !self.has_recency(mapping) || !self.pool.engine.take_readahead(frame) {
             return None;
         }
-        let mut readahead = self.opens[open.0 as usize].readahead;
         // A fault asks for one page, but what follows a mark is read in windows.
-        let window = readahead.mark_met(page, self.readahead_pages, |n| {
-            (page + 1..=page + n).find(|&p| self.pool.frame(object, p).is_none())
-        });
-        self.opens[open.0 as usize].readahead = readahead;
-        window
+        marked_window(self, open, object, page, self.readahead_pages)
     }
 
     /// What a mapping maps.

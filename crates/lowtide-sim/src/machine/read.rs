@@ -6,7 +6,7 @@ use super::files::{FileId, OpenId};
 use super::readahead::Window;
 use super::resize::Size;
 use super::watch::PageEvent;
-use super::window::{count_use, read_window, write_order};
+use super::window::{count_use, marked_window, read_window, write_order};
 use super::world::World;
 use crate::memory::ObjectId;
 use lowtide_core::FolioId;
@@ -112,13 +112,9 @@ impl Ctx {
                 let window = {
                     let mut guard = self.w();
                     let world = &mut *guard;
-                    let mut readahead = world.opens[open.0 as usize].readahead;
                     // What counts is where the folio begins that has the mark.
                     let at = world.pool.extent(frame).0.start;
-                    let window = readahead.mark_met(at, end - at, |n| {
-                        (at + 1..=at + n).find(|&p| world.pool.frame(object, p).is_none())
-                    });
-                    world.opens[open.0 as usize].readahead = readahead;
+                    let window = marked_window(world, open, object, at, end - at);
                     world.counts.marked_hits += 1;
                     world.counts.marked_windows += u64::from(window.is_some());
                     world.counts.marked_window_pages += window.map_or(0, |window| window.size);
@@ -292,11 +288,6 @@ impl Ctx {
                     continue;
                 }
                 let frame = match (found, world.pool.frame(object, page)) {
-                    (None, None) if order == 0 => {
-                        let task = world.engine_task(self.id, false);
-                        let memcg = world.memcg(self.id);
-                        world.pool.insert(object, page, false, memcg, task).0
-                    }
                     (None, None) => {
                         let task = world.engine_task(self.id, false);
                         let memcg = world.memcg(self.id);

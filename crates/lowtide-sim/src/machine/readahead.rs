@@ -7,7 +7,7 @@
 //!                                 carries the mark: a read of it starts the next window in time
 //! ```
 //!
-//! This is arithmetic only; the reading is in `read.rs` and `fault.rs`. Source:
+//! This is arithmetic only; the reading is in `window.rs`. Source:
 //! `docs/kernel/fault-and-writeback.md` A6.
 
 use crate::frames::ORDERS;

@@ -14,7 +14,7 @@
 
 use super::ctx::Ctx;
 use super::ended::MachineError;
-use super::files::FileId;
+use super::files::{FileId, OpenId};
 use super::readahead::Window;
 use super::world::World;
 use crate::memory::ObjectId;
@@ -51,6 +51,23 @@ pub(super) fn count_unused(world: &mut World, reclaim: &Reclaim) {
 pub(super) fn count_use(world: &mut World, folio: FolioId, page: u64) {
     let frame = world.pool.frame_in(folio, page);
     world.counts.readahead_used += u64::from(world.pool.unused.take(frame));
+}
+
+/// The window that an access opens which met the mark at page `at`, with `pages` pages requested
+/// from there on.
+pub(super) fn marked_window(
+    world: &mut World,
+    open: OpenId,
+    object: ObjectId,
+    at: u64,
+    pages: u64,
+) -> Option<Window> {
+    let mut readahead = world.opens[open.0 as usize].readahead;
+    let window = readahead.mark_met(at, pages, |n| {
+        (at + 1..=at + n).find(|&p| world.pool.frame(object, p).is_none())
+    });
+    world.opens[open.0 as usize].readahead = readahead;
+    window
 }
 
 /// log2 of the pages of the folio that a write of the pages from `page` on and before `end`

@@ -207,9 +207,9 @@ impl Plan {
         mix::run(&machine, &config, done, interrupt::flag())
     }
 
-    fn row(&self, policy: Policy, result: &MixResult) -> Row {
-        let memory = &result.stat.memory;
-        let row = Row {
+    /// What rows of one run and of several seeds have in common.
+    fn setup_row(&self, policy: Policy) -> Row {
+        Row {
             workload: NAME,
             program: Some("mappings and a heap"),
             world: "sim",
@@ -220,9 +220,13 @@ impl Plan {
             data_bytes: Some(self.config.file + self.config.anon),
             page_bytes: self.machine.page,
             threads: self.config.threads + self.config.readers,
-            seed: Some(self.config.seed),
             ..Row::default()
-        };
+        }
+    }
+
+    fn row(&self, policy: Policy, result: &MixResult) -> Row {
+        let memory = &result.stat.memory;
+        let row = Row { seed: Some(self.config.seed), ..self.setup_row(policy) };
         let mut row = row.on_machine(None, &result.stat, u64::from(result.rounds));
         row.stat.insert("usage".into(), memory.current * memory.page_bytes);
         row.stat.insert("failcnt".into(), memory.limits.max);

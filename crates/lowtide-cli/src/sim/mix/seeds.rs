@@ -56,16 +56,6 @@ impl Plan {
         let (count, kills) = (runs.len() as u32, rounds.len() as u32);
         let any = |values: Vec<f64>| (kills > 0).then(|| Spread::of(values));
         Row {
-            workload: NAME,
-            program: Some("mappings and a heap"),
-            world: "sim",
-            system: "lowtide",
-            policy: policy.to_string(),
-            machine: self.machine.name.clone(),
-            max_bytes: self.max,
-            data_bytes: Some(self.config.file + self.config.anon),
-            page_bytes: self.machine.page,
-            threads: self.config.threads + self.config.readers,
             seeds: Some(SeedsRow {
                 first: self.config.seed,
                 runs: count,
@@ -75,7 +65,7 @@ impl Plan {
                 kill_rounds: any(rounds),
                 kill_clean_file_bytes: any(clean),
             }),
-            ..Row::default()
+            ..self.setup_row(policy)
         }
     }
 }
