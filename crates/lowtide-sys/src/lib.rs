@@ -9,6 +9,10 @@
 //! | [`memory`] | `mmap(2)`, `madvise(2)`, `mprotect(2)` | frames, tables |
 //! | [`membarrier`] | `membarrier(2)` | fences that are free on the side that runs often |
 //! | [`file`](mod@file) | `open(2)`, `statx(2)` | rules of direct I/O |
+//! | [`shared`] | `mmap(2)` of a descriptor, `memfd_create(2)` | mappings of files, mirrors |
+//! | [`userfault`] | `userfaultfd(2)` | page faults that this process serves itself |
+//! | [`pagemap`] | `PAGEMAP_SCAN`, `mincore(2)` | which pages are present, which were written |
+//! | [`page_cache`] | `madvise(2)`, `posix_fadvise(2)`, `cachestat(2)` | page cache of one file |
 //!
 //! Unsafe code is denied here and allowed again by each file that needs it, under a paragraph
 //! headed *Safety* that states what the file relies on and what it guarantees.
@@ -18,6 +22,11 @@
 #[cfg(not(target_os = "linux"))]
 compile_error!("lowtide-sys speaks to the Linux kernel; build it for a Linux target");
 
+mod call;
 pub mod file;
 pub mod membarrier;
 pub mod memory;
+pub mod page_cache;
+pub mod pagemap;
+pub mod shared;
+pub mod userfault;
