@@ -57,6 +57,11 @@
 //! before its descriptor is dropped. A child of `fork(2)` has the memory without the registration,
 //! with the same effect; [`crate::page_cache::dont_fork`] keeps the memory from children.
 //!
+//! # Cost
+//!
+//! A page of 4 KiB takes 1.2 to 1.8 µs to insert, and 0.8 µs (in long runs) to 3.5 µs (alone) to
+//! punch; `examples/fault_costs.rs` measures these and others, and its head has the figures.
+//!
 //! # Safety
 //!
 //! The calls write only to structures of this file, and to pages that are missing. The kernel
@@ -522,4 +527,50 @@ fn event_of(message: &[u8]) -> Option<Event> {
         minor: flags & 1 << 2 != 0,
         thread: u32::from_ne_bytes(message.get(24..28)?.try_into().ok()?),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_device_gives_descriptors_that_work_and_never_wait() {
+        let fd = match from_device() {
+            Ok(fd) => fd,
+            Err(error) => {
+                eprintln!("SKIPPED: /dev/userfaultfd is not there or not for this user: {error}");
+                return;
+            }
+        };
+        let flags = rustix::io::fcntl_getfd(&fd).unwrap();
+        assert!(flags.contains(rustix::io::FdFlags::CLOEXEC));
+        let offered = handshake(fd.as_fd(), Features::empty()).unwrap();
+        assert_ne!(offered, Features::empty());
+        let from_device =
+            UserFault { fd, user_mode_only: false, offered, features: Features::empty() };
+        assert_eq!(from_device.read_events(&mut [Event::default()]).unwrap(), 0);
+    }
+
+    #[test]
+    fn features_that_a_kernel_lacks_are_left_out_and_the_rest_is_used() {
+        let future = Features::from_bits_retain(1 << 62);
+        match UserFault::open(Scope::Any, Features::THREAD_ID | future) {
+            Ok(fault) => assert_eq!(fault.features(), Features::THREAD_ID & fault.offered()),
+            Err(error) => eprintln!("SKIPPED: this kernel refuses userfaultfd: {error}"),
+        }
+    }
+
+    #[test]
+    fn messages_of_other_kinds_and_short_ones_are_no_faults() {
+        let mut message = [0u8; MESSAGE];
+        message[0] = MESSAGE_PAGEFAULT;
+        message[8] = 0b011;
+        message[16..24].copy_from_slice(&0x7000u64.to_ne_bytes());
+        message[24..28].copy_from_slice(&5u32.to_ne_bytes());
+        let wanted = Event { address: 0x7000, write: true, wp: true, minor: false, thread: 5 };
+        assert_eq!(event_of(&message), Some(wanted));
+        assert_eq!(event_of(&message[..20]), None);
+        message[0] = 0x15;
+        assert_eq!(event_of(&message), None);
+    }
 }

@@ -101,7 +101,7 @@ impl Window {
     }
 }
 
-/// A volatile byte of a mapping that is read and written by system calls' rules only.
+/// The first byte of a page, read and written as it is in memory.
 struct Byte(*mut u8);
 
 impl Byte {
@@ -399,10 +399,19 @@ fn with_privilege_a_system_call_waits_for_a_missing_page() {
 }
 
 #[test]
-fn after_the_descriptor_is_closed_missing_pages_are_zeroes_and_no_thread_waits() {
-    let Some(mut on) = Window::new(Scope::Any, EXACT, BOTH) else { return };
-    let addresses = on.window.addresses();
-    on.fault = UserFault::open(Scope::Any, EXACT).unwrap();
-    assert_eq!(addresses, on.window.addresses());
-    assert_eq!((on.load(0), on.present().contains(&0)), (0, true));
+fn closing_the_descriptor_lets_waiting_threads_go_on_with_zeroes() {
+    let Some(on) = Window::new(Scope::Any, EXACT, BOTH) else { return };
+    on.insert(0, 9, true);
+    let Window { fault, window, .. } = on;
+    let load = |page| byte(&window, page, |byte| byte.read());
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| load(1));
+        let mut wait =
+            libc::pollfd { fd: fault.as_fd().as_raw_fd(), events: libc::POLLIN, revents: 0 };
+        // SAFETY: The descriptor is open, and there is one structure.
+        assert_eq!(unsafe { libc::poll(&raw mut wait, 1, -1) }, 1);
+        drop(fault);
+        assert_eq!(waiting.join().unwrap(), 0);
+    });
+    assert_eq!([0, 1, 2].map(load), [9, 0, 0]);
 }
