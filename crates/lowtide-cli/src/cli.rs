@@ -8,6 +8,7 @@ use clap_complete::Shell;
 
 use crate::bench::Bench;
 use crate::bench::proof::victim::VictimArgs;
+use crate::run::RunArgs;
 use crate::sim::{Simulation, spelling};
 
 /// The command line.
@@ -84,6 +85,24 @@ Examples:
 docs/traces.md describes the formats of traces, docs/machines.md the files for --machine.
 Exit codes: 0 success, 1 failure, 2 bad usage, 130 ended by Ctrl-C, 143 by SIGTERM.";
 
+const RUN_ABOUT: &str = "\
+Run a program, and keep what it maps of files within a budget.
+
+The program is not changed and needs no privilege. A library that is loaded into it sees which files
+it maps, and drops pages of them when more are in memory than the budget allows. The mappings stay
+the kernel's own, so the program reads and writes what it always did. Each process that the program
+starts has a budget of the same size. Memory other than file mappings is not counted.";
+
+const RUN_HELP: &str = "\
+Examples:
+  lowtide run --max 1G -- python3 search.py
+  lowtide run --high 1G --max 1.2G --swap 0 -- mdb_stat -e data.mdb
+  lowtide run --max 1G --map '*.idx=256M' --json --summary run.json -- ./server
+
+SIGUSR1 makes a program that does not handle it print the summary of now.
+Exit codes: those of the program; 2 bad usage, or a program that cannot load the library (static,
+Go, set-user-ID, of another architecture); 126 it cannot be executed, 127 it was not found.";
+
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
@@ -108,6 +127,9 @@ pub(crate) enum Command {
         after_help = SIM_HELP
     )]
     Sim(Simulation),
+    /// Run a program, and keep what it maps of files within a budget
+    #[command(args_override_self = true, long_about = RUN_ABOUT, after_long_help = RUN_HELP)]
+    Run(RunArgs),
     /// List the names that options accept
     List {
         /// The kind of names

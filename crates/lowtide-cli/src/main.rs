@@ -2,8 +2,8 @@
 //!
 //! This file only dispatches: [`cli`] defines the command line, and [`cmd`] has one file for each
 //! command. The work of `lowtide bench` is in [`mod@bench`], that of `lowtide sim` in [`mod@sim`],
-//! and experiments that both share are in [`mod@lab`]. Results go to standard output; errors, notes
-//! and progress go to standard error.
+//! that of `lowtide run` in [`mod@run`], and experiments that bench and sim share in [`mod@lab`].
+//! Results go to standard output; errors, notes and progress go to standard error.
 //!
 //! Exit codes: 0 success, 1 failure, 2 bad usage, 130 and 143 for a run that Ctrl-C or SIGTERM
 //! ended.
@@ -22,6 +22,7 @@ mod legend;
 mod names;
 mod out;
 mod progress;
+mod run;
 mod sim;
 mod span;
 mod table;
@@ -39,6 +40,7 @@ fn main() -> ExitCode {
     let code = match cli.command {
         cli::Command::Bench(bench) => cmd::bench::run(&bench),
         cli::Command::Sim(args) => cmd::sim::run(&args),
+        cli::Command::Run(args) => cmd::run::run(&args),
         cli::Command::List { what, toml } => cmd::list::run(what, toml.as_deref()),
         cli::Command::Doctor => cmd::doctor::run(),
         cli::Command::Completions { shell } => cmd::completions::run(shell),

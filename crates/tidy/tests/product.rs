@@ -11,12 +11,13 @@ const PRODUCT: [&str; 4] = ["lowtide", "lowtide-bpf", "lowtide-core", "lowtide-s
 
 /// Crates of the repository that each crate uses, tests and examples apart. The command may use
 /// all of them; `lowtide-tidy` looks at files only.
-const USES: [(&str, &[&str]); 9] = [
+const USES: [(&str, &[&str]); 10] = [
     ("lowtide", &["lowtide-bpf", "lowtide-core", "lowtide-sys"]),
     ("lowtide-bpf", &["lowtide-core"]),
     ("lowtide-core", &[]),
     ("lowtide-host", &["lowtide-sys"]),
     ("lowtide-mrc", &["lowtide-core", "lowtide-sim", "lowtide-workload"]),
+    ("lowtide-preload", &["lowtide", "lowtide-sys"]),
     ("lowtide-proof", &["lowtide", "lowtide-workload"]),
     ("lowtide-sim", &["lowtide-core", "lowtide-workload"]),
     ("lowtide-sys", &[]),

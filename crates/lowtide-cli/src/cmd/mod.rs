@@ -7,4 +7,5 @@ pub(crate) mod doctor;
 pub(crate) mod list;
 pub(crate) mod man;
 pub(crate) mod peer_mmap;
+pub(crate) mod run;
 pub(crate) mod sim;

@@ -60,6 +60,25 @@ pub fn offered() -> Result<Offer, MemcgError> {
     Err(refused.unwrap_or_else(|| place.not_handed_down()))
 }
 
+/// The smallest limit on memory that binds this process: of its own group, or of one above it that
+/// can be seen. `None` if there is none.
+#[must_use]
+pub fn own_limit() -> Option<u64> {
+    let place = Place::find().ok()?;
+    let file = match place.version {
+        Version::V1 => "memory.limit_in_bytes",
+        Version::V2 => "memory.max",
+    };
+    let texts = place.upward().filter_map(|dir| std::fs::read_to_string(dir.join(file)).ok());
+    texts.filter_map(|text| limit(&text)).min()
+}
+
+/// What a limit's file says. Version 2 writes `max` for none; version 1 the largest multiple of a
+/// page.
+fn limit(text: &str) -> Option<u64> {
+    text.trim().parse().ok().filter(|bytes| *bytes < 1 << 60)
+}
+
 /// The memory hierarchy as this process sees it.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Place {
@@ -210,6 +229,13 @@ mod tests {
     fn own(mountinfo: &str, cgroup: &str) -> (Version, String) {
         let place = Place::parse(mountinfo, cgroup).unwrap();
         (place.version, place.own.display().to_string())
+    }
+
+    #[test]
+    fn no_limit_is_written_in_two_ways() {
+        assert_eq!(limit("max\n"), None);
+        assert_eq!(limit("9223372036854771712\n"), None);
+        assert_eq!(limit("1073741824\n"), Some(1 << 30));
     }
 
     #[test]

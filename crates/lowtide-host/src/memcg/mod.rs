@@ -34,4 +34,4 @@ mod locate;
 
 pub use error::MemcgError;
 pub use group::Memcg;
-pub use locate::{Offer, Version, offered};
+pub use locate::{Offer, Version, offered, own_limit};

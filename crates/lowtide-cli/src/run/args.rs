@@ -1,0 +1,96 @@
+//! The options of `lowtide run`.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use lowtide::{Policy, Size};
+
+/// Below this a budget is a mistake: the watcher looks at more at a time.
+const LEAST_BUDGET: u64 = 1 << 20;
+
+/// How mappings are kept within the budget.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum WayName {
+    /// The kernel's own mappings, watched and trimmed
+    Pagecache,
+    /// Mappings of lowtide's own memory, with an exact budget; not available for `run` yet
+    Userfault,
+}
+
+/// The options of `lowtide run`.
+#[derive(Args, Debug)]
+pub(crate) struct RunArgs {
+    /// Budget of a process for what it maps of files [default: 7/8 of the container's limit]
+    #[arg(long, value_name = "SIZE", value_parser = budget)]
+    pub(crate) max: Option<u64>,
+    /// Where dropping pages begins [default: a little below --max]
+    #[arg(long, value_name = "SIZE", value_parser = budget)]
+    pub(crate) high: Option<u64>,
+    /// Swap for file mappings: they need none, so only 0 is accepted
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub(crate) swap: Option<u64>,
+    /// Which pages go first: a name of `lowtide list policies`
+    #[arg(long, value_name = "POLICY")]
+    pub(crate) policy: Option<Policy>,
+    /// How mappings are kept within the budget
+    #[arg(long, value_enum, value_name = "WAY", default_value = "pagecache")]
+    pub(crate) way: WayName,
+    /// A budget of their own for files whose name or path matches (repeatable; the first counts)
+    #[arg(long, value_name = "GLOB=SIZE", value_parser = map, action = clap::ArgAction::Append)]
+    pub(crate) map: Vec<(OsString, u64)>,
+    /// Leave smaller mappings to the kernel [default: 1M]
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub(crate) threshold: Option<u64>,
+    /// Keep the kernel's read-ahead as it is, instead of adapting it to how a file is read
+    #[arg(long)]
+    pub(crate) keep_read_ahead: bool,
+    /// Write the summary to this file instead of standard error
+    #[arg(long, value_name = "FILE")]
+    pub(crate) summary: Option<PathBuf>,
+    /// Write the summary as JSON, a line for each process
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Leave programs alone that the program starts
+    #[arg(long)]
+    pub(crate) no_follow: bool,
+    /// The program and its arguments
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    #[arg(value_name = "PROGRAM", num_args = 1..)]
+    pub(crate) command: Vec<OsString>,
+}
+
+fn size(text: &str) -> Result<u64, String> {
+    text.parse::<Size>().map(Size::bytes).map_err(|error| error.to_string())
+}
+
+fn budget(text: &str) -> Result<u64, String> {
+    match size(text)? {
+        u64::MAX => Err("this is no budget; give a size such as 1G".into()),
+        bytes if bytes < LEAST_BUDGET => Err("the smallest budget is 1M".into()),
+        bytes => Ok(bytes),
+    }
+}
+
+/// `GLOB=SIZE`. A glob may contain `=`: the last one counts.
+fn map(text: &str) -> Result<(OsString, u64), String> {
+    let (glob, bytes) = text.rsplit_once('=').ok_or("give GLOB=SIZE, such as '*.idx=256M'")?;
+    if glob.is_empty() || glob.contains('\n') {
+        return Err("give GLOB=SIZE with a glob of one line, such as '*.idx=256M'".into());
+    }
+    Ok((glob.into(), budget(bytes)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_map_is_a_glob_and_a_size() {
+        assert_eq!(map("*.idx=256M"), Ok(("*.idx".into(), 256 << 20)));
+        assert_eq!(map("/a=b/*=1G"), Ok(("/a=b/*".into(), 1 << 30)));
+        for wrong in ["*.idx", "=1G", "x=", "x=1K", "x=max", "a\nb=1G"] {
+            assert!(map(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! Why a program was not started, and what to do.
+
+use std::io;
+use std::path::PathBuf;
+
+use lowtide::Size;
+use thiserror::Error;
+
+/// A program that was not started.
+#[derive(Debug, Error)]
+pub(crate) enum RunError {
+    /// No program was named.
+    #[error("no program; give one behind `--`: lowtide run --max 1G -- PROGRAM ARGS")]
+    NoProgram,
+    /// No `--max`, and no limit to take it from.
+    #[error(
+        "no memory limit binds this process, so there is no default budget; give one: --max 1G"
+    )]
+    NoBudget,
+    /// The limits contradict each other.
+    #[error(
+        "--high {} is above --max {}; lower it, or leave it out",
+        Size::new(*high),
+        Size::new(*max)
+    )]
+    HighAboveMax {
+        /// In bytes.
+        high: u64,
+        /// In bytes.
+        max: u64,
+    },
+    /// Swap for files.
+    #[error(
+        "--swap is only accepted as 0: pages of files are dropped and written back, never swapped"
+    )]
+    Swap,
+    /// The other way.
+    #[error(
+        "--way userfault is not available for `run` yet; leave the option out: pagecache is the \
+         way that works with every program"
+    )]
+    NoUserfault,
+    /// The summary's file.
+    #[error(
+        "cannot write the summary to {}: {source}; give --summary a file in an existing directory",
+        path.display()
+    )]
+    Summary {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// The library is not there.
+    #[error(
+        "the library liblowtide_preload.so was not found in {looked}; build it with `cargo build \
+         --release -p lowtide-preload` in lowtide's repository and put it beside this command, or \
+         set LOWTIDE_PRELOAD to its path"
+    )]
+    NoLibrary {
+        /// Where it was looked for.
+        looked: String,
+    },
+    /// The dynamic linker cannot express its path.
+    #[error(
+        "the path of the library, {}, has a blank or a colon, which LD_PRELOAD cannot express; \
+         copy it elsewhere and set LOWTIDE_PRELOAD to its path",
+        path.display()
+    )]
+    LibraryPath {
+        /// The path.
+        path: PathBuf,
+    },
+    /// There is no such program.
+    #[error("{program}: not found; give a path, or a name that is in PATH")]
+    NotFound {
+        /// What the caller named.
+        program: String,
+    },
+    /// It is there, but cannot be executed.
+    #[error("{}: cannot be executed: {source}; check its permissions and format", path.display())]
+    CannotExecute {
+        /// Its path.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// It would run, but without the library.
+    #[error("{}: {why}, so lowtide cannot see what it maps; {advice}", path.display())]
+    OutOfReach {
+        /// Its path.
+        path: PathBuf,
+        /// What it is.
+        why: &'static str,
+        /// What to do.
+        advice: &'static str,
+    },
+}
+
+impl RunError {
+    /// As `env(1)` and `nice(1)`: 127 for a program that was not found, 126 for one that cannot be
+    /// executed; 2 for bad usage, and for a program that is out of reach.
+    pub(crate) const fn exit_code(&self) -> u8 {
+        match self {
+            RunError::NotFound { .. } => 127,
+            RunError::CannotExecute { .. } => 126,
+            _ => 2,
+        }
+    }
+}

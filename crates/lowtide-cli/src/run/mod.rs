@@ -1,0 +1,125 @@
+//! `lowtide run`: a program under a budget that knows nothing of lowtide.
+//!
+//! The command looks at the program, finds the library, writes the settings into the environment
+//! and becomes the program (`execve`). There is no process between the program and its parent:
+//! signals, exit codes, the terminal and `$!` are the program's own. What happens then is in the
+//! crate `lowtide-preload`.
+
+mod args;
+mod error;
+mod library;
+mod program;
+// One file, so that what the command writes is what the library reads.
+#[allow(dead_code, reason = "the library uses the other half of it")]
+#[path = "../../../lowtide-preload/src/settings.rs"]
+mod settings;
+
+use std::convert::Infallible;
+use std::ffi::OsString;
+use std::fs::File;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+use std::{env, path};
+
+use lowtide_host::memcg;
+
+pub(crate) use args::RunArgs;
+use args::WayName;
+use error::RunError;
+use settings::Settings;
+
+/// Becomes the program; returns only with an error.
+pub(crate) fn become_program(args: &RunArgs) -> RunError {
+    match start(args) {
+        Err(error) => error,
+        Ok(never) => match never {},
+    }
+}
+
+fn start(args: &RunArgs) -> Result<Infallible, RunError> {
+    let settings = settings_of(args)?;
+    let (name, arguments) = args.command.split_first().ok_or(RunError::NoProgram)?;
+    let path = program::find(name)?;
+    program::check(&path)?;
+    let library = library::find()?;
+    if let Some(summary) = &settings.summary {
+        // The library appends; an older summary is not part of this one.
+        let made = File::create(summary);
+        made.map_err(|source| RunError::Summary { path: summary.clone(), source })?;
+    }
+    let mut command = Command::new(&path);
+    command.arg0(name).args(arguments);
+    for variable in settings::ALL {
+        command.env_remove(variable);
+    }
+    command.envs(settings.to_env());
+    command.env(settings::LD_PRELOAD, before_others(library, env::var_os(settings::LD_PRELOAD)));
+    let source = command.exec();
+    Err(RunError::CannotExecute { path, source })
+}
+
+/// The library, and behind it what was to be loaded anyway.
+fn before_others(library: path::PathBuf, others: Option<OsString>) -> OsString {
+    let mut all = library.into_os_string();
+    if let Some(others) = others.filter(|others| !others.is_empty()) {
+        all.push(":");
+        all.push(others);
+    }
+    all
+}
+
+fn settings_of(args: &RunArgs) -> Result<Settings, RunError> {
+    if args.way == WayName::Userfault {
+        return Err(RunError::NoUserfault);
+    }
+    if args.swap.is_some_and(|bytes| bytes > 0) {
+        return Err(RunError::Swap);
+    }
+    let max = match args.max {
+        Some(max) => max,
+        None => memcg::own_limit().map(part_for_files).ok_or(RunError::NoBudget)?,
+    };
+    if let Some(high) = args.high.filter(|high| *high > max) {
+        return Err(RunError::HighAboveMax { high, max });
+    }
+    let mut settings = Settings::new(max);
+    settings.high = args.high;
+    settings.policy = args.policy.as_ref().map(ToString::to_string);
+    settings.maps = args.map.clone();
+    settings.threshold = args.threshold.unwrap_or(settings::THRESHOLD_DEFAULT);
+    settings.keep_read_ahead = args.keep_read_ahead;
+    settings.json = args.json;
+    settings.follow = !args.no_follow;
+    settings.pid = Some(std::process::id());
+    if let Some(summary) = &args.summary {
+        let whole = path::absolute(summary);
+        let whole = whole.map_err(|source| RunError::Summary { path: summary.clone(), source })?;
+        settings.summary = Some(whole);
+    }
+    Ok(settings)
+}
+
+/// What of a container's limit is for mapped files: all but an eighth, which is for the program's
+/// own memory. Were it all, the kernel would reclaim first.
+fn part_for_files(limit: u64) -> u64 {
+    limit - limit / 8
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::PathBuf;
+
+    #[test]
+    fn libraries_that_were_to_be_loaded_are_loaded_too() {
+        let ours = || PathBuf::from("/l/ours.so");
+        assert_eq!(before_others(ours(), None), "/l/ours.so");
+        assert_eq!(before_others(ours(), Some(OsString::new())), "/l/ours.so");
+        assert_eq!(before_others(ours(), Some("a.so b.so".into())), "/l/ours.so:a.so b.so");
+    }
+
+    #[test]
+    fn the_program_keeps_a_part_of_the_container() {
+        assert_eq!(part_for_files(1 << 30), 896 << 20);
+    }
+}

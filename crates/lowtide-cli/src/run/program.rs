@@ -1,0 +1,285 @@
+//! Whether a program can be reached by a preloaded library.
+//!
+//! The dynamic linker loads the library, so a program without one is out of reach, and so is one
+//! that makes system calls without the C library. Both would run, unlimited and silently. They are
+//! recognised before they start:
+//!
+//! | program | recognised by |
+//! |---|---|
+//! | static | no program header of type `PT_INTERP` |
+//! | Go without the C library | `.go.buildinfo` or `.note.go.buildid`, and no `libc` needed |
+//! | of another C library (musl) | the name of its dynamic linker |
+//! | of another architecture | `e_machine`, or 32 bits |
+//! | with the rights of another user or of its file | mode, attribute `security.capability` |
+//!
+//! A script is checked by its interpreter; `env` in a first line by the program that it starts.
+
+use std::env;
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use object::elf::{DT_NEEDED, FileHeader64, Machine, PT_INTERP};
+use object::read::elf::{FileHeader, ProgramHeader};
+use object::{Endianness, FileKind, ReadCache, ReadRef};
+use rustix::fs::{Access, access};
+use rustix::process::{getegid, geteuid};
+
+use super::error::RunError;
+
+/// Interpreters of interpreters that are followed, as the kernel does.
+const DEPTH: usize = 4;
+
+/// The path of a program, found as `execvp(3)` finds it.
+pub(crate) fn find(name: &OsStr) -> Result<PathBuf, RunError> {
+    let not_found = || RunError::NotFound { program: name.to_string_lossy().into_owned() };
+    if name.as_bytes().contains(&b'/') {
+        let path = PathBuf::from(name);
+        return if path.exists() { executable(path) } else { Err(not_found()) };
+    }
+    let folders = env::var_os("PATH").unwrap_or_else(|| "/usr/local/bin:/bin:/usr/bin".into());
+    let mut refused = None;
+    for folder in env::split_paths(&folders) {
+        let path = folder.join(name);
+        if !name.is_empty() && path.is_file() {
+            match executable(path) {
+                Ok(path) => return Ok(path),
+                Err(error) => refused = refused.or(Some(error)),
+            }
+        }
+    }
+    Err(refused.unwrap_or_else(not_found))
+}
+
+fn executable(path: PathBuf) -> Result<PathBuf, RunError> {
+    let allowed = if path.is_dir() {
+        Err(io::Error::from(io::ErrorKind::IsADirectory))
+    } else {
+        access(&path, Access::EXEC_OK).map_err(io::Error::from)
+    };
+    match allowed {
+        Ok(()) => Ok(path),
+        Err(source) => Err(RunError::CannotExecute { path, source }),
+    }
+}
+
+/// Refuses a program that the library cannot be loaded into.
+pub(crate) fn check(path: &Path) -> Result<(), RunError> {
+    let mut path = path.to_owned();
+    for _ in 0..DEPTH {
+        match look(&path)? {
+            Some(next) => path = next,
+            None => break,
+        }
+    }
+    Ok(())
+}
+
+/// Looks at a file; the interpreter to look at next, if it is a script.
+fn look(path: &Path) -> Result<Option<PathBuf>, RunError> {
+    let out_of_reach = |(why, advice)| RunError::OutOfReach { path: path.to_owned(), why, advice };
+    let Ok(mut file) = File::open(path) else {
+        // It may be executed and not read: the kernel does not load libraries then either.
+        let advice = "make it readable for this user";
+        return Err(out_of_reach(("it is not readable for this user", advice)));
+    };
+    if let Some(found) = foreign_rights(path) {
+        return Err(out_of_reach(found));
+    }
+    let mut start = [0; 256];
+    let len = file.read(&mut start).unwrap_or(0);
+    if let Some(line) = start[..len].strip_prefix(b"#!") {
+        return Ok(interpreter(line));
+    }
+    match out_of_reach_as_elf(&ReadCache::new(file)) {
+        Some(found) => Err(out_of_reach(found)),
+        None => Ok(None),
+    }
+}
+
+/// The program behind the first line of a script.
+fn interpreter(line: &[u8]) -> Option<PathBuf> {
+    let line = line.split(|byte| *byte == b'\n').next()?;
+    let mut words = line.split(|byte| b" \t".contains(byte)).filter(|word| !word.is_empty());
+    let path = PathBuf::from(OsStr::from_bytes(words.next()?));
+    if path.file_name() != Some(OsStr::new("env")) {
+        return Some(path);
+    }
+    let started = words.find(|word| !word.starts_with(b"-") && !word.contains(&b'='))?;
+    find(OsStr::from_bytes(started)).ok().or(Some(path))
+}
+
+/// What a program is that is out of reach, and what to do.
+type Found = (&'static str, &'static str);
+
+/// A program that starts with other rights than its parent's ignores `LD_PRELOAD`.
+fn foreign_rights(path: &Path) -> Option<Found> {
+    let Ok(meta) = fs::metadata(path) else { return None };
+    let set_user = meta.mode() & 0o4000 != 0 && meta.uid() != geteuid().as_raw();
+    let set_group = meta.mode() & 0o2010 == 0o2010 && meta.gid() != getegid().as_raw();
+    if set_user || set_group {
+        return Some((
+            "it runs with the rights of its owner (set-user-ID or set-group-ID), and such a \
+             program loads no library of its caller",
+            "run it as its owner, or a copy without the bit",
+        ));
+    }
+    let mut value = [0_u8; 64];
+    let has_capabilities = rustix::fs::getxattr(path, "security.capability", &mut value).is_ok();
+    (has_capabilities && !geteuid().is_root()).then_some((
+        "it has file capabilities, and such a program loads no library of its caller",
+        "run a copy without them, or as root",
+    ))
+}
+
+/// Why the dynamic linker would not load the library, if the file says so.
+fn out_of_reach_as_elf<'data, R: ReadRef<'data>>(data: R) -> Option<Found> {
+    match FileKind::parse(data) {
+        Ok(FileKind::Elf64) => {}
+        Ok(FileKind::Elf32) => {
+            return Some((
+                "it is a 32-bit program, and the library is for 64 bits",
+                "use the 64-bit build of the program",
+            ));
+        }
+        // Something else that the kernel may know how to start.
+        _ => return None,
+    }
+    // What cannot be read is left to the kernel to refuse.
+    let header = FileHeader64::<Endianness>::parse(data).ok()?;
+    let endian = header.endian().ok()?;
+    if own_machine().is_some_and(|own| own != header.e_machine(endian)) {
+        return Some((
+            "it is for another architecture than the library",
+            "use a build of the program for this machine",
+        ));
+    }
+    let segments = header.program_headers(endian, data).ok()?;
+    let loader = segments.iter().find(|segment| segment.p_type(endian) == PT_INTERP);
+    let sections = header.sections(endian, data).ok();
+    let is_go = sections.as_ref().is_some_and(|sections| {
+        let has = |name: &[u8]| sections.section_by_name(endian, name).is_some();
+        has(b".go.buildinfo") || has(b".note.go.buildid")
+    });
+    let Some(loader) = loader else {
+        return Some(if is_go {
+            (
+                "it is a Go program, which is linked statically and makes its own system calls",
+                "limit it with a memory cgroup, or use lowtide as a library",
+            )
+        } else {
+            (
+                "it is linked statically",
+                "use a dynamically linked build, or limit it with a memory cgroup",
+            )
+        });
+    };
+    let loader = loader.interpreter(endian, data).ok().flatten().unwrap_or_default();
+    if loader.windows(4).any(|part| part == b"musl") {
+        return Some((
+            "it uses the C library musl, and lowtide's library is for glibc",
+            "use a build of the program for glibc",
+        ));
+    }
+    (is_go && !needs_libc(header, endian, data)).then_some((
+        "it is a Go program without the C library, which makes its own system calls",
+        "limit it with a memory cgroup, or use lowtide as a library",
+    ))
+}
+
+/// Whether the program names a C library among those that it needs.
+fn needs_libc<'data, R: ReadRef<'data>>(
+    header: &FileHeader64<Endianness>,
+    endian: Endianness,
+    data: R,
+) -> bool {
+    let needed = || {
+        let sections = header.sections(endian, data).ok()?;
+        let (entries, link) = sections.dynamic(endian, data).ok()??;
+        let strings = sections.strings(endian, data, link).ok()?;
+        let names = entries.iter().filter(|entry| entry.d_tag.get(endian) == DT_NEEDED);
+        let mut names = names.filter_map(|entry| strings.get(entry.d_val.get(endian) as u32).ok());
+        Some(names.any(|name| name.starts_with(b"libc.")))
+    };
+    // Without sections nothing is known; then the library is loaded, and that is all.
+    needed().unwrap_or(true)
+}
+
+/// The architecture of this command, which is that of the library.
+fn own_machine() -> Option<Machine> {
+    let data = ReadCache::new(File::open("/proc/self/exe").ok()?);
+    let header = FileHeader64::<Endianness>::parse(&data).ok()?;
+    Some(header.e_machine(header.endian().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    fn script(dir: &Path, name: &str, text: &[u8]) -> PathBuf {
+        let path = dir.join(name);
+        fs::write(&path, text).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        path
+    }
+
+    #[test]
+    fn a_script_is_judged_by_what_executes_it() {
+        assert_eq!(interpreter(b" /bin/sh -e\nx"), Some("/bin/sh".into()));
+        let sh = find(OsStr::new("sh")).unwrap();
+        assert_eq!(interpreter(b"/usr/bin/env -S A=1 sh -e\n"), Some(sh));
+        assert_eq!(interpreter(b"/usr/bin/env no-such-program\n"), Some("/usr/bin/env".into()));
+        assert_eq!(interpreter(b"\n"), None);
+    }
+
+    #[test]
+    fn programs_that_are_missing_or_not_executable_have_codes_of_their_own() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("plain");
+        fs::write(&path, "x").unwrap();
+        let code = |path: &Path| find(path.as_os_str()).unwrap_err().exit_code();
+        assert_eq!(code(&path), 126);
+        assert_eq!(code(dir.path()), 126);
+        assert_eq!(code(&dir.path().join("none")), 127);
+        assert_eq!(find(OsStr::new("no-such-program-here")).unwrap_err().exit_code(), 127);
+        assert_eq!(find(OsStr::new("")).unwrap_err().exit_code(), 127);
+    }
+
+    #[test]
+    fn a_program_that_becomes_another_user_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = script(dir.path(), "x", b"#!/bin/sh\n");
+        assert!(check(&path).is_ok());
+        let group = fs::metadata(&path).unwrap().gid();
+        let other = rustix::fs::Gid::from_raw(group + 1);
+        if rustix::fs::chown(&path, None, Some(other)).is_err() {
+            eprintln!("SKIPPED: only root gives a file to another group");
+            return;
+        }
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o2755)).unwrap();
+        let error = check(&path).unwrap_err();
+        assert!(error.to_string().contains("set-group-ID"), "{error}");
+        assert_eq!(error.exit_code(), 2);
+    }
+
+    #[test]
+    fn bytes_that_only_look_like_a_program_are_left_to_the_kernel() {
+        let dir = tempfile::tempdir().unwrap();
+        for (name, bytes) in [("empty", &b""[..]), ("elf", b"\x7fELF\x02\x01\x01"), ("zero", &[0])]
+        {
+            assert!(check(&script(dir.path(), name, bytes)).is_ok(), "{name}");
+        }
+        let narrow = b"\x7fELF\x01\x01\x01\0\0\0\0\0\0\0\0\0\x02\0\x03\0";
+        let error = check(&script(dir.path(), "narrow", narrow)).unwrap_err();
+        assert!(error.to_string().contains("32-bit"), "{error}");
+    }
+
+    #[test]
+    fn this_test_itself_is_within_reach() {
+        assert!(check(&env::current_exe().unwrap()).is_ok());
+    }
+}

@@ -1,0 +1,311 @@
+//! The functions that the program calls instead of the C library's.
+//!
+//! Each does what the C library's function does, with the same arguments, and before or after that
+//! what is ours. The order matters. What the program takes away (`munmap`, a new mapping at the
+//! same place, `mprotect` of a private mapping to writable, `mlock`) is forgotten *before* the
+//! call, so that the keeper never touches an address that has become something else. What it makes
+//! is adopted *after* the call.
+//!
+//! Anonymous memory takes the first way out: no lock, no allocation, no system call of ours. This
+//! makes it safe for allocators, which map and unmap under their own locks, and for the time before
+//! this library is initialised. A guard against re-entrance is not needed: nothing that is ours
+//! maps a file through these functions.
+//!
+//! # Safety
+//!
+//! Each function has the contract of the function whose name it has. Arguments are passed on as
+//! they are; descriptors are borrowed for the time of the call, while the program's own call uses
+//! them.
+
+#![allow(unsafe_code)]
+
+use crate::judge::{self, Kind, Reason, Verdict};
+use crate::line::{Answer, New, Question};
+use crate::settings::Settings;
+use crate::state::{self, State};
+use crate::{globs, keeper, real};
+use libc::{c_int, c_void, off_t, size_t};
+use std::ops::Range;
+use std::os::fd::BorrowedFd;
+use std::sync::atomic::Ordering;
+
+/// Linux's `errno`, which what we do after a call of the program must not change.
+struct Errno {
+    value: c_int,
+    place: *mut c_int,
+}
+
+impl Errno {
+    fn save() -> Self {
+        // SAFETY: the function has no conditions.
+        let place = unsafe { libc::__errno_location() };
+        // SAFETY: the place is this thread's, and valid while it lives.
+        Self { value: unsafe { *place }, place }
+    }
+}
+
+impl Drop for Errno {
+    fn drop(&mut self) {
+        // SAFETY: as above; a pointer is not `Send`, so this is the same thread.
+        unsafe { *self.place = self.value };
+    }
+}
+
+/// The pages that a range of bytes touches, as the kernel rounds it.
+fn pages(addr: *const c_void, len: usize) -> Range<usize> {
+    let page = rustix::param::page_size();
+    let start = addr as usize & !(page - 1);
+    let end = (addr as usize).saturating_add(len).saturating_add(page - 1) & !(page - 1);
+    start..end.max(start)
+}
+
+#[cfg_attr(not(test), unsafe(no_mangle))]
+unsafe extern "C" fn mmap(
+    addr: *mut c_void,
+    len: size_t,
+    prot: c_int,
+    flags: c_int,
+    fd: c_int,
+    offset: off_t,
+) -> *mut c_void {
+    let served = state::get();
+    if flags & libc::MAP_FIXED != 0
+        && let Some((state, _)) = served
+    {
+        state.release(&pages(addr, len));
+    }
+    let is_of_file = flags & libc::MAP_ANONYMOUS == 0 && fd >= 0 && len > 0;
+    let Some((state, settings)) = served.filter(|_| is_of_file) else {
+        // SAFETY: the program's arguments.
+        return unsafe { real::mmap(addr, len, prot, flags, fd, offset) };
+    };
+    let mut flags = flags;
+    let wanted = consider(state, settings, len, prot, flags, fd);
+    if wanted.is_ok() && len as u64 > settings.max {
+        // More than the budget cannot be populated; it would be dropped again as it comes in.
+        flags &= !libc::MAP_POPULATE;
+    }
+    // SAFETY: the program's arguments; populating is a wish.
+    let got = unsafe { real::mmap(addr, len, prot, flags, fd, offset) };
+    if got != libc::MAP_FAILED {
+        let _errno = Errno::save();
+        let adopted = wanted.and_then(|(kind, identity)| {
+            let thread = rustix::thread::gettid().as_raw_nonzero().get();
+            let start = got as usize;
+            let len = pages(got, len).len();
+            let offset = offset as u64;
+            adopt(state, New { start, len, offset, kind, fd, thread, identity })
+        });
+        if let Err(Verdict::Leave(reason)) = adopted {
+            state.left.add(reason, len as u64, || globs::path_of(fd));
+        }
+    }
+    got
+}
+
+/// The same: on 64-bit Linux offsets have one size.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+unsafe extern "C" fn mmap64(
+    addr: *mut c_void,
+    len: size_t,
+    prot: c_int,
+    flags: c_int,
+    fd: c_int,
+    offset: off_t,
+) -> *mut c_void {
+    // SAFETY: the program's arguments.
+    unsafe { mmap(addr, len, prot, flags, fd, offset) }
+}
+
+/// Whether a mapping that is about to be made is to be adopted.
+fn consider(
+    state: &State,
+    settings: &Settings,
+    len: usize,
+    prot: c_int,
+    flags: c_int,
+    fd: c_int,
+) -> Result<(Kind, judge::Identity), Verdict> {
+    let kind = match judge::of_flags(prot, flags) {
+        Verdict::Adopt(kind) => kind,
+        other => return Err(other),
+    };
+    let is_small = (len as u64) < settings.threshold;
+    if is_small && settings.maps.is_empty() {
+        return Err(Verdict::Leave(Reason::Small));
+    }
+    // SAFETY: the program passes this descriptor to `mmap`. If it is not open, the calls with it
+    // fail, and so does `mmap`.
+    let file = unsafe { BorrowedFd::borrow_raw(fd) };
+    let identity = judge::of_file(file)?;
+    if is_small && globs::budget_of(settings, &globs::path_of(fd)).is_none() {
+        return Err(Verdict::Leave(Reason::Small));
+    }
+    if state.locked.load(Ordering::Relaxed) != 0 {
+        return Err(Verdict::Leave(Reason::Locked));
+    }
+    Ok((kind, identity))
+}
+
+/// Hands a mapping to the keeper.
+fn adopt(state: &State, new: New) -> Result<(), Verdict> {
+    match state.line.ask_or_start(Question::Adopt(new), keeper::begin) {
+        Ok(Answer::Done) => note(state, &(new.start..new.start + new.len), new.kind),
+        Ok(Answer::Left(reason)) | Err(reason) => Err(Verdict::Leave(reason)),
+        Ok(Answer::Ticket(_)) => Err(Verdict::Leave(Reason::Broken)),
+    }
+}
+
+/// Remembers the addresses of what the keeper has.
+fn note(state: &State, range: &Range<usize>, kind: Kind) -> Result<(), Verdict> {
+    let is_private = kind == Kind::PrivateReadOnly;
+    if state.ranges.insert(range, is_private).is_err() {
+        state.line.ask(Question::Forget { start: range.start, end: range.end });
+        return Err(Verdict::Leave(Reason::Resources));
+    }
+    Ok(())
+}
+
+#[cfg_attr(not(test), unsafe(no_mangle))]
+unsafe extern "C" fn munmap(addr: *mut c_void, len: size_t) -> c_int {
+    if let Some((state, _)) = state::get() {
+        state.release(&pages(addr, len));
+    }
+    // SAFETY: the program's arguments.
+    unsafe { real::munmap(addr, len) }
+}
+
+#[cfg_attr(not(test), unsafe(no_mangle))]
+unsafe extern "C" fn mremap(
+    old: *mut c_void,
+    old_len: size_t,
+    new_len: size_t,
+    flags: c_int,
+    new: *mut c_void,
+) -> *mut c_void {
+    let Some((state, _)) = state::get() else {
+        // SAFETY: the program's arguments.
+        return unsafe { real::mremap(old, old_len, new_len, flags, new) };
+    };
+    if flags & libc::MREMAP_FIXED != 0 {
+        state.release(&pages(new, new_len));
+    }
+    let range = pages(old, old_len);
+    let is_private = state.ranges.touches(&range, true);
+    let ticket = state.ranges.remove(&range).and_then(|gone| {
+        let asked = Question::Detach { start: gone.start, end: gone.end };
+        match state.line.ask(asked) {
+            Some(Answer::Ticket(ticket)) if ticket > 0 => Some(ticket),
+            _ => None,
+        }
+    });
+    // SAFETY: the program's arguments.
+    let got = unsafe { real::mremap(old, old_len, new_len, flags, new) };
+    if let Some(ticket) = ticket {
+        let _errno = Errno::save();
+        // It stays where it was if the call failed.
+        let now = if got == libc::MAP_FAILED { range } else { pages(got, new_len) };
+        let kind = if is_private { Kind::PrivateReadOnly } else { Kind::Shared };
+        let asked = Question::Attach { ticket, start: now.start, len: now.len() };
+        let attached = match state.line.ask(asked) {
+            Some(Answer::Done) => note(state, &now, kind),
+            Some(Answer::Left(reason)) => Err(Verdict::Leave(reason)),
+            _ => Err(Verdict::Leave(Reason::Broken)),
+        };
+        if let Err(Verdict::Leave(reason)) = attached {
+            state.left.add(reason, now.len() as u64, Vec::new);
+        }
+    }
+    got
+}
+
+/// What a new protection means for addresses that are adopted.
+fn protect(addr: *mut c_void, len: usize, prot: c_int) {
+    let Some((state, _)) = state::get() else { return };
+    let range = pages(addr, len);
+    if prot & libc::PROT_EXEC != 0 {
+        state.release_for(&range, Reason::Executable);
+    } else if prot & libc::PROT_WRITE != 0 && state.ranges.touches(&range, true) {
+        state.release_for(&range, Reason::Writable);
+    }
+}
+
+#[cfg_attr(not(test), unsafe(no_mangle))]
+unsafe extern "C" fn mprotect(addr: *mut c_void, len: size_t, prot: c_int) -> c_int {
+    protect(addr, len, prot);
+    // SAFETY: the program's arguments.
+    unsafe { real::mprotect(addr, len, prot) }
+}
+
+#[cfg_attr(not(test), unsafe(no_mangle))]
+unsafe extern "C" fn pkey_mprotect(
+    addr: *mut c_void,
+    len: size_t,
+    prot: c_int,
+    key: c_int,
+) -> c_int {
+    protect(addr, len, prot);
+    // SAFETY: the program's arguments.
+    unsafe { real::pkey_mprotect(addr, len, prot, key) }
+}
+
+/// How much of a mapping may be requested in advance: no more than half of the budget, of which
+/// the rest would be evicted for it.
+fn in_advance(addr: *mut c_void, len: usize, is_will_need: bool) -> usize {
+    match state::get().filter(|_| is_will_need) {
+        Some((state, settings)) if len as u64 > settings.max / 2 => {
+            let is_adopted = state.ranges.touches(&pages(addr, len), false);
+            if is_adopted { (settings.max / 2) as usize } else { len }
+        }
+        _ => len,
+    }
+}
+
+#[cfg_attr(not(test), unsafe(no_mangle))]
+unsafe extern "C" fn madvise(addr: *mut c_void, len: size_t, advice: c_int) -> c_int {
+    let len = in_advance(addr, len, advice == libc::MADV_WILLNEED);
+    // SAFETY: the program's arguments; less advice has no other effect.
+    unsafe { real::madvise(addr, len, advice) }
+}
+
+#[cfg_attr(not(test), unsafe(no_mangle))]
+unsafe extern "C" fn posix_madvise(addr: *mut c_void, len: size_t, advice: c_int) -> c_int {
+    let len = in_advance(addr, len, advice == libc::POSIX_MADV_WILLNEED);
+    // SAFETY: the program's arguments; less advice has no other effect.
+    unsafe { real::posix_madvise(addr, len, advice) }
+}
+
+/// Locked memory stays: it is not ours any more.
+fn locked(range: &Range<usize>) {
+    if let Some((state, _)) = state::get() {
+        state.release_for(range, Reason::Locked);
+    }
+}
+
+#[cfg_attr(not(test), unsafe(no_mangle))]
+unsafe extern "C" fn mlock(addr: *const c_void, len: size_t) -> c_int {
+    locked(&pages(addr, len));
+    // SAFETY: the program's arguments.
+    unsafe { real::mlock(addr, len) }
+}
+
+#[cfg_attr(not(test), unsafe(no_mangle))]
+unsafe extern "C" fn mlock2(addr: *const c_void, len: size_t, flags: c_int) -> c_int {
+    locked(&pages(addr, len));
+    // SAFETY: the program's arguments.
+    unsafe { real::mlock2(addr, len, flags) }
+}
+
+#[cfg_attr(not(test), unsafe(no_mangle))]
+unsafe extern "C" fn mlockall(flags: c_int) -> c_int {
+    if flags & libc::MCL_CURRENT != 0 {
+        locked(&(0..usize::MAX));
+    }
+    if flags & libc::MCL_FUTURE != 0
+        && let Some((state, _)) = state::get()
+    {
+        state.locked.store(1, Ordering::Relaxed);
+    }
+    // SAFETY: the program's arguments.
+    unsafe { real::mlockall(flags) }
+}

@@ -1,0 +1,52 @@
+//! The library behind `lowtide run`: it is loaded into a program before the C library
+//! (`LD_PRELOAD`) and keeps what the program maps of files within a budget.
+//!
+//! The program maps a file as it always did, and the mapping stays the kernel's own: what it reads
+//! and writes is the page cache, so system calls, other processes, `fork` and crashes are as ever.
+//! This library only learns of the mapping. A thread of its own then watches which pages are in
+//! memory and drops some when there are more than the budget allows.
+//!
+//! | file | concept |
+//! |---|---|
+//! | `settings` | what the command says, in environment variables |
+//! | `start` | before the first instruction, at the end, at SIGUSR1 |
+//! | `interpose`, `real` | the functions that the program calls; those behind them |
+//! | `judge`, `globs` | which mappings are adopted; which budget pays for them |
+//! | `state`, `wiped`, `lock` | what is known, in memory that a fork wipes |
+//! | `ranges`, `left` | addresses that are adopted; mappings that are left to the kernel |
+//! | `line`, `keeper`, `descriptors` | asking our thread; the thread; its own descriptors |
+//! | `way`, `trim` | what keeps a budget |
+//! | `summary` | what is said at the end |
+//!
+//! # Rules
+//!
+//! Threads of the program allocate nothing here while they unmap or protect memory, take no lock
+//! that a fork could leave taken, and wait for our thread only where a mapping of a file is made or
+//! changed. Where something cannot be kept, the mapping is left to the kernel and the summary says
+//! why.
+
+#![deny(unsafe_code)]
+// A test does not stand in front of its own C library, so nothing calls the wrappers there.
+#![cfg_attr(test, allow(dead_code))]
+
+#[cfg(not(all(target_os = "linux", target_pointer_width = "64")))]
+compile_error!("lowtide run needs 64-bit Linux");
+
+mod descriptors;
+mod globs;
+mod interpose;
+mod judge;
+mod keeper;
+mod left;
+mod line;
+mod lock;
+mod ranges;
+mod real;
+#[allow(dead_code, reason = "the command uses the other half of it")]
+mod settings;
+mod start;
+mod state;
+mod summary;
+mod trim;
+mod way;
+mod wiped;

@@ -1,0 +1,212 @@
+//! How threads of the program ask our own thread, the *keeper*, to do something.
+//!
+//! One question at a time: it is written into a slot, the keeper answers, the thread goes on. The
+//! thread allocates nothing and holds no lock but the slot's. A thread sleeps until its question is
+//! answered, or the keeper has died.
+
+#![allow(unsafe_code)]
+
+use crate::judge::{Identity, Kind, Reason};
+use crate::lock::{self, Lock};
+use std::cell::UnsafeCell;
+use std::mem::MaybeUninit;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+/// A mapping that the program has just made.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct New {
+    /// Address.
+    pub(crate) start: usize,
+    /// Bytes, whole pages.
+    pub(crate) len: usize,
+    /// Offset in the file.
+    pub(crate) offset: u64,
+    /// How it is used.
+    pub(crate) kind: Kind,
+    /// The program's descriptor.
+    pub(crate) fd: i32,
+    /// The thread in whose table the descriptor is.
+    pub(crate) thread: i32,
+    /// The file.
+    pub(crate) identity: Identity,
+}
+
+/// What the keeper is to do.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Question {
+    /// Keep a mapping within the budget.
+    Adopt(New),
+    /// Leave these addresses alone from now on.
+    Forget {
+        /// First.
+        start: usize,
+        /// Behind the last.
+        end: usize,
+    },
+    /// A part of a mapping was moved or resized by `mremap`: forget where it was.
+    Detach {
+        /// First.
+        start: usize,
+        /// Behind the last.
+        end: usize,
+    },
+    /// It is here now.
+    Attach {
+        /// The answer to [`Question::Detach`].
+        ticket: u32,
+        /// Address.
+        start: usize,
+        /// Bytes, whole pages.
+        len: usize,
+    },
+    /// Write the summary.
+    Summary,
+}
+
+/// What it answers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Answer {
+    /// Done.
+    Done,
+    /// The mapping is left to the kernel.
+    Left(Reason),
+    /// What was detached; zero is nothing.
+    Ticket(u32),
+}
+
+const EMPTY: u32 = 0;
+const ASKED: u32 = 1;
+const ANSWERED: u32 = 2;
+
+const ABSENT: u32 = 0;
+const PRESENT: u32 = 1;
+const DEAD: u32 = 2;
+
+/// How often a thread that waits looks whether the keeper lives.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// The slot. All zeroes is an empty one without a keeper.
+#[derive(Debug)]
+pub(crate) struct Line {
+    turn: Lock,
+    phase: AtomicU32,
+    keeper: AtomicU32,
+    /// Counts questions and other reasons to wake the keeper, which sleeps on it.
+    bell: AtomicU32,
+    /// A summary is wanted, by a signal handler, which cannot ask.
+    summary: AtomicU32,
+    question: UnsafeCell<MaybeUninit<Question>>,
+    answer: UnsafeCell<MaybeUninit<Answer>>,
+}
+
+// SAFETY: the slot is written by the thread that has the turn, before `ASKED`; the answer by the
+// keeper between `ASKED` and `ANSWERED`.
+unsafe impl Sync for Line {}
+
+impl Line {
+    /// Whether there is a keeper that answers.
+    pub(crate) fn is_kept(&self) -> bool {
+        self.keeper.load(Ordering::Acquire) == PRESENT
+    }
+
+    /// Asks, and returns the answer; starts a keeper with `start` if there is none.
+    pub(crate) fn ask_or_start(
+        &self,
+        question: Question,
+        start: impl FnOnce() -> bool,
+    ) -> Result<Answer, Reason> {
+        let _turn = self.turn.lock();
+        if self.keeper.load(Ordering::Acquire) == ABSENT {
+            if !start() {
+                return Err(Reason::Resources);
+            }
+            self.keeper.store(PRESENT, Ordering::Release);
+        }
+        self.put(question)
+    }
+
+    /// Asks, and returns the answer; `None` without a keeper.
+    pub(crate) fn ask(&self, question: Question) -> Option<Answer> {
+        let _turn = self.turn.lock();
+        self.is_kept().then(|| self.put(question).ok())?
+    }
+
+    /// The caller has the turn.
+    fn put(&self, question: Question) -> Result<Answer, Reason> {
+        // SAFETY: this thread has the turn, and the keeper reads the slot only after `ASKED`.
+        let slot = unsafe { &mut *self.question.get() };
+        slot.write(question);
+        self.phase.store(ASKED, Ordering::Release);
+        self.ring();
+        loop {
+            match self.phase.load(Ordering::Acquire) {
+                ANSWERED => break,
+                _ if self.keeper.load(Ordering::Acquire) == DEAD => {
+                    self.phase.store(EMPTY, Ordering::Relaxed);
+                    return Err(Reason::Broken);
+                }
+                other => lock::sleep(&self.phase, other, Some(LOOK)),
+            }
+        }
+        // SAFETY: the keeper wrote it before `ANSWERED`, and writes again only after `ASKED`.
+        let slot = unsafe { &*self.answer.get() };
+        // SAFETY: as above.
+        let answer = unsafe { slot.assume_init_read() };
+        self.phase.store(EMPTY, Ordering::Relaxed);
+        Ok(answer)
+    }
+
+    /// Wakes the keeper for a summary. May be called in a signal handler.
+    pub(crate) fn want_summary(&self) {
+        self.summary.store(1, Ordering::Release);
+        self.ring();
+    }
+
+    fn ring(&self) {
+        self.bell.fetch_add(1, Ordering::Release);
+        lock::wake(&self.bell);
+    }
+
+    // What the keeper does.
+
+    /// The next thing to do, or `None` when the time is over.
+    pub(crate) fn next(&self, at_most: Option<Duration>) -> Option<Question> {
+        let heard = self.bell.load(Ordering::Acquire);
+        if let Some(question) = self.look() {
+            return Some(question);
+        }
+        lock::sleep(&self.bell, heard, at_most);
+        self.look()
+    }
+
+    fn look(&self) -> Option<Question> {
+        if self.phase.load(Ordering::Acquire) == ASKED {
+            // SAFETY: it was written before `ASKED`, and nothing else happens until the answer.
+            let slot = unsafe { &*self.question.get() };
+            // SAFETY: as above.
+            return Some(unsafe { slot.assume_init_read() });
+        }
+        None
+    }
+
+    /// Whether a signal wanted a summary since the last call.
+    pub(crate) fn summary_wanted(&self) -> bool {
+        self.summary.swap(0, Ordering::AcqRel) != 0
+    }
+
+    /// Answers the question that [`Line::next`] returned.
+    pub(crate) fn answer(&self, answer: Answer) {
+        // SAFETY: the thread that asked reads it only after `ANSWERED`.
+        let slot = unsafe { &mut *self.answer.get() };
+        slot.write(answer);
+        self.phase.store(ANSWERED, Ordering::Release);
+        lock::wake(&self.phase);
+    }
+
+    /// The keeper ends and will not answer again.
+    pub(crate) fn die(&self) {
+        self.keeper.store(DEAD, Ordering::Release);
+        lock::wake(&self.phase);
+    }
+}

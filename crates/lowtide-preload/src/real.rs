@@ -1,0 +1,181 @@
+//! The functions that this library stands in front of: what the program would have called.
+//!
+//! They are found with `dlsym(RTLD_NEXT)`, so another preloaded library that wraps the same
+//! functions is called by this one as it would have been called by the program. `dlsym` allocates,
+//! and an allocator may map memory before it can allocate. So the functions are looked up once,
+//! when this library is initialised. Until then the wrappers make the system call themselves.
+//!
+//! # Safety
+//!
+//! A pointer that `dlsym` returns for one of these names is a function of the C library, or of a
+//! wrapper around it, with the type that POSIX and Linux give it. Every function here has the
+//! contract of the function that it calls; its arguments come from the program, unchanged.
+
+#![allow(unsafe_code)]
+
+use libc::{c_char, c_int, c_void, off_t, size_t};
+use std::ffi::CStr;
+use std::mem;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+/// A function that was found, or null.
+struct Next {
+    name: &'static CStr,
+    found: AtomicPtr<c_void>,
+}
+
+impl Next {
+    const fn new(name: &'static CStr) -> Self {
+        Self { name, found: AtomicPtr::new(std::ptr::null_mut()) }
+    }
+
+    fn look_up(&self) {
+        let name: *const c_char = self.name.as_ptr();
+        // SAFETY: the name ends with a zero. The wrappers are the library's own symbols, which
+        // RTLD_NEXT skips.
+        let found = unsafe { libc::dlsym(libc::RTLD_NEXT, name) };
+        self.found.store(found, Ordering::Release);
+    }
+
+    fn get(&self) -> Option<*mut c_void> {
+        let found = self.found.load(Ordering::Acquire);
+        (!found.is_null()).then_some(found)
+    }
+}
+
+static MMAP: Next = Next::new(c"mmap");
+static MUNMAP: Next = Next::new(c"munmap");
+static MREMAP: Next = Next::new(c"mremap");
+static MPROTECT: Next = Next::new(c"mprotect");
+static PKEY_MPROTECT: Next = Next::new(c"pkey_mprotect");
+static MADVISE: Next = Next::new(c"madvise");
+static POSIX_MADVISE: Next = Next::new(c"posix_madvise");
+static MLOCK: Next = Next::new(c"mlock");
+static MLOCK2: Next = Next::new(c"mlock2");
+static MLOCKALL: Next = Next::new(c"mlockall");
+
+/// Finds them all. Called once, before the program's first instruction.
+pub(crate) fn look_up() {
+    let all = [
+        &MMAP,
+        &MUNMAP,
+        &MREMAP,
+        &MPROTECT,
+        &PKEY_MPROTECT,
+        &MADVISE,
+        &POSIX_MADVISE,
+        &MLOCK,
+        &MLOCK2,
+        &MLOCKALL,
+    ];
+    for next in all {
+        next.look_up();
+    }
+}
+
+/// `mmap(2)`. On 64-bit Linux `mmap64` is the same function.
+pub(crate) unsafe fn mmap(
+    addr: *mut c_void,
+    len: size_t,
+    prot: c_int,
+    flags: c_int,
+    fd: c_int,
+    offset: off_t,
+) -> *mut c_void {
+    type F = unsafe extern "C" fn(*mut c_void, size_t, c_int, c_int, c_int, off_t) -> *mut c_void;
+    match MMAP.get() {
+        Some(next) => {
+            // SAFETY: the module's header.
+            let next = unsafe { mem::transmute::<*mut c_void, F>(next) };
+            // SAFETY: the caller's arguments, which are the program's.
+            unsafe { next(addr, len, prot, flags, fd, offset) }
+        }
+        // SAFETY: as above.
+        None => unsafe {
+            libc::syscall(libc::SYS_mmap, addr, len, prot, flags, fd, offset) as *mut c_void
+        },
+    }
+}
+
+/// Defines a function that returns an `int` and calls the next one of its name.
+macro_rules! next {
+    ($(#[$about:meta])* $name:ident, $next:ident, $call:ident, $($arg:ident: $kind:ty),*) => {
+        $(#[$about])*
+        pub(crate) unsafe fn $name($($arg: $kind),*) -> c_int {
+            type F = unsafe extern "C" fn($($kind),*) -> c_int;
+            match $next.get() {
+                Some(next) => {
+                    // SAFETY: the module's header.
+                    let next = unsafe { mem::transmute::<*mut c_void, F>(next) };
+                    // SAFETY: the caller's arguments, which are the program's.
+                    unsafe { next($($arg),*) }
+                }
+                // SAFETY: as above.
+                None => unsafe { libc::syscall(libc::$call, $($arg),*) as c_int },
+            }
+        }
+    };
+}
+
+next!(
+    /// `munmap(2)`.
+    munmap, MUNMAP, SYS_munmap, addr: *mut c_void, len: size_t
+);
+next!(
+    /// `mprotect(2)`.
+    mprotect, MPROTECT, SYS_mprotect, addr: *mut c_void, len: size_t, prot: c_int
+);
+next!(
+    /// `pkey_mprotect(2)`.
+    pkey_mprotect, PKEY_MPROTECT, SYS_pkey_mprotect,
+    addr: *mut c_void, len: size_t, prot: c_int, key: c_int
+);
+next!(
+    /// `madvise(2)`.
+    madvise, MADVISE, SYS_madvise, addr: *mut c_void, len: size_t, advice: c_int
+);
+next!(
+    /// `mlock(2)`.
+    mlock, MLOCK, SYS_mlock, addr: *const c_void, len: size_t
+);
+next!(
+    /// `mlock2(2)`.
+    mlock2, MLOCK2, SYS_mlock2, addr: *const c_void, len: size_t, flags: c_int
+);
+next!(
+    /// `mlockall(2)`.
+    mlockall, MLOCKALL, SYS_mlockall, flags: c_int
+);
+
+/// `posix_madvise(3)`, which returns an error number. Before it is found: no advice was given.
+pub(crate) unsafe fn posix_madvise(addr: *mut c_void, len: size_t, advice: c_int) -> c_int {
+    type F = unsafe extern "C" fn(*mut c_void, size_t, c_int) -> c_int;
+    let Some(next) = POSIX_MADVISE.get() else { return 0 };
+    // SAFETY: the module's header.
+    let next = unsafe { mem::transmute::<*mut c_void, F>(next) };
+    // SAFETY: the caller's arguments, which are the program's.
+    unsafe { next(addr, len, advice) }
+}
+
+/// `mremap(2)`. The last argument counts only with `MREMAP_FIXED` or `MREMAP_DONTUNMAP`.
+pub(crate) unsafe fn mremap(
+    old: *mut c_void,
+    old_len: size_t,
+    new_len: size_t,
+    flags: c_int,
+    new: *mut c_void,
+) -> *mut c_void {
+    type F = unsafe extern "C" fn(*mut c_void, size_t, size_t, c_int, ...) -> *mut c_void;
+    match MREMAP.get() {
+        Some(next) => {
+            // SAFETY: the module's header.
+            let next = unsafe { mem::transmute::<*mut c_void, F>(next) };
+            // SAFETY: the caller's arguments, which are the program's.
+            unsafe { next(old, old_len, new_len, flags, new) }
+        }
+        // SAFETY: as above.
+        None => unsafe {
+            libc::syscall(libc::SYS_mremap, old, old_len, new_len, flags, new) as *mut c_void
+        },
+    }
+}

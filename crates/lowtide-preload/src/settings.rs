@@ -1,0 +1,186 @@
+//! What `lowtide run` tells the library in the program: environment variables.
+//!
+//! Every program that the first one starts inherits them, so the whole tree of processes has the
+//! same settings, and each process has a budget of its own.
+//!
+//! | variable | meaning | if it is missing |
+//! |---|---|---|
+//! | `LOWTIDE_RUN_MAX` | the budget, in bytes | the library does nothing at all |
+//! | `LOWTIDE_RUN_HIGH` | where trimming begins, in bytes | a little below the budget |
+//! | `LOWTIDE_RUN_POLICY` | policy of the engine | the engine's default |
+//! | `LOWTIDE_RUN_MAPS` | lines `BYTES GLOB`: files with a budget of their own | none |
+//! | `LOWTIDE_RUN_THRESHOLD` | smaller mappings are left alone, in bytes | 1 MiB |
+//! | `LOWTIDE_RUN_READ_AHEAD` | `keep`: the kernel's read-ahead stays as it is | it is adapted |
+//! | `LOWTIDE_RUN_SUMMARY` | file to which summaries are appended | standard error |
+//! | `LOWTIDE_RUN_JSON` | `1`: a summary is a line of JSON | text |
+//! | `LOWTIDE_RUN_FOLLOW` | `0`: programs that the first one starts are left alone | followed |
+//! | `LOWTIDE_RUN_PID` | the first process, which always gives a summary | none does so |
+//!
+//! `LD_PRELOAD` has the library itself, before what was there already.
+//!
+//! The command and the library are built from this one file, so they cannot differ. It uses the
+//! standard library only.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::PathBuf;
+
+const MAX: &str = "LOWTIDE_RUN_MAX";
+const HIGH: &str = "LOWTIDE_RUN_HIGH";
+const POLICY: &str = "LOWTIDE_RUN_POLICY";
+const MAPS: &str = "LOWTIDE_RUN_MAPS";
+const THRESHOLD: &str = "LOWTIDE_RUN_THRESHOLD";
+const READ_AHEAD: &str = "LOWTIDE_RUN_READ_AHEAD";
+const SUMMARY: &str = "LOWTIDE_RUN_SUMMARY";
+const JSON: &str = "LOWTIDE_RUN_JSON";
+const FOLLOW: &str = "LOWTIDE_RUN_FOLLOW";
+const PID: &str = "LOWTIDE_RUN_PID";
+
+/// Every variable of ours, for a process that shall not hand them on.
+pub(crate) const ALL: [&str; 10] =
+    [MAX, HIGH, POLICY, MAPS, THRESHOLD, READ_AHEAD, SUMMARY, JSON, FOLLOW, PID];
+
+/// The variable of the dynamic linker that names libraries to load first.
+pub(crate) const LD_PRELOAD: &str = "LD_PRELOAD";
+
+/// Mappings below this are left alone, unless a glob names their file.
+pub(crate) const THRESHOLD_DEFAULT: u64 = 1 << 20;
+
+/// What the library is to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Settings {
+    /// The budget of a process, in bytes.
+    pub(crate) max: u64,
+    /// Where trimming begins, in bytes.
+    pub(crate) high: Option<u64>,
+    /// Name of the policy.
+    pub(crate) policy: Option<String>,
+    /// Files with a budget of their own: a glob, and bytes. The first that matches counts.
+    pub(crate) maps: Vec<(OsString, u64)>,
+    /// Smaller mappings are left alone.
+    pub(crate) threshold: u64,
+    /// The kernel's read-ahead stays as it is.
+    pub(crate) keep_read_ahead: bool,
+    /// Where summaries go; standard error if there is none.
+    pub(crate) summary: Option<PathBuf>,
+    /// Summaries are JSON.
+    pub(crate) json: bool,
+    /// Programs that the first one starts are served too.
+    pub(crate) follow: bool,
+    /// The first process.
+    pub(crate) pid: Option<u32>,
+}
+
+impl Settings {
+    /// Settings with this budget, and the default of everything else.
+    pub(crate) fn new(max: u64) -> Self {
+        Self {
+            max,
+            high: None,
+            policy: None,
+            maps: Vec::new(),
+            threshold: THRESHOLD_DEFAULT,
+            keep_read_ahead: false,
+            summary: None,
+            json: false,
+            follow: true,
+            pid: None,
+        }
+    }
+
+    /// The variables that say this. Variables of [`ALL`] that are not among them must be unset.
+    pub(crate) fn to_env(&self) -> Vec<(&'static str, OsString)> {
+        let mut all: Vec<(&'static str, OsString)> = vec![
+            (MAX, self.max.to_string().into()),
+            (THRESHOLD, self.threshold.to_string().into()),
+        ];
+        let number = |value: Option<u64>| value.map(|bytes| bytes.to_string().into());
+        all.extend(number(self.high).map(|bytes| (HIGH, bytes)));
+        all.extend(number(self.pid.map(u64::from)).map(|pid| (PID, pid)));
+        all.extend(self.policy.as_ref().map(|name| (POLICY, name.into())));
+        all.extend(self.summary.as_ref().map(|path| (SUMMARY, path.into())));
+        let flags = [
+            (self.keep_read_ahead, READ_AHEAD, "keep"),
+            (self.json, JSON, "1"),
+            (!self.follow, FOLLOW, "0"),
+        ];
+        let set = flags.into_iter().filter(|(is_set, ..)| *is_set);
+        all.extend(set.map(|(_, name, value)| (name, value.into())));
+        let mut lines = Vec::new();
+        for (glob, bytes) in &self.maps {
+            lines.extend_from_slice(format!("{bytes} ").as_bytes());
+            lines.extend_from_slice(glob.as_bytes());
+            lines.push(b'\n');
+        }
+        if !lines.is_empty() {
+            all.push((MAPS, OsString::from_vec(lines)));
+        }
+        all
+    }
+
+    /// What the variables say; `None` without a budget. What cannot be read counts as missing: the
+    /// command wrote it, and a program must start whatever is in its environment.
+    pub(crate) fn from_env(get: impl Fn(&str) -> Option<OsString>) -> Option<Self> {
+        let text = |name| get(name).and_then(|value| value.into_string().ok());
+        let number = |name| text(name).and_then(|value| value.parse::<u64>().ok());
+        let mut settings = Self::new(number(MAX)?);
+        settings.high = number(HIGH);
+        settings.policy = text(POLICY);
+        settings.threshold = number(THRESHOLD).unwrap_or(THRESHOLD_DEFAULT);
+        settings.keep_read_ahead = text(READ_AHEAD).as_deref() == Some("keep");
+        settings.summary = get(SUMMARY).map(PathBuf::from);
+        settings.json = text(JSON).as_deref() == Some("1");
+        settings.follow = text(FOLLOW).as_deref() != Some("0");
+        settings.pid = number(PID).and_then(|pid| u32::try_from(pid).ok());
+        let lines = get(MAPS).unwrap_or_default();
+        let lines = lines.as_bytes().split(|byte| *byte == b'\n');
+        settings.maps = lines.filter_map(map_of_line).collect();
+        Some(settings)
+    }
+}
+
+fn map_of_line(line: &[u8]) -> Option<(OsString, u64)> {
+    let space = line.iter().position(|byte| *byte == b' ')?;
+    let bytes = std::str::from_utf8(&line[..space]).ok()?.parse().ok()?;
+    Some((OsStr::from_bytes(&line[space + 1..]).to_owned(), bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashMap;
+
+    fn round_trip(settings: &Settings) -> Option<Settings> {
+        let all: HashMap<&str, OsString> = settings.to_env().into_iter().collect();
+        assert!(all.keys().all(|name| ALL.contains(name)), "{all:?}");
+        Settings::from_env(|name| all.get(name).cloned())
+    }
+
+    #[test]
+    fn what_the_command_says_is_what_the_library_reads() {
+        let plain = Settings::new(1 << 30);
+        assert_eq!(round_trip(&plain).as_ref(), Some(&plain));
+        let full = Settings {
+            max: 7,
+            high: Some(5),
+            policy: Some("lru".into()),
+            maps: vec![("*.sst".into(), 1), (OsString::from_vec(b"/a b/\xff=".to_vec()), 2)],
+            threshold: 3,
+            keep_read_ahead: true,
+            summary: Some("/tmp/a b".into()),
+            json: true,
+            follow: false,
+            pid: Some(4),
+        };
+        assert_eq!(round_trip(&full).as_ref(), Some(&full));
+    }
+
+    #[test]
+    fn nonsense_in_the_environment_is_no_setting_and_no_panic() {
+        assert_eq!(Settings::from_env(|_| None), None);
+        assert_eq!(Settings::from_env(|_| Some("x".into())), None);
+        let only_max = |name: &str| Some(if name == MAX { "9" } else { "\u{1}" }.into());
+        let read = Settings::from_env(only_max).expect("there is a budget");
+        assert_eq!((read.max, read.threshold, read.maps.len()), (9, THRESHOLD_DEFAULT, 0));
+    }
+}

@@ -1,0 +1,84 @@
+//! The beginning and the end of a process: what runs before its first instruction, at `exit`, and
+//! at SIGUSR1.
+//!
+//! The beginning reads the environment, looks functions up, and maps a page of state. No thread
+//! starts and no file is opened before a mapping is adopted.
+//!
+//! SIGUSR1 asks for a summary if the program has no handler of its own: in the process that
+//! `lowtide run` became from its beginning, in others from the first mapping that is adopted.
+//!
+//! # Safety
+//!
+//! The handler reads atomics, wakes a thread and writes to standard error: all of it may be done in
+//! a handler. The functions in the sections of initialisation and termination are called once each,
+//! by the dynamic linker.
+
+#![allow(unsafe_code)]
+
+use crate::line::Question;
+use crate::settings::Settings;
+use crate::{real, state, summary};
+use std::mem::MaybeUninit;
+use std::{env, ptr};
+
+#[cfg(not(test))]
+#[used]
+#[unsafe(link_section = ".init_array")]
+static BEGIN: extern "C" fn() = begin;
+
+#[cfg(not(test))]
+#[used]
+#[unsafe(link_section = ".fini_array")]
+static END: extern "C" fn() = end;
+
+extern "C" fn begin() {
+    let Some(settings) = Settings::from_env(|name| env::var_os(name)) else { return };
+    let is_first = settings.pid == Some(std::process::id());
+    if !is_first && !settings.follow {
+        return;
+    }
+    real::look_up();
+    state::begin(settings);
+    if is_first {
+        handle_signal();
+    }
+}
+
+extern "C" fn end() {
+    let Some((state, settings)) = state::get() else { return };
+    if state.line.is_kept() {
+        state.line.ask(Question::Summary);
+    } else if settings.pid == Some(std::process::id()) {
+        summary::write(settings, &[], &state.left.all());
+    }
+}
+
+/// Serves SIGUSR1, unless something else is to happen at it.
+pub(crate) fn handle_signal() {
+    let mut now = MaybeUninit::<libc::sigaction>::zeroed();
+    // SAFETY: asks for the action, which is written.
+    if unsafe { libc::sigaction(libc::SIGUSR1, ptr::null(), now.as_mut_ptr()) } != 0 {
+        return;
+    }
+    // SAFETY: zeroes are an action, and the call has written it.
+    let mut action = unsafe { now.assume_init() };
+    if action.sa_sigaction != libc::SIG_DFL {
+        return;
+    }
+    action.sa_sigaction = on_signal as extern "C" fn(libc::c_int) as usize;
+    action.sa_flags = libc::SA_RESTART;
+    // SAFETY: the handler does only what a handler may do.
+    unsafe { libc::sigaction(libc::SIGUSR1, &raw const action, ptr::null_mut()) };
+}
+
+extern "C" fn on_signal(_: libc::c_int) {
+    let Some((state, _)) = state::get() else { return };
+    if state.line.is_kept() {
+        state.line.want_summary();
+    } else {
+        let text = b"lowtide: no file mapping was adopted so far\n";
+        // The program's own thread: its standard error.
+        // SAFETY: the text, and its length.
+        let _ = unsafe { libc::write(2, text.as_ptr().cast(), text.len()) };
+    }
+}

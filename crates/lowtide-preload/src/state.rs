@@ -1,0 +1,73 @@
+//! The one state of a process, and the settings that it was started with.
+
+#![allow(unsafe_code)]
+
+use crate::judge::Reason;
+use crate::left::Left;
+use crate::line::{Line, Question};
+use crate::ranges::Ranges;
+use crate::settings::Settings;
+use crate::wiped::{self, Zeroed};
+use std::ops::Range;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+
+/// What is known. All zeroes is: nothing.
+#[derive(Debug)]
+pub(crate) struct State {
+    /// Addresses of adopted mappings.
+    pub(crate) ranges: Ranges,
+    /// The way to the keeper.
+    pub(crate) line: Line,
+    /// Mappings that were left to the kernel.
+    pub(crate) left: Left,
+    /// The program locked all its memory: nothing is adopted any more.
+    pub(crate) locked: AtomicU32,
+}
+
+// SAFETY: atomics, locks of which zero is the free state, counters, and memory that is written
+// before it is read.
+unsafe impl Zeroed for State {}
+
+static STATE: AtomicPtr<State> = AtomicPtr::new(std::ptr::null_mut());
+static SETTINGS: OnceLock<Settings> = OnceLock::new();
+
+/// The state and the settings, once the library is initialised and if it has anything to do.
+pub(crate) fn get() -> Option<(&'static State, &'static Settings)> {
+    let state = STATE.load(Ordering::Acquire);
+    if state.is_null() {
+        return None;
+    }
+    // SAFETY: it was mapped by `begin` and is never unmapped; zeroes are a state, so a fork does
+    // not invalidate it.
+    Some((unsafe { &*state }, SETTINGS.get()?))
+}
+
+/// From now on mappings are served. Called once.
+pub(crate) fn begin(settings: Settings) {
+    if SETTINGS.set(settings).is_ok()
+        && let Some(state) = wiped::map::<State>(1)
+    {
+        STATE.store(state.as_ptr(), Ordering::Release);
+    }
+}
+
+impl State {
+    /// Addresses of which the program is about to change what is there: the keeper leaves them
+    /// alone when this returns. Says whether any were adopted.
+    pub(crate) fn release(&self, range: &Range<usize>) -> bool {
+        let gone = self.ranges.remove(range);
+        if let Some(gone) = &gone {
+            self.line.ask(Question::Forget { start: gone.start, end: gone.end });
+        }
+        gone.is_some()
+    }
+
+    /// The same, for a mapping that stays, but cannot be served any more.
+    pub(crate) fn release_for(&self, range: &Range<usize>, reason: Reason) {
+        let bytes = self.ranges.bytes_in(range) as u64;
+        if self.release(range) {
+            self.left.add(reason, bytes, Vec::new);
+        }
+    }
+}
