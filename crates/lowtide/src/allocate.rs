@@ -89,7 +89,7 @@ impl Pool {
         group: MemcgId,
     ) -> Option<(u32, Option<Stall>)> {
         let gone = space.is_closed() || space.is_cut(new.owner.page);
-        let frame = if gone { None } else { self.take_frames(state, new.order) };
+        let frame = if gone { None } else { self.take_frames(state, space, new.order) };
         let Some(frame) = frame else {
             state.engine.uncharge(group, 1 << new.order);
             return None;

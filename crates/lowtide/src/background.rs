@@ -7,6 +7,7 @@
 
 use crate::deadline::Deadline;
 use crate::error::BuildError;
+use crate::map::Server;
 use crate::pool::{Pool, State};
 use crate::readers::Readers;
 use crate::reclaim::{PIECE, piece};
@@ -16,7 +17,7 @@ use lowtide_core::limits::PUBLISH_INTERVAL_NS;
 use lowtide_core::{MemcgId, Reason, Reclaim, Task};
 use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -32,6 +33,8 @@ pub(crate) struct Threads {
     pool: Arc<Pool>,
     joins: Vec<JoinHandle<()>>,
     readers: Readers,
+    /// Serves the page faults of maps, from the first one on.
+    server: Mutex<Option<Arc<Server>>>,
     exporter: Option<Arc<Exporter>>,
 }
 
@@ -42,6 +45,7 @@ impl Threads {
             pool: Arc::clone(pool),
             joins: Vec::new(),
             readers: Readers::default(),
+            server: Mutex::default(),
             exporter: exporter.clone(),
         };
         if !pool.background {
@@ -52,6 +56,20 @@ impl Threads {
             threads.spawn("lowtide-export", move |pool| exporter.run(pool))?;
         }
         Ok(threads)
+    }
+
+    /// What serves the page faults of maps; started if need be.
+    ///
+    /// # Errors
+    /// The step that failed, and why.
+    pub(crate) fn server(&self) -> Result<Arc<Server>, (&'static str, std::io::Error)> {
+        let mut server = crate::sync::lock(&self.server);
+        if let Some(server) = &*server {
+            return Ok(Arc::clone(server));
+        }
+        let started = Server::start(&self.pool)?;
+        *server = Some(Arc::clone(&started));
+        Ok(started)
     }
 
     /// Exports the files of tenants, if there is a directory for them.
@@ -88,6 +106,9 @@ impl Drop for Threads {
             exporter.close();
         }
         self.joins.extend(self.readers.close());
+        if let Some(server) = crate::sync::lock(&self.server).take() {
+            self.joins.extend(server.close());
+        }
         self.pool.end_flushers();
         let deadline = Deadline::after(self.pool.io_deadline);
         for thread in self.joins.drain(..) {

@@ -38,6 +38,7 @@ impl Error {
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Read { source, .. }
+            | Self::Install { source, .. }
             | Self::Write { source, .. }
             | Self::Name { source, .. }
             | Self::Punch { source, .. }
@@ -61,6 +62,7 @@ impl Error {
     pub fn raw_os_error(&self) -> Option<i32> {
         match self {
             Self::Read { source, .. }
+            | Self::Install { source, .. }
             | Self::Write { source, .. }
             | Self::Name { source, .. }
             | Self::Punch { source, .. }

@@ -155,8 +155,8 @@ pub enum OpenError {
     /// The file is to be written while several tenants read it, each with pages of its own.
     #[error(
         "{path} cannot be opened for writing: it is open for reading {copies} times with pages \
-         apart, for different tenants or in folios of different sizes; open it for writing first, \
-         or close those views"
+         apart, for different tenants, in folios of different sizes, or as a map; open it for \
+         writing first, or close those views and maps"
     )]
     Copies {
         /// The file.
@@ -275,6 +275,19 @@ pub enum Error {
         /// First page of the read.
         page: u64,
         /// The device's error.
+        source: Arc<io::Error>,
+    },
+    /// A page that was read cannot be put where the program's pointer finds it.
+    #[error(
+        "page {page} of {path} was read, and cannot be mapped: {source}; raise the limit on \
+         memory (or on the size of tmpfs) of the process"
+    )]
+    Install {
+        /// The file.
+        path: Arc<PathBuf>,
+        /// First page of the read.
+        page: u64,
+        /// The kernel's error.
         source: Arc<io::Error>,
     },
     /// Writing the file, or making it durable, failed since this handle last got such an error. The

@@ -19,6 +19,7 @@ use crate::fault_sites::FaultSite;
 use crate::hazard::{self, Held};
 use crate::io::Read;
 use crate::length::Length;
+use crate::map::Landing;
 use crate::nested::is_nested;
 use crate::pool::Pool;
 use crate::readahead::{count_read, note_access};
@@ -26,6 +27,8 @@ use crate::space::Space;
 use crate::translation::{Entry, State as EntryState};
 use lowtide_core::{Owner, Task};
 use std::io;
+use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Instant;
 
 /// One read in `TIMED` is timed: reads into every eighth frame.
@@ -64,6 +67,22 @@ pub(crate) struct Claim {
     /// pages of a large folio.
     shadow: u32,
     shadows: Vec<u32>,
+}
+
+/// Where the bytes of a claim arrive.
+#[derive(Clone, Debug)]
+pub(crate) struct Destination {
+    /// The first byte.
+    pub(crate) at: *mut u8,
+    /// What keeps it, if it is not the arena.
+    pub(crate) _landing: Option<Rc<Landing>>,
+}
+
+impl Destination {
+    /// A part of the same memory.
+    pub(crate) fn part(&self, from: usize) -> Self {
+        Self { at: self.at.wrapping_add(from), _landing: self._landing.clone() }
+    }
 }
 
 /// A requested page is not resident, and this is what to do about it.
@@ -235,16 +254,29 @@ impl Pool {
         *claim = Claim { page, order: 0, shadow: claim.shadow, shadows: Vec::new() };
     }
 
+    /// Where the bytes of a claim are to arrive: in its frames, or, if its pages are mapped, in
+    /// memory of this thread, from which they are installed as a whole.
+    pub(crate) fn destination(&self, space: &Space, bytes: usize, frame: u32) -> Destination {
+        match &space.mapped {
+            None => Destination { at: self.frame_ptr(frame), _landing: None },
+            Some(_) => {
+                let landing = Rc::new(Landing::take(bytes));
+                Destination { at: landing.as_ptr(), _landing: Some(landing) }
+            }
+        }
+    }
+
     /// The read that fills a claim's frames.
-    fn read_request(&self, space: &Space, claim: &Claim, frame: u32) -> Read {
+    fn read_request(&self, space: &Space, claim: &Claim, to: &Destination) -> Read {
         let bytes = (self.page_bytes() as u32) << claim.order;
         let offset = claim.page << self.page_shift;
         // SAFETY: the frames are this thread's until the claim is resolved: they are charged, no
         // translation leads to them, and the caller resolves the claim only after the completion.
-        // The pool keeps arena and, through its space, descriptor alive.
+        // Memory of this thread lives as long as the destination. The pool keeps arena and,
+        // through its space, descriptor alive.
         #[expect(unsafe_code, reason = "the promise about the frame is given where it is taken")]
         unsafe {
-            Read::new(space.backing.read_fd(), offset, self.frame_ptr(frame), bytes, 0)
+            Read::new(space.backing.read_fd(), offset, to.at, bytes, 0)
         }
     }
 
@@ -271,12 +303,15 @@ impl Pool {
         &self,
         space: &Space,
         claim: &Claim,
-        frame: u32,
+        (frame, to): (u32, &Destination),
         outcome: io::Result<u32>,
-        young: bool,
+        access: Access,
     ) -> Result<(), Error> {
+        let young = access == Access::Mapped && self.young_faults;
         let result = match outcome {
-            Ok(got) => self.check_filled(space, claim, frame, u64::from(got)),
+            Ok(got) => self
+                .check_filled(space, claim, to, u64::from(got))
+                .and_then(|()| self.install(space, claim, to, access)),
             Err(e) => {
                 self.fault_sites.mark(FaultSite::ReadFailed);
                 Err(space.read_error(claim.page, e))
@@ -301,12 +336,30 @@ impl Pool {
         result
     }
 
+    /// Makes the bytes of a claim visible where a program reaches them through a pointer.
+    fn install(
+        &self,
+        space: &Space,
+        claim: &Claim,
+        to: &Destination,
+        access: Access,
+    ) -> Result<(), Error> {
+        let Some(mapped) = &space.mapped else { return Ok(()) };
+        // SAFETY: the destination is this claim's until it is resolved, has as many bytes, and the
+        // read that filled it has ended.
+        #[expect(unsafe_code, reason = "destinations are raw memory")]
+        let bytes = unsafe { std::slice::from_raw_parts(to.at, self.page_bytes() << claim.order) };
+        mapped.install(claim.page, bytes, access != Access::Ahead).map_err(|source| {
+            Error::Install { path: space.path(), page: claim.page, source: Arc::new(source) }
+        })
+    }
+
     /// Zeroes what lies behind the end of the file, and refuses a read that lies wholly behind it.
     fn check_filled(
         &self,
         space: &Space,
         claim: &Claim,
-        frame: u32,
+        to: &Destination,
         got: u64,
     ) -> Result<(), Error> {
         let want = (self.page_bytes() as u64) << claim.order;
@@ -316,9 +369,9 @@ impl Pool {
         if got == 0 {
             return Err(space.not_there(claim.page));
         }
-        let tail = self.frame_ptr(frame).wrapping_add(got as usize);
-        // SAFETY: the frames belong to this claim alone until it is resolved, and `got..want` lies
-        // within them.
+        let tail = to.at.wrapping_add(got as usize);
+        // SAFETY: the destination belongs to this claim alone until it is resolved, and `got..want`
+        // lies within it.
         #[expect(unsafe_code, reason = "frames are raw memory until they are published")]
         unsafe {
             tail.write_bytes(0, (want - got) as usize);
@@ -422,13 +475,13 @@ impl Pool {
                         held = hazard::hold(entry.address());
                         continue;
                     };
+                    let to = self.destination(space, self.page_bytes() << claim.order, frame);
                     let outcome =
-                        self.read_now(space, self.read_request(space, &claim, frame), frame);
+                        self.read_now(space, self.read_request(space, &claim, &to), frame);
                     if let Ok(got) = outcome {
                         self.io.note_read(got);
                     }
-                    let young = access == Access::Mapped && self.young_faults;
-                    let resolved = self.resolve(space, &claim, frame, outcome, young);
+                    let resolved = self.resolve(space, &claim, (frame, &to), outcome, access);
                     self.stall_ends(stall, (self.page_bytes() as u64) << claim.order);
                     resolved?;
                     reported = true;

@@ -30,7 +30,7 @@ use crate::account::{Account, Over, Stall};
 use crate::deadline::Deadline;
 use crate::error::Error;
 use crate::hazard;
-use crate::nested::is_nested;
+use crate::nested::{is_nested, is_serving};
 use crate::payer::Payer;
 use crate::pool::{Pool, State};
 use crate::tenant::OnStall;
@@ -145,7 +145,7 @@ impl Pool {
     /// [`Error::OverLimit`] instead of a sleep, for tenants with that option.
     #[cold]
     pub(crate) fn settle_high(&self) -> Result<(), Error> {
-        self.settle(Pay::All)
+        self.settle(if is_serving() { Pay::Reclaim } else { Pay::All })
     }
 
     /// The same, in part.

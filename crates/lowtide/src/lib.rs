@@ -132,6 +132,7 @@ mod hits;
 mod io;
 mod length;
 mod many;
+pub mod map;
 mod nested;
 mod oom;
 mod open;

@@ -12,6 +12,29 @@ use std::marker::PhantomData;
 
 thread_local! {
     static DEPTH: Cell<u32> = const { Cell::new(0) };
+    static SERVING: Cell<bool> = const { Cell::new(false) };
+}
+
+/// While it lives, this thread works for others, of all tenants: it never sleeps for one of them.
+#[derive(Debug)]
+pub(crate) struct Serving(PhantomData<*const ()>);
+
+impl Serving {
+    pub(crate) fn begin() -> Self {
+        SERVING.set(true);
+        Self(PhantomData)
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        SERVING.set(false);
+    }
+}
+
+/// Whether this thread works for others.
+pub(crate) fn is_serving() -> bool {
+    SERVING.get()
 }
 
 /// While it lives, this thread must not wait for others. It does not leave the thread.

@@ -422,8 +422,9 @@ impl OpenOptions {
     ) -> Result<Option<Arc<Space>>, OpenError> {
         let mut open = state.spaces_of(descriptors.key()).filter(|space| !space.is_closed());
         let copies = open.clone().count();
+        let maps = open.clone().any(|space| space.mapped.is_some());
         let found = if self.write {
-            if copies > 1 {
+            if copies > 1 || maps {
                 return Err(OpenError::Copies { path: path.to_owned(), copies });
             }
             open.next()
@@ -431,7 +432,7 @@ impl OpenOptions {
             let as_wanted = |s: &&Arc<Space>| {
                 s.order == self.order && state.engine.group_of_space(s.id) == group
             };
-            open.find(|s| s.is_writable() || as_wanted(s))
+            open.find(|s| s.mapped.is_none() && (s.is_writable() || as_wanted(s)))
         };
         Ok(found.cloned())
     }

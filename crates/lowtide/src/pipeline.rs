@@ -25,7 +25,7 @@
 
 use crate::account::Stall;
 use crate::error::Error;
-use crate::fault::{Access, Claim};
+use crate::fault::{Access, Claim, Destination};
 use crate::hazard;
 use crate::io::{Batch, Completion, Read, ReadRun, Slice};
 use crate::nested::Nested;
@@ -66,6 +66,8 @@ struct Piece {
     wanted: Wanted,
     /// Given by [`frames_for_run`].
     frame: u32,
+    /// Given when it is requested.
+    to: Option<Destination>,
     stall: Option<Stall>,
 }
 
@@ -135,7 +137,7 @@ impl<'p> Pipeline<'p> {
             self.launch();
         }
         let wanted = Wanted { index, page, count: 1 };
-        self.open.push(Piece { claim, wanted, frame: 0, stall: None });
+        self.open.push(Piece { claim, wanted, frame: 0, to: None, stall: None });
         self.make_room(each)
     }
 
@@ -232,13 +234,13 @@ impl<'p> Pipeline<'p> {
     }
 
     /// Hands a run to the device.
-    fn push(&mut self, run: Vec<Piece>) {
+    fn push(&mut self, mut run: Vec<Piece>) {
         let slot = self.free.pop().unwrap_or_else(|| {
             self.flying.push(None);
             self.flying.len() - 1
         });
         let pages: u64 = run.iter().map(|piece| piece.claim.pages()).sum();
-        self.request(&run, slot as u64);
+        self.request(&mut run, slot as u64);
         self.flying[slot] = Some(run);
         self.pages_in_flight += pages;
         self.not_submitted += pages << self.pool.page_shift;
@@ -251,20 +253,32 @@ impl<'p> Pipeline<'p> {
         }
     }
 
-    fn request(&mut self, run: &[Piece], user: u64) {
+    fn request(&mut self, run: &mut [Piece], user: u64) {
         let (pool, shift) = (self.pool, self.pool.page_shift);
         let offset = run[0].claim.page << shift;
         let fd = self.space.backing.read_fd();
         let behind = |piece: &Piece| piece.frame + piece.claim.pages() as u32;
-        if run.windows(2).all(|pair| behind(&pair[0]) == pair[1].frame) {
-            let len = behind(&run[run.len() - 1]) - run[0].frame;
+        let contiguous = run.windows(2).all(|pair| behind(&pair[0]) == pair[1].frame);
+        let pages: u64 = run.iter().map(|piece| piece.claim.pages()).sum();
+        if contiguous || self.space.mapped.is_some() {
+            let bytes = (pages as usize) << shift;
+            let to = pool.destination(self.space, bytes, run[0].frame);
             // SAFETY: the frames are this thread's until their claims are resolved: they are
             // charged, no translation leads to them, and the pipeline resolves the claims only
-            // after the completion. The pool keeps arena and, through its space, descriptor alive.
+            // after the completion. Memory of this thread lives as long as the pieces. The pool
+            // keeps arena and, through its space, descriptor alive.
             #[expect(unsafe_code, reason = "promised where the frames are taken")]
-            let read =
-                unsafe { Read::new(fd, offset, pool.frame_ptr(run[0].frame), len << shift, user) };
+            let read = unsafe { Read::new(fd, offset, to.at, bytes as u32, user) };
+            let mut from = 0;
+            for piece in run {
+                piece.to = Some(to.part(from));
+                from += (piece.claim.pages() as usize) << shift;
+            }
             return self.batch.push(read);
+        }
+        for piece in &mut *run {
+            let bytes = (piece.claim.pages() as usize) << shift;
+            piece.to = Some(pool.destination(self.space, bytes, piece.frame));
         }
         let slices = run.chunk_by(|piece, next| behind(piece) == next.frame).map(|together| {
             let frames = behind(&together[together.len() - 1]) - together[0].frame;
@@ -328,7 +342,6 @@ impl<'p> Pipeline<'p> {
     /// Resolves what has arrived, and shows it.
     fn land(&mut self, mut each: impl FnMut(usize, u64, Option<u32>)) -> Result<(), Error> {
         let (pool, space) = (self.pool, self.space);
-        let young = pool.young_faults && self.access == Access::Mapped;
         let mut first_error = Ok(());
         while let Some((piece, got)) = self.landing.pop() {
             // Pinned before it is published, so that it is still there when the caller looks. One
@@ -338,7 +351,8 @@ impl<'p> Pipeline<'p> {
             if self.access == Access::Ahead {
                 note_ahead(pool, frames.clone(), got.is_ok());
             }
-            let resolved = pool.resolve(space, &piece.claim, piece.frame, got, young);
+            let to = piece.to.as_ref().expect("it was requested");
+            let resolved = pool.resolve(space, &piece.claim, (piece.frame, to), got, self.access);
             pool.stall_ends(piece.stall, piece.claim.pages() << pool.page_shift);
             match resolved {
                 Ok(()) => {
@@ -461,7 +475,8 @@ fn place_pieces(
         return 1;
     }
     // The lowest frame for the first page: what was evicted together is often contiguous.
-    let mut frames: Vec<u32> = (0..singles).map_while(|_| pool.take_frames(state, 0)).collect();
+    let mut frames: Vec<u32> =
+        (0..singles).map_while(|_| pool.take_frames(state, space, 0)).collect();
     frames.sort_unstable();
     if frames.len() < singles {
         state.engine.uncharge(group, (singles - frames.len()) as u64);

@@ -134,6 +134,12 @@ impl State {
         // Isolation never outlasts an acquisition of the lock (see `reclaim.rs`), so no other
         // thread can have it.
         assert!(removed, "{id:?} is isolated outside of the pool's lock");
+        if let Some(at) = owner
+            && let Some(mapped) =
+                &self.spaces[at.space.0 as usize].as_ref().and_then(|s| s.mapped.as_ref())
+        {
+            mapped.release(at.page..at.page + (1 << order));
+        }
         self.frames.free(id.0, order);
     }
 }
@@ -345,11 +351,18 @@ impl Pool {
         Watermarks { low, high: 2 * low }
     }
 
-    /// Takes free frames, and ensures that there is memory behind them.
-    pub(crate) fn take_frames(&self, state: &mut State, order: u8) -> Option<u32> {
+    /// Takes free frames for pages of a file. Those that a program reaches through a pointer have
+    /// memory of their own, so their frames are to have none; the others get some.
+    pub(crate) fn take_frames(&self, state: &mut State, space: &Space, order: u8) -> Option<u32> {
         let frame = state.frames.alloc(order)?;
-        let generous = state.engine.max(MemcgId::ROOT) >= u64::from(self.frames);
-        match state.resident.back(&self.arena, frame, order, generous) {
+        let State { engine, resident, .. } = state;
+        let outcome = if space.mapped.is_some() {
+            resident.unback(&self.arena, frame, order)
+        } else {
+            let generous = engine.max(MemcgId::ROOT) >= u64::from(self.frames);
+            resident.back(&self.arena, frame, order, generous)
+        };
+        match outcome {
             Ok(()) => Some(frame),
             Err(error) => {
                 state.frames.free(frame, order);

@@ -43,7 +43,7 @@ use crate::space::Space;
 use crate::translation::State as EntryState;
 use std::ops::Range;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 /// The largest window, in bytes, unless the user wants another. With two windows under way, one
 /// thread keeps a device busy that needs some megabytes of requests to reach its full rate.
@@ -87,6 +87,8 @@ struct Stream {
 pub(crate) struct ReadAhead {
     /// Largest window, in pages; 0 is off.
     max: u64,
+    /// Off for now.
+    paused: AtomicBool,
     /// For each stream, the page whose first access requests the next window.
     marks: [AtomicU64; STREAMS],
     streams: Mutex<Streams>,
@@ -122,7 +124,12 @@ impl ReadAhead {
     /// With windows of at most `max` pages.
     pub(crate) fn new(max: u64) -> Self {
         let max = if max < WINDOW_MIN { 0 } else { max };
-        Self { max, marks: [const { AtomicU64::new(NONE) }; STREAMS], streams: Mutex::default() }
+        Self {
+            max,
+            paused: AtomicBool::new(false),
+            marks: [const { AtomicU64::new(NONE) }; STREAMS],
+            streams: Mutex::default(),
+        }
     }
 
     /// The same settings, and no streams.
@@ -130,8 +137,17 @@ impl ReadAhead {
         Self::new(self.max)
     }
 
-    pub(crate) const fn is_off(&self) -> bool {
-        self.max == 0
+    pub(crate) fn is_off(&self) -> bool {
+        self.max == 0 || self.paused.load(Relaxed)
+    }
+
+    /// Reads nothing ahead until [`ReadAhead::resume`].
+    pub(crate) fn pause(&self) {
+        self.paused.store(true, Relaxed);
+    }
+
+    pub(crate) fn resume(&self) {
+        self.paused.store(false, Relaxed);
     }
 
     /// A request touches pages that are resident or on their way. Returns the range to read ahead
@@ -176,7 +192,11 @@ impl ReadAhead {
         space: &Space,
     ) -> Option<Range<u64>> {
         let mut streams = crate::sync::lock(&self.streams);
-        let goes_on = |s: &Stream| (request.start..=at).contains(&s.next) || s.ahead.contains(&at);
+        // Behind the end of a window goes on a reader that used all of it without a miss.
+        let goes_on = |s: &Stream| {
+            let behind = !s.ahead.is_empty() && s.ahead.end == at;
+            (request.start..=at).contains(&s.next) || s.ahead.contains(&at) || behind
+        };
         let Some(index) = streams.all.iter().position(goes_on) else {
             let index = streams.oldest();
             self.marks[index].store(NONE, Relaxed);

@@ -16,10 +16,12 @@
 use crate::deadline::Deadline;
 use crate::fault_sites::FaultSite;
 use crate::hazard;
+use crate::map::MappedPages;
 use crate::pool::{Pool, State};
 use crate::readahead::note_evicted;
 use crate::space::Space;
 use crate::translation::{Entry, State as EntryState, Taken};
+use crate::unused::Unused;
 use lowtide_core::limits::{LOOK_AROUND_MAX, TABLE_ENTRIES};
 use lowtide_core::{
     AgeJob, Facts, Folio, FolioId, FolioState, MemcgId, Reason, Reclaim, References, Step,
@@ -44,9 +46,16 @@ pub(crate) const PIECE: u64 = 256;
 /// The translations of all open spaces, as the engine looks at them.
 pub(crate) struct Translations<'a> {
     pub(crate) spaces: &'a [Option<Arc<Space>>],
+    pub(crate) unused: &'a Unused,
 }
 
 impl Translations<'_> {
+    /// The file of a folio, if a program reaches its pages through a pointer.
+    fn mapped(&self, folio: &Folio) -> Option<(&Space, &dyn MappedPages)> {
+        let space = self.spaces[folio.owner().space.0 as usize].as_deref()?;
+        Some((space, space.mapped.as_deref()?))
+    }
+
     fn entries(&self, folio: &Folio) -> impl Iterator<Item = &Entry> {
         let owner = folio.owner();
         let space = self.spaces[owner.space.0 as usize].as_deref();
@@ -65,6 +74,10 @@ impl Facts for Translations<'_> {
     }
 
     fn references(&mut self, _id: FolioId, folio: &Folio) -> References {
+        let owner = folio.owner();
+        if let Some((space, mapped)) = self.mapped(folio) {
+            mapped.look(&space.table, owner.page..owner.page + folio.pages(), self.unused);
+        }
         let young = self.entries(folio).filter(|e| e.clear_young()).count();
         // One mapping: several young entries of a large folio are one reference to it.
         References { young: u32::from(young > 0), exec: false }
@@ -81,6 +94,9 @@ impl Facts for Translations<'_> {
         let table = owner.page / TABLE_ENTRIES;
         let (first, end) = window(owner.page, space.table.pages());
         let own = owner.page..owner.page + folio.pages();
+        if let Some(mapped) = &space.mapped {
+            mapped.look(&space.table, first..end, self.unused);
+        }
         let window = (first..end).zip(space.table.slice(first..end));
         for (_, entry) in window.filter(|(page, _)| !own.contains(page)) {
             if let EntryState::Resident { frame, young: true, .. } = entry.load()
@@ -137,7 +153,11 @@ impl Pool {
                 return (state, reclaim.reclaimed());
             }
             let State { engine, spaces, .. } = &mut *state;
-            let step = reclaim.step(engine, &mut Translations { spaces }, self.now());
+            let step = reclaim.step(
+                engine,
+                &mut Translations { spaces, unused: &self.unused },
+                self.now(),
+            );
             let isolated = matches!(step, Step::Unmap | Step::Freed | Step::WakeFlushers);
             if !isolated && std::mem::take(&mut flush) {
                 drop(state);
@@ -159,7 +179,9 @@ impl Pool {
                     }
                 }
                 Step::Freed => {
-                    for gone in reclaim.freed() {
+                    let freed = reclaim.freed();
+                    release_mapped(spaces, freed.iter().map(|gone| (gone.owner, gone.order)));
+                    for gone in freed {
                         let space = spaces[gone.owner.space.0 as usize].as_deref();
                         let space = space.expect("a folio's space is open");
                         for entry in space.entries(gone.owner.page, gone.order) {
@@ -210,6 +232,15 @@ impl Pool {
             let mut looks = 0;
             for table in 0..space.table.pages().div_ceil(TABLE_ENTRIES) {
                 let hint = space.table.hint(table * TABLE_ENTRIES);
+                let key = table_key(&space, table);
+                if let Some(mapped) = &space.mapped
+                    && hint.was_used()
+                    && job.wants(&state.engine, key)
+                {
+                    let first = table * TABLE_ENTRIES;
+                    mapped.look(&space.table, first..first + TABLE_ENTRIES, &self.unused);
+                    looks += VISIT;
+                }
                 looks += 1;
                 if looks >= WALK_CHUNK {
                     looks = 0;
@@ -219,7 +250,6 @@ impl Pool {
                 if !hint.take_young() {
                     continue;
                 }
-                let key = table_key(&space, table);
                 if !job.wants(&state.engine, key) {
                     hint.note_young();
                     continue;
@@ -265,6 +295,28 @@ fn walk_table(state: &mut State, space: &Space, table: u64, key: TableKey, job: 
         space.table.hint(first).note_young();
     }
     job.table_done(&mut state.engine, key, young, entries.len() as u64);
+}
+
+/// Gives back the memory of folios that programs reach through pointers, before their frames are
+/// free: so what is resident never exceeds what is charged. Neighbours go together.
+fn release_mapped(
+    spaces: &[Option<Arc<Space>>],
+    folios: impl Iterator<Item = (lowtide_core::Owner, u8)>,
+) {
+    let mut gone: Vec<_> = folios
+        .filter_map(|(owner, order)| {
+            let space = spaces[owner.space.0 as usize].as_deref()?;
+            space.mapped.as_ref().map(|_| (owner.space.0, owner.page, 1_u64 << order))
+        })
+        .collect();
+    gone.sort_unstable();
+    for run in gone.chunk_by(|a, b| a.0 == b.0 && a.1 + a.2 == b.1) {
+        let (id, first, _) = run[0];
+        let (_, last, pages) = run[run.len() - 1];
+        let space = spaces[id as usize].as_deref().expect("a folio's space is open");
+        let mapped = space.mapped.as_ref().expect("only such are here");
+        mapped.release(first..last + pages);
+    }
 }
 
 /// Decides which victims are not in use, and leaves exactly their translations locked.

@@ -38,6 +38,8 @@ pub(crate) struct Resident {
     units: usize,
     /// Memory is never given back.
     pinned: bool,
+    /// Some frames stand for memory elsewhere: the arena takes no more than it needs.
+    frugal: bool,
     /// The kernel's last refusal, for a thread that finds no frame.
     pub(crate) refused: Option<io::Error>,
 }
@@ -54,6 +56,7 @@ impl Resident {
             bytes,
             units: 0,
             pinned,
+            frugal: false,
             refused: None,
         };
         if pinned {
@@ -115,10 +118,27 @@ impl Resident {
         let all = self.bytes.div_ceil(self.unit);
         let block =
             units.start / of_block * of_block..(units.end.div_ceil(of_block) * of_block).min(all);
-        let whole = generous && !block.clone().any(|unit| self.get(unit));
+        let whole = generous && !self.frugal && !block.clone().any(|unit| self.get(unit));
         let asked = if whole { block } else { units };
         arena.populate(asked.start * self.unit..(asked.end * self.unit).min(self.bytes))?;
         self.set(asked, true);
+        Ok(())
+    }
+
+    /// Ensures that frames have no memory: what they stand for has its own elsewhere. From the
+    /// first call on no frame gets memory before it needs it.
+    ///
+    /// # Errors
+    /// The kernel's error; the frames still have memory then.
+    pub(crate) fn unback(&mut self, arena: &Mapping, frame: u32, order: u8) -> io::Result<()> {
+        self.frugal = true;
+        let units = self.units_of(frame, order);
+        if !units.clone().any(|unit| self.get(unit)) {
+            return Ok(());
+        }
+        let bytes = units.start * self.unit..(units.end * self.unit).min(self.bytes);
+        arena.discard(bytes)?;
+        self.set(units, false);
         Ok(())
     }
 

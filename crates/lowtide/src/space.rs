@@ -5,6 +5,7 @@ use crate::beneath::Beneath;
 use crate::error::{Error, OpenError};
 use crate::hazard;
 use crate::io::Backend;
+use crate::map::MappedPages;
 use crate::nested::is_nested;
 use crate::translation::{Entry, Table};
 use crate::writeback::{Device, Ledger};
@@ -56,6 +57,9 @@ pub(crate) struct Space {
     pub(crate) id: SpaceId,
     pub(crate) table: Table,
     pub(crate) backing: Backing,
+    /// Where the bytes of its pages are, if a program reaches them through a pointer. Otherwise
+    /// they are in the arena.
+    pub(crate) mapped: Option<Arc<dyn MappedPages>>,
     /// log2 of base pages in the folios that a miss brings in.
     pub(crate) order: u8,
     page_shift: u32,
@@ -124,6 +128,7 @@ impl Space {
             id,
             table,
             backing,
+            mapped: None,
             order,
             page_shift,
             len: AtomicU64::new(len),

@@ -41,6 +41,17 @@ impl Open {
     pub(crate) fn new(pager: Pager, space: Arc<Space>) -> Self {
         Self { pager, space, hopeless: AtomicBool::new(false) }
     }
+
+    /// Reads pages ahead in the background.
+    pub(crate) fn read_ahead(&self, pages: Range<u64>) {
+        self.pager.inner.threads.read_ahead(&self.space, pages);
+    }
+}
+
+impl fmt::Debug for Open {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Open").field(&self.space).finish()
+    }
 }
 
 impl Drop for Open {
@@ -462,7 +473,7 @@ impl View {
     pub fn prefetch(&self, pages: Range<u64>) {
         let end = pages.end.min(self.pages());
         if pages.start < end {
-            self.open.pager.inner.threads.read_ahead(&self.space, pages.start..end);
+            self.open.read_ahead(pages.start..end);
         }
     }
 
@@ -578,7 +589,7 @@ impl View {
             None => self.ahead.touched(&request, &self.pool, space),
         };
         if let Some(window) = window {
-            self.open.pager.inner.threads.read_ahead(&self.space, window);
+            self.open.read_ahead(window);
         }
     }
 

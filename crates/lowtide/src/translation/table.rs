@@ -203,6 +203,15 @@ impl Table {
         })
     }
 
+    /// How many pages are in memory now. Cost: a look at each entry of the tables that were ever
+    /// used.
+    #[allow(dead_code, reason = "the proofs include this file")]
+    pub(crate) fn resident(&self) -> u64 {
+        let in_memory =
+            |e: &&Entry| matches!(e.load(), State::Resident { .. } | State::Locked { .. });
+        self.used().map(|pages| self.slice(pages).iter().filter(in_memory).count() as u64).sum()
+    }
+
     /// Sets YOUNG in the entry of `page`, which was seen as `seen`, and notes it in the hint.
     /// Returns whether it did: not if the bit was set already, or if the entry has changed since,
     /// which a reader may ignore.

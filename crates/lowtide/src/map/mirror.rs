@@ -1,0 +1,236 @@
+//! The way `userfault`: a mapping whose missing pages this process brings in itself.
+//!
+//! ```text
+//!   program ──► window │ . . A . B . │  a memfd, sparse; registered for missing pages
+//!                          ▲ copy      ▲ punch
+//!   file ──direct read──► landing      └ eviction
+//! ```
+//!
+//! The window is a *mirror* of the file: a page is there with all its bytes, or it is missing, and
+//! a touch of a missing one makes the thread sleep until a server thread has installed it
+//! (`server.rs`). Nothing but this process puts pages there, so what is resident is what is charged:
+//! the budget is an invariant, as for views.
+//!
+//! **Young bits.** The window is registered for write protection, too, which is never used. It makes
+//! the kernel map touched pages alone, without their neighbours, so a page that is present has been
+//! touched since it was zapped. The touch that brought the page in does not count ([decision
+//! 4](../../../docs/decisions/0004-first-accesses.md)): the first look at such a page, which is
+//! *fresh*, only zaps it.
+//!
+//! **Eviction** punches a hole. There are no guards: a thread that reads a page while it goes finds
+//! it missing at its next load, and waits as for any other.
+
+use super::pages::{MappedPages, note_touch};
+use crate::translation::Table;
+use crate::unused::Unused;
+use lowtide_sys::page_cache;
+use lowtide_sys::pagemap::{Categories, Pagemap, Query};
+use lowtide_sys::shared::SharedMapping;
+use lowtide_sys::userfault::{CopyError, UserFault};
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+
+/// Which pages are mapped.
+pub(super) const PRESENT: Query = Query {
+    inverted: Categories::empty(),
+    required: Categories::PRESENT,
+    any: Categories::empty(),
+    returned: Categories::PRESENT,
+    write_protect: false,
+};
+
+/// The memory of one map. See the module documentation.
+#[derive(Debug)]
+pub(crate) struct Mirror {
+    memory: File,
+    window: SharedMapping,
+    faults: Arc<UserFault>,
+    pagemap: Pagemap,
+    page_shift: u32,
+    /// The page of the file that the window begins with.
+    first: u64,
+    pages: u64,
+    /// A bit for each page of the window: present because it was brought in, and not looked at yet.
+    fresh: Vec<AtomicU64>,
+    /// Whether being brought in counts as a touch ([`Builder::young_faults`]).
+    ///
+    /// [`Builder::young_faults`]: crate::Builder::young_faults
+    young_faults: bool,
+    /// The process that made it.
+    process: u32,
+    /// The program has no pointer any more, and the memory is gone.
+    closed: AtomicBool,
+}
+
+impl Mirror {
+    pub(super) fn new(
+        memory: File,
+        window: SharedMapping,
+        faults: Arc<UserFault>,
+        pagemap: Pagemap,
+        (page_shift, first, young_faults): (u32, u64, bool),
+    ) -> Self {
+        let pages = (window.len() >> page_shift) as u64;
+        let fresh = (0..pages.div_ceil(64)).map(|_| AtomicU64::new(0)).collect();
+        let closed = AtomicBool::new(false);
+        Self {
+            memory,
+            window,
+            faults,
+            pagemap,
+            page_shift,
+            first,
+            pages,
+            fresh,
+            young_faults,
+            process: std::process::id(),
+            closed,
+        }
+    }
+
+    /// The program's addresses.
+    pub(super) fn addresses(&self) -> Range<usize> {
+        self.window.addresses()
+    }
+
+    /// The page of the file at an address of the window.
+    pub(super) fn page_at(&self, address: usize) -> u64 {
+        self.first + ((address - self.window.addresses().start) >> self.page_shift) as u64
+    }
+
+    /// The addresses of a page.
+    pub(super) fn addresses_of(&self, page: u64) -> Range<usize> {
+        self.range(page..page + 1)
+    }
+
+    /// Whether only user code's faults are served.
+    pub(super) fn user_mode_only(&self) -> bool {
+        self.faults.user_mode_only()
+    }
+
+    /// Gives all memory back: no pointer leads here any more. No-op in a child made by `fork`,
+    /// where descriptors lead to the parent's memory.
+    pub(super) fn close(&self) {
+        if std::process::id() != self.process {
+            return;
+        }
+        if let Err(error) = self.faults.unregister(self.window.addresses()) {
+            tracing::error!(%error, "a map stays registered until its memory is gone");
+        }
+        let bytes = self.pages << self.page_shift;
+        if let Err(error) = page_cache::punch(&self.memory, 0..bytes) {
+            tracing::error!(%error, "the memory of a map is given back later");
+        }
+        self.closed.store(true, Relaxed);
+    }
+
+    /// Pages of the file that are in the window.
+    fn clip(&self, pages: Range<u64>) -> Range<u64> {
+        pages.start.max(self.first)..pages.end.min(self.first + self.pages)
+    }
+
+    fn range(&self, pages: Range<u64>) -> Range<usize> {
+        let base = self.window.addresses().start;
+        let at = |page: u64| base + ((page - self.first) << self.page_shift) as usize;
+        at(pages.start)..at(pages.end)
+    }
+
+    fn note_fresh(&self, page: u64) {
+        let at = page - self.first;
+        self.fresh[(at / 64) as usize].fetch_or(1 << (at % 64), Relaxed);
+    }
+
+    fn take_fresh(&self, page: u64) -> bool {
+        let at = page - self.first;
+        let (word, bit) = (&self.fresh[(at / 64) as usize], 1 << (at % 64));
+        // Almost always it is clear: a line that is not written.
+        word.load(Relaxed) & bit != 0 && word.fetch_and(!bit, Relaxed) & bit != 0
+    }
+
+    fn zap(&self, range: Range<usize>) {
+        // SAFETY: the window is a shared mapping of a memfd: its pages stay in the page cache, and
+        // come back with the next touch.
+        #[expect(unsafe_code, reason = "zapping is unsafe for private mappings")]
+        let zapped = unsafe { page_cache::zap(range) };
+        if let Err(error) = zapped {
+            tracing::error!(%error, "touches of a map cannot be seen");
+        }
+    }
+}
+
+impl MappedPages for Mirror {
+    fn look(&self, table: &Table, pages: Range<u64>, unused: &Unused) {
+        let pages = self.clip(pages);
+        if pages.is_empty() || self.closed.load(Relaxed) {
+            return;
+        }
+        let mut found = Vec::new();
+        if let Err(error) = self.pagemap.scan(self.range(pages), &PRESENT, &mut found) {
+            tracing::error!(%error, "touches of a map cannot be seen");
+        }
+        let (Some(first), Some(last)) = (found.first(), found.last()) else { return };
+        let touched = first.range().start..last.range().end;
+        for region in &found {
+            for address in region.range().step_by(1 << self.page_shift) {
+                let page = self.page_at(address);
+                if !self.take_fresh(page) {
+                    note_touch(table, page, unused);
+                }
+            }
+        }
+        self.zap(touched);
+    }
+
+    fn install(&self, first: u64, bytes: &[u8], touched: bool) -> io::Result<()> {
+        let count = (bytes.len() >> self.page_shift) as u64;
+        // Pages outside of the window come with a large folio, and no pointer leads to them.
+        let pages = self.clip(first..first + count);
+        if touched && !self.young_faults {
+            pages.clone().for_each(|page| self.note_fresh(page));
+        }
+        let skipped = ((pages.start - first) << self.page_shift) as usize;
+        let len = ((pages.end - pages.start) << self.page_shift) as usize;
+        let (range, bytes) = (self.range(pages), &bytes[skipped..skipped + len]);
+        let mut done = 0;
+        while done < bytes.len() {
+            match self.faults.copy(range.start + done, &bytes[done..], false) {
+                Ok(copied) => done += copied,
+                Err(CopyError::Changing) => std::thread::yield_now(),
+                Err(CopyError::Present) => {
+                    // Memory that could not be given back, perhaps of an older version.
+                    let from = (range.start + done - self.window.addresses().start) as u64;
+                    page_cache::punch(&self.memory, from..from + (1 << self.page_shift))?;
+                }
+                Err(error) => return Err(io_error(error)),
+            }
+        }
+        if !touched {
+            // Nothing waits for them: the first touch is to be seen.
+            self.zap(range);
+        }
+        Ok(())
+    }
+
+    fn release(&self, pages: Range<u64>) {
+        let pages = self.clip(pages);
+        if pages.is_empty() || self.closed.load(Relaxed) {
+            return;
+        }
+        let bytes = |page: u64| (page - self.first) << self.page_shift;
+        if let Err(error) = page_cache::punch(&self.memory, bytes(pages.start)..bytes(pages.end)) {
+            tracing::error!(%error, "memory of a map cannot be given back");
+        }
+    }
+}
+
+fn io_error(error: CopyError) -> io::Error {
+    match error {
+        CopyError::Io(source) => source,
+        CopyError::NoSpace => io::Error::from_raw_os_error(libc::ENOSPC),
+        CopyError::NoMemory => io::Error::from_raw_os_error(libc::ENOMEM),
+        other => io::Error::other(other),
+    }
+}

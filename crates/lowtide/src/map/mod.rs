@@ -1,0 +1,41 @@
+//! Files behind a plain pointer, under a budget.
+//!
+//! A [`Map`] is for code that wants `&[u8]`: a search index, an archive, a vector index, everything
+//! that was written for a memory map. It dereferences to the bytes of the file, and a hit is what
+//! the processor does with a pointer. What is in memory is charged to a tenant, and the pager's
+//! policy decides which pages stay.
+//!
+//! ```
+//! use lowtide::{Pager, map::MapOptions};
+//! use std::fs::File;
+//!
+//! # let dir = tempfile::tempdir()?;
+//! # let path = dir.path().join("index");
+//! # std::fs::write(&path, vec![7; 1 << 20])?;
+//! let pager = Pager::builder().max("256K".parse()?).build()?;
+//! let file = File::open(&path)?;
+//! // SAFETY: no program changes the file while it is mapped.
+//! let map = unsafe { MapOptions::new().map(&pager, &file) }?;
+//! assert_eq!((map.len(), map[1_000_000]), (1 << 20, 7));
+//! println!("{}", map.report());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! | file | concept |
+//! |---|---|
+//! | `options`, `handle`, `error` | the public API |
+//! | `pages` | what reclaim and a miss ask of memory behind a pointer |
+//! | `mirror`, `server` | the way `userfault`: this process serves page faults |
+
+mod error;
+mod handle;
+mod mirror;
+mod options;
+mod pages;
+mod server;
+
+pub use error::MapError;
+pub use handle::{Map, MapReport};
+pub use options::{Advice, MapOptions, UnknownWay, Way};
+pub(crate) use pages::{Landing, MappedPages};
+pub(crate) use server::Server;

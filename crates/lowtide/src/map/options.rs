@@ -1,0 +1,151 @@
+//! How a file is mapped.
+
+use super::error::MapError;
+use super::handle::Map;
+use crate::pager::Pager;
+use crate::tenant::Tenant;
+use lowtide_core::MemcgId;
+use std::fmt;
+use std::os::fd::AsFd;
+use std::str::FromStr;
+
+/// How a map gets its pages, and how its budget is kept.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
+pub enum Way {
+    /// `userfault` where system calls may use the memory, otherwise `pagecache`.
+    #[default]
+    Auto,
+    /// The program's page faults are served by this process, from a mirror of the file. The budget
+    /// is exact.
+    Userfault,
+}
+
+/// Not the name of a way.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("`{0}` is no way to map a file: use auto or userfault")]
+pub struct UnknownWay(String);
+
+impl FromStr for Way {
+    type Err = UnknownWay;
+
+    fn from_str(text: &str) -> Result<Self, UnknownWay> {
+        match text {
+            "auto" => Ok(Self::Auto),
+            "userfault" => Ok(Self::Userfault),
+            _ => Err(UnknownWay(text.to_owned())),
+        }
+    }
+}
+
+impl fmt::Display for Way {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Auto => "auto",
+            Self::Userfault => "userfault",
+        })
+    }
+}
+
+/// How a part of a map will be used, as `madvise(2)` has it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Advice {
+    /// Nothing special: what is read in order is read ahead.
+    Normal,
+    /// Nothing is read ahead from now on.
+    Random,
+    /// It is read in order.
+    Sequential,
+    /// Soon wanted: it is read in the background, as far as there is room.
+    WillNeed,
+}
+
+/// How to map a file. Mirrors `MmapOptions` of the crate `memmap2`.
+#[derive(Clone, Debug, Default)]
+pub struct MapOptions {
+    pub(super) offset: u64,
+    pub(super) len: Option<usize>,
+    pub(super) populate: bool,
+    pub(super) tenant: Option<Tenant>,
+    pub(super) way: Way,
+    pub(super) read_ahead: Option<u64>,
+}
+
+impl MapOptions {
+    /// The whole file, charged to the root of the pager.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Begins at this byte of the file (default 0). It need not be a multiple of anything.
+    #[must_use]
+    pub fn offset(mut self, offset: u64) -> Self {
+        self.offset = offset;
+        self
+    }
+
+    /// Maps so many bytes (default: up to the end of the file). A touch of a page that lies wholly
+    /// behind the end of the file is `SIGBUS`.
+    #[must_use]
+    pub fn len(mut self, len: usize) -> Self {
+        self.len = Some(len);
+        self
+    }
+
+    /// Reads the beginning before `map` returns, as far as there is room in the budget.
+    #[must_use]
+    pub fn populate(mut self) -> Self {
+        self.populate = true;
+        self
+    }
+
+    /// Charges the pages to a tenant.
+    #[must_use]
+    pub fn tenant(mut self, tenant: &Tenant) -> Self {
+        self.tenant = Some(tenant.clone());
+        self
+    }
+
+    /// How pages come in (default: [`Way::Auto`]).
+    #[must_use]
+    pub fn way(mut self, way: Way) -> Self {
+        self.way = way;
+        self
+    }
+
+    /// How much may be read ahead at a time where the map is read in order, in bytes; 0 is nothing.
+    /// The default is that of [`OpenOptions::read_ahead`](crate::OpenOptions::read_ahead).
+    #[must_use]
+    pub fn read_ahead(mut self, bytes: u64) -> Self {
+        self.read_ahead = Some(bytes);
+        self
+    }
+
+    /// Maps a file for reading.
+    ///
+    /// Cost: a few system calls, and four bytes of addresses for each page; nothing is read.
+    ///
+    /// # Errors
+    /// [`MapError`] says what is wrong with the range or the file, or what the kernel refuses.
+    ///
+    /// # Safety
+    /// The bytes are those of the file at the moment at which each page comes in, and a page that
+    /// was evicted comes in again. So while references to them live no process may change the file,
+    /// or make it shorter.
+    #[expect(unsafe_code, reason = "other processes can change what references point to")]
+    pub unsafe fn map(&self, pager: &Pager, file: impl AsFd) -> Result<Map, MapError> {
+        Map::new(self, pager, file.as_fd())
+    }
+
+    pub(super) fn group(&self, pager: &Pager) -> Result<MemcgId, MapError> {
+        match &self.tenant {
+            Some(other) if !std::sync::Arc::ptr_eq(&other.pager.inner, &pager.inner) => {
+                Err(crate::tenant::TenantError::OtherPager.into())
+            }
+            Some(tenant) => Ok(tenant.id),
+            None => Ok(MemcgId::ROOT),
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! What reclaim and a miss ask of memory that a program reaches through a pointer.
+//!
+//! A page of a view has its bytes in a frame of the arena. A page of a map has them where the
+//! program's pointer leads. Its frame stands for that memory: it is charged, it has a place in the
+//! engine's lists, and it never has memory of the arena behind it. So a budget holds for both, and
+//! one policy compares them.
+//!
+//! The processor does not tell a process which pages it has touched. What it does tell is which
+//! pages are *present* in the page table, and a page that is taken out of the table without being
+//! freed (*zapped*) comes back with the next touch. So a young bit is sampled: zap, wait, see what
+//! is present again.
+
+use crate::translation::{State, Table};
+use crate::unused::Unused;
+use std::cell::RefCell;
+use std::fmt;
+use std::io;
+use std::ops::Range;
+
+/// The memory of the pages of one map.
+pub(crate) trait MappedPages: Send + Sync + fmt::Debug {
+    /// Sets YOUNG in the translations of those of `pages` that were touched since they were last
+    /// looked at, and makes the next touch of each visible. The first touch of a page that was read
+    /// ahead only takes it out of `unused`. Called under the pool's lock.
+    fn look(&self, table: &Table, pages: Range<u64>, unused: &Unused);
+
+    /// Gives pages their bytes, all at once: a thread sees none of them or all. `touched`: a thread
+    /// waits for the first page, so that being present says nothing about it yet.
+    ///
+    /// # Errors
+    /// The kernel's; the pages are as absent as before.
+    fn install(&self, first: u64, bytes: &[u8], touched: bool) -> io::Result<()>;
+
+    /// Gives the memory of pages back. Called under the pool's lock, while their translations are
+    /// locked for eviction, or lead nowhere.
+    fn release(&self, pages: Range<u64>);
+}
+
+/// Notes the touch of a page that was seen in a look.
+pub(super) fn note_touch(table: &Table, page: u64, unused: &Unused) {
+    let seen = table.entry(page).load();
+    if let State::Resident { frame, young: false, .. } = seen
+        && !unused.take(frame)
+    {
+        table.set_young(page, seen);
+    }
+}
+
+/// Memory of this thread in which the bytes of a map's pages arrive before they are installed:
+/// aligned for direct I/O.
+#[derive(Debug)]
+pub(crate) struct Landing {
+    blocks: Vec<Block>,
+    at: *mut u8,
+}
+
+#[derive(Clone, Debug)]
+#[repr(C, align(4096))]
+struct Block([u8; 4096]);
+
+/// Landings that a thread keeps for later: as many as one call has requests in flight.
+const KEPT: usize = 32;
+
+thread_local! {
+    static FREE: RefCell<Vec<Vec<Block>>> = const { RefCell::new(Vec::new()) };
+}
+
+impl Landing {
+    /// Memory for so many bytes; what is in it is not defined.
+    pub(crate) fn take(bytes: usize) -> Self {
+        let count = bytes.div_ceil(size_of::<Block>());
+        let kept = FREE.with_borrow_mut(|free| {
+            let at = free.iter().position(|blocks| blocks.len() >= count)?;
+            Some(free.swap_remove(at))
+        });
+        let mut blocks = kept.unwrap_or_else(|| vec![Block([0; 4096]); count]);
+        let at = blocks.as_mut_ptr().cast();
+        Self { blocks, at }
+    }
+
+    /// The first byte. Valid as long as this lives.
+    pub(crate) const fn as_ptr(&self) -> *mut u8 {
+        self.at
+    }
+}
+
+impl Drop for Landing {
+    fn drop(&mut self) {
+        let blocks = std::mem::take(&mut self.blocks);
+        // A thread that ends may have dropped its list already.
+        let _ = FREE.try_with(|free| {
+            let mut free = free.borrow_mut();
+            if free.len() < KEPT {
+                free.push(blocks);
+            }
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_landing_is_aligned_and_used_again() {
+        let first = Landing::take(10_000);
+        let at = first.as_ptr();
+        assert_eq!(at.addr() % 4096, 0);
+        let second = Landing::take(4096);
+        assert_ne!(second.as_ptr(), at);
+        drop(first);
+        assert_eq!(Landing::take(8192).as_ptr(), at, "the larger one serves");
+    }
+}

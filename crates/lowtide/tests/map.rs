@@ -1,0 +1,201 @@
+//! Maps: a plain pointer to a file that is larger than the budget.
+
+#![expect(unsafe_code, reason = "mapping a file is unsafe: others could change it")]
+
+use lowtide::map::{Advice, Map, MapError, MapOptions, Way};
+use lowtide::{OpenError, OpenOptions, Pager};
+use std::fs::File;
+use std::io::Write;
+use std::time::{Duration, Instant};
+
+const PAGE: usize = 4096;
+
+/// A file whose every eight bytes are their own offset.
+fn file(pages: usize) -> tempfile::NamedTempFile {
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    let words = (0..pages * PAGE / 8).flat_map(|word| (word as u64 * 8).to_le_bytes());
+    file.write_all(&words.collect::<Vec<_>>()).unwrap();
+    file.as_file().sync_all().unwrap();
+    file
+}
+
+fn pager(max: &str) -> Pager {
+    Pager::builder().max(max.parse().unwrap()).build().unwrap()
+}
+
+/// Maps a whole file by page faults that this process serves; nothing where the kernel refuses.
+fn map(pager: &Pager, file: &File) -> Option<Map> {
+    // SAFETY: no test changes a file while it is mapped, unless that is what it is about.
+    match unsafe { MapOptions::new().way(Way::Userfault).map(pager, file) } {
+        Ok(map) => Some(map),
+        Err(error @ MapError::Way { .. }) => {
+            eprintln!("SKIPPED: {error}");
+            None
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+fn word(bytes: &[u8], offset: usize) -> u64 {
+    u64::from_le_bytes(bytes[offset..offset + 8].try_into().unwrap())
+}
+
+/// Numbers without a pattern.
+fn random(state: &mut u64) -> usize {
+    *state ^= *state << 13;
+    *state ^= *state >> 7;
+    *state ^= *state << 17;
+    *state as usize
+}
+
+#[test]
+fn threads_read_a_file_of_eight_budgets_through_a_pointer_and_the_budget_holds() {
+    let file = file(2048);
+    let pager = pager("1M");
+    let Some(map) = map(&pager, file.as_file()) else { return };
+    std::thread::scope(|scope| {
+        for seed in 1..=4_u64 {
+            let map = &map;
+            scope.spawn(move || {
+                let mut state = seed * 0x9E37_79B9;
+                for _ in 0..20_000 {
+                    let offset = random(&mut state) % (map.len() / 8) * 8;
+                    assert_eq!(word(map, offset), offset as u64);
+                }
+            });
+        }
+        let pager = &pager;
+        let map = &map;
+        scope.spawn(move || {
+            for _ in 0..50 {
+                assert!(map.report().resident_bytes <= 1 << 20);
+                assert!(pager.stat().memory.file * 4096 <= 1 << 20);
+                std::thread::sleep(Duration::from_millis(2));
+            }
+        });
+    });
+    pager.validate().unwrap();
+    let stat = pager.stat();
+    assert!(stat.memory.events.pgsteal > 10_000, "{stat}");
+    assert!(stat.resident_bytes < 1 << 20, "frames of maps take no memory: {stat}");
+    assert!(map.error().is_none());
+    drop(map);
+    pager.validate().unwrap();
+    assert_eq!(pager.stat().memory.file, 0, "a map that is gone is charged for nothing");
+}
+
+#[test]
+fn pages_that_are_touched_again_and_again_stay_and_a_scan_goes_by() {
+    let file = file(4096);
+    let pager = pager("2M");
+    let Some(map) = map(&pager, file.as_file()) else { return };
+    map.advise(Advice::Random).unwrap();
+    let hot = 64;
+    let mut came_back = 0;
+    for round in 0..40 {
+        for page in 0..hot {
+            assert_eq!(word(&map, page * PAGE), (page * PAGE) as u64);
+        }
+        let before = map.report().faults;
+        for page in 0..hot {
+            assert_eq!(word(&map, page * PAGE + 8), (page * PAGE + 8) as u64);
+        }
+        came_back += map.report().faults - before;
+        // A fifth of the budget that is used once.
+        let cold = hot + round * 100 % (4096 - hot - 100);
+        for page in cold..cold + 100 {
+            assert_eq!(word(&map, page * PAGE), (page * PAGE) as u64);
+        }
+    }
+    let faults = map.report().faults;
+    assert!(came_back < 10, "{came_back} faults of pages that had just been touched");
+    // 4000 cold pages and 64 hot ones; without young bits the hot ones would come in 40 times.
+    assert!(faults < 4000 + 64 + 500, "{faults} faults: hot pages are evicted");
+}
+
+#[test]
+fn what_is_read_in_order_is_read_ahead() {
+    let file = file(4096);
+    let pager = pager("4M");
+    let Some(map) = map(&pager, file.as_file()) else { return };
+    for page in 0..4096 {
+        assert_eq!(word(&map, page * PAGE), (page * PAGE) as u64);
+    }
+    let faults = map.report().faults;
+    assert!(faults < 3000, "{faults} faults for 4096 pages in order");
+    assert!(pager.stat().io.ahead_pages > 1000, "{}", pager.stat());
+}
+
+#[test]
+fn a_map_of_a_part_begins_and_ends_where_it_was_asked_to() {
+    let file = file(16);
+    let pager = pager("1M");
+    let part = MapOptions::new().offset(5000).len(10_000);
+    // SAFETY: as in `map`.
+    let map = match unsafe { part.map(&pager, file.as_file()) } {
+        Err(MapError::Way { why, .. }) => return eprintln!("SKIPPED: {why}"),
+        map => map.unwrap(),
+    };
+    assert_eq!((map.len(), word(&map, 0), word(&map, 9992)), (10_000, 5000, 14_992));
+    let behind = MapOptions::new().offset(1 << 20);
+    // SAFETY: as in `map`.
+    let error = unsafe { behind.map(&pager, file.as_file()) }.unwrap_err();
+    assert!(matches!(error, MapError::Range { .. }), "{error}");
+    // SAFETY: as in `map`.
+    let empty = unsafe { MapOptions::new().len(0).map(&pager, file.as_file()) }.unwrap();
+    assert!(empty.is_empty() && empty.iter().next().is_none());
+    let small = Pager::builder().max("1M".parse().unwrap()).base_page(1024).build().unwrap();
+    // SAFETY: as in `map`.
+    let error = unsafe { small.map(file.as_file()) }.unwrap_err();
+    assert!(matches!(error, MapError::PageSize { pager: 1024, .. }), "{error}");
+}
+
+#[test]
+fn two_maps_of_a_file_are_two_budgets_and_a_view_that_writes_is_refused() {
+    let file = file(512);
+    let pager = pager("4M");
+    let [first, second] =
+        ["a", "b"].map(|name| pager.tenant(name).max("512K".parse().unwrap()).create().unwrap());
+    // SAFETY: as in `map`.
+    let [one, two] = [&first, &second].map(|tenant| unsafe { tenant.map(file.as_file()) });
+    let (one, two) = match (one, two) {
+        (Err(MapError::Way { why, .. }), _) => return eprintln!("SKIPPED: {why}"),
+        (one, two) => (one.unwrap(), two.unwrap()),
+    };
+    for page in 0..512 {
+        assert_eq!(word(&one, page * PAGE), word(&two, page * PAGE));
+    }
+    for tenant in [&first, &second] {
+        let usage = tenant.usage().unwrap();
+        assert!((256 << 10..=512 << 10).contains(&usage), "{usage}");
+    }
+    let write = OpenOptions::new().write(true);
+    let error = write.open(&pager, file.path()).unwrap_err();
+    assert!(matches!(error, OpenError::Copies { copies: 2, .. }), "{error}");
+    let view = pager.open(file.path()).unwrap();
+    assert_eq!(view.read(3).unwrap()[0..8], one[3 * PAGE..3 * PAGE + 8]);
+    drop((one, two, view));
+    let view = write.open(&pager, file.path()).unwrap();
+    // SAFETY: as in `map`.
+    let error = unsafe { MapOptions::new().way(Way::Userfault).map(&pager, file.as_file()) };
+    assert!(matches!(error, Err(MapError::Way { .. })), "a map would not see stores");
+    drop(view);
+}
+
+#[test]
+fn pages_that_are_soon_wanted_come_in_before_they_are_touched() {
+    let file = file(256);
+    let pager = pager("4M");
+    let Some(map) = map(&pager, file.as_file()) else { return };
+    map.advise_range(Advice::WillNeed, 10 * PAGE, 100 * PAGE).unwrap();
+    let began = Instant::now();
+    while map.report().resident_bytes < 100 * PAGE as u64 {
+        assert!(began.elapsed() < Duration::from_secs(10), "{}", map.report());
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    for page in 10..110 {
+        assert_eq!(word(&map, page * PAGE), (page * PAGE) as u64);
+    }
+    assert_eq!(map.report().faults, 0);
+    assert!(map.advise_range(Advice::WillNeed, 0, map.len() + 1).is_err());
+}
