@@ -261,6 +261,28 @@ pub fn mincore(range: Range<usize>, resident: &mut [u8]) -> io::Result<()> {
     if failed { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
+/// Page faults of this process since it began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Faults {
+    /// Without a wait for a device.
+    pub minor: u64,
+    /// With one.
+    pub major: u64,
+}
+
+/// Counts the page faults of all threads of this process (`getrusage(2)`).
+#[must_use]
+pub fn page_faults() -> Faults {
+    let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: The call fills the structure, which is one of plain integers.
+    let failed = unsafe { libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr()) } != 0;
+    debug_assert!(!failed, "getrusage of the process itself cannot fail");
+    // SAFETY: All zeroes are a value of it, should the call have written nothing.
+    let usage = unsafe { usage.assume_init() };
+    let count = |faults: libc::c_long| u64::try_from(faults).unwrap_or(0);
+    Faults { minor: count(usage.ru_minflt), major: count(usage.ru_majflt) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -7,7 +7,7 @@
 
 use crate::deadline::Deadline;
 use crate::error::BuildError;
-use crate::map::Server;
+use crate::map::{Server, Watcher};
 use crate::pool::{Pool, State};
 use crate::readers::Readers;
 use crate::reclaim::{PIECE, piece};
@@ -35,6 +35,8 @@ pub(crate) struct Threads {
     readers: Readers,
     /// Serves the page faults of maps, from the first one on.
     server: Mutex<Option<Arc<Server>>>,
+    /// Watches the kernel's mappings, from the first one on.
+    watcher: Mutex<Option<Arc<Watcher>>>,
     exporter: Option<Arc<Exporter>>,
 }
 
@@ -46,6 +48,7 @@ impl Threads {
             joins: Vec::new(),
             readers: Readers::default(),
             server: Mutex::default(),
+            watcher: Mutex::default(),
             exporter: exporter.clone(),
         };
         if !pool.background {
@@ -69,6 +72,20 @@ impl Threads {
         }
         let started = Server::start(&self.pool)?;
         *server = Some(Arc::clone(&started));
+        Ok(started)
+    }
+
+    /// What watches the kernel's mappings; started if need be.
+    ///
+    /// # Errors
+    /// The thread cannot be started.
+    pub(crate) fn watcher(&self) -> std::io::Result<Arc<Watcher>> {
+        let mut watcher = crate::sync::lock(&self.watcher);
+        if let Some(watcher) = &*watcher {
+            return Ok(Arc::clone(watcher));
+        }
+        let started = Watcher::start(&self.pool)?;
+        *watcher = Some(Arc::clone(&started));
         Ok(started)
     }
 
@@ -108,6 +125,9 @@ impl Drop for Threads {
         self.joins.extend(self.readers.close());
         if let Some(server) = crate::sync::lock(&self.server).take() {
             self.joins.extend(server.close());
+        }
+        if let Some(watcher) = crate::sync::lock(&self.watcher).take() {
+            self.joins.extend(watcher.close());
         }
         self.pool.end_flushers();
         let deadline = Deadline::after(self.pool.io_deadline);

@@ -24,8 +24,8 @@ use rustix::io::Errno;
 use std::fs::File;
 use std::io;
 use std::ops::Range;
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
-use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock};
 
@@ -246,12 +246,13 @@ impl Descriptors {
 }
 
 impl FileKey {
-    fn of(file: &File) -> io::Result<Self> {
-        let facts = file.metadata()?;
-        Ok(if facts.file_type().is_block_device() {
-            FileKey { device: facts.rdev(), inode: None }
+    pub(crate) fn of(file: impl AsFd) -> io::Result<Self> {
+        let facts = rustix::fs::fstat(file)?;
+        let kind = rustix::fs::FileType::from_raw_mode(facts.st_mode);
+        Ok(if kind == rustix::fs::FileType::BlockDevice {
+            FileKey { device: facts.st_rdev, inode: None }
         } else {
-            FileKey { device: facts.dev(), inode: Some(facts.ino()) }
+            FileKey { device: facts.st_dev, inode: Some(facts.st_ino) }
         })
     }
 }

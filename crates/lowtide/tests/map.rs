@@ -23,6 +23,24 @@ fn pager(max: &str) -> Pager {
     Pager::builder().max(max.parse().unwrap()).build().unwrap()
 }
 
+/// Maps a whole file through the page cache; nothing where the kernel refuses.
+fn cached(pager: &Pager, file: &File) -> Option<Map> {
+    // SAFETY: as in `map`.
+    match unsafe { MapOptions::new().way(Way::PageCache).map(pager, file) } {
+        Ok(map) => Some(map),
+        Err(error @ MapError::Way { .. }) => {
+            eprintln!("SKIPPED: {error}");
+            None
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// Bytes of a file that the page cache has.
+fn cached_bytes(file: &File) -> u64 {
+    lowtide_sys::page_cache::cachestat(file, 0, 0).map_or(0, |stat| stat.cached * PAGE as u64)
+}
+
 /// Maps a whole file by page faults that this process serves; nothing where the kernel refuses.
 fn map(pager: &Pager, file: &File) -> Option<Map> {
     // SAFETY: no test changes a file while it is mapped, unless that is what it is about.
@@ -198,4 +216,49 @@ fn pages_that_are_soon_wanted_come_in_before_they_are_touched() {
     }
     assert_eq!(map.report().faults, 0);
     assert!(map.advise_range(Advice::WillNeed, 0, map.len() + 1).is_err());
+}
+
+#[test]
+fn the_kernels_own_mapping_is_kept_within_its_budget() {
+    let file = file(16_384);
+    let pager = pager("8M");
+    let Some(map) = cached(&pager, file.as_file()) else { return };
+    let mut peak = 0;
+    let mut state = 77;
+    for step in 0..60_000 {
+        let offset = random(&mut state) % (map.len() / 8) * 8;
+        assert_eq!(word(&map, offset), offset as u64);
+        if step % 500 == 0 {
+            peak = peak.max(cached_bytes(file.as_file()));
+        }
+    }
+    let stat = pager.stat();
+    assert!(stat.memory.events.pgsteal > 10_000, "{stat}");
+    // The budget, the part that may come in unnoticed, and what comes in while a busy machine does
+    // not run the thread.
+    assert!(peak < 24 << 20, "{peak} bytes of the file were cached at a time");
+    pager.validate().unwrap();
+    assert!(map.report().resident_bytes <= 8 << 20, "{}", map.report());
+    drop(map);
+    pager.validate().unwrap();
+    // A page that another processor is about to put on its lists stays for a moment.
+    assert!(cached_bytes(file.as_file()) < 1 << 20, "the pages go with the map");
+}
+
+#[test]
+fn a_mapping_of_the_kernel_sees_what_is_written_through_descriptors_and_children_have_it() {
+    use std::os::unix::fs::FileExt;
+    let file = file(4096);
+    let pager = pager("4M");
+    let Some(map) = cached(&pager, file.as_file()) else { return };
+    for page in (0..4096).step_by(3) {
+        let offset = (page * PAGE) as u64;
+        file.as_file().write_all_at(&(offset + 1).to_le_bytes(), offset).unwrap();
+    }
+    for page in 0..4096 {
+        let offset = (page * PAGE) as u64;
+        let wanted = if page % 3 == 0 { offset + 1 } else { offset };
+        assert_eq!(word(&map, page * PAGE), wanted, "page {page}");
+    }
+    drop(map);
 }

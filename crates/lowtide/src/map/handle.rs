@@ -1,29 +1,27 @@
 //! The handle of a map: a pointer, and what belongs to it.
 
+use super::adopt::Adopted;
 use super::error::MapError;
 use super::mirror::Mirror;
 use super::options::{Advice, MapOptions, Way};
 use super::server::{Served, Server};
-use crate::backing::{Backing, Create, Descriptors, Held, Wanted};
-use crate::error::{Error, OpenError};
+use super::space::{Body, open_space};
+use crate::error::Error;
 use crate::pager::Pager;
 use crate::pool::Pool;
 use crate::readahead::{ReadAhead, window_pages};
-use crate::space::{SPACES_MAX, Space};
-use crate::tenant::TenantError;
 use crate::view::Open;
-use lowtide_core::MemcgId;
-use lowtide_sys::file::path_of;
+use lowtide_sys::file::{OpenMode, reopen};
 use lowtide_sys::memory::page_size;
 use lowtide_sys::page_cache;
 use lowtide_sys::pagemap::Pagemap;
 use lowtide_sys::shared::{Access, SharedMapping, Sharing, memfd};
 use std::fmt;
 use std::ops::{Deref, Range};
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::ptr::NonNull;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
 
 /// A file behind a pointer, under a budget. Dereferences to its bytes.
 ///
@@ -37,10 +35,24 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 pub struct Map {
     base: NonNull<u8>,
     len: usize,
-    /// `None` for a map without bytes.
-    served: Option<Arc<Served>>,
-    server: Option<Arc<Server>>,
+    memory: Memory,
     pager: Pager,
+}
+
+/// Where the bytes of a map are.
+#[derive(Debug)]
+enum Memory {
+    /// It has none.
+    Nothing,
+    Mirror {
+        served: Arc<Served>,
+        server: Arc<Server>,
+    },
+    /// Dropped in this order: pages leave the cache when they are not mapped any more.
+    PageCache {
+        _window: SharedMapping,
+        adopted: Adopted,
+    },
 }
 
 // SAFETY: a map is addresses of the process, not of a thread, and gives out shared references to
@@ -57,13 +69,13 @@ unsafe impl Sync for Map {}
 pub struct MapReport {
     /// How its pages come in.
     pub way: Way,
-    /// How, in words: what was chosen, and why.
-    pub how: String,
+    /// What that means here.
+    pub how: &'static str,
     /// Bytes of the map.
     pub bytes: u64,
     /// Bytes that are in memory now.
     pub resident_bytes: u64,
-    /// Page faults that were served.
+    /// Page faults that were served, or pages that were noticed to come in.
     pub faults: u64,
 }
 
@@ -84,7 +96,6 @@ impl Map {
         if pool.page_bytes() != page_size() {
             return Err(MapError::PageSize { pager: pool.page_bytes(), system: page_size() });
         }
-        let group = options.group(pager)?;
         let size = lowtide_sys::file::size(file).map_err(MapError::kernel("fstat(2)"))?;
         let (offset, len) = (options.offset, options.len);
         let range = |len: u64, why| MapError::Range { offset, len, why };
@@ -98,44 +109,90 @@ impl Map {
             .checked_add(bytes)
             .filter(|end| i64::try_from(*end).is_ok() && bytes <= isize::MAX as u64)
             .ok_or_else(|| range(bytes, "no address space is as large"))?;
+        let mut map = Self {
+            base: NonNull::dangling(),
+            len: bytes as usize,
+            memory: Memory::Nothing,
+            pager: pager.clone(),
+        };
         if bytes == 0 {
-            let base = NonNull::<u8>::dangling();
-            return Ok(Self { base, len: 0, served: None, server: None, pager: pager.clone() });
+            return Ok(map);
         }
+        let pages = offset >> pool.page_shift..end.div_ceil(pool.page_bytes() as u64);
+        let (start, memory) = match options.way {
+            Way::Userfault => Self::mirrored(options, pager, file, &pages)?,
+            Way::PageCache => Self::cached(options, pager, file, &pages)?,
+            // A map that a system call cannot read would surprise.
+            Way::Auto => match pager.inner.threads.server() {
+                Ok(server) if !server.faults().user_mode_only() => {
+                    Self::mirrored(options, pager, file, &pages)?
+                }
+                _ => Self::cached(options, pager, file, &pages)?,
+            },
+        };
+        let within = (offset - (pages.start << pool.page_shift)) as usize;
+        let base = std::ptr::with_exposed_provenance_mut::<u8>(start + within);
+        map.base = NonNull::new(base).expect("the kernel maps nothing at address zero");
+        map.memory = memory;
+        if options.populate {
+            map.advise(Advice::WillNeed).map_err(MapError::kernel("madvise(2)"))?;
+        }
+        Ok(map)
+    }
+
+    /// The way `userfault`. Returns the address of the first page.
+    fn mirrored(
+        options: &MapOptions,
+        pager: &Pager,
+        file: BorrowedFd<'_>,
+        pages: &Range<u64>,
+    ) -> Result<(usize, Memory), MapError> {
+        let pool = &pager.inner.pool;
+        let group = options.group(pager)?;
         let server = pager.inner.threads.server().map_err(|(step, source)| MapError::Way {
             way: Way::Userfault,
             why: format!("{step} failed: {source}"),
         })?;
-        let pages = offset >> pool.page_shift..end.div_ceil(pool.page_bytes() as u64);
-        let mirror = Arc::new(Self::mirror(pool, &server, &pages)?);
-        let space = space(pool, group, file, &mirror, pages.end)?;
-        let open = Open::new(pager.clone(), Arc::clone(&space));
-        let within = (offset - (pages.start << pool.page_shift)) as usize;
-        let base = std::ptr::with_exposed_provenance_mut::<u8>(mirror.addresses().start + within);
-        let base = NonNull::new(base).expect("the kernel maps nothing at address zero");
+        let mirror = Arc::new(Self::mirror(pool, &server, pages)?);
+        let body: Body = Arc::<Mirror>::clone(&mirror);
+        let space = open_space(pool, group, file, (body, false), pages.end)?;
+        let open = Some(Open::new(pager.clone(), Arc::clone(&space)));
+        let start = mirror.addresses().start;
         let served = Arc::new(Served {
             space,
             mirror,
             ahead: ReadAhead::new(window_pages(pool, options.read_ahead)),
-            error: Default::default(),
+            error: Mutex::default(),
             faults: AtomicU64::new(0),
-            open: Some(open),
+            open,
         });
         // SAFETY: the window was just made, for this map alone, and is empty.
         #[expect(unsafe_code, reason = "the mirror decides what its memory contains")]
         let added = unsafe { server.add(&served) };
         added.map_err(MapError::kernel("registering with userfaultfd(2)"))?;
-        let map = Self {
-            base,
-            len: bytes as usize,
-            served: Some(served),
-            server: Some(server),
-            pager: pager.clone(),
-        };
-        if options.populate {
-            map.populate(pages);
-        }
-        Ok(map)
+        Ok((start, Memory::Mirror { served, server }))
+    }
+
+    /// The way `pagecache`. Returns the address of the first page.
+    fn cached(
+        options: &MapOptions,
+        pager: &Pager,
+        file: BorrowedFd<'_>,
+        pages: &Range<u64>,
+    ) -> Result<(usize, Memory), MapError> {
+        let shift = pager.inner.pool.page_shift;
+        let (offset, len) = (pages.start << shift, ((pages.end - pages.start) as usize) << shift);
+        // A mapping that may become writable can be watched page by page.
+        let own = reopen(file, OpenMode::READ_WRITE).ok();
+        let mapped = own.as_ref().map_or(file, AsFd::as_fd);
+        let window = SharedMapping::map(mapped, offset, len, Access::Read, Sharing::Shared, false)
+            .map_err(MapError::kernel("mmap(2)"))?;
+        let start = window.addresses().start;
+        let options = options.clone().offset(offset);
+        // SAFETY: the mapping is this map's alone, shared, and stays until the adoption has ended.
+        #[expect(unsafe_code, reason = "entries of page tables are taken out there")]
+        let adopted = unsafe { options.adopt(pager, file, window.as_ptr(), len) }?;
+        Ok((start, Memory::PageCache { adopted, _window: window }))
     }
 
     fn mirror(pool: &Pool, server: &Server, pages: &Range<u64>) -> Result<Mirror, MapError> {
@@ -192,14 +249,33 @@ impl Map {
             let text = format!("{len} bytes at {offset} are not in a map of {} bytes", self.len);
             std::io::Error::new(std::io::ErrorKind::InvalidInput, text)
         })?;
-        let Some(served) = self.served.as_deref().filter(|_| len > 0) else { return Ok(()) };
-        match advice {
-            Advice::Normal | Advice::Sequential => served.ahead.resume(),
-            Advice::Random => served.ahead.pause(),
-            Advice::WillNeed => {
-                let page = |at: usize| served.mirror.page_at(self.base.addr().get() + at);
-                let pages = page(offset)..page(end - 1) + 1;
-                self.pager.inner.threads.read_ahead(&served.space, pages);
+        if len == 0 {
+            return Ok(());
+        }
+        let start = self.base.addr().get();
+        match &self.memory {
+            Memory::Nothing => {}
+            Memory::Mirror { served, .. } => match advice {
+                Advice::Normal | Advice::Sequential => served.ahead.resume(),
+                Advice::Random => served.ahead.pause(),
+                Advice::WillNeed => {
+                    let page = |at: usize| served.mirror.page_at(start + at);
+                    let pages = page(offset)..page(end - 1) + 1;
+                    self.pager.inner.threads.read_ahead(&served.space, pages);
+                }
+            },
+            Memory::PageCache { .. } => {
+                let page = page_size();
+                let addresses =
+                    (start + offset) / page * page..(start + end).next_multiple_of(page);
+                match advice {
+                    Advice::Normal => page_cache::advise(addresses, page_cache::Advice::Normal)?,
+                    Advice::Random => page_cache::advise(addresses, page_cache::Advice::Random)?,
+                    Advice::Sequential => {
+                        page_cache::advise(addresses, page_cache::Advice::Sequential)?;
+                    }
+                    Advice::WillNeed => page_cache::will_need(addresses)?,
+                }
             }
         }
         Ok(())
@@ -208,94 +284,46 @@ impl Map {
     /// Why a page could not be brought in, if that ever happened: the first such error.
     #[must_use]
     pub fn error(&self) -> Option<Error> {
-        let served = self.served.as_deref()?;
-        crate::sync::lock(&served.error).clone()
+        match &self.memory {
+            Memory::Mirror { served, .. } => crate::sync::lock(&served.error).clone(),
+            Memory::Nothing | Memory::PageCache { .. } => None,
+        }
     }
 
     /// What the map is doing. Cost: a look at the translation of each page.
     #[must_use]
     pub fn report(&self) -> MapReport {
         let shift = self.pager.inner.pool.page_shift;
-        let resident = |served: &Served| served.space.table.resident() << shift;
-        MapReport {
-            way: Way::Userfault,
-            how: match self.served.as_deref() {
-                None => "no bytes".to_owned(),
-                Some(served) if served.mirror.user_mode_only() => {
-                    "faults of system calls are not served".to_owned()
-                }
-                Some(served) => served.space.backing.why().to_owned(),
-            },
-            bytes: self.len as u64,
-            resident_bytes: self.served.as_deref().map_or(0, resident),
-            faults: self.served.as_deref().map_or(0, |served| served.faults.load(Relaxed)),
-        }
-    }
-
-    /// Reads pages from the first on, until they are there or the budget is full.
-    fn populate(&self, pages: Range<u64>) {
-        let Some(served) = self.served.as_deref() else { return };
-        // A page that cannot be read says so when it is touched.
-        drop(self.pager.inner.pool.read_ahead(&served.space, pages));
-    }
-}
-
-/// A new space of a file, whose pages are in a mirror.
-fn space(
-    pool: &Pool,
-    group: MemcgId,
-    file: BorrowedFd<'_>,
-    mirror: &Arc<Mirror>,
-    pages: u64,
-) -> Result<Arc<Space>, MapError> {
-    let path = path_of(file);
-    let given = file.try_clone_to_owned().map_err(MapError::kernel("dup(2)"))?;
-    let (mode, page_bytes) = (pool.io_mode, pool.page_bytes());
-    let wanted = Wanted { write: false, create: Create::No, mode, page_bytes };
-    let descriptors = Descriptors::of_file(&path, given, &wanted)?;
-    let _one_at_a_time = crate::sync::lock(&pool.opening);
-    let mut state = pool.lock();
-    if pool.is_poisoned() {
-        return Err(OpenError::Poisoned { path }.into());
-    }
-    if !state.engine.alive(group) {
-        return Err(TenantError::Gone.into());
-    }
-    if state.spaces_of(descriptors.key()).any(|space| space.is_writable() && !space.is_closed()) {
-        return Err(MapError::Way {
-            way: Way::Userfault,
-            why: format!(
-                "{} is open for writing in this pager, and a map would not see what is stored",
-                path.display()
-            ),
-        });
-    }
-    let backing = Backing::new(&path, descriptors, Held::Nothing);
-    let id = state.engine.add_space(group);
-    let len = pages << pool.page_shift;
-    let made = if id.0 < SPACES_MAX {
-        Space::new(id, backing, len, 0, pool.page_shift, len)
-    } else {
-        Err(OpenError::TooMany { path, limit: SPACES_MAX })
-    };
-    match made {
-        Ok(mut space) => {
-            space.mapped = Some(Arc::<Mirror>::clone(mirror));
-            let space = Arc::new(space);
-            state.add_space(&space);
-            Ok(space)
-        }
-        Err(error) => {
-            state.engine.remove_space(id);
-            Err(error.into())
-        }
+        let (way, how, resident_bytes, faults) = match &self.memory {
+            Memory::Nothing => (Way::Auto, "no bytes", 0, 0),
+            Memory::Mirror { served, .. } => {
+                let how = if served.mirror.user_mode_only() {
+                    "a system call on a page that is not in memory fails with EFAULT"
+                } else {
+                    "system calls may use the memory, too"
+                };
+                let resident = served.space.table.resident() << shift;
+                (Way::Userfault, how, resident, served.faults.load(Relaxed))
+            }
+            Memory::PageCache { adopted, .. } => {
+                let how = if adopted.is_exact() {
+                    "touches of single pages are seen"
+                } else {
+                    "a page looks touched when a neighbour was"
+                };
+                (Way::PageCache, how, adopted.resident_bytes(), adopted.admitted())
+            }
+        };
+        MapReport { way, how, bytes: self.len as u64, resident_bytes, faults }
     }
 }
 
 impl Drop for Map {
     fn drop(&mut self) {
-        if let (Some(server), Some(served)) = (&self.server, &self.served) {
-            server.remove(&served.mirror.addresses());
+        match &self.memory {
+            Memory::Nothing => {}
+            Memory::Mirror { server, served } => server.remove(&served.mirror.addresses()),
+            Memory::PageCache { adopted, .. } => adopted.forget(adopted.addresses()),
         }
     }
 }
@@ -340,7 +368,7 @@ impl Pager {
     /// # Safety
     /// As [`MapOptions::map`].
     #[expect(unsafe_code, reason = "other processes can change what references point to")]
-    pub unsafe fn map(&self, file: impl std::os::fd::AsFd) -> Result<Map, MapError> {
+    pub unsafe fn map(&self, file: impl AsFd) -> Result<Map, MapError> {
         // SAFETY: the caller's promise.
         unsafe { MapOptions::new().map(self, file) }
     }
@@ -355,7 +383,7 @@ impl crate::Tenant {
     /// # Safety
     /// As [`MapOptions::map`].
     #[expect(unsafe_code, reason = "other processes can change what references point to")]
-    pub unsafe fn map(&self, file: impl std::os::fd::AsFd) -> Result<Map, MapError> {
+    pub unsafe fn map(&self, file: impl AsFd) -> Result<Map, MapError> {
         // SAFETY: the caller's promise.
         unsafe { MapOptions::new().tenant(self).map(&self.pager, file) }
     }

@@ -20,6 +20,7 @@
 //! **Eviction** punches a hole. There are no guards: a thread that reads a page while it goes finds
 //! it missing at its next load, and waits as for any other.
 
+use super::fresh::Fresh;
 use super::pages::{MappedPages, note_touch};
 use crate::translation::Table;
 use crate::unused::Unused;
@@ -31,7 +32,7 @@ use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// Which pages are mapped.
 pub(super) const PRESENT: Query = Query {
@@ -53,8 +54,7 @@ pub(crate) struct Mirror {
     /// The page of the file that the window begins with.
     first: u64,
     pages: u64,
-    /// A bit for each page of the window: present because it was brought in, and not looked at yet.
-    fresh: Vec<AtomicU64>,
+    fresh: Fresh,
     /// Whether being brought in counts as a touch ([`Builder::young_faults`]).
     ///
     /// [`Builder::young_faults`]: crate::Builder::young_faults
@@ -74,7 +74,7 @@ impl Mirror {
         (page_shift, first, young_faults): (u32, u64, bool),
     ) -> Self {
         let pages = (window.len() >> page_shift) as u64;
-        let fresh = (0..pages.div_ceil(64)).map(|_| AtomicU64::new(0)).collect();
+        let fresh = Fresh::new(pages);
         let closed = AtomicBool::new(false);
         Self {
             memory,
@@ -138,18 +138,6 @@ impl Mirror {
         at(pages.start)..at(pages.end)
     }
 
-    fn note_fresh(&self, page: u64) {
-        let at = page - self.first;
-        self.fresh[(at / 64) as usize].fetch_or(1 << (at % 64), Relaxed);
-    }
-
-    fn take_fresh(&self, page: u64) -> bool {
-        let at = page - self.first;
-        let (word, bit) = (&self.fresh[(at / 64) as usize], 1 << (at % 64));
-        // Almost always it is clear: a line that is not written.
-        word.load(Relaxed) & bit != 0 && word.fetch_and(!bit, Relaxed) & bit != 0
-    }
-
     fn zap(&self, range: Range<usize>) {
         // SAFETY: the window is a shared mapping of a memfd: its pages stay in the page cache, and
         // come back with the next touch.
@@ -176,7 +164,7 @@ impl MappedPages for Mirror {
         for region in &found {
             for address in region.range().step_by(1 << self.page_shift) {
                 let page = self.page_at(address);
-                if !self.take_fresh(page) {
+                if !self.fresh.take(page - self.first) {
                     note_touch(table, page, unused);
                 }
             }
@@ -189,7 +177,7 @@ impl MappedPages for Mirror {
         // Pages outside of the window come with a large folio, and no pointer leads to them.
         let pages = self.clip(first..first + count);
         if touched && !self.young_faults {
-            pages.clone().for_each(|page| self.note_fresh(page));
+            pages.clone().for_each(|page| self.fresh.set(page - self.first));
         }
         let skipped = ((pages.start - first) << self.page_shift) as usize;
         let len = ((pages.end - pages.start) << self.page_shift) as usize;

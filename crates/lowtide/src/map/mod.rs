@@ -25,17 +25,26 @@
 //! |---|---|
 //! | `options`, `handle`, `error` | the public API |
 //! | `pages` | what reclaim and a miss ask of memory behind a pointer |
+//! | `space`, `fresh` | a map's entry in the pager; which pages are new |
 //! | `mirror`, `server` | the way `userfault`: this process serves page faults |
+//! | `watched`, `watch`, `adopt` | the way `pagecache`: the kernel's own mapping, watched and trimmed |
 
+mod adopt;
 mod error;
+mod fresh;
 mod handle;
 mod mirror;
 mod options;
 mod pages;
 mod server;
+mod space;
+mod watch;
+mod watched;
 
+pub use adopt::Adopted;
 pub use error::MapError;
 pub use handle::{Map, MapReport};
 pub use options::{Advice, MapOptions, UnknownWay, Way};
 pub(crate) use pages::{Landing, MappedPages};
 pub(crate) use server::Server;
+pub(crate) use watch::Watcher;

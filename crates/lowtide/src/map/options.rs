@@ -19,11 +19,14 @@ pub enum Way {
     /// The program's page faults are served by this process, from a mirror of the file. The budget
     /// is exact.
     Userfault,
+    /// The kernel's own mapping of the file, watched and trimmed. Everything works as with any
+    /// mapping; the budget may be exceeded for moments (`watch.rs` says by how much).
+    PageCache,
 }
 
 /// Not the name of a way.
 #[derive(Clone, Debug, thiserror::Error)]
-#[error("`{0}` is no way to map a file: use auto or userfault")]
+#[error("`{0}` is no way to map a file: use auto, userfault or pagecache")]
 pub struct UnknownWay(String);
 
 impl FromStr for Way {
@@ -33,6 +36,7 @@ impl FromStr for Way {
         match text {
             "auto" => Ok(Self::Auto),
             "userfault" => Ok(Self::Userfault),
+            "pagecache" => Ok(Self::PageCache),
             _ => Err(UnknownWay(text.to_owned())),
         }
     }
@@ -43,6 +47,7 @@ impl fmt::Display for Way {
         f.pad(match self {
             Self::Auto => "auto",
             Self::Userfault => "userfault",
+            Self::PageCache => "pagecache",
         })
     }
 }

@@ -1,0 +1,37 @@
+//! Which pages of a map are present only because they were brought in.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// A bit for each page of a map. A page is *fresh* from the moment at which it comes in until it is
+/// looked at: that it is present by then says nothing about a second touch.
+#[derive(Debug)]
+pub(super) struct Fresh {
+    words: Vec<AtomicU64>,
+}
+
+impl Fresh {
+    pub(super) fn new(pages: u64) -> Self {
+        Self { words: (0..pages.div_ceil(64)).map(|_| AtomicU64::new(0)).collect() }
+    }
+
+    /// Pages that there are bits for.
+    pub(super) fn pages(&self) -> u64 {
+        self.words.len() as u64 * 64
+    }
+
+    /// Makes bits for more pages.
+    pub(super) fn grow(&mut self, pages: u64) {
+        self.words.resize_with(pages.div_ceil(64) as usize, || AtomicU64::new(0));
+    }
+
+    pub(super) fn set(&self, page: u64) {
+        self.words[(page / 64) as usize].fetch_or(1 << (page % 64), Relaxed);
+    }
+
+    /// Clears the bit of a page, and returns whether it was set.
+    pub(super) fn take(&self, page: u64) -> bool {
+        let (word, bit) = (&self.words[(page / 64) as usize], 1 << (page % 64));
+        // Almost always it is clear: a line that is not written.
+        word.load(Relaxed) & bit != 0 && word.fetch_and(!bit, Relaxed) & bit != 0
+    }
+}

@@ -1,0 +1,77 @@
+//! The space of a file whose pages a program reaches through a pointer.
+
+use super::error::MapError;
+use super::options::Way;
+use super::pages::MappedPages;
+use crate::backing::{Backing, Create, Descriptors, Held, Wanted};
+use crate::config::IoMode;
+use crate::error::OpenError;
+use crate::pool::Pool;
+use crate::space::{PAGES_MAX, SPACES_MAX, Space};
+use crate::tenant::TenantError;
+use lowtide_core::MemcgId;
+use lowtide_sys::file::path_of;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+
+/// Where the bytes of its pages are.
+pub(super) type Body = Arc<dyn MappedPages>;
+
+/// How far a file that the kernel caches may grow while it is mapped.
+const GROWTH: u64 = 1 << 40;
+
+/// Makes a space of a file with so many pages. `cached`: the kernel brings its pages in, and
+/// coherence with writers is the kernel's, too. No lock is taken on the file.
+pub(super) fn open_space(
+    pool: &Pool,
+    group: MemcgId,
+    file: BorrowedFd<'_>,
+    (body, cached): (Body, bool),
+    pages: u64,
+) -> Result<Arc<Space>, MapError> {
+    let path = path_of(file);
+    let given = file.try_clone_to_owned().map_err(MapError::kernel("dup(2)"))?;
+    let mode = if cached { IoMode::Buffered } else { pool.io_mode };
+    let wanted = Wanted { write: false, create: Create::No, mode, page_bytes: pool.page_bytes() };
+    let descriptors = Descriptors::of_file(&path, given, &wanted)?;
+    let _one_at_a_time = crate::sync::lock(&pool.opening);
+    let mut state = pool.lock();
+    if pool.is_poisoned() {
+        return Err(OpenError::Poisoned { path }.into());
+    }
+    if !state.engine.alive(group) {
+        return Err(TenantError::Gone.into());
+    }
+    let written = |space: &Arc<Space>| space.is_writable() && !space.is_closed();
+    if !cached && state.spaces_of(descriptors.key()).any(written) {
+        return Err(MapError::Way {
+            way: Way::Userfault,
+            why: format!(
+                "{} is open for writing in this pager, and a map would not see what is stored",
+                path.display()
+            ),
+        });
+    }
+    let backing = Backing::new(&path, descriptors, Held::Nothing);
+    let id = state.engine.add_space(group);
+    let len = pages << pool.page_shift;
+    let room =
+        if cached { len.saturating_add(GROWTH).min(PAGES_MAX << pool.page_shift) } else { len };
+    let made = if id.0 < SPACES_MAX {
+        Space::new(id, backing, len, 0, pool.page_shift, room)
+    } else {
+        Err(OpenError::TooMany { path, limit: SPACES_MAX })
+    };
+    match made {
+        Ok(mut space) => {
+            space.mapped = Some(body);
+            let space = Arc::new(space);
+            state.add_space(&space);
+            Ok(space)
+        }
+        Err(error) => {
+            state.engine.remove_space(id);
+            Err(error.into())
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! The way `pagecache`: the kernel's own mapping of a file, watched and trimmed.
+//!
+//! The pages are those of the kernel's page cache, so everything works as ever: system calls on the
+//! memory, stores, writes through descriptors, other processes, `fork`. lowtide only looks and
+//! takes away:
+//!
+//! | the engine wants to know or do | what is done |
+//! |---|---|
+//! | which pages came in | scan the page tables for pages that are present (`watch.rs`) |
+//! | which were touched again | zap them, and see which are present at the next look |
+//! | evict a page | zap it, then `posix_fadvise(DONTNEED)` |
+//!
+//! None of this loses a byte. Only pages that the scan shows as pages of a file are zapped, one run
+//! after the other: should the program have put other memory there without our notice, it is not
+//! of a file, and stays. A dirty page is not dropped: the kernel begins to write it, and it goes
+//! later.
+//!
+//! **Neighbours.** A fault maps up to 16 cached neighbours of the page, which look as if they had
+//! been touched. Where a mapping can be registered for asynchronous write protection
+//! (`userfaultfd(2)`, for mappings that may become writable) the kernel maps the page alone, and
+//! young bits are exact; elsewhere they are coarse. [`Map::report`](super::Map::report) says which.
+
+use super::fresh::Fresh;
+use super::mirror::PRESENT;
+use super::pages::{MappedPages, note_touch};
+use crate::translation::Table;
+use crate::unused::Unused;
+use lowtide_sys::page_cache;
+use lowtide_sys::pagemap::{Categories, Pagemap, Query, Region};
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::sync::{Mutex, MutexGuard};
+
+/// Pages of files that are mapped.
+const OF_FILES: Query = Query { required: PRESENT.required.union(Categories::FILE), ..PRESENT };
+
+/// One mapping: addresses, and the page of the file that they begin with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Mapping {
+    pub(super) addresses: Range<usize>,
+    pub(super) first: u64,
+}
+
+/// All mappings of one file. See the module documentation.
+#[derive(Debug)]
+pub(crate) struct Watched {
+    file: File,
+    pagemap: Pagemap,
+    page_shift: u32,
+    young_faults: bool,
+    state: Mutex<State>,
+}
+
+/// What the program's calls change.
+#[derive(Debug)]
+struct State {
+    mappings: Vec<Mapping>,
+    fresh: Fresh,
+    closed: bool,
+}
+
+impl Watched {
+    pub(super) fn new(file: File, pagemap: Pagemap, page_shift: u32, young_faults: bool) -> Self {
+        let state = Mutex::new(State { mappings: Vec::new(), fresh: Fresh::new(0), closed: false });
+        Self { file, pagemap, page_shift, young_faults, state }
+    }
+
+    pub(super) const fn file(&self) -> &File {
+        &self.file
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        crate::sync::lock(&self.state)
+    }
+
+    /// Watches a mapping from now on.
+    pub(super) fn add(&self, mapping: Mapping) {
+        let mut state = self.state();
+        let end = mapping.first + (mapping.addresses.len() >> self.page_shift) as u64;
+        if end > state.fresh.pages() {
+            state.fresh.grow(end);
+        }
+        state.mappings.push(mapping);
+    }
+
+    /// Looks at addresses no more, and takes nothing away there: when this returns the program may
+    /// put other memory there. Returns those that were watched.
+    pub(super) fn forget(&self, gone: &Range<usize>) -> Vec<Range<usize>> {
+        let mut state = self.state();
+        let (mut left, mut forgotten) = (Vec::new(), Vec::new());
+        for Mapping { addresses, first } in state.mappings.drain(..) {
+            let front = addresses.start..addresses.end.min(gone.start);
+            let back = addresses.start.max(gone.end)..addresses.end;
+            let middle = addresses.start.max(gone.start)..addresses.end.min(gone.end);
+            if !middle.is_empty() {
+                forgotten.push(middle);
+            }
+            if !front.is_empty() {
+                left.push(Mapping { addresses: front, first });
+            }
+            if !back.is_empty() {
+                let skipped = ((back.start - addresses.start) >> self.page_shift) as u64;
+                left.push(Mapping { addresses: back, first: first + skipped });
+            }
+        }
+        state.mappings = left;
+        forgotten
+    }
+
+    /// Pages that are mapped now, as runs of pages of the file, in no order.
+    pub(super) fn present(&self, runs: &mut Vec<Range<u64>>) -> io::Result<()> {
+        let state = self.state();
+        let mut found = Vec::new();
+        for mapping in &state.mappings {
+            found.clear();
+            self.pagemap.scan(mapping.addresses.clone(), &OF_FILES, &mut found)?;
+            runs.extend(found.iter().map(|region| self.pages_of(mapping, region)));
+        }
+        Ok(())
+    }
+
+    /// A page that has come in was noticed: its being present is no second touch.
+    pub(super) fn admitted(&self, page: u64) {
+        if !self.young_faults {
+            self.state().fresh.set(page);
+        }
+    }
+
+    /// Drops what is cached, and nothing any more: the last mapping is gone.
+    pub(super) fn close(&self) {
+        let mut state = self.state();
+        state.mappings.clear();
+        state.closed = true;
+        if let Err(error) = page_cache::drop_cached(&self.file, 0, 0) {
+            tracing::debug!(%error, "pages of a file stay cached");
+        }
+    }
+
+    /// Drops cached pages that no engine knows of.
+    pub(super) fn drop_cached(&self, pages: Range<u64>) -> io::Result<()> {
+        let (start, end) = (pages.start << self.page_shift, pages.end << self.page_shift);
+        page_cache::drop_cached(&self.file, start, end - start)
+    }
+
+    fn pages_of(&self, mapping: &Mapping, region: &Region) -> Range<u64> {
+        let page =
+            |at: usize| mapping.first + ((at - mapping.addresses.start) >> self.page_shift) as u64;
+        page(region.range().start)..page(region.range().end)
+    }
+
+    /// The addresses of pages of the file in a mapping.
+    fn addresses_of(&self, mapping: &Mapping, pages: &Range<u64>) -> Range<usize> {
+        let count = (mapping.addresses.len() >> self.page_shift) as u64;
+        let at = |page: u64| {
+            let within = page.clamp(mapping.first, mapping.first + count) - mapping.first;
+            mapping.addresses.start + (within << self.page_shift) as usize
+        };
+        at(pages.start)..at(pages.end)
+    }
+
+    /// Takes pages out of the page tables; calls `each` with those that were there.
+    fn zap(&self, state: &State, pages: &Range<u64>, mut each: impl FnMut(Range<u64>)) {
+        let mut found = Vec::new();
+        for mapping in &state.mappings {
+            let addresses = self.addresses_of(mapping, pages);
+            if addresses.is_empty() {
+                continue;
+            }
+            found.clear();
+            if let Err(error) = self.pagemap.scan(addresses, &OF_FILES, &mut found) {
+                tracing::error!(%error, "touches of a map cannot be seen");
+            }
+            for region in &found {
+                // SAFETY: pages of a file, in a mapping that the program has not taken back: it
+                // calls `forget` before it does, which waits for this. Shared ones keep their
+                // bytes, and private ones have none of their own while they are pages of the file;
+                // mappings to which the program may store privately are not watched.
+                #[expect(unsafe_code, reason = "zapping is unsafe for private mappings")]
+                let zapped = unsafe { page_cache::zap(region.range()) };
+                if let Err(error) = zapped {
+                    tracing::error!(%error, "touches of a map cannot be seen");
+                }
+                each(self.pages_of(mapping, region));
+            }
+        }
+    }
+}
+
+impl MappedPages for Watched {
+    fn look(&self, table: &Table, pages: Range<u64>, unused: &Unused) {
+        let state = self.state();
+        self.zap(&state, &pages, |touched| {
+            for page in touched {
+                if page < table.pages() && !state.fresh.take(page) {
+                    note_touch(table, page, unused);
+                }
+            }
+        });
+    }
+
+    fn install(&self, _first: u64, _bytes: &[u8], _touched: bool) -> io::Result<()> {
+        // The kernel has.
+        Ok(())
+    }
+
+    fn release(&self, pages: Range<u64>) {
+        let state = self.state();
+        if state.closed {
+            return;
+        }
+        self.zap(&state, &pages, |_| ());
+        if let Err(error) = self.drop_cached(pages) {
+            tracing::error!(%error, "pages of a map cannot be dropped");
+        }
+    }
+}
