@@ -30,8 +30,8 @@ pub struct Adopted {
 
 impl MapOptions {
     /// Takes over a mapping that the program made of `file` from [`offset`](MapOptions::offset) on:
-    /// the way [`Way::PageCache`], for memory that somebody else mapped. Mappings of one file for
-    /// one tenant share their pages.
+    /// the way [`Way::PageCache`], for memory that the program mapped itself. Mappings of one file
+    /// for one tenant share their pages.
     ///
     /// What is cached of the file and not in use is dropped, so that all that comes in is noticed.
     ///
@@ -144,7 +144,7 @@ impl Adopted {
         self.addresses.clone()
     }
 
-    /// Whether touches of single pages can be told apart. If not, a page looks touched when one of
+    /// Whether touches of single pages are seen. If not, a page looks touched when one of
     /// its neighbours was.
     #[must_use]
     pub const fn is_exact(&self) -> bool {

@@ -8,14 +8,14 @@
 //!
 //! The window is a *mirror* of the file: a page is there with all its bytes, or it is missing, and
 //! a touch of a missing one makes the thread sleep until a server thread has installed it
-//! (`server.rs`). Nothing but this process puts pages there, so what is resident is what is charged:
-//! the budget is an invariant, as for views.
+//! (`server.rs`). Nothing but this process puts pages there, so what is resident is what is
+//! charged: the budget is an invariant, as for views.
 //!
-//! **Young bits.** The window is registered for write protection, too, which is never used. It makes
-//! the kernel map touched pages alone, without their neighbours, so a page that is present has been
-//! touched since it was zapped. The touch that brought the page in does not count ([decision
-//! 4](../../../docs/decisions/0004-first-accesses.md)): the first look at such a page, which is
-//! *fresh*, only zaps it.
+//! **Young bits.** The window is registered for write protection, too, which is never used. It
+//! makes the kernel map touched pages alone, without their neighbours. So a page that is present
+//! has been touched since it was zapped. The touch that brought the page in does not count
+//! ([decision 4](../../../docs/decisions/0004-first-accesses.md)): the first look at such a page,
+//! which is *fresh*, only zaps it.
 //!
 //! **Eviction** punches a hole. There are no guards: a thread that reads a page while it goes finds
 //! it missing at its next load, and waits as for any other.

@@ -27,7 +27,7 @@
 //! | `pages` | what reclaim and a miss ask of memory behind a pointer |
 //! | `space`, `fresh` | a map's entry in the pager; which pages are new |
 //! | `mirror`, `server` | the way `userfault`: this process serves page faults |
-//! | `watched`, `watch`, `adopt` | the way `pagecache`: the kernel's own mapping, watched and trimmed |
+//! | `watched`, `watch`, `adopt` | the way `pagecache`: the kernel's mapping, watched and trimmed |
 
 mod adopt;
 mod error;

@@ -91,8 +91,8 @@ impl MapOptions {
         self
     }
 
-    /// Maps so many bytes (default: up to the end of the file). A touch of a page that lies wholly
-    /// behind the end of the file is `SIGBUS`.
+    /// Maps this number of bytes (default: up to the end of the file). A touch of a page that lies
+    /// wholly behind the end of the file is `SIGBUS`.
     #[must_use]
     pub fn len(mut self, len: usize) -> Self {
         self.len = Some(len);

@@ -66,7 +66,7 @@ thread_local! {
 }
 
 impl Landing {
-    /// Memory for so many bytes; what is in it is not defined.
+    /// Memory for `bytes` bytes; what is in it is not defined.
     pub(crate) fn take(bytes: usize) -> Self {
         let count = bytes.div_ceil(size_of::<Block>());
         let kept = FREE.with_borrow_mut(|free| {

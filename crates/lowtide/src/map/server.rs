@@ -242,7 +242,8 @@ impl Server {
 
     fn poison(&self, served: &Served, page: u64, error: Error) {
         let path = served.space.path_ref().display();
-        tracing::error!(%path, page, %error, "a page of a map cannot be brought in: who touches it gets SIGBUS");
+        tracing::error!(%path, page, %error, "a page of a map cannot be brought in: the thread \
+            that touches it gets SIGBUS");
         crate::sync::lock(&served.error).get_or_insert(error);
         match self.faults.poison(served.mirror.addresses_of(page)) {
             Ok(_) | Err(CopyError::Present) => {}

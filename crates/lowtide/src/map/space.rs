@@ -20,7 +20,7 @@ pub(super) type Body = Arc<dyn MappedPages>;
 /// How far a file that the kernel caches may grow while it is mapped.
 const GROWTH: u64 = 1 << 40;
 
-/// Makes a space of a file with so many pages. `cached`: the kernel brings its pages in, and
+/// Makes a space of a file that has `pages` pages. `cached`: the kernel brings its pages in, and
 /// coherence with writers is the kernel's, too. No lock is taken on the file.
 pub(super) fn open_space(
     pool: &Pool,
