@@ -329,6 +329,12 @@ pub(crate) fn note_access(
     }
 }
 
+/// Notes the touch of a page that a program reaches through a pointer.
+pub(crate) fn note_touch(pool: &Pool, space: &Space, page: u64) {
+    let Some(entry) = space.table.get(page) else { return };
+    note_access(pool, space, page, entry.load(), Access::Mapped, false);
+}
+
 /// Counts a read of a page that is no first use of one read ahead.
 #[inline]
 pub(crate) fn count_read(pool: &Pool, access: Access, missed: bool) {

@@ -16,12 +16,10 @@
 use crate::deadline::Deadline;
 use crate::fault_sites::FaultSite;
 use crate::hazard;
-use crate::map::MappedPages;
 use crate::pool::{Pool, State};
-use crate::readahead::note_evicted;
+use crate::readahead::{note_evicted, note_touch};
 use crate::space::Space;
 use crate::translation::{Entry, State as EntryState, Taken};
-use crate::unused::Unused;
 use lowtide_core::limits::{LOOK_AROUND_MAX, TABLE_ENTRIES};
 use lowtide_core::{
     AgeJob, Facts, Folio, FolioId, FolioState, MemcgId, Reason, Reclaim, References, Step,
@@ -46,16 +44,10 @@ pub(crate) const PIECE: u64 = 256;
 /// The translations of all open spaces, as the engine looks at them.
 pub(crate) struct Translations<'a> {
     pub(crate) spaces: &'a [Option<Arc<Space>>],
-    pub(crate) unused: &'a Unused,
+    pub(crate) pool: &'a Pool,
 }
 
 impl Translations<'_> {
-    /// The file of a folio, if a program reaches its pages through a pointer.
-    fn mapped(&self, folio: &Folio) -> Option<(&Space, &dyn MappedPages)> {
-        let space = self.spaces[folio.owner().space.0 as usize].as_deref()?;
-        Some((space, space.mapped.as_deref()?))
-    }
-
     fn entries(&self, folio: &Folio) -> impl Iterator<Item = &Entry> {
         let owner = folio.owner();
         let space = self.spaces[owner.space.0 as usize].as_deref();
@@ -75,8 +67,8 @@ impl Facts for Translations<'_> {
 
     fn references(&mut self, _id: FolioId, folio: &Folio) -> References {
         let owner = folio.owner();
-        if let Some((space, mapped)) = self.mapped(folio) {
-            mapped.look(&space.table, owner.page..owner.page + folio.pages(), self.unused);
+        if let Some(space) = self.spaces[owner.space.0 as usize].as_deref() {
+            look(self.pool, space, owner.page..owner.page + folio.pages());
         }
         let young = self.entries(folio).filter(|e| e.clear_young()).count();
         // One mapping: several young entries of a large folio are one reference to it.
@@ -94,9 +86,7 @@ impl Facts for Translations<'_> {
         let table = owner.page / TABLE_ENTRIES;
         let (first, end) = window(owner.page, space.table.pages());
         let own = owner.page..owner.page + folio.pages();
-        if let Some(mapped) = &space.mapped {
-            mapped.look(&space.table, first..end, self.unused);
-        }
+        look(self.pool, space, first..end);
         let window = (first..end).zip(space.table.slice(first..end));
         for (_, entry) in window.filter(|(page, _)| !own.contains(page)) {
             if let EntryState::Resident { frame, young: true, .. } = entry.load()
@@ -153,11 +143,7 @@ impl Pool {
                 return (state, reclaim.reclaimed());
             }
             let State { engine, spaces, .. } = &mut *state;
-            let step = reclaim.step(
-                engine,
-                &mut Translations { spaces, unused: &self.unused },
-                self.now(),
-            );
+            let step = reclaim.step(engine, &mut Translations { spaces, pool: self }, self.now());
             let isolated = matches!(step, Step::Unmap | Step::Freed | Step::WakeFlushers);
             if !isolated && std::mem::take(&mut flush) {
                 drop(state);
@@ -233,12 +219,10 @@ impl Pool {
             for table in 0..space.table.pages().div_ceil(TABLE_ENTRIES) {
                 let hint = space.table.hint(table * TABLE_ENTRIES);
                 let key = table_key(&space, table);
-                if let Some(mapped) = &space.mapped
-                    && hint.was_used()
-                    && job.wants(&state.engine, key)
-                {
+                let mapped = space.mapped.is_some() && hint.was_used();
+                if mapped && job.wants(&state.engine, key) {
                     let first = table * TABLE_ENTRIES;
-                    mapped.look(&space.table, first..first + TABLE_ENTRIES, &self.unused);
+                    look(self, &space, first..first + TABLE_ENTRIES);
                     looks += VISIT;
                 }
                 looks += 1;
@@ -295,6 +279,13 @@ fn walk_table(state: &mut State, space: &Space, table: u64, key: TableKey, job: 
         space.table.hint(first).note_young();
     }
     job.table_done(&mut state.engine, key, young, entries.len() as u64);
+}
+
+/// Learns which pages of a file were touched through a pointer, if there are pointers to it.
+fn look(pool: &Pool, space: &Space, pages: std::ops::Range<u64>) {
+    if let Some(mapped) = &space.mapped {
+        mapped.look(pages, &mut |page| note_touch(pool, space, page));
+    }
 }
 
 /// Gives back the memory of folios that programs reach through pointers, before their frames are

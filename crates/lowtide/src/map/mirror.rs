@@ -21,9 +21,7 @@
 //! it missing at its next load, and waits as for any other.
 
 use super::fresh::Fresh;
-use super::pages::{MappedPages, note_touch};
-use crate::translation::Table;
-use crate::unused::Unused;
+use super::pages::MappedPages;
 use lowtide_sys::page_cache;
 use lowtide_sys::pagemap::{Categories, Pagemap, Query};
 use lowtide_sys::shared::SharedMapping;
@@ -150,7 +148,7 @@ impl Mirror {
 }
 
 impl MappedPages for Mirror {
-    fn look(&self, table: &Table, pages: Range<u64>, unused: &Unused) {
+    fn look(&self, pages: Range<u64>, touched: &mut dyn FnMut(u64)) {
         let pages = self.clip(pages);
         if pages.is_empty() || self.closed.load(Relaxed) {
             return;
@@ -160,16 +158,16 @@ impl MappedPages for Mirror {
             tracing::error!(%error, "touches of a map cannot be seen");
         }
         let (Some(first), Some(last)) = (found.first(), found.last()) else { return };
-        let touched = first.range().start..last.range().end;
+        let present = first.range().start..last.range().end;
         for region in &found {
             for address in region.range().step_by(1 << self.page_shift) {
                 let page = self.page_at(address);
                 if !self.fresh.take(page - self.first) {
-                    note_touch(table, page, unused);
+                    touched(page);
                 }
             }
         }
-        self.zap(touched);
+        self.zap(present);
     }
 
     fn install(&self, first: u64, bytes: &[u8], touched: bool) -> io::Result<()> {

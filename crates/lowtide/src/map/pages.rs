@@ -10,8 +10,6 @@
 //! freed (*zapped*) comes back with the next touch. So a young bit is sampled: zap, wait, see what
 //! is present again.
 
-use crate::translation::{State, Table};
-use crate::unused::Unused;
 use std::cell::RefCell;
 use std::fmt;
 use std::io;
@@ -19,10 +17,11 @@ use std::ops::Range;
 
 /// The memory of the pages of one map.
 pub(crate) trait MappedPages: Send + Sync + fmt::Debug {
-    /// Sets YOUNG in the translations of those of `pages` that were touched since they were last
-    /// looked at, and makes the next touch of each visible. The first touch of a page that was read
-    /// ahead only takes it out of `unused`. Called under the pool's lock.
-    fn look(&self, table: &Table, pages: Range<u64>, unused: &Unused);
+    /// Calls `touched` with those of `pages` that were touched since they were last looked at, and
+    /// makes the next touch of each visible. Called under the pool's lock.
+    ///
+    /// Cost: one scan of the range, and one call that zaps it: 4 to 30 µs for 512 pages.
+    fn look(&self, pages: Range<u64>, touched: &mut dyn FnMut(u64));
 
     /// Gives pages their bytes, all at once: a thread sees none of them or all. `touched`: a thread
     /// waits for the first page, so that being present says nothing about it yet.
@@ -34,16 +33,6 @@ pub(crate) trait MappedPages: Send + Sync + fmt::Debug {
     /// Gives the memory of pages back. Called under the pool's lock, while their translations are
     /// locked for eviction, or lead nowhere.
     fn release(&self, pages: Range<u64>);
-}
-
-/// Notes the touch of a page that was seen in a look.
-pub(super) fn note_touch(table: &Table, page: u64, unused: &Unused) {
-    let seen = table.entry(page).load();
-    if let State::Resident { frame, young: false, .. } = seen
-        && !unused.take(frame)
-    {
-        table.set_young(page, seen);
-    }
 }
 
 /// Memory of this thread in which the bytes of a map's pages arrive before they are installed:

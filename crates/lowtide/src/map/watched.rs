@@ -10,9 +10,8 @@
 //! | which were touched again | zap them, and see which are present at the next look |
 //! | evict a page | zap it, then `posix_fadvise(DONTNEED)` |
 //!
-//! None of this loses a byte. Only pages that the scan shows as pages of a file are zapped, one run
-//! after the other: should the program have put other memory there without our notice, it is not
-//! of a file, and stays. A dirty page is not dropped: the kernel begins to write it, and it goes
+//! None of this loses a byte. Only pages that the scan shows as pages of a file are zapped: should
+//! the program have put other memory there without our notice, it is not of a file, and stays. A dirty page is not dropped: the kernel begins to write it, and it goes
 //! later.
 //!
 //! **Neighbours.** A fault maps up to 16 cached neighbours of the page, which look as if they had
@@ -22,9 +21,7 @@
 
 use super::fresh::Fresh;
 use super::mirror::PRESENT;
-use super::pages::{MappedPages, note_touch};
-use crate::translation::Table;
-use crate::unused::Unused;
+use super::pages::MappedPages;
 use lowtide_sys::page_cache;
 use lowtide_sys::pagemap::{Categories, Pagemap, Query, Region};
 use std::fs::File;
@@ -32,8 +29,18 @@ use std::io;
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard};
 
-/// Pages of files that are mapped.
-const OF_FILES: Query = Query { required: PRESENT.required.union(Categories::FILE), ..PRESENT };
+/// Pages that are mapped, and pages that are swapped out: with what they are of.
+const IN_USE: Query = Query {
+    required: Categories::empty(),
+    any: Categories::PRESENT.union(Categories::SWAPPED),
+    returned: Categories::PRESENT.union(Categories::SWAPPED).union(Categories::FILE),
+    ..PRESENT
+};
+
+/// Whether a region that [`IN_USE`] finds has pages of a file, which may be zapped.
+fn is_of_file(region: &Region) -> bool {
+    region.categories() == Categories::PRESENT.union(Categories::FILE)
+}
 
 /// One mapping: addresses, and the page of the file that they begin with.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -114,8 +121,9 @@ impl Watched {
         let mut found = Vec::new();
         for mapping in &state.mappings {
             found.clear();
-            self.pagemap.scan(mapping.addresses.clone(), &OF_FILES, &mut found)?;
-            runs.extend(found.iter().map(|region| self.pages_of(mapping, region)));
+            self.pagemap.scan(mapping.addresses.clone(), &IN_USE, &mut found)?;
+            let regions = found.iter().filter(|region| is_of_file(region));
+            runs.extend(regions.map(|region| self.pages_of(mapping, region)));
         }
         Ok(())
     }
@@ -168,34 +176,45 @@ impl Watched {
                 continue;
             }
             found.clear();
-            if let Err(error) = self.pagemap.scan(addresses, &OF_FILES, &mut found) {
+            if let Err(error) = self.pagemap.scan(addresses, &IN_USE, &mut found) {
                 tracing::error!(%error, "touches of a map cannot be seen");
             }
-            for region in &found {
-                // SAFETY: pages of a file, in a mapping that the program has not taken back: it
-                // calls `forget` before it does, which waits for this. Shared ones keep their
-                // bytes, and private ones have none of their own while they are pages of the file;
-                // mappings to which the program may store privately are not watched.
-                #[expect(unsafe_code, reason = "zapping is unsafe for private mappings")]
-                let zapped = unsafe { page_cache::zap(region.range()) };
-                if let Err(error) = zapped {
-                    tracing::error!(%error, "touches of a map cannot be seen");
-                }
+            let (Some(first), Some(last)) = (found.first(), found.last()) else { continue };
+            let all = first.range().start..last.range().end;
+            let zapped = if found.iter().all(is_of_file) {
+                // One call is worth many, though it loses a touch that is made meanwhile.
+                take_out(all)
+            } else {
+                let of_file = found.iter().filter(|region| is_of_file(region));
+                of_file.map(Region::range).try_for_each(take_out)
+            };
+            if let Err(error) = zapped {
+                tracing::error!(%error, "touches of a map cannot be seen");
+            }
+            for region in found.iter().filter(|region| is_of_file(region)) {
                 each(self.pages_of(mapping, region));
             }
         }
     }
 }
 
+/// Takes addresses out of the page tables.
+fn take_out(addresses: Range<usize>) -> io::Result<()> {
+    // SAFETY: a scan has just found nothing but pages of a file here, in a mapping that the program
+    // has not taken back: it calls `forget` before it does, which waits for this. Shared pages keep
+    // their bytes, and private ones have none of their own while they are pages of the file;
+    // mappings to which the program may store privately are not watched.
+    #[expect(unsafe_code, reason = "zapping is unsafe for private mappings")]
+    unsafe {
+        page_cache::zap(addresses)
+    }
+}
+
 impl MappedPages for Watched {
-    fn look(&self, table: &Table, pages: Range<u64>, unused: &Unused) {
+    fn look(&self, pages: Range<u64>, touched: &mut dyn FnMut(u64)) {
         let state = self.state();
-        self.zap(&state, &pages, |touched| {
-            for page in touched {
-                if page < table.pages() && !state.fresh.take(page) {
-                    note_touch(table, page, unused);
-                }
-            }
+        self.zap(&state, &pages, |present| {
+            present.filter(|page| !state.fresh.take(*page)).for_each(&mut *touched);
         });
     }
 
