@@ -26,6 +26,7 @@ use lowtide_sys::page_cache;
 use lowtide_sys::pagemap::{Categories, Pagemap, Query};
 use lowtide_sys::shared::SharedMapping;
 use lowtide_sys::userfault::{CopyError, UserFault};
+use std::cell::RefCell;
 use std::fs::File;
 use std::io;
 use std::ops::Range;
@@ -40,6 +41,22 @@ pub(super) const PRESENT: Query = Query {
     returned: Categories::PRESENT,
     write_protect: false,
 };
+
+thread_local! {
+    /// Pages that this thread has installed since it was asked last: threads that waited for
+    /// them were woken.
+    static INSTALLED: RefCell<Vec<u64>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Whether this thread has installed a page since it last [forgot](forget_installed) what it did.
+pub(super) fn has_installed(page: u64) -> bool {
+    INSTALLED.with_borrow(|pages| pages.contains(&page))
+}
+
+/// Forgets which pages this thread has installed.
+pub(super) fn forget_installed() {
+    INSTALLED.with_borrow_mut(Vec::clear);
+}
 
 /// The memory of one map. See the module documentation.
 #[derive(Debug)]
@@ -176,6 +193,9 @@ impl MappedPages for Mirror {
         let pages = self.clip(first..first + count);
         if touched && !self.young_faults {
             pages.clone().for_each(|page| self.fresh.set(page - self.first));
+        }
+        if touched {
+            INSTALLED.with_borrow_mut(|installed| installed.extend(pages.clone()));
         }
         let skipped = ((pages.start - first) << self.page_shift) as usize;
         let len = ((pages.end - pages.start) << self.page_shift) as usize;

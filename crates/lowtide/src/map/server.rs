@@ -10,7 +10,7 @@
 //! A server thread works for all tenants. So it never sleeps for one that is over its `high`: it
 //! evicts, and the sleep is let off.
 
-use super::mirror::Mirror;
+use super::mirror::{Mirror, forget_installed, has_installed};
 use crate::error::Error;
 use crate::fault::Access;
 use crate::high::Pay;
@@ -160,6 +160,14 @@ impl Server {
         let _serving = Serving::begin();
         let mut events = [Event::default(); BATCH];
         while !self.closing.load(Relaxed) {
+            match self.faults.read_events(&mut events) {
+                Ok(0) => {}
+                Ok(count) => {
+                    self.serve(pool, &events[..count]);
+                    continue;
+                }
+                Err(error) => tracing::error!(%error, "cannot read page faults"),
+            }
             let mut ready =
                 [PollFd::new(&*self.faults, PollFlags::IN), PollFd::new(&self.end, PollFlags::IN)];
             if let Err(error) = poll(&mut ready, None)
@@ -167,10 +175,6 @@ impl Server {
             {
                 tracing::error!(%error, "cannot wait for page faults");
                 return;
-            }
-            match self.faults.read_events(&mut events) {
-                Ok(count) => self.serve(pool, &events[..count]),
-                Err(error) => tracing::error!(%error, "cannot read page faults"),
             }
         }
     }
@@ -191,8 +195,13 @@ impl Server {
         for of_file in wanted.chunk_by(|a, b| a.0.space.id == b.0.space.id) {
             let served = &*of_file[0].0;
             served.faults.fetch_add(of_file.len() as u64, Relaxed);
+            forget_installed();
             let wake = |page| {
-                if let Err(error) = self.faults.wake(served.mirror.addresses_of(page)) {
+                // Installing wakes. A page that was there already may have been zapped while a
+                // thread was on its way to sleep.
+                if !has_installed(page)
+                    && let Err(error) = self.faults.wake(served.mirror.addresses_of(page))
+                {
                     tracing::error!(%error, "a thread that waits for a page cannot be woken");
                 }
             };
