@@ -13,8 +13,8 @@ use lowtide_sys::page_cache::{self, Advice};
 use lowtide_sys::pagemap::Pagemap;
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
 
 /// A mapping that was taken over: watched, and kept within the budget, until this is dropped.
 ///
@@ -116,7 +116,8 @@ impl MapOptions {
         let body: Body = Arc::<Watched>::clone(&watched);
         let space = open_space(pool, group, file, (body, true), end)?;
         let open = Some(Open::new(pager.clone(), Arc::clone(&space)));
-        let file = Arc::new(WatchedFile { space, watched, admitted: AtomicU64::new(0), open });
+        let (admitted, streams) = (AtomicU64::new(0), Mutex::default());
+        let file = Arc::new(WatchedFile { space, watched, admitted, streams, open });
         watcher.add(&file);
         Ok(file)
     }

@@ -28,6 +28,7 @@
 //! | `space`, `fresh` | a map's entry in the pager; which pages are new |
 //! | `mirror`, `server` | the way `userfault`: this process serves page faults |
 //! | `watched`, `watch`, `adopt` | the way `pagecache`: the kernel's mapping, watched and trimmed |
+//! | `streams` | read-ahead for the kernel's mappings |
 
 mod adopt;
 mod error;
@@ -38,6 +39,7 @@ mod options;
 mod pages;
 mod server;
 mod space;
+mod streams;
 mod watch;
 mod watched;
 

@@ -20,6 +20,7 @@
 //! When there are more cached pages than charged ones, those between the charged ones are dropped.
 
 use super::pages::MappedPages;
+use super::streams::Streams;
 use super::watched::Watched;
 use crate::fault::{Access, Miss};
 use crate::high::Pay;
@@ -43,7 +44,7 @@ const TICK: Duration = Duration::from_millis(1);
 /// The longest time between two looks.
 const TICK_MAX: Duration = Duration::from_millis(50);
 /// Pages are noticed after this time, however few they are.
-const SCAN_MAX: Duration = Duration::from_millis(250);
+const SCAN_MAX: Duration = Duration::from_millis(100);
 /// This part of the budget may come in between two scans.
 const PART: u64 = 32;
 /// Excess of cached pages over charged ones, as a part of the budget, that is dropped.
@@ -60,6 +61,8 @@ pub(super) struct WatchedFile {
     pub(super) watched: Arc<Watched>,
     /// Pages that were noticed to have come in.
     pub(super) admitted: AtomicU64,
+    /// Where it is read in order. Only the thread uses it.
+    pub(super) streams: Mutex<Streams>,
     /// Keeps the file open. Taken only on drop.
     pub(super) open: Option<Open>,
 }
@@ -172,6 +175,9 @@ impl Watcher {
             let new = now.saturating_sub(std::mem::replace(&mut faults, now));
             tick = if new > 0 { TICK } else { (tick * 2).min(TICK_MAX) };
             unseen += new;
+            if new > 0 {
+                self.files().iter().for_each(|file| follow(pool, file));
+            }
             let enough = unseen >= budget(pool) / PART;
             if unseen > 0 && (enough || scanned.elapsed() >= SCAN_MAX) {
                 self.files().iter().for_each(|file| notice(pool, file));
@@ -202,23 +208,58 @@ fn budget(pool: &Pool) -> u64 {
 
 /// Charges the pages of a file that came in since the last look.
 fn notice(pool: &Pool, file: &WatchedFile) {
-    let mut runs: Vec<Range<u64>> = Vec::new();
-    if let Err(error) = file.watched.present(&mut runs) {
+    let mut present: Vec<Range<u64>> = Vec::new();
+    if let Err(error) = file.watched.present(0..u64::MAX, &mut present) {
         tracing::error!(%error, "pages of a map cannot be seen");
     }
-    for page in runs.into_iter().flatten() {
-        admit(pool, file, page);
+    let mut runs: Vec<Range<u64>> = Vec::new();
+    for page in present.into_iter().flatten() {
+        if admit(pool, file, page) {
+            match runs.last_mut() {
+                Some(run) if run.end == page => run.end += 1,
+                _ => runs.push(page..page + 1),
+            }
+        }
     }
+    crate::sync::lock(&file.streams).came_in(&runs);
 }
 
-/// Charges a page, if it is new. One that there is no room for is dropped.
-fn admit(pool: &Pool, file: &WatchedFile, page: u64) {
-    let space = &*file.space;
-    let Some(entry) = space.table.get(page) else { return };
-    if !matches!(entry.load(), State::Absent { .. }) {
+/// Charges what streams have touched, and reads ahead of them.
+fn follow(pool: &Pool, file: &WatchedFile) {
+    let mut streams = crate::sync::lock(&file.streams);
+    let windows: Vec<_> = streams.ahead().collect();
+    if windows.is_empty() {
         return;
     }
-    let Miss::Claimed(mut claim) = pool.claim(space, page, entry) else { return };
+    let mut present = Vec::new();
+    let reached: Vec<u64> = windows
+        .into_iter()
+        .map(|window| {
+            present.clear();
+            if let Err(error) = file.watched.present(window.clone(), &mut present) {
+                tracing::error!(%error, "pages of a map cannot be seen");
+            }
+            let touched = present.iter().cloned().flatten();
+            touched.fold(window.start, |reached, page| {
+                admit(pool, file, page);
+                reached.max(page + 1)
+            })
+        })
+        .collect();
+    let room = budget(pool) / EXCESS_PART;
+    streams.went_on(&reached, file.space.table.pages(), room, |window| {
+        file.watched.prefetch(&window);
+    });
+}
+
+/// Charges a page, and returns whether it is new. One that there is no room for is dropped.
+fn admit(pool: &Pool, file: &WatchedFile, page: u64) -> bool {
+    let space = &*file.space;
+    let Some(entry) = space.table.get(page) else { return false };
+    if !matches!(entry.load(), State::Absent { .. }) {
+        return false;
+    }
+    let Miss::Claimed(mut claim) = pool.claim(space, page, entry) else { return false };
     match pool.frames_for(space, page, &mut claim, Access::Mapped) {
         Ok(Some((frame, stall))) => {
             file.watched.admitted(page);
@@ -231,6 +272,7 @@ fn admit(pool: &Pool, file: &WatchedFile, page: u64) {
         Ok(None) => {}
         Err(_) => file.watched.release(page..page + 1),
     }
+    true
 }
 
 /// Drops pages that are cached and not charged, if there are many.
@@ -238,7 +280,8 @@ fn sweep(pool: &Pool, file: &WatchedFile) {
     let table = &file.space.table;
     let Ok(stat) = cachestat(file.watched.file(), 0, 0) else { return };
     let charged = table.resident();
-    if stat.cached <= charged + budget(pool) / EXCESS_PART {
+    let ahead = crate::sync::lock(&file.streams).waiting();
+    if stat.cached <= charged + ahead + budget(pool) / EXCESS_PART {
         return;
     }
     let pages = table.pages();

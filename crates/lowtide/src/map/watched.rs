@@ -11,8 +11,8 @@
 //! | evict a page | zap it, then `posix_fadvise(DONTNEED)` |
 //!
 //! None of this loses a byte. Only pages that the scan shows as pages of a file are zapped: should
-//! the program have put other memory there without our notice, it is not of a file, and stays. A dirty page is not dropped: the kernel begins to write it, and it goes
-//! later.
+//! the program have put other memory there without our notice, it is not of a file, and stays. A
+//! dirty page is not dropped: the kernel begins to write it, and it goes later.
 //!
 //! **Neighbours.** A fault maps up to 16 cached neighbours of the page, which look as if they had
 //! been touched. Where a mapping can be registered for asynchronous write protection
@@ -115,17 +115,32 @@ impl Watched {
         forgotten
     }
 
-    /// Pages that are mapped now, as runs of pages of the file, in no order.
-    pub(super) fn present(&self, runs: &mut Vec<Range<u64>>) -> io::Result<()> {
+    /// Those of `pages` that are mapped now, as runs, for one mapping after the other.
+    pub(super) fn present(&self, pages: Range<u64>, runs: &mut Vec<Range<u64>>) -> io::Result<()> {
         let state = self.state();
         let mut found = Vec::new();
         for mapping in &state.mappings {
             found.clear();
-            self.pagemap.scan(mapping.addresses.clone(), &IN_USE, &mut found)?;
+            let addresses = self.addresses_of(mapping, &pages);
+            if addresses.is_empty() {
+                continue;
+            }
+            self.pagemap.scan(addresses, &IN_USE, &mut found)?;
             let regions = found.iter().filter(|region| is_of_file(region));
             runs.extend(regions.map(|region| self.pages_of(mapping, region)));
         }
         Ok(())
+    }
+
+    /// Asks the kernel to read pages, and does not wait for them.
+    pub(super) fn prefetch(&self, pages: &Range<u64>) {
+        let state = self.state();
+        let there = |mapping: &&Mapping| !self.addresses_of(mapping, pages).is_empty();
+        if let Some(mapping) = state.mappings.iter().find(there)
+            && let Err(error) = page_cache::will_need(self.addresses_of(mapping, pages))
+        {
+            tracing::debug!(%error, "nothing is read ahead");
+        }
     }
 
     /// A page that has come in was noticed: its being present is no second touch.
