@@ -126,25 +126,22 @@ fn consider(
     flags: c_int,
     fd: c_int,
 ) -> Result<(Kind, judge::Identity), Verdict> {
-    let kind = match judge::of_flags(prot, flags) {
-        Verdict::Adopt(kind) => kind,
-        other => return Err(other),
-    };
-    let is_small = (len as u64) < settings.threshold;
-    if is_small && settings.maps.is_empty() {
-        return Err(Verdict::Leave(Reason::Small));
-    }
     // SAFETY: the program passes this descriptor to `mmap`. If it is not open, the calls with it
     // fail, and so does `mmap`.
     let file = unsafe { BorrowedFd::borrow_raw(fd) };
     let identity = judge::of_file(file)?;
-    if is_small && globs::budget_of(settings, &globs::path_of(fd)).is_none() {
+    if (len as u64) < settings.threshold
+        && globs::budget_of(settings, &globs::path_of(fd)).is_none()
+    {
         return Err(Verdict::Leave(Reason::Small));
     }
     if state.locked.load(Ordering::Relaxed) != 0 {
         return Err(Verdict::Leave(Reason::Locked));
     }
-    Ok((kind, identity))
+    match judge::of_flags(prot, flags) {
+        Verdict::Adopt(kind) => Ok((kind, identity)),
+        other => Err(other),
+    }
 }
 
 /// Hands a mapping to the keeper.

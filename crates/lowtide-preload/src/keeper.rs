@@ -1,5 +1,5 @@
 //! The thread that keeps the mappings: started when the first one is adopted, it answers questions
-//! and runs the ways.
+//! and looks after the budgets.
 //!
 //! **It has descriptors of its own.** A process that closes *any* descriptor of a file loses all
 //! its POSIX locks on that file (`fcntl(2)`), so a second descriptor in the program's table would
@@ -12,13 +12,12 @@
 //!
 //! If it fails, its mappings are left to the kernel.
 
+use crate::budgets::{Budgets, Share, Subject};
 use crate::judge::{Reason, of_file};
 use crate::line::{Answer, New, Question};
 use crate::settings::Settings;
 use crate::state::{self, State};
 use crate::summary::{self, Budget};
-use crate::trim::Trim;
-use crate::way::{Subject, Way};
 use crate::{descriptors, globs, start};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -26,7 +25,6 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::panic::{self, AssertUnwindSafe};
 use std::rc::Rc;
 use std::thread;
-use std::time::{Duration, Instant};
 
 /// Starts it; whether that was possible. The caller has the line's turn.
 pub(crate) fn begin() -> bool {
@@ -63,16 +61,12 @@ fn refuse_all(state: &State) {
 /// A mapping, or what is left of it.
 struct Kept {
     subject: Subject,
-    /// Which budget, and the number there.
-    budget: usize,
-    number: u64,
+    share: Share,
 }
 
-/// A budget: the whole, or that of a glob.
-struct Purse {
-    name: Option<String>,
-    way: Box<dyn Way>,
-    due: Instant,
+/// What is known of the mappings of a budget, for the summary.
+#[derive(Default)]
+struct Known {
     mappings: u64,
     files: Vec<String>,
 }
@@ -80,25 +74,24 @@ struct Purse {
 struct Keeper {
     state: &'static State,
     settings: &'static Settings,
+    budgets: Option<Budgets>,
     /// By the first address.
     kept: BTreeMap<usize, Kept>,
-    /// The common budget is 0, that of a glob is its number and one.
-    purses: BTreeMap<usize, Purse>,
-    detached: BTreeMap<u32, (Subject, usize)>,
+    known: BTreeMap<usize, Known>,
+    detached: BTreeMap<u32, Kept>,
     tickets: u32,
 }
 
 impl Keeper {
     fn new(state: &'static State, settings: &'static Settings) -> Self {
-        let kept = BTreeMap::new();
-        let (purses, detached) = (BTreeMap::new(), BTreeMap::new());
-        Self { state, settings, kept, purses, detached, tickets: 0 }
+        let (kept, known, detached) = Default::default();
+        Self { state, settings, budgets: None, kept, known, detached, tickets: 0 }
     }
 
     fn serve(&mut self) -> ! {
         loop {
-            let due = self.purses.values().map(|purse| purse.due).min();
-            let pause = due.map(|due| due.saturating_duration_since(Instant::now()));
+            let subjects = self.kept.values().map(|kept| &kept.subject);
+            let pause = self.budgets.as_mut().map(|budgets| budgets.tick(subjects));
             if let Some(question) = self.state.line.next(pause) {
                 let answer = self.answer(question);
                 self.state.line.answer(answer);
@@ -106,33 +99,24 @@ impl Keeper {
             if self.state.line.summary_wanted() {
                 self.summarise();
             }
-            self.tick();
-        }
-    }
-
-    fn tick(&mut self) {
-        let now = Instant::now();
-        for purse in self.purses.values_mut().filter(|purse| purse.due <= now) {
-            let pause: Duration = purse.way.tick();
-            purse.due = Instant::now() + pause;
         }
     }
 
     fn answer(&mut self, question: Question) -> Answer {
+        let done_or_left = |done: Result<(), Reason>| match done {
+            Ok(()) => Answer::Done,
+            Err(reason) => Answer::Left(reason),
+        };
         match question {
-            Question::Adopt(new) => match self.adopt(&new) {
-                Ok(()) => Answer::Done,
-                Err(reason) => Answer::Left(reason),
-            },
+            Question::Adopt(new) => done_or_left(self.adopt(&new)),
             Question::Forget { start, end } => {
                 self.forget(&(start..end));
                 Answer::Done
             }
             Question::Detach { start, end } => Answer::Ticket(self.detach(&(start..end))),
-            Question::Attach { ticket, start, len } => match self.attach(ticket, start, len) {
-                Ok(()) => Answer::Done,
-                Err(reason) => Answer::Left(reason),
-            },
+            Question::Attach { ticket, start, len } => {
+                done_or_left(self.attach(ticket, start, len))
+            }
             Question::Summary => {
                 self.summarise();
                 Answer::Done
@@ -148,34 +132,24 @@ impl Keeper {
         let path = globs::path_of(file.as_raw_fd());
         let budget = globs::budget_of(self.settings, &path).map_or(0, |number| number + 1);
         let range = new.start..new.start + new.len;
-        let subject = Subject { file: Rc::new(file), range, offset: new.offset, kind: new.kind };
-        self.keep(subject, budget)?;
-        let purse = self.purse(budget);
-        purse.mappings += 1;
+        self.keep(Subject { file: Rc::new(file), range, offset: new.offset, budget })?;
+        let known = self.known.entry(budget).or_default();
+        known.mappings += 1;
         let path = String::from_utf8_lossy(&path).into_owned();
-        if !purse.files.contains(&path) && purse.files.len() < summary::FILES {
-            purse.files.push(path);
+        if !known.files.contains(&path) && known.files.len() < summary::FILES {
+            known.files.push(path);
         }
         Ok(())
     }
 
-    fn keep(&mut self, subject: Subject, budget: usize) -> Result<(), Reason> {
-        let purse = self.purse(budget);
-        let number = purse.way.adopt(&subject).map_err(|_| Reason::Refused)?;
-        purse.due = Instant::now();
-        self.kept.insert(subject.range.start, Kept { subject, budget, number });
+    fn keep(&mut self, subject: Subject) -> Result<(), Reason> {
+        if self.budgets.is_none() {
+            self.budgets = Some(Budgets::new(self.settings).map_err(|_| Reason::Resources)?);
+        }
+        let budgets = self.budgets.as_mut().ok_or(Reason::Resources)?;
+        let share = budgets.adopt(&subject)?;
+        self.kept.insert(subject.range.start, Kept { subject, share });
         Ok(())
-    }
-
-    fn purse(&mut self, budget: usize) -> &mut Purse {
-        let settings = self.settings;
-        self.purses.entry(budget).or_insert_with(|| {
-            let own = budget.checked_sub(1).map(|number| &settings.maps[number]);
-            let (max, high) = own.map_or((settings.max, settings.high), |(_, max)| (*max, None));
-            let name = own.map(|(glob, _)| glob.to_string_lossy().into_owned());
-            let way = Box::new(Trim::new(max, high));
-            Purse { name, way, due: Instant::now(), mappings: 0, files: Vec::new() }
-        })
     }
 
     /// First addresses of what touches a range.
@@ -187,12 +161,14 @@ impl Keeper {
 
     fn forget(&mut self, range: &Range<usize>) {
         for start in self.touched(range) {
-            let Some(kept) = self.kept.remove(&start) else { continue };
-            if let Some(purse) = self.purses.get_mut(&kept.budget) {
-                purse.way.forget(kept.number, range);
+            let Some(Kept { subject, share }) = self.kept.remove(&start) else { continue };
+            share.forget(range.clone());
+            for subject in rest(&subject, range) {
+                let share = Rc::clone(&share);
+                self.kept.insert(subject.range.start, Kept { subject, share });
             }
-            for subject in rest(&kept.subject, range) {
-                self.kept.insert(subject.range.start, Kept { subject, ..kept });
+            if let Some(budgets) = self.budgets.as_mut().filter(|_| Rc::strong_count(&share) == 1) {
+                budgets.linger(share, subject);
             }
         }
     }
@@ -205,27 +181,36 @@ impl Keeper {
             let within = &kept.subject.range;
             (within.start <= range.start && range.end <= within.end).then(|| {
                 let offset = kept.subject.offset + (range.start - within.start) as u64;
-                (Subject { range: range.clone(), offset, ..kept.subject.clone() }, kept.budget)
+                let subject = Subject { range: range.clone(), offset, ..kept.subject.clone() };
+                // The share keeps the file's pages until the mapping is attached again.
+                Kept { subject, share: Rc::clone(&kept.share) }
             })
         });
         self.forget(range);
-        let Some(subject) = whole else { return 0 };
+        let Some(kept) = whole else { return 0 };
         self.tickets = self.tickets.wrapping_add(1).max(1);
-        self.detached.insert(self.tickets, subject);
+        self.detached.insert(self.tickets, kept);
         self.tickets
     }
 
     fn attach(&mut self, ticket: u32, start: usize, len: usize) -> Result<(), Reason> {
-        let (subject, budget) = self.detached.remove(&ticket).ok_or(Reason::Refused)?;
-        self.keep(Subject { range: start..start + len, ..subject }, budget)
+        let Kept { subject, share } = self.detached.remove(&ticket).ok_or(Reason::Refused)?;
+        let kept = self.keep(Subject { range: start..start + len, ..subject });
+        drop(share);
+        kept
     }
 
     fn summarise(&mut self) {
-        let budgets = self.purses.values_mut().map(|purse| Budget {
-            glob: purse.name.clone(),
-            mappings: purse.mappings,
-            files: purse.files.clone(),
-            figures: purse.way.figures(),
+        let subjects = self.kept.values().map(|kept| &kept.subject);
+        let figures = self.budgets.as_mut().map(|budgets| budgets.figures(subjects));
+        let figures = figures.unwrap_or_default();
+        let budgets = self.known.iter().map(|(number, known)| Budget {
+            glob: number
+                .checked_sub(1)
+                .map(|glob| self.settings.maps[glob].0.to_string_lossy().into_owned()),
+            mappings: known.mappings,
+            files: known.files.clone(),
+            figures: figures.get(number).copied().unwrap_or_default(),
         });
         summary::write(self.settings, &budgets.collect::<Vec<_>>(), &self.state.left.all());
     }
@@ -250,14 +235,13 @@ fn rest(subject: &Subject, without: &Range<usize>) -> Vec<Subject> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::judge::Kind;
     use std::fs::File;
 
     #[test]
     fn what_is_left_of_a_mapping_keeps_its_place_in_the_file() {
         let file = File::open("/dev/null").expect("a device");
         let file = Rc::new(OwnedFd::from(file));
-        let whole = Subject { file, range: 100..200, offset: 1000, kind: Kind::Shared };
+        let whole = Subject { file, range: 100..200, offset: 1000, budget: 0 };
         let left = |without: Range<usize>| -> Vec<_> {
             rest(&whole, &without).into_iter().map(|part| (part.range, part.offset)).collect()
         };

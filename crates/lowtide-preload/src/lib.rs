@@ -15,7 +15,7 @@
 //! | `state`, `wiped`, `lock` | what is known, in memory that a fork wipes |
 //! | `ranges`, `left` | addresses that are adopted; mappings that are left to the kernel |
 //! | `line`, `keeper`, `descriptors` | asking our thread; the thread; its own descriptors |
-//! | `way`, `trim` | what keeps a budget |
+//! | `budgets` | the pager and its tenants |
 //! | `summary` | what is said at the end |
 //!
 //! # Rules
@@ -32,6 +32,7 @@
 #[cfg(not(all(target_os = "linux", target_pointer_width = "64")))]
 compile_error!("lowtide run needs 64-bit Linux");
 
+mod budgets;
 mod descriptors;
 mod globs;
 mod interpose;
@@ -47,6 +48,4 @@ mod settings;
 mod start;
 mod state;
 mod summary;
-mod trim;
-mod way;
 mod wiped;

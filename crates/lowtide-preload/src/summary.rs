@@ -2,9 +2,9 @@
 //!
 //! The names in the JSON are an interface: names may be added, none is renamed.
 
+use crate::budgets::Figures;
 use crate::left::LeftAlone;
 use crate::settings::Settings;
-use crate::way::Figures;
 use rustix::fs::{Mode, OFlags, open};
 use serde::Serialize;
 use std::fmt::Write as _;
@@ -110,10 +110,12 @@ fn text(settings: &Settings, program: &str, budgets: &[Budget], left: &[LeftAlon
         );
         let _ = writeln!(
             text,
-            "    in memory {} now, {} at most; {} pages dropped",
+            "    in memory {} now, {} at most; {} pages came in, {} of them again; {} evicted",
             mib(figures.resident_bytes),
             mib(figures.peak_bytes),
-            figures.dropped_pages
+            figures.faults,
+            figures.refaults,
+            figures.evicted
         );
     }
     for left in left {

@@ -61,7 +61,18 @@ pub(crate) struct RunArgs {
 }
 
 fn size(text: &str) -> Result<u64, String> {
-    text.parse::<Size>().map(Size::bytes).map_err(|error| error.to_string())
+    let exact = text.parse::<Size>().map(Size::bytes);
+    exact.or_else(|error| rounded(text).ok_or_else(|| error.to_string()))
+}
+
+/// A size that is not a whole number of bytes, such as `1.2G`: the whole pages in it. Limits of
+/// memory are rounded so by the kernel too.
+fn rounded(text: &str) -> Option<u64> {
+    let (number, unit) = text.split_at(text.find(|c: char| c.is_ascii_alphabetic())?);
+    let number =
+        number.trim().parse().ok().filter(|number: &f64| number.is_finite() && *number > 0.0)?;
+    let unit: Size = format!("1{unit}").parse().ok()?;
+    Some((number * unit.bytes() as f64 / 4096.0) as u64 * 4096)
 }
 
 fn budget(text: &str) -> Result<u64, String> {
@@ -84,6 +95,15 @@ fn map(text: &str) -> Result<(OsString, u64), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn sizes_are_whole_pages_if_they_are_not_whole_bytes() {
+        assert_eq!(size("1.2G"), Ok(314_572 * 4096));
+        assert_eq!(size("100"), Ok(100));
+        for wrong in ["-1.2G", "1.2X", "G", "1.2.3G", "", "nanG", "infG"] {
+            assert!(size(wrong).is_err(), "{wrong}");
+        }
+    }
 
     #[test]
     fn a_map_is_a_glob_and_a_size() {

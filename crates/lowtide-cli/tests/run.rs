@@ -1,0 +1,331 @@
+//! Promise: `lowtide run` changes nothing that a program does, keeps what it maps of files within
+//! the budget, and says before the start if it cannot.
+
+mod common;
+
+use std::fs;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::OnceLock;
+use std::time::Instant;
+
+use common::text;
+use serde_json::Value;
+
+const MIB: usize = 1 << 20;
+/// Bytes of the file, and the budget: a quarter.
+const FILE: usize = 32 * MIB;
+const BUDGET: &str = "8M";
+
+/// The program of these tests, `examples/maps.rs` of the library's crate. Building it builds the
+/// library too, beside the command under test.
+fn maps() -> &'static Path {
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
+    BUILT.get_or_init(|| {
+        let command = Path::new(env!("CARGO_BIN_EXE_lowtide"));
+        let profile = command.parent().unwrap();
+        let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../Cargo.toml");
+        let mut build = Command::new(env!("CARGO"));
+        build.args(["build", "-q", "-p", "lowtide-preload", "--lib", "--example", "maps"]);
+        build.arg("--manifest-path").arg(manifest);
+        build.arg("--target-dir").arg(profile.parent().unwrap());
+        if profile.ends_with("release") {
+            build.arg("--release");
+        }
+        let built = build.status().expect("cargo starts");
+        assert!(built.success(), "the library does not build");
+        profile.join("examples/maps")
+    })
+}
+
+/// A command with the environment of a user who has not heard of lowtide.
+fn plain(program: impl AsRef<std::ffi::OsStr>) -> Command {
+    let mut command = Command::new(program);
+    command.env_remove("LD_PRELOAD").stdin(Stdio::null());
+    command
+}
+
+fn maps_with(args: &[&str]) -> Output {
+    plain(maps()).args(args).output().unwrap()
+}
+
+/// `lowtide run` with these options and this program.
+fn run(options: &[&str], program: &[&str]) -> Command {
+    maps();
+    let mut command = plain(env!("CARGO_BIN_EXE_lowtide"));
+    command.arg("run").args(options).arg("--").args(program);
+    command
+}
+
+struct Files {
+    dir: tempfile::TempDir,
+}
+
+impl Files {
+    /// A folder with the file, on a disk: in a temporary file system there is nothing to drop.
+    fn new() -> Self {
+        let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        let files = Self { dir };
+        assert!(maps_with(&["make", files.data().as_str(), &FILE.to_string()]).status.success());
+        files
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.dir.path().join(name).to_str().unwrap().to_owned()
+    }
+
+    fn data(&self) -> String {
+        self.path("data")
+    }
+
+    /// Runs the program within the budget; what came out, and the summaries.
+    fn within(&self, options: &[&str], program: &[&str]) -> (Output, Vec<Value>) {
+        let summary = self.path("summary");
+        let all = [&["--max", BUDGET, "--json", "--summary", &summary], options].concat();
+        let output = run(&all, program).output().unwrap();
+        let lines = fs::read_to_string(&summary).unwrap_or_default();
+        let lines = lines.lines().map(|line| serde_json::from_str(line).expect("a line of JSON"));
+        (output, lines.collect())
+    }
+}
+
+/// Both ended well, and with the same output.
+fn same(with: &Output, without: &Output) {
+    assert!(without.status.success(), "{}", text(&without.stderr));
+    assert!(with.status.success(), "{}", text(&with.stderr));
+    assert_eq!(text(&with.stdout), text(&without.stdout));
+}
+
+#[test]
+fn a_program_does_the_same_with_every_kind_of_mapping_within_a_quarter_of_its_data() {
+    let files = Files::new();
+    let data = files.data();
+    for (command, mappings) in
+        [("parts", 3), ("copies", 1), ("forks", 1), ("locks", 4), ("threads", 192), ("stores", 2)]
+    {
+        let program = [maps().to_str().unwrap(), command, &data];
+        let (with, summaries) = files.within(&[], &program);
+        let first = &summaries.last().unwrap()["budgets"][0];
+        assert_eq!(first["mappings"], mappings, "{command}: {first}");
+        assert!(first["evicted"].as_u64().unwrap() > 0, "{command}: {first}");
+        if command == "stores" {
+            assert!(maps_with(&["make", &data, &FILE.to_string()]).status.success());
+        }
+        same(&with, &maps_with(&[command, &data]));
+    }
+}
+
+#[test]
+fn what_is_cached_of_a_file_falls_to_the_budget_again_and_again() {
+    let files = Files::new();
+    // The program goes on only while the file takes at most the budget and an eighth.
+    let most = (9 * MIB).to_string();
+    let program = [maps().to_str().unwrap(), "read", &files.data(), "40000", &most];
+    let (with, summaries) = files.within(&[], &program);
+    same(&with, &maps_with(&["read", &files.data(), "40000"]));
+    let budget = &summaries[0]["budgets"][0];
+    assert_eq!(budget["max_bytes"], 8 * MIB);
+    assert!(budget["resident_bytes"].as_u64().unwrap() <= 9 * MIB as u64, "{budget}");
+    assert!(budget["refaults"].as_u64().unwrap() > 1000, "{budget}");
+}
+
+#[test]
+fn a_glob_has_a_budget_of_its_own_and_other_files_are_left_alone_below_the_threshold() {
+    let files = Files::new();
+    let small = files.path("small.idx");
+    let other = files.path("small.dat");
+    for path in [&small, &other] {
+        assert!(maps_with(&["make", path, "65536"]).status.success());
+    }
+    let script = "for f; do \"$0\" read \"$f\" 100 || exit 1; done";
+    let program = ["sh", "-c", script, maps().to_str().unwrap(), &small, &other, &files.data()];
+    let (output, summaries) = files.within(&["--map", "*.idx=1M"], &program);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    // Neither the shell nor the process with the other small file adopted anything.
+    let adopted = summaries.iter().filter(|one| one["budgets"] != Value::Array(Vec::new()));
+    let adopted: Vec<_> = adopted.collect();
+    let [of_glob, large] = adopted[..] else { panic!("{summaries:?}") };
+    assert_eq!(of_glob["budgets"][0]["glob"], "*.idx");
+    assert_eq!(of_glob["budgets"][0]["max_bytes"], MIB);
+    assert_eq!(of_glob["budgets"][0]["files"][0], small.as_str());
+    assert_eq!(large["budgets"][0]["glob"], Value::Null);
+    assert_eq!(large["budgets"][0]["files"][0], files.data().as_str());
+}
+
+#[test]
+fn mappings_that_cannot_be_kept_are_left_alone_and_named_with_the_reason() {
+    let files = Files::new();
+    let (output, summaries) =
+        files.within(&[], &[maps().to_str().unwrap(), "copies", &files.data()]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let left = summaries[0]["left_alone"].as_array().unwrap();
+    let writable = left.iter().find(|row| row["reason"] == "private_writable").unwrap();
+    // The whole of one mapping, and every third page of the other.
+    let pages = FILE / 4096;
+    assert_eq!(writable["count"], 1 + pages.div_ceil(3), "{writable}");
+    assert_eq!(writable["first"], files.data().as_str());
+}
+
+#[test]
+fn a_program_that_dies_or_becomes_another_keeps_its_status() {
+    let files = Files::new();
+    let maps = maps().to_str().unwrap();
+    let (output, summaries) = files.within(&[], &[maps, "abort", &files.data()]);
+    assert_eq!(output.status.signal(), Some(6), "{}", text(&output.stderr));
+    assert!(summaries.is_empty(), "a process that aborts runs nothing of ours: {summaries:?}");
+    let program = [maps, "exec", &files.data(), "sh", "-c", "echo $0 $LOWTIDE_RUN_PID; exit 7"];
+    let (output, _) = files.within(&[], &program);
+    assert_eq!(output.status.code(), Some(7), "{}", text(&output.stderr));
+    let (output, _) = files.within(&[], &["sh", "-c", "kill -TERM $$"]);
+    assert_eq!(output.status.signal(), Some(15));
+}
+
+#[test]
+fn programs_that_it_starts_are_followed_unless_they_shall_not_be() {
+    let files = Files::new();
+    let script = "\"$0\" read \"$1\" 100; \"$0\" read \"$1\" 100";
+    let program = ["sh", "-c", script, maps().to_str().unwrap(), &files.data()];
+    let adopted = |summaries: &[Value]| {
+        let any = |one: &&Value| one["budgets"].as_array().is_some_and(|all| !all.is_empty());
+        summaries.iter().filter(any).count()
+    };
+    let (_, summaries) = files.within(&[], &program);
+    assert_eq!(adopted(&summaries), 2, "{summaries:?}");
+    let (output, summaries) = files.within(&["--no-follow"], &program);
+    assert_eq!(text(&output.stdout).lines().count(), 2);
+    assert_eq!(adopted(&summaries), 0, "{summaries:?}");
+    // A program that it becomes is still the first one.
+    let program = ["sh", "-c", "exec \"$0\" read \"$1\" 100", program[3], program[4]];
+    let (_, summaries) = files.within(&["--no-follow"], &program);
+    assert_eq!(adopted(&summaries), 1, "{summaries:?}");
+}
+
+#[test]
+fn libraries_that_were_preloaded_before_are_loaded_still() {
+    let files = Files::new();
+    let mut command = run(&["--max", BUDGET], &["sh", "-c", "echo $LD_PRELOAD"]);
+    // The linker says on standard error that it is not there: that it was looked for is the proof.
+    let output = command.env("LD_PRELOAD", "/no/such/first.so:/no/such/second.so");
+    let output = output.output().unwrap();
+    let (out, err) = (text(&output.stdout), text(&output.stderr));
+    assert!(out.contains("liblowtide_preload.so:/no/such/first.so:/no/such/second.so"), "{out}");
+    assert!(err.contains("/no/such/first.so") && err.contains("/no/such/second.so"), "{err}");
+    drop(files);
+}
+
+#[test]
+fn a_signal_makes_a_program_say_how_it_stands() {
+    let files = Files::new();
+    let summary = files.path("summary");
+    // It maps the file, then waits for a line on standard input.
+    let script = "import mmap,sys\n\
+        f=open(sys.argv[1],'rb')\n\
+        m=mmap.mmap(f.fileno(),0,access=mmap.ACCESS_READ)\n\
+        print(sum(m[::4096]),flush=True)\n\
+        sys.stdin.readline()\n";
+    if plain("python3").arg("--version").output().is_err() {
+        eprintln!("SKIPPED: python3 is not installed");
+        return;
+    }
+    let options = ["--max", BUDGET, "--json", "--summary", &summary];
+    let mut command = run(&options, &["python3", "-c", script, &files.data()]);
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    std::io::BufRead::read_line(
+        &mut std::io::BufReader::new(child.stdout.take().unwrap()),
+        &mut line,
+    )
+    .unwrap();
+    let id = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(id, rustix::process::Signal::USR1).unwrap();
+    let begin = Instant::now();
+    while fs::read_to_string(&summary).unwrap().lines().count() == 0 {
+        assert!(begin.elapsed().as_secs() < 60, "no summary came");
+        std::thread::yield_now();
+    }
+    drop(child.stdin.take());
+    assert!(child.wait().unwrap().success(), "the signal ended the program");
+    assert_eq!(fs::read_to_string(&summary).unwrap().lines().count(), 2, "and one at the end");
+}
+
+/// It ends with this code before the program starts, and says all of these words.
+fn refused(command: &mut Command, code: i32, words: &[&str]) {
+    let output = command.output().unwrap();
+    let message = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{message}");
+    for word in words {
+        assert!(message.contains(word), "`{word}` is not in: {message}");
+    }
+    assert!(output.stdout.is_empty(), "the program was started");
+}
+
+#[test]
+fn programs_out_of_reach_are_refused_before_they_start() {
+    let files = Files::new();
+    let source = files.path("x.c");
+    fs::write(&source, "#include <stdio.h>\nint main(void) { puts(\"runs\"); return 0; }\n")
+        .unwrap();
+    let program = files.path("static");
+    let built = plain("cc").args(["-static", "-o", &program, &source]).output();
+    if built.is_ok_and(|output| output.status.success()) {
+        refused(
+            &mut run(&["--max", "8M"], &[&program]),
+            2,
+            &["linked statically", "memory cgroup"],
+        );
+        let script = files.path("script");
+        fs::write(&script, format!("#!{program}\n")).unwrap();
+        assert!(plain("chmod").args(["+x", &script]).status().unwrap().success());
+        refused(&mut run(&["--max", "8M"], &[&script]), 2, &["linked statically"]);
+    } else {
+        eprintln!("SKIPPED in part: no C compiler that links statically");
+    }
+    refused(&mut run(&["--max", "8M"], &["no-such-program-here"]), 127, &["not found", "PATH"]);
+    refused(&mut run(&["--max", "8M"], &[&source]), 126, &["cannot be executed", &source]);
+}
+
+#[test]
+fn bad_usage_says_what_to_do() {
+    let program = ["true"];
+    for (options, words) in [
+        (
+            &["--max", "8M", "--way", "userfault"][..],
+            &["not available for `run` yet", "pagecache"][..],
+        ),
+        (&["--max", "8M", "--swap", "1G"], &["--swap", "0"]),
+        (&["--max", "8M", "--high", "9M"], &["--high 9M", "--max 8M"]),
+        (&["--max", "1K"], &["1M"]),
+        (&["--max", "8M", "--map", "x"], &["GLOB=SIZE"]),
+        (&["--max", "8M", "--summary", "/no/such/dir/x"], &["/no/such/dir/x"]),
+        (&["--max", "8M", "--policy", "none"], &["none"]),
+    ] {
+        refused(&mut run(options, &program), 2, words);
+    }
+    let mut without = run(&["--max", "8M"], &program);
+    refused(without.env("LOWTIDE_PRELOAD", "/no/such.so"), 2, &["/no/such.so", "cargo build"]);
+    let accepted =
+        run(&["--high", "1G", "--max", "1.2G", "--swap", "0"], &program).output().unwrap();
+    assert!(accepted.status.success(), "{}", text(&accepted.stderr));
+}
+
+#[test]
+fn the_cost_of_a_start_is_shown() {
+    let time = |command: &mut Command| {
+        let mut all: Vec<_> = (0..15)
+            .map(|_| {
+                let begin = Instant::now();
+                assert!(command.output().unwrap().status.success());
+                begin.elapsed()
+            })
+            .collect();
+        all.sort_unstable();
+        all[all.len() / 2]
+    };
+    let with = time(&mut run(&["--max", "8M"], &["true"]));
+    let without = time(&mut plain("true"));
+    #[allow(clippy::print_stdout, reason = "what this test is for")]
+    {
+        println!("start of `true`: {with:?} under lowtide run, {without:?} alone");
+    }
+}

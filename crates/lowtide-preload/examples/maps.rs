@@ -1,0 +1,380 @@
+//! A program that maps files in every way that `lowtide run` must understand, and checks what it
+//! reads. It knows nothing of lowtide; its output is the same with and without.
+//!
+//! ```text
+//! maps make FILE BYTES           writes a file of which each word is known
+//! maps read FILE READS [BYTES]   random reads through a shared mapping; with BYTES it goes on only
+//!                                while at most this much of the file is cached
+//! maps parts FILE                protects, unmaps and moves parts of mappings
+//! maps copies FILE               stores to private mappings, which the file must not show
+//! maps stores FILE               stores through shared mappings and through the descriptor
+//! maps forks FILE                children with inherited and with own mappings
+//! maps locks FILE                POSIX locks while mappings of the file come and go
+//! maps threads FILE              many threads that map, read and unmap
+//! maps abort FILE                dies of a signal with a mapping
+//! maps exec FILE PROGRAM ARGS    becomes another program with a mapping
+//! ```
+//!
+//! # Safety
+//!
+//! Mappings are made, used and unmapped in one function each; nothing else changes the files.
+
+#![allow(unsafe_code, clippy::print_stdout)]
+
+use rustix::fs::FlockOperation;
+use std::ffi::c_void;
+use std::fs::File;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+use std::time::{Duration, Instant};
+use std::{env, ptr, slice, thread};
+
+const PAGE: usize = 4096;
+const READ: i32 = libc::PROT_READ;
+const WRITE: i32 = libc::PROT_WRITE;
+/// Nothing is waited for longer.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The next number of a sequence.
+fn draw(seed: &mut u64) -> usize {
+    *seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+    (*seed >> 20) as usize
+}
+
+/// The word at an offset of the file.
+fn word(offset: usize) -> u64 {
+    (offset as u64 ^ 0x5bd1_e995).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
+/// A mapping through the C library, as programs make them.
+#[derive(Clone, Copy)]
+struct Map {
+    start: *mut u8,
+    len: usize,
+    offset: usize,
+}
+
+// SAFETY: memory that every thread may read.
+unsafe impl Send for Map {}
+
+impl Map {
+    fn new(file: &File, offset: usize, len: usize, prot: i32, flags: i32) -> Self {
+        let at = libc::off_t::try_from(offset).unwrap();
+        let fd = file.as_raw_fd();
+        // SAFETY: a new mapping at an address of the kernel's choice.
+        let start = unsafe { libc::mmap(ptr::null_mut(), len, prot, flags, fd, at) };
+        assert_ne!(start, libc::MAP_FAILED, "{}", std::io::Error::last_os_error());
+        Self { start: start.cast(), len, offset }
+    }
+
+    fn whole(file: &File, prot: i32, flags: i32) -> Self {
+        Self::new(file, 0, file.metadata().unwrap().len() as usize, prot, flags)
+    }
+
+    fn pages(self) -> usize {
+        self.len / PAGE
+    }
+
+    /// A part of it.
+    fn part(self, page: usize, pages: usize) -> Self {
+        assert!(page + pages <= self.pages());
+        // SAFETY: inside of the mapping.
+        let start = unsafe { self.start.add(page * PAGE) };
+        Self { start, len: pages * PAGE, offset: self.offset + page * PAGE }
+    }
+
+    fn words(self) -> &'static [u64] {
+        // SAFETY: mapped as long as the caller uses it, and the file is as long.
+        unsafe { slice::from_raw_parts(self.start.cast(), self.len / 8) }
+    }
+
+    fn words_mut(self) -> &'static mut [u64] {
+        // SAFETY: as above, and writable.
+        unsafe { slice::from_raw_parts_mut(self.start.cast(), self.len / 8) }
+    }
+
+    fn unmap(self) {
+        // SAFETY: the caller does not use it any more.
+        assert_eq!(unsafe { libc::munmap(self.start.cast(), self.len) }, 0);
+    }
+
+    fn protect(self, prot: i32) {
+        // SAFETY: the caller uses it accordingly.
+        assert_eq!(unsafe { libc::mprotect(self.start.cast(), self.len, prot) }, 0);
+    }
+
+    /// Checks a word of every page.
+    fn check(self) {
+        for page in 0..self.pages() {
+            let at = page * PAGE + (page * 72) % PAGE;
+            assert_eq!(self.words()[at / 8], word(self.offset + at), "page {page}");
+        }
+    }
+
+    /// Reads at random, checks, and returns a sum.
+    fn sum(self, reads: usize, mut seed: u64, mut after: impl FnMut(usize)) -> u64 {
+        let mut sum = 0_u64;
+        for n in 0..reads {
+            let at = draw(&mut seed) % (self.len / 8);
+            let found = self.words()[at];
+            assert_eq!(found, word(self.offset + at * 8), "word {at}");
+            sum = sum.rotate_left(5) ^ found;
+            after(n);
+        }
+        sum
+    }
+}
+
+fn make(path: &str, bytes: usize) {
+    let words: Vec<u8> = (0..bytes / 8).flat_map(|at| word(at * 8).to_ne_bytes()).collect();
+    let file = File::create(path).unwrap();
+    file.write_all_at(&words, 0).unwrap();
+    // Clean pages: dirty ones could not be dropped yet.
+    file.sync_all().unwrap();
+}
+
+/// Bytes of a file in the page cache.
+fn cached(file: &File) -> usize {
+    let (range, mut stat) = ([0_u64; 2], [0_u64; 5]);
+    // SAFETY: cachestat(2) reads two numbers and writes five.
+    let done =
+        unsafe { libc::syscall(451, file.as_raw_fd(), range.as_ptr(), stat.as_mut_ptr(), 0) };
+    if done == 0 { stat[0] as usize * PAGE } else { 0 }
+}
+
+fn read(file: &File, reads: usize, most: Option<usize>) {
+    let map = Map::whole(file, READ, libc::MAP_SHARED);
+    let sum = map.sum(reads, 1, |n| {
+        if let Some(most) = most.filter(|_| n % 64 == 63) {
+            let begin = Instant::now();
+            while cached(file) > most {
+                assert!(begin.elapsed() < PATIENCE, "{} bytes stay cached", cached(file));
+                thread::sleep(Duration::from_micros(200));
+            }
+        }
+    });
+    println!("read {sum:x}");
+}
+
+fn parts(file: &File) {
+    let map = Map::whole(file, READ, libc::MAP_SHARED);
+    let pages = map.pages();
+    map.check();
+    // A hole in the middle, with other memory in it.
+    let hole = map.part(pages / 4, pages / 8);
+    hole.unmap();
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
+    // SAFETY: the hole is ours.
+    let other = unsafe { libc::mmap(hole.start.cast(), hole.len, READ | WRITE, flags, -1, 0) };
+    assert_eq!(other, hole.start.cast::<c_void>());
+    hole.words_mut().fill(7);
+    let (left, right) = (map.part(0, pages / 4), map.part(pages * 3 / 8, pages * 5 / 8));
+    left.check();
+    right.check();
+    assert!(hole.words().iter().all(|word| *word == 7), "other memory changed");
+    // Other pages of the file at the same place, over a part that is adopted.
+    let over = map.part(0, pages / 8);
+    let at = libc::off_t::try_from(map.len / 2).unwrap();
+    let fixed = libc::MAP_SHARED | libc::MAP_FIXED;
+    // SAFETY: a part of our mapping.
+    unsafe { libc::mmap(over.start.cast(), over.len, READ, fixed, file.as_raw_fd(), at) };
+    Map { offset: map.len / 2, ..over }.check();
+    map.part(pages / 8, pages / 8).check();
+    // Moved, grown, and moved again.
+    let small = Map::new(file, 0, map.len / 4, READ, libc::MAP_SHARED);
+    small.check();
+    let mut last = small;
+    for len in [map.len / 2, map.len, map.len / 2] {
+        // SAFETY: the old place is not used again.
+        let moved = unsafe { libc::mremap(last.start.cast(), last.len, len, libc::MREMAP_MAYMOVE) };
+        assert_ne!(moved, libc::MAP_FAILED);
+        last = Map { start: moved.cast(), len, offset: 0 };
+        last.check();
+    }
+    // Without any right for a while, then readable and writable.
+    last.protect(libc::PROT_NONE);
+    last.protect(READ);
+    last.check();
+    last.part(0, 4).protect(READ | WRITE);
+    last.check();
+    for part in [last, left, hole, right] {
+        part.unmap();
+    }
+    println!("parts of {pages} pages");
+}
+
+fn copies(file: &File) {
+    let map = Map::whole(file, READ, libc::MAP_PRIVATE);
+    let other = Map::whole(file, READ | WRITE, libc::MAP_PRIVATE);
+    map.check();
+    // A third of the pages becomes writable, one by one, and is stored to.
+    let stored = |page: usize| page.is_multiple_of(3);
+    for page in (0..map.pages()).filter(|page| stored(*page)) {
+        map.part(page, 1).protect(READ | WRITE);
+        map.part(page, 1).words_mut().fill(page as u64);
+        other.part(page, 1).words_mut().fill(page as u64 + 1);
+    }
+    for round in 0..3 {
+        for page in 0..map.pages() {
+            let (found, others) = (map.part(page, 1), other.part(page, 1));
+            if stored(page) {
+                let all = |part: Map, value: u64| part.words().iter().all(|word| *word == value);
+                assert!(all(found, page as u64), "a store to page {page} was lost");
+                assert!(all(others, page as u64 + 1), "a store to page {page} was lost");
+            } else {
+                found.check();
+            }
+        }
+        println!("copies, round {round}");
+    }
+    let mut word_of_file = [0; 8];
+    file.read_exact_at(&mut word_of_file, 0).unwrap();
+    assert_eq!(u64::from_ne_bytes(word_of_file), word(0), "the file shows a copy");
+    map.unmap();
+    other.unmap();
+}
+
+fn stores(file: &File) {
+    let map = Map::whole(file, READ | WRITE, libc::MAP_SHARED);
+    let reader = Map::whole(file, READ, libc::MAP_SHARED);
+    let mut expected: Vec<u64> = (0..map.len / 8).map(|at| word(at * 8)).collect();
+    let mut seed = 3;
+    for n in 0..60_000_u64 {
+        let at = draw(&mut seed) % expected.len();
+        match n % 4 {
+            0 => {
+                map.words_mut()[at] = n;
+                expected[at] = n;
+            }
+            1 => {
+                file.write_all_at(&n.to_ne_bytes(), at as u64 * 8).unwrap();
+                expected[at] = n;
+            }
+            2 => {
+                let mut bytes = [0; 8];
+                file.read_exact_at(&mut bytes, at as u64 * 8).unwrap();
+                assert_eq!(u64::from_ne_bytes(bytes), expected[at], "word {at} by descriptor");
+            }
+            _ => assert_eq!(reader.words()[at], expected[at], "word {at} by mapping"),
+        }
+    }
+    // SAFETY: the whole mapping.
+    assert_eq!(unsafe { libc::msync(map.start.cast(), map.len, libc::MS_SYNC) }, 0);
+    for (at, expected) in expected.iter().enumerate() {
+        assert_eq!(reader.words()[at], *expected, "word {at}");
+    }
+    map.unmap();
+    reader.unmap();
+    let sum = expected.iter().fold(0_u64, |sum, word| sum.rotate_left(5) ^ word);
+    println!("stores {sum:x}");
+}
+
+/// A child that runs `work`, made without the handlers of `fork(3)` if `raw`.
+fn child(raw: bool, work: impl FnOnce()) {
+    let flags = libc::c_long::from(libc::SIGCHLD);
+    let pid = if raw {
+        // SAFETY: the child uses what it inherited, then ends.
+        unsafe { libc::syscall(libc::SYS_clone, flags, 0, 0, 0, 0) as i32 }
+    } else {
+        // SAFETY: as above.
+        unsafe { libc::fork() }
+    };
+    if pid == 0 {
+        let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
+        // SAFETY: ends the child at once.
+        unsafe { libc::_exit(i32::from(done.is_err())) };
+    }
+    let mut status = 0;
+    // SAFETY: the child is ours.
+    assert_eq!(unsafe { libc::waitpid(pid, &raw mut status, 0) }, pid);
+    assert_eq!(status, 0, "the child failed");
+}
+
+fn forks(file: &File, path: &str) {
+    let map = Map::whole(file, READ, libc::MAP_SHARED);
+    map.check();
+    for raw in [false, true] {
+        child(raw, || {
+            map.check();
+            let own = Map::whole(file, READ, libc::MAP_SHARED);
+            own.check();
+            map.part(0, 16).unmap();
+            own.unmap();
+            child(raw, || map.part(16, map.pages() - 16).check());
+        });
+        map.check();
+    }
+    let same = env::current_exe().unwrap();
+    let output = Command::new(same).args(["read", path, "1000"]).output().unwrap();
+    assert!(output.status.success());
+    print!("forks {}", String::from_utf8_lossy(&output.stdout));
+    map.unmap();
+}
+
+fn locks(file: &File) {
+    rustix::fs::fcntl_lock(file, FlockOperation::NonBlockingLockExclusive).unwrap();
+    for _ in 0..4 {
+        let map = Map::whole(file, READ, libc::MAP_SHARED);
+        map.check();
+        map.unmap();
+    }
+    // Pages of a mapping that is gone may stay known for a while, but not longer than other files
+    // need the room. Either way the lock must stay: a child cannot take it.
+    child(false, || {
+        let taken = rustix::fs::fcntl_lock(file, FlockOperation::NonBlockingLockExclusive);
+        assert!(taken.is_err(), "the lock was lost");
+    });
+    println!("locks are kept");
+}
+
+fn threads(file: &File) {
+    let len = file.metadata().unwrap().len() as usize;
+    let sums = thread::scope(|scope| {
+        let work = |thread: usize| {
+            move || {
+                let mut sum = 0;
+                for round in 0..12 {
+                    let offset = (thread * 7 + round) % 8 * (len / 8);
+                    let map = Map::new(file, offset, len / 8, READ, libc::MAP_SHARED);
+                    sum ^= map.sum(500, thread as u64, |_| {});
+                    map.unmap();
+                }
+                sum
+            }
+        };
+        let all: Vec<_> = (0..16).map(|thread| scope.spawn(work(thread))).collect();
+        all.into_iter().map(|thread| thread.join().unwrap()).fold(0, |sum, own| sum ^ own)
+    });
+    println!("threads {sums:x}");
+}
+
+fn main() {
+    let args: Vec<String> = env::args().skip(1).collect();
+    let (command, path) = (args[0].as_str(), args[1].as_str());
+    let number = |at: usize| args.get(at).map(|text| text.parse::<usize>().expect("a number"));
+    if command == "make" {
+        return make(path, number(2).expect("bytes"));
+    }
+    let writes = ["stores", "locks", "parts"].contains(&command);
+    let file = File::options().read(true).write(writes).open(path).unwrap();
+    match command {
+        "read" => read(&file, number(2).expect("reads"), number(3)),
+        "parts" => parts(&file),
+        "copies" => copies(&file),
+        "stores" => stores(&file),
+        "forks" => forks(&file, path),
+        "locks" => locks(&file),
+        "threads" => threads(&file),
+        "abort" => {
+            Map::whole(&file, READ, libc::MAP_SHARED).check();
+            std::process::abort();
+        }
+        "exec" => {
+            Map::whole(&file, READ, libc::MAP_SHARED).check();
+            panic!("{}", Command::new(&args[2]).args(&args[3..]).exec());
+        }
+        other => panic!("no command {other}"),
+    }
+}

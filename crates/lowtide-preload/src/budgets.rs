@@ -1,0 +1,197 @@
+//! The budgets of this process: a pager with a tenant for the common budget, and one for each glob.
+//!
+//! One pager has one thread that watches all mappings (`lowtide::map`), whatever tenant pays. It is
+//! built when the first mapping is adopted, by the keeper's thread, so that its threads have the
+//! keeper's descriptors and signal mask.
+
+use crate::judge::Reason;
+use crate::settings::Settings;
+use lowtide::map::{Adopted, MapOptions};
+use lowtide::{IoEngine, MemoryStat, Pager, Policy, Size, Tenant};
+use lowtide_sys::page_cache::cachestat;
+use rustix::fs::fstat;
+use serde::Serialize;
+use std::collections::{BTreeMap, VecDeque};
+use std::error::Error;
+use std::ops::Range;
+use std::os::fd::{AsFd, OwnedFd};
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+/// Files whose mappings are gone, but whose pages stay within the budget until others need the
+/// room: the program may map them again.
+const LINGERING: usize = 64;
+/// Of the time that counting cached pages takes, the time between two counts is this multiple.
+const COUNT_SELDOM: u32 = 50;
+const COUNT_LEAST: Duration = Duration::from_millis(100);
+const COUNT_MOST: Duration = Duration::from_secs(2);
+
+/// A mapping, or a part of one, that is kept within a budget.
+#[derive(Clone, Debug)]
+pub(crate) struct Subject {
+    /// The keeper's own descriptor of the file.
+    pub(crate) file: Rc<OwnedFd>,
+    /// Addresses, whole pages.
+    pub(crate) range: Range<usize>,
+    /// Where in the file the first page is.
+    pub(crate) offset: u64,
+    /// Which budget: the common one is 0, that of a glob its number and one.
+    pub(crate) budget: usize,
+}
+
+/// What the watcher gave for it. Parts of one mapping share it.
+pub(crate) type Share = Rc<Adopted>;
+
+/// What a budget did so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub(crate) struct Figures {
+    /// The budget.
+    pub(crate) max_bytes: u64,
+    /// Pages of the files that are in the page cache now.
+    pub(crate) resident_bytes: u64,
+    /// The most that a count found.
+    pub(crate) peak_bytes: u64,
+    /// Pages that were seen to come in, of which a part is a refault.
+    pub(crate) faults: u64,
+    /// Pages that came in again after they had been evicted for the budget.
+    pub(crate) refaults: u64,
+    /// Pages that were evicted.
+    pub(crate) evicted: u64,
+}
+
+/// All budgets.
+pub(crate) struct Budgets {
+    settings: &'static Settings,
+    pager: Pager,
+    tenants: BTreeMap<usize, Account>,
+    lingering: VecDeque<(Share, Subject)>,
+    due: Instant,
+}
+
+struct Account {
+    tenant: Tenant,
+    max: u64,
+    peak: u64,
+}
+
+impl Budgets {
+    /// Builds the pager.
+    ///
+    /// # Errors
+    /// The pager's.
+    pub(crate) fn new(settings: &'static Settings) -> Result<Self, Box<dyn Error>> {
+        let globs = settings.maps.iter().map(|(_, bytes)| *bytes);
+        let whole = globs.fold(settings.max, u64::saturating_add);
+        // The kernel reads the pages: no ring and no descriptor is needed for it.
+        let mut builder = Pager::builder().max(Size::new(whole)).io_engine(IoEngine::Psync);
+        if let Some(policy) = &settings.policy {
+            builder = builder.policy(policy.parse::<Policy>()?);
+        }
+        let pager = builder.build()?;
+        let (tenants, lingering) = (BTreeMap::new(), VecDeque::new());
+        Ok(Self { settings, pager, tenants, lingering, due: Instant::now() })
+    }
+
+    fn account(&mut self, budget: usize) -> Result<&mut Account, Box<dyn Error>> {
+        if !self.tenants.contains_key(&budget) {
+            let (name, max, high) = match budget.checked_sub(1) {
+                None => ("all".to_owned(), self.settings.max, self.settings.high),
+                Some(glob) => (format!("map-{glob}"), self.settings.maps[glob].1, None),
+            };
+            let high = high.map_or(Size::MAX, Size::new);
+            let tenant = self.pager.tenant(&name).max(Size::new(max)).high(high).create()?;
+            self.tenants.insert(budget, Account { tenant, max, peak: 0 });
+        }
+        Ok(self.tenants.get_mut(&budget).ok_or("no such budget")?)
+    }
+
+    /// Keeps a mapping within its budget from now on.
+    #[expect(unsafe_code, reason = "the program's mapping is handed to the watcher")]
+    pub(crate) fn adopt(&mut self, subject: &Subject) -> Result<Share, Reason> {
+        let read_ahead = self.settings.keep_read_ahead;
+        let account = self.account(subject.budget).map_err(|_| Reason::Refused)?;
+        let mut options = MapOptions::new().tenant(&account.tenant).offset(subject.offset);
+        if read_ahead {
+            options = options.read_ahead(u64::MAX);
+        }
+        let start = subject.range.start as *const u8;
+        // SAFETY: the program has just made this mapping of this file, shared, or private and not
+        // writable. Before it changes what is there, `Adopted::forget` is called: `interpose.rs`
+        // waits for that.
+        let share =
+            unsafe { options.adopt(&self.pager, subject.file.as_fd(), start, subject.range.len()) };
+        Ok(Rc::new(share.map_err(|_| Reason::Refused)?))
+    }
+
+    /// No part of the mapping is left. Its pages stay until others need the room, unless the file
+    /// is deleted.
+    pub(crate) fn linger(&mut self, share: Share, subject: Subject) {
+        self.lingering.push_back((share, subject));
+        if self.lingering.len() > LINGERING {
+            self.lingering.pop_front();
+        }
+        self.let_deleted_files_go();
+    }
+
+    fn let_deleted_files_go(&mut self) {
+        let has_name = |subject: &Subject| fstat(&*subject.file).is_ok_and(|s| s.st_nlink > 0);
+        self.lingering.retain(|(_, subject)| has_name(subject));
+    }
+
+    /// Looks how much is in memory, now and then; the time until the next look.
+    pub(crate) fn tick<'a>(&mut self, files: impl Iterator<Item = &'a Subject>) -> Duration {
+        let now = Instant::now();
+        if now >= self.due {
+            self.let_deleted_files_go();
+            self.count(files);
+            let took = now.elapsed() * COUNT_SELDOM;
+            self.due = Instant::now() + took.clamp(COUNT_LEAST, COUNT_MOST);
+        }
+        self.due.saturating_duration_since(Instant::now())
+    }
+
+    /// Bytes of the files of each budget that are in the page cache.
+    fn count<'a>(&mut self, files: impl Iterator<Item = &'a Subject>) -> BTreeMap<usize, u64> {
+        let mut found: BTreeMap<usize, u64> = BTreeMap::new();
+        let mut seen = Vec::new();
+        let mut count = |subject: &Subject| {
+            let Ok(stat) = fstat(&*subject.file) else { return };
+            let identity = (stat.st_dev, stat.st_ino);
+            if !seen.contains(&identity) {
+                seen.push(identity);
+                let cached = cachestat(&*subject.file, 0, 0).map_or(0, |stat| stat.cached);
+                let bytes = cached * rustix::param::page_size() as u64;
+                *found.entry(subject.budget).or_default() += bytes;
+            }
+        };
+        files.for_each(&mut count);
+        self.lingering.iter().for_each(|(_, subject)| count(subject));
+        for (budget, bytes) in &found {
+            if let Some(account) = self.tenants.get_mut(budget) {
+                account.peak = account.peak.max(*bytes);
+            }
+        }
+        found
+    }
+
+    /// What each budget did so far, in the order of their numbers.
+    pub(crate) fn figures<'a>(
+        &mut self,
+        files: impl Iterator<Item = &'a Subject>,
+    ) -> BTreeMap<usize, Figures> {
+        let resident = self.count(files);
+        let figures = |(budget, account): (&usize, &Account)| {
+            let stat: MemoryStat = account.tenant.stat().ok()?;
+            let figures = Figures {
+                max_bytes: account.max,
+                resident_bytes: resident.get(budget).copied().unwrap_or_default(),
+                peak_bytes: account.peak,
+                faults: stat.events.pgfault,
+                refaults: stat.events.workingset_refault_file,
+                evicted: stat.events.pgsteal,
+            };
+            Some((*budget, figures))
+        };
+        self.tenants.iter().filter_map(figures).collect()
+    }
+}
