@@ -14,13 +14,19 @@
 //! before the task blocks. So short computations cost no event, and tasks on different CPUs see
 //! each other's effects at most a quantum late.
 //!
+//! The scheduler is *fair*, as a kernel's is: of the runnable tasks that one gets a CPU which has
+//! had least of it, so a task that computes for a whole slice is behind tasks that sleep after a
+//! tenth of one, until these have had as much. A task that wakes has nothing saved up: it is placed
+//! no further back than the task that was chosen last. It preempts no other, which keeps its CPU to
+//! the end of its slice. Weights, and queues of single CPUs, are not modelled.
+//!
 //! Nothing here depends on the addresses, the hashes or the clock of the machine that runs it:
 //! events at the same time happen in the order in which they were scheduled, and the
 //! lowest-numbered idle CPU is taken.
 
 use lowtide_core::Dirtier;
 use std::cmp::Reverse;
-use std::collections::{BTreeSet, BinaryHeap, VecDeque};
+use std::collections::{BTreeSet, BinaryHeap};
 
 /// Nanoseconds of CPU time a task may run ahead of the machine's clock, unless the machine is a
 /// slow one.
@@ -64,6 +70,8 @@ pub(crate) struct Task {
     pub(crate) parked: Parked,
     /// CPU time in all.
     pub(crate) cpu_ns: u64,
+    /// CPU time, and what it was put forward by when it woke.
+    vruntime: u64,
     /// What it has dirtied and not answered for.
     pub(crate) dirtier: Dirtier,
 }
@@ -86,7 +94,10 @@ pub(crate) struct Sched {
     order: u64,
     events: BinaryHeap<Reverse<(u64, u64, Event)>>,
     pub(crate) tasks: Vec<Task>,
-    runnable: VecDeque<TaskId>,
+    /// By virtual runtime, then in the order in which they became runnable.
+    runnable: BTreeSet<(u64, u64, TaskId)>,
+    /// Virtual runtime of the task that was chosen last; never falls.
+    chosen: u64,
     idle: BTreeSet<u16>,
     slice_ns: u64,
     switch_ns: u64,
@@ -107,7 +118,8 @@ impl Sched {
             order: 0,
             events: BinaryHeap::new(),
             tasks: Vec::new(),
-            runnable: VecDeque::new(),
+            runnable: BTreeSet::new(),
+            chosen: 0,
             idle: (0..cpus).collect(),
             slice_ns,
             switch_ns,
@@ -129,14 +141,25 @@ impl Sched {
             epoch: 0,
             parked: Parked::Blocked,
             cpu_ns: 0,
+            vruntime: 0,
             dirtier: Dirtier::default(),
         });
-        self.runnable.push_back(id);
+        self.queue(id);
         id
     }
 
     pub(crate) fn task(&mut self, id: TaskId) -> &mut Task {
         &mut self.tasks[id.0 as usize]
+    }
+
+    /// Makes a task wait for a CPU.
+    fn queue(&mut self, id: TaskId) {
+        self.order += 1;
+        let (order, chosen) = (self.order, self.chosen);
+        let task = self.task(id);
+        task.vruntime = task.vruntime.max(chosen);
+        let place = (task.vruntime, order, id);
+        self.runnable.insert(place);
     }
 
     /// The task's own time.
@@ -167,7 +190,7 @@ impl Sched {
         let task = self.task(id);
         if task.state == State::Blocked {
             task.state = State::Runnable;
-            self.runnable.push_back(id);
+            self.queue(id);
         }
     }
 
@@ -191,13 +214,13 @@ impl Sched {
                 }
                 Event::Paid(id) => {
                     let slice = self.slice_ns;
-                    let others = !self.runnable.is_empty();
+                    let next = self.runnable.first().map(|&(vruntime, ..)| vruntime);
                     let task = self.task(id);
                     task.debt = 0;
-                    if others && task.ran >= slice {
+                    if task.ran >= slice && next.is_some_and(|next| next <= task.vruntime) {
                         task.state = State::Runnable;
                         let cpu = task.cpu;
-                        self.runnable.push_back(id);
+                        self.queue(id);
                         self.idle.insert(cpu);
                         continue;
                     }
@@ -207,12 +230,13 @@ impl Sched {
         }
     }
 
-    /// Gives an idle CPU to the task that has waited longest.
+    /// Gives an idle CPU to the task that has had least.
     fn dispatch(&mut self) -> Option<TaskId> {
         if self.idle.is_empty() || self.runnable.is_empty() {
             return None;
         }
-        let id = self.runnable.pop_front()?;
+        let (vruntime, _, id) = self.runnable.pop_first()?;
+        self.chosen = self.chosen.max(vruntime);
         let last = self.task(id).cpu;
         let cpu = if self.idle.remove(&last) { last } else { self.idle.pop_first()? };
         self.switches += 1;
@@ -235,6 +259,7 @@ impl Sched {
         task.debt += nanos;
         task.ran += nanos;
         task.cpu_ns += nanos;
+        task.vruntime += nanos;
         task.debt >= quantum
     }
 
@@ -280,4 +305,30 @@ pub(crate) enum Happens {
     Run(TaskId),
     /// A request to a device has completed.
     Io(u32),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One CPU, a task that computes without end, and three that sleep for no time at all after
+    /// each tenth of a slice.
+    #[test]
+    fn a_task_that_never_sleeps_gets_no_more_than_those_that_do() {
+        let mut sched = Sched::new(1, 3_000_000, 0);
+        let tasks: Vec<_> = (0..4).map(|_| sched.spawn()).collect();
+        while sched.now < 1_000_000_000 {
+            let Some(Happens::Run(id)) = sched.next() else { panic!("tasks are runnable") };
+            let sleeps = id != tasks[0] && sched.task(id).ran >= 300_000;
+            if sleeps {
+                sched.block(id, Some(0));
+            } else {
+                assert!(sched.spend(id, QUANTUM_NS));
+                sched.task(id).parked = Parked::Spending;
+            }
+            sched.parked(id);
+        }
+        let shares: Vec<_> = tasks.iter().map(|&id| sched.task(id).cpu_ns / 1_000_000).collect();
+        assert!(shares.iter().all(|share| (240..=260).contains(share)), "{shares:?} ms");
+    }
 }
