@@ -227,10 +227,10 @@ costs! {
     /// Completing one command: interrupt, block layer. Guess.
     complete_io_ns: 700,
     /// What each page of a command costs: adding it, and making it up to date or clean at the end.
-    /// Guess.
+    /// A write pays it for each folio. Guess.
     io_page_ns: 150,
-    /// What each page costs the flusher besides: finding it dirty, tagging it, write-protecting it.
-    /// Guess.
+    /// What each folio costs the flusher besides: finding it dirty, tagging it, write-protecting
+    /// it. Guess.
     writeback_page_ns: 250,
 
     // Swap.

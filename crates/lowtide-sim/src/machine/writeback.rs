@@ -146,12 +146,13 @@ impl Ctx {
             let world = &mut *guard;
             let (first, frames) = world.next_run(file, from)?;
             let pages = frames.len() as u64;
+            let folios = frames.chunk_by(|a, b| a == b).count() as u64;
             let now = world.sched.local(self.id);
             world.submit_write(now, file, first, frames);
             world.writeback.writes_in_flight += 1;
             (
                 world.costs.submit_io_ns
-                    + pages * (world.costs.writeback_page_ns + world.costs.io_page_ns),
+                    + folios * (world.costs.writeback_page_ns + world.costs.io_page_ns),
                 (first + pages, pages),
             )
         };
