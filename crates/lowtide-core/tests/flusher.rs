@@ -94,6 +94,19 @@ fn groups_above_their_background_limits_take_turns_and_the_root_comes_first() {
 }
 
 #[test]
+fn a_slice_of_a_small_group_is_measured_by_the_limit_of_all() {
+    let mut rig = Rig::new(60_000, true);
+    let disk = rig.disk(1_000);
+    let group = rig.engine.create_group(ROOT).unwrap();
+    rig.writer(group, disk, 10_000);
+    // Hard is about 2000 pages, of which an eighth would be less than the smallest slice.
+    rig.engine.set_max(group, 10_000).unwrap();
+    dirty(&mut rig, 0..1_500);
+    let work = rig.engine.flusher_work(rig.disks[0].id, 0).unwrap();
+    assert_eq!((work.group, work.pages), (Some(group), 2048), "an eighth of 12,000, and 1024");
+}
+
+#[test]
 fn writes_that_fail_are_no_progress() {
     let (mut rig, _) = two_groups();
     let device = rig.disks[0].id;

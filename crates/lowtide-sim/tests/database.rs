@@ -47,7 +47,7 @@ const CASES: [Case; 6] = [
     case("mglru-7.1", 5, 128, 15.2, true),
     // The kernel had two states, and reclaim decides between them: 31.5 where it never woke the
     // flusher, as here, and 18.1 to 19.8 where it did.
-    case("mglru", 5, 4096, 31.5, true),
+    case("mglru", 5, 4096, 31.5, false),
     case("mglru", 5, 128, 13.7, true),
     case("lru", 5, 4096, 13.2, false),
 ];
@@ -169,13 +169,14 @@ fn the_order_is_that_of_real_kernels_and_follows_the_flusher() {
     assert!(classical.kib_per_op < 0.75 * before.kib_per_op, "{classical:?}, {before:?}");
     assert!(figures("mglru", 5, 128).kib_per_op < figures("mglru-7.1", 5, 128).kib_per_op);
     // 7.1 never wakes the flusher when writes come one by one; the classical lists do.
-    assert_eq!((before.wakes, classical.wakes > 10.0), (0.0, true));
-    assert!(classical.dirty_percent < 0.5 * before.dirty_percent);
-    assert!((10.0..14.0).contains(&before.dirty_percent), "12 in the kernel: {before:?}");
-    // 7.3 without a wake reads more than 7.1.
+    assert_eq!((before.wakes, classical.wakes > 3.0), (0.0, true));
+    assert!(classical.dirty_percent < 0.3 * before.dirty_percent, "2 in the kernel");
+    assert!((11.0..13.0).contains(&before.dirty_percent), "12 in the kernel: {before:?}");
+    // 7.3 without a wake reads more than 7.1, though less is dirty.
     let after = figures("mglru", 5, 4096);
     assert_eq!(after.wakes, 0.0);
     assert!(after.kib_per_op > before.kib_per_op, "{after:?}");
+    assert!((8.0..before.dirty_percent).contains(&after.dirty_percent), "10 in the kernel");
 }
 
 #[test]

@@ -234,10 +234,13 @@ impl Engine {
         root.into_iter().chain(groups)
     }
 
-    /// A piece of background work.
+    /// A piece of background work: what the device writes in half a second, or an eighth of what may
+    /// be dirty in the *root*. A group that is small beside that is written as a whole before its
+    /// limit is looked at again.
     fn slice(&self, device: DeviceId, domain: &Domain) -> FlushWork {
         let bandwidth = self.dirty.device(device).write_rate.average;
-        let pages = (bandwidth / 2).min(domain.thresholds.hard / 8) + SLICE;
+        let all = self.domain(MemcgId::ROOT.slot).thresholds.hard;
+        let pages = (bandwidth / 2).min(all / 8) + SLICE;
         FlushWork {
             reason: FlushReason::Background,
             group: (domain.of != MemcgId::ROOT.slot).then(|| self.memcgs.id(domain.of)),
