@@ -20,6 +20,7 @@ use std::sync::atomic::AtomicU64;
 
 use clap::Args;
 use lowtide::{Policy, Size};
+use lowtide_core::{DirtyLimits, DirtyShare};
 use lowtide_sim::client::database::{self, DatabaseConfig, DatabaseResult, Layout};
 use lowtide_sim::spec::MachineSpec;
 use lowtide_sim::{MachineConfig, MachineError};
@@ -60,6 +61,47 @@ impl Reading {
         let machine = MachineSpec { readahead: size.bytes(), ..machine };
         machine.validate()?;
         Ok(machine)
+    }
+}
+
+/// How much may be dirty. Both experiments have these options.
+#[derive(Debug, Args)]
+pub(crate) struct Dirty {
+    /// Dirty memory from which on the flusher writes in the background [default: 10]
+    #[arg(
+        long,
+        value_name = "PERCENT",
+        value_parser = clap::value_parser!(u32).range(0..=100)
+    )]
+    dirty_background: Option<u32>,
+    /// Dirty memory at which writers wait [default: 20]
+    #[arg(
+        long,
+        value_name = "PERCENT",
+        value_parser = clap::value_parser!(u32).range(1..=100)
+    )]
+    dirty_limit: Option<u32>,
+}
+
+impl Dirty {
+    /// The limits, if any was given; the other has its default.
+    ///
+    /// # Errors
+    /// [`SimError::Usage`] for limits that contradict each other.
+    fn limits(&self, page: u64) -> Result<Option<DirtyLimits>, SimError> {
+        if self.dirty_background.is_none() && self.dirty_limit.is_none() {
+            return Ok(None);
+        }
+        let defaults = DirtyLimits::default();
+        let share = |given: Option<u32>, default| given.map_or(default, DirtyShare::Percent);
+        let limits = DirtyLimits {
+            background: share(self.dirty_background, defaults.background),
+            hard: share(self.dirty_limit, defaults.hard),
+        };
+        limits.check(page).map_err(|error| {
+            SimError::usage(error.to_string(), "lower --dirty-background, or raise --dirty-limit")
+        })?;
+        Ok(Some(limits))
     }
 }
 

@@ -4,10 +4,9 @@
 
 use clap::{Args, ValueEnum};
 use lowtide::Size;
-use lowtide_core::{DirtyLimits, DirtyShare};
 use lowtide_sim::client::database::{DatabaseConfig, Layout};
 
-use super::{Plan, Reading, columns};
+use super::{Dirty, Plan, Reading, columns};
 use crate::sim::count::Count;
 use crate::sim::error::SimError;
 use crate::sim::options::{self, Common, OnMachine, Timing, threads};
@@ -82,20 +81,9 @@ pub(crate) struct Options {
     /// Budget; `max` for all of the machine's memory [default: 1088M]
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
     max: Option<Size>,
-    /// Dirty memory from which on the flusher writes in the background [default: 10]
-    #[arg(
-        long,
-        value_name = "PERCENT",
-        value_parser = clap::value_parser!(u32).range(0..=100)
-    )]
-    dirty_background: Option<u32>,
-    /// Dirty memory at which writers wait [default: 20]
-    #[arg(
-        long,
-        value_name = "PERCENT",
-        value_parser = clap::value_parser!(u32).range(1..=100)
-    )]
-    dirty_limit: Option<u32>,
+    /// How much may be dirty.
+    #[command(flatten)]
+    dirty: Dirty,
     /// Read-ahead, and what is printed about it.
     #[command(flatten)]
     reading: Reading,
@@ -167,7 +155,7 @@ fn plan(options: &Options) -> Result<Plan, SimError> {
             max,
             layout,
             free_percent: options.free.unwrap_or(whole.free_percent),
-            dirty_limits: dirty_limits(options, machine.page)?,
+            dirty_limits: options.dirty.limits(machine.page)?,
             seed: options.common.seed,
             ..whole
         },
@@ -177,21 +165,4 @@ fn plan(options: &Options) -> Result<Plan, SimError> {
         explain: options.reading.explain,
     };
     plan.with_room("raise --max")
-}
-
-/// The limits, if any was given; the other has its default.
-fn dirty_limits(options: &Options, page: u64) -> Result<Option<DirtyLimits>, SimError> {
-    if options.dirty_background.is_none() && options.dirty_limit.is_none() {
-        return Ok(None);
-    }
-    let defaults = DirtyLimits::default();
-    let share = |given: Option<u32>, default| given.map_or(default, DirtyShare::Percent);
-    let limits = DirtyLimits {
-        background: share(options.dirty_background, defaults.background),
-        hard: share(options.dirty_limit, defaults.hard),
-    };
-    limits.check(page).map_err(|error| {
-        SimError::usage(error.to_string(), "lower --dirty-background, or raise --dirty-limit")
-    })?;
-    Ok(Some(limits))
 }

@@ -5,7 +5,7 @@ use lowtide_sim::client::database::DatabaseConfig;
 use lowtide_sim::spec::MachineSpec;
 use lowtide_workload::Letter;
 
-use super::{Plan, Reading, columns};
+use super::{Dirty, Plan, Reading, columns};
 use crate::sim::count::Count;
 use crate::sim::error::SimError;
 use crate::sim::options::{self, AtScale, threads};
@@ -59,6 +59,9 @@ pub(crate) struct Options {
     /// Operations of all threads together, as in 200k or 50M [default: 6M x scale]
     #[arg(long, value_name = "N", visible_alias = "accesses", allow_hyphen_values = true)]
     ops: Option<Count>,
+    /// How much may be dirty.
+    #[command(flatten)]
+    dirty: Dirty,
     /// Read-ahead, and what is printed about it.
     #[command(flatten)]
     reading: Reading,
@@ -88,6 +91,7 @@ fn plan(options: &Options, letter: Letter) -> Result<Plan, SimError> {
         ops: options.ops.map_or(whole.ops, |ops| ops.0),
         threads: options.threads,
         max,
+        dirty_limits: options.dirty.limits(machine.page)?,
         ..whole
     };
     let full = DatabaseConfig { seed, ..DatabaseConfig::published(letter, 1.0) };
