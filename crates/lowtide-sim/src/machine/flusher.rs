@@ -93,12 +93,10 @@ impl Ctx {
                     }
                 }
                 None => {
-                    let until = {
-                        let world = self.w();
-                        let next = world.pool.engine.next_flush(world.writeback.device);
-                        next.map_or(LONGEST_SLEEP_NS, |at| at.saturating_sub(world.sched.now))
-                    };
-                    self.rest(until.clamp(1, LONGEST_SLEEP_NS)).await;
+                    // The interval begins when the work has ended.
+                    let interval = self.w().pool.engine.dirty_timers().interval_ns;
+                    let until = if interval == 0 { LONGEST_SLEEP_NS } else { interval };
+                    self.rest(until.min(LONGEST_SLEEP_NS)).await;
                 }
             }
         }
@@ -154,5 +152,55 @@ impl Ctx {
             entry.dirtied_at = now;
         }
         written
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Machine, MachineConfig};
+    use crate::spec::{DeviceSpec, MachineSpec};
+    use lowtide_core::{MemcgId, Policy};
+    use std::cell::RefCell;
+    use std::rc::Rc;
+    use std::sync::atomic::AtomicBool;
+
+    const MS: u64 = 1_000_000;
+
+    /// Pages apart from each other, a millisecond for each: 2,000 of them take the flusher two
+    /// seconds. They are more than the background limit, and fewer than a writer is throttled for.
+    #[test]
+    fn the_flusher_sleeps_for_its_interval_after_its_work_however_long_that_took() {
+        let laptop = MachineSpec::load("laptop").unwrap();
+        let device =
+            DeviceSpec { queue_depth: 1, write_ns: MS, spread: 0.0, ..laptop.device.clone() };
+        let spec = MachineSpec { device, ..laptop };
+        let config =
+            MachineConfig { spec, policy: Policy::MGLRU, max: Some(16_384 * 4096), seed: 1 };
+        let mut m = Machine::new(&config).unwrap();
+        let open = {
+            let mut world = m.world();
+            let file = world.add_file(16_384);
+            world.open(file)
+        };
+        let seen = Rc::new(RefCell::new(Vec::new()));
+        let told = Rc::clone(&seen);
+        m.client(move |ctx| async move {
+            // It looks at 5 s, and is done at 7.
+            for (at, first) in [(100, 0), (7_500, 4_000)] {
+                ctx.sleep(at * MS - ctx.now()).await;
+                for page in (first..first + 4_000).step_by(2) {
+                    ctx.write(open, page, 1).await?;
+                }
+            }
+            for at in [11_500, 14_500] {
+                ctx.sleep(at * MS - ctx.now()).await;
+                let dirty = ctx.w().pool.engine.dirty_state(MemcgId::ROOT).dirty;
+                told.borrow_mut().push((at, dirty));
+            }
+            Ok(())
+        });
+        m.run(&AtomicBool::new(false), &mut || ()).unwrap();
+        let [(11_500, asleep), (14_500, awake)] = seen.take()[..] else { panic!("two looks") };
+        assert!(asleep >= 2_000 && awake < 1_000, "{asleep} pages, then {awake}");
     }
 }
