@@ -234,9 +234,9 @@ impl Engine {
         root.into_iter().chain(groups)
     }
 
-    /// A piece of background work: what the device writes in half a second, or an eighth of what may
-    /// be dirty in the *root*. A group that is small beside that is written as a whole before its
-    /// limit is looked at again.
+    /// A piece of background work: what the device writes in half a second, or an eighth of what
+    /// may be dirty in the *root*. A group that is small beside that is written as a whole before
+    /// its limit is looked at again.
     fn slice(&self, device: DeviceId, domain: &Domain) -> FlushWork {
         let bandwidth = self.dirty.device(device).write_rate.average;
         let all = self.domain(MemcgId::ROOT.slot).thresholds.hard;

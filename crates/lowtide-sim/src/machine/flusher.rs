@@ -183,7 +183,7 @@ mod tests {
             world.open(file)
         };
         let seen = Rc::new(RefCell::new(Vec::new()));
-        let told = Rc::clone(&seen);
+        let looks = Rc::clone(&seen);
         m.client(move |ctx| async move {
             // It looks at 5 s, and is done at 7.
             for (at, first) in [(100, 0), (7_500, 4_000)] {
@@ -195,7 +195,7 @@ mod tests {
             for at in [11_500, 14_500] {
                 ctx.sleep(at * MS - ctx.now()).await;
                 let dirty = ctx.w().pool.engine.dirty_state(MemcgId::ROOT).dirty;
-                told.borrow_mut().push((at, dirty));
+                looks.borrow_mut().push((at, dirty));
             }
             Ok(())
         });
