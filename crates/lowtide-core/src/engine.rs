@@ -461,6 +461,13 @@ impl Engine {
         events.pgmajfault += u64::from(major);
     }
 
+    /// Counts a page of a group's that a fault needs from a device. A fault that is counted as
+    /// major by [`Engine::count_fault`] has done so; a fault that may need I/O more than once, as a
+    /// kernel's, counts here each time.
+    pub fn count_major_fault(&mut self, memcg: MemcgId) {
+        self.memcgs[memcg].events.pgmajfault += 1;
+    }
+
     /// Forbids or allows the eviction of a folio. It leaves its list when a scan meets it, and
     /// comes back at once.
     pub fn set_unevictable(&mut self, id: FolioId, unevictable: bool) {

@@ -88,7 +88,12 @@ macro_rules! costs {
                 self.alloc_page_ns + self.charge_ns + self.insert_ns
             }
 
-            /// Making a page of a heap, on top of the fault.
+            /// What a fault that maps several cached pages costs more than one that maps its own.
+            pub(crate) const fn around_ns(&self) -> u64 {
+                self.fault_around_ns.saturating_sub(self.minor_fault_ns)
+            }
+
+            /// Making a page of a heap, or of a hole in a file, on top of the fault.
             pub(crate) const fn zero_page(&self) -> u64 {
                 self.new_page() + self.clear_page_ns
             }

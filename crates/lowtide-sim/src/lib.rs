@@ -22,6 +22,6 @@ mod zram;
 
 pub use costs::Costs;
 pub use machine::{
-    Contention, DeviceCounts, KernelCounts, MachineConfig, MachineError, MachineStat,
+    Contention, DeviceCounts, KernelCounts, MachineConfig, MachineError, MachineStat, RetryTimes,
 };
 pub use plain::{Plain, PlainConfig, PlainCounts, PlainSwap, PlayError};

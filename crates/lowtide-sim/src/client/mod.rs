@@ -9,6 +9,7 @@
 //! | `script.rs` | threads that play a script, in groups with limits |
 //! | `stream.rs` | threads that play operation streams and traces |
 //! | `tenants.rs` | servers with large buffers, and their browsers, on one machine |
+//! | `thrash.rs` | threads that map, read and unmap a file each: the retry storm |
 
 pub mod checkpoints;
 pub mod database;
@@ -17,3 +18,4 @@ pub mod mix;
 pub mod script;
 pub mod stream;
 pub mod tenants;
+pub mod thrash;

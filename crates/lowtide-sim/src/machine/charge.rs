@@ -101,6 +101,7 @@ impl Ctx {
                     Step::Freed => {
                         cost += world.pool.take_freed(&reclaim) * world.costs.free_page_ns;
                         count_unused(world, &reclaim);
+                        world.retries.evicted(&reclaim, now);
                         world.fit_zram();
                         world.watched(|watch, world| watch.freed(world, reclaim.freed()));
                     }

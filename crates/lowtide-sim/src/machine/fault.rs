@@ -1,24 +1,24 @@
-//! Accesses through a mapping.
+//! Accesses through a mapping, and their faults.
 //!
 //! ```text
 //!   translation allows it ─────────────────────────────────────► young bit, done
-//!   otherwise: fault, under the mapping's own lock
-//!     cached, arrived ─► map it and up to 15 cached neighbours ► done   (minor)
-//!     with the mark ───► release the lock, read ahead, fault again
-//!                        under the address space's lock                 (retry)
-//!     on its way ──────► release the lock, wait, fault again            (retry)
-//!                        under the address space's lock
-//!     absent ──────────► start the read, release the lock, wait,
-//!                        fault again                                    (major, retry)
-//!     a heap's page ───► as in `swap.rs` ──────────────────────► done   (minor; major
-//!                                                                        from swap)
+//!   otherwise an attempt, under the mapping's own lock
+//!     fault-around ──► maps the cached pages around; the page is one of them ─► done   (minor)
+//!     handler   cached, arrived ───► map it ─────────────────────────────────► done   (minor)
+//!               with the mark ─────► read ahead                                       (retry)
+//!               on its way ────────► wait                                             (retry)
+//!               absent ────────────► read it and its window, wait              (major, retry)
+//!     a heap's page ───► as in `swap.rs` ──► done                (minor; major from swap)
 //! ```
 //!
-//! The first attempt takes the lock of the mapping alone. If that is held for writing, or if the
-//! fault has to be repeated, the fault takes the lock of the whole address space for reading.
+//! What a retry is depends on the machine's fault path (`docs/design/fault-path.md`). A kernel's
+//! gives its lock up before it reads or waits, and the page when that is over: another attempt
+//! looks again, under a lock that it may have to wait for. Meanwhile the page may be evicted. The
+//! last attempt (`tried`) gives nothing up: it reads and waits with its lock held, so the fault
+//! ends. On x86 a fault that waited without reading anything is not at its last attempt yet: its
+//! second may give up the mmap lock.
 //!
-//! A page with the mark of read-ahead is left out when a fault maps cached neighbours: it is to
-//! fault when it is touched, and so start the next window in time. Sources:
+//! An attempt that is to be repeated holds no lock; any other holds the one it began with. Sources:
 //! `docs/kernel/fault-and-writeback.md` A1-A6, A9.
 
 use super::ctx::Ctx;
@@ -30,136 +30,148 @@ use super::window::{count_use, marked_window, read_window};
 use super::world::{Mapping, MappingId, World};
 use crate::memory::ObjectId;
 use crate::pool::Pool;
-use lowtide_core::{Flags, FolioId, LruType, MemcgId, SpaceId};
+use crate::spec::FaultPath;
+use lowtide_core::{Flags, FolioId};
+use std::ops::Range;
 
-/// An address space.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct AddressSpace {
-    space: SpaceId,
-    memcg: MemcgId,
-    mmap_lock: RwSemId,
+/// A fault, from its first attempt on.
+#[derive(Debug)]
+struct Fault {
+    mapping: Mapping,
+    object: ObjectId,
+    page: u64,
+    store: bool,
+    /// Reads of the file that had failed when it began.
+    failures: u64,
+    /// It needed I/O.
+    major: bool,
+    /// This is the last attempt: no lock is given up any more.
+    tried: bool,
 }
 
-impl World {
-    /// Adds an address space: the process of a group's task.
-    pub(crate) fn add_address_space(&mut self, memcg: MemcgId) -> AddressSpace {
-        let space = self.pool.memory.add_space(&mut self.pool.engine, memcg);
-        AddressSpace { space, memcg, mmap_lock: self.add_rwsem() }
-    }
-
-    /// Maps an open file.
-    pub(crate) fn map_file(&mut self, into: AddressSpace, open: OpenId) -> MappingId {
-        let file = self.opens[open.0 as usize].file;
-        let (object, pages) = (self.file(file).object, self.file(file).pages);
-        self.add_mapping(into, object, pages, Some(open))
-    }
-
-    /// Maps a new heap.
-    pub(crate) fn map_heap(&mut self, into: AddressSpace, pages: u64) -> MappingId {
-        let object = self.pool.memory.add_object(&mut self.pool.engine, LruType::Anon, into.memcg);
-        self.add_mapping(into, object, pages, None)
-    }
-
-    /// Advises that a mapping is accessed at random, as `MADV_RANDOM` does: misses read only their
-    /// page, and accesses do not count (`docs/kernel/reclaim.md` §1.3, 2.3).
-    pub(crate) fn advise_mapping_random(&mut self, mapping: MappingId) {
-        let vma = self.mappings[mapping.0 as usize].vma;
-        self.pool.memory.vmas[vma.0 as usize].recency = false;
-    }
-
-    /// Whether accesses through a mapping count.
-    fn has_recency(&self, mapping: Mapping) -> bool {
-        self.pool.memory.vmas[mapping.vma.0 as usize].recency
-    }
-
-    /// A fault has found a page in the cache. If the page has the mark of read-ahead: the window to
-    /// read, as far as something of it is missing.
-    fn mark_touched(
-        &mut self,
-        mapping: Mapping,
-        open: OpenId,
-        object: ObjectId,
-        page: u64,
-    ) -> Option<Window> {
-        let frame = self.pool.frame(object, page)?;
-        if !self.has_recency(mapping) || !self.pool.engine.take_readahead(frame) {
-            return None;
-        }
-        // A fault asks for one page, but what follows a mark is read in windows.
-        marked_window(self, open, object, page, self.readahead_pages)
-    }
-
-    /// What a mapping maps.
-    pub(crate) fn mapped_object(&self, mapping: MappingId) -> ObjectId {
-        let vma = self.mappings[mapping.0 as usize].vma;
-        self.pool.memory.vmas[vma.0 as usize].object
-    }
-
-    fn add_mapping(
-        &mut self,
-        into: AddressSpace,
-        object: ObjectId,
-        pages: u64,
-        open: Option<OpenId>,
-    ) -> MappingId {
-        let vma = self.pool.memory.map_object(into.space, object, pages, false);
-        let vma_lock = self.add_rwsem();
-        self.mappings.push(Mapping { vma, open, mmap_lock: into.mmap_lock, vma_lock });
-        MappingId(self.mappings.len() as u32 - 1)
-    }
-
-    /// Pages that have arrived, are not mapped, and are not of the workingset.
-    fn fresh_unmapped(
-        &self,
-        mapping: Mapping,
-        object: ObjectId,
-        span: std::ops::Range<u64>,
-    ) -> u32 {
-        let vma = &self.pool.memory.vmas[mapping.vma.0 as usize];
-        let fresh = |frame: FolioId| {
-            let folio = self.pool.engine.folio(frame);
-            !self.is_locked(frame)
-                && folio.is_some_and(|folio| !folio.flags().contains(Flags::WORKINGSET))
-        };
-        span.filter(|&p| !vma.ptes.get(p).present && self.pool.frame(object, p).is_some_and(fresh))
-            .count() as u32
-    }
-
-    /// Maps a page and, after a read fault of a file, its cached neighbours; `found` says whether
-    /// the page was there at once. Returns how many neighbours.
-    fn map_around(&mut self, mapping: Mapping, page: u64, store: bool, found: bool) -> u64 {
-        let object = self.pool.memory.vmas[mapping.vma.0 as usize].object;
-        let around = self.fault_around_pages.max(1);
-        let first = page / around * around;
-        let mut end = first + around;
-        if let Some(open) = mapping.open {
-            let counts = self.opens[open.0 as usize].readahead.counts_pages();
-            let span = if store { page..page + 1 } else { first..first + around };
-            let fresh = if counts { self.fresh_unmapped(mapping, object, span) } else { 0 };
-            self.opens[open.0 as usize].readahead.fault_mapped(found, fresh);
-            let file = self.opens[open.0 as usize].file;
-            end = end.min(self.file(file).pages);
-        }
-        let Pool { memory, engine, .. } = &mut self.pool;
-        memory.map(mapping.vma, page, store);
-        if store || mapping.open.is_none() {
-            return 0;
-        }
-        memory.map_around(mapping.vma, page, (first, end), |frame| !engine.has_readahead(frame))
-    }
+/// The lock of an attempt.
+#[derive(Debug)]
+struct FaultLock {
+    id: RwSemId,
+    /// It is the mapping's own.
+    own: bool,
+    /// It has not been given up.
+    held: bool,
 }
 
 /// How an attempt ended.
+#[derive(Debug)]
 enum Attempt {
     Mapped,
     /// The same, and the task must answer for what it has dirtied of a file.
     Owes(FileId),
     /// The same, with a page that came from swap.
     SwappedIn,
-    /// The page is on its way.
-    Wait,
-    /// The page is there and has the mark: this window comes first.
-    ReadAhead(FileId, Window),
+    /// The lock has been given up, and there is to be another attempt.
+    Retry,
+}
+
+/// What a handler finds of its page.
+#[derive(Debug)]
+enum Found {
+    Missing,
+    /// It is on its way.
+    Arriving,
+    /// It is there and has the mark of read-ahead, and this window is to be read.
+    Marked(Option<Window>),
+    Ready,
+}
+
+impl World {
+    fn fault(&mut self, id: MappingId, page: u64, store: bool) -> Fault {
+        let mapping = self.mappings[id.0 as usize];
+        let file = mapping.open.map(|open| self.opens[open.0 as usize].file);
+        Fault {
+            mapping,
+            object: self.mapped_object(id),
+            page,
+            store,
+            failures: file.map_or(0, |file| self.file(file).read_failures),
+            major: false,
+            tried: false,
+        }
+    }
+
+    /// Pages that have arrived, are not mapped, and are not of the workingset.
+    fn fresh_unmapped(&self, mapping: Mapping, object: ObjectId, span: Range<u64>) -> u32 {
+        let vma = &self.pool.memory.vmas[mapping.vma.0 as usize];
+        let fresh = |frame: FolioId| !self.is_locked(frame) && !self.is_workingset(frame);
+        span.filter(|&p| !vma.ptes.get(p).present && self.pool.frame(object, p).is_some_and(fresh))
+            .count() as u32
+    }
+
+    fn is_workingset(&self, frame: FolioId) -> bool {
+        let folio = self.pool.engine.folio(frame);
+        folio.is_some_and(|folio| folio.flags().contains(Flags::WORKINGSET))
+    }
+
+    /// Maps the cached pages around that of a read fault, as far as they have arrived and have no
+    /// mark. `hit`: that page was there when the fault began. Returns whether that page is one of
+    /// them, and whether others are.
+    fn fault_around(&mut self, id: OpenId, fault: &Fault, hit: bool) -> (bool, bool) {
+        let Fault { mapping, object, page, .. } = *fault;
+        if self.fault_around_pages <= 1 {
+            return (false, false);
+        }
+        let first = page / self.fault_around_pages * self.fault_around_pages;
+        let file = self.opens[id.0 as usize].file;
+        let end = (first + self.fault_around_pages).min(self.file(file).pages);
+        let ready = self
+            .pool
+            .frame(object, page)
+            .filter(|&frame| !self.is_locked(frame) && !self.pool.engine.has_readahead(frame));
+        let fresh = if self.opens[id.0 as usize].readahead.counts_pages() {
+            self.fresh_unmapped(mapping, object, first..end)
+        } else {
+            u32::from(hit && ready.is_some_and(|frame| !self.is_workingset(frame)))
+        };
+        self.opens[id.0 as usize].readahead.take_back(fresh);
+        let Pool { memory, engine, .. } = &mut self.pool;
+        let takes = |frame| !engine.has_readahead(frame);
+        let others = memory.map_around(mapping.vma, page, (first, end), takes);
+        if let Some(frame) = ready {
+            count_use(self, frame, page);
+            self.pool.memory.map(mapping.vma, page, false);
+            self.watched_touch(mapping.vma, page, false);
+        }
+        (ready.is_some(), others > 0)
+    }
+
+    /// What the handler finds of its page; at its first look it counts a hit, and takes the mark.
+    fn look_up(&mut self, open: OpenId, fault: &Fault, first: bool) -> Found {
+        let Some(frame) = self.pool.frame(fault.object, fault.page) else { return Found::Missing };
+        if self.is_locked(frame) {
+            return Found::Arriving;
+        }
+        if !first || fault.tried || !self.has_recency(fault.mapping) {
+            return Found::Ready;
+        }
+        self.opens[open.0 as usize].readahead.take_back(1);
+        if self.readahead_pages == 0 || !self.pool.engine.take_readahead(frame) {
+            return Found::Ready;
+        }
+        // A fault asks for one page, but what follows a mark is read in windows.
+        let window = marked_window(self, open, fault.object, fault.page, self.readahead_pages);
+        Found::Marked(window)
+    }
+
+    /// A handler has found its page missing: what to read.
+    fn missed(&mut self, open: OpenId, fault: &mut Fault, memcg: lowtide_core::MemcgId) -> Window {
+        self.counts.retry_io_miss += u64::from(fault.tried);
+        self.counts.major += u64::from(!fault.major);
+        self.pool.engine.count_major_fault(memcg);
+        fault.major = true;
+        if self.has_recency(fault.mapping) {
+            self.opens[open.0 as usize].readahead.fault_missed(fault.page)
+        } else {
+            Window::page(fault.page)
+        }
+    }
 }
 
 impl Ctx {
@@ -242,6 +254,7 @@ impl Ctx {
         Ok(())
     }
 
+    /// Serves a fault: when this is done, the access is.
     async fn fault(&self, id: MappingId, page: u64, store: bool) -> Result<(), MachineError> {
         let result = self.attempts(id, page, store).await;
         self.w().let_go(self.id);
@@ -250,155 +263,229 @@ impl Ctx {
 
     /// Attempts until one succeeds.
     async fn attempts(&self, id: MappingId, page: u64, store: bool) -> Result<(), MachineError> {
-        let (mapping, failures) = {
+        let (mut fault, path) = {
             let mut world = self.w();
-            let mapping = world.mappings[id.0 as usize];
-            let file = mapping.open.map(|open| world.opens[open.0 as usize].file);
-            (mapping, file.map_or(0, |file| world.file(file).read_failures))
+            (world.fault(id, page, store), world.fault_path)
         };
-        let mut repeated = false;
-        // A kernel's fault may release each of its two locks once, and then never again.
-        let mut windows = 0;
-        let major = loop {
-            let own = !repeated
-                && windows == 0
-                && self.w().rwsems[mapping.vma_lock.0 as usize].try_take(false);
-            let lock = if own { mapping.vma_lock } else { mapping.mmap_lock };
-            if !own {
-                self.take(lock, false).await;
+        let (mut by_vma, mut gave_up, mut attempts) = (true, None, 0);
+        loop {
+            attempts += 1;
+            let mut lock = self.fault_lock(&fault, by_vma).await;
+            if let Some(since) = gave_up {
+                let now = self.now();
+                self.w().retries.came_back(now - since);
             }
-            let attempt =
-                self.attempt(mapping, page, store, failures, windows < 2, &mut repeated).await;
-            self.w().release(lock, false);
+            let attempt = self.attempt(&mut fault, &mut lock).await;
+            if lock.held {
+                self.w().release(lock.id, false);
+            }
             match attempt? {
-                Attempt::Mapped => break repeated,
+                Attempt::Mapped => break,
                 Attempt::Owes(file) => {
                     self.w().let_go(self.id);
                     self.balance_dirty(file).await;
-                    break repeated;
+                    break;
                 }
-                Attempt::SwappedIn => break true,
-                Attempt::Wait => {
-                    let object = {
-                        let mut world = self.w();
-                        world.counts.retry_mmap_drop += u64::from(own);
-                        world.pool.memory.vmas[mapping.vma.0 as usize].object
-                    };
-                    self.wait_page(object, page).await;
+                Attempt::SwappedIn => {
+                    let memcg = self.memcg();
+                    self.w().pool.engine.count_major_fault(memcg);
+                    break;
                 }
-                Attempt::ReadAhead(file, window) => {
-                    windows += 1;
-                    {
-                        let mut world = self.w();
-                        world.counts.retry_mmap_drop += u64::from(own);
-                        let object = world.pool.memory.vmas[mapping.vma.0 as usize].object;
-                        world.hold(self.id, object, page);
-                    }
-                    read_window(self, file, window, None, page..page + 1, true).await?;
+                Attempt::Retry => {
+                    debug_assert!(!lock.held, "an attempt that is repeated holds no lock");
+                    gave_up = Some(self.now());
+                    by_vma = path.retries_by_vma() && (lock.own || path == FaultPath::PinRetry);
+                    // Where only the mapping's lock was given up, and nothing was read, x86 begins
+                    // again. The second time is the last in any case: a page may be given the mark
+                    // of read-ahead by reclaim again and again, while its fault waits.
+                    fault.tried |= !lock.own || fault.major || attempts >= 2;
                 }
             }
-        };
+        }
         let mut world = self.w();
         let memcg = world.memcg(self.id);
-        world.pool.engine.count_fault(memcg, major);
+        world.pool.engine.count_fault(memcg, false);
+        world.retries.ended(attempts);
         drop(world);
         Ok(())
+    }
+
+    /// The lock for an attempt: the mapping's own if it is to be that and can be had at once,
+    /// else that of the address space.
+    async fn fault_lock(&self, fault: &Fault, by_vma: bool) -> FaultLock {
+        let Mapping { vma_lock, mmap_lock, .. } = fault.mapping;
+        if by_vma && self.w().rwsems[vma_lock.0 as usize].try_take(false) {
+            return FaultLock { id: vma_lock, own: true, held: true };
+        }
+        self.take(mmap_lock, false).await;
+        FaultLock { id: mmap_lock, own: false, held: true }
+    }
+
+    /// Gives the lock of an attempt up, if it is held still.
+    fn give_lock_up(&self, lock: &mut FaultLock) {
+        if std::mem::take(&mut lock.held) {
+            self.w().release(lock.id, false);
+        }
     }
 
     /// One attempt, under a lock.
     async fn attempt(
         &self,
-        mapping: Mapping,
-        page: u64,
-        store: bool,
-        failures: u64,
-        may_read_ahead: bool,
-        repeated: &mut bool,
+        fault: &mut Fault,
+        lock: &mut FaultLock,
     ) -> Result<Attempt, MachineError> {
-        let (object, frame, cost) = {
-            let world = self.w();
-            let object = world.pool.memory.vmas[mapping.vma.0 as usize].object;
-            (object, world.pool.frame(object, page), world.costs.minor_fault_ns)
-        };
+        let cost = self.w().costs.minor_fault_ns;
         self.spend(cost).await;
-        let Some(open) = mapping.open else {
-            let swapped_in = self.heap_fault(mapping, page, store).await?;
+        let Some(open) = fault.mapping.open else {
+            let swapped_in = self.heap_fault(fault.mapping, fault.page, fault.store).await?;
             return Ok(if swapped_in { Attempt::SwappedIn } else { Attempt::Mapped });
         };
-        let file = self.w().opens[open.0 as usize].file;
-        if page >= self.w().file(file).pages {
-            return Err(MachineError::BeyondEnd { at_ns: self.now() });
-        }
-        if frame.is_some() && may_read_ahead && !*repeated {
-            let window = self.w().mark_touched(mapping, open, object, page);
-            if let Some(window) = window {
-                return Ok(Attempt::ReadAhead(file, window));
+        self.within_file(open, fault)?;
+        if !fault.store {
+            let (mapped, cost) = {
+                let mut world = self.w();
+                let (mapped, others) = world.fault_around(open, fault, !fault.tried);
+                (mapped, if others { world.costs.around_ns() } else { 0 })
+            };
+            self.spend(cost).await;
+            if mapped {
+                return Ok(Attempt::Mapped);
             }
         }
-        match frame {
-            Some(frame) if self.w().is_locked(frame) => {
-                *repeated = true;
-                Ok(Attempt::Wait)
-            }
-            Some(_) => {
-                let (cost, owes) = {
-                    let mut guard = self.w();
-                    let world = &mut *guard;
-                    // The page may have gone while this task was spending.
-                    let Some(frame) = world.pool.frame(object, page) else {
-                        return Ok(Attempt::Wait);
-                    };
-                    if world.is_locked(frame) {
-                        return Ok(Attempt::Wait);
-                    }
-                    count_use(world, frame, page);
-                    let owes = store && world.set_dirty(self.id, file, page, frame);
-                    let neighbours = world.map_around(mapping, page, store, !*repeated);
-                    world.watched_touch(mapping.vma, page, store);
-                    let cost = if neighbours > 0 {
-                        world.costs.fault_around_ns
-                            - world.costs.minor_fault_ns.min(world.costs.fault_around_ns)
-                    } else {
-                        0
-                    };
-                    (cost, owes)
-                };
-                self.spend(cost).await;
-                Ok(if owes { Attempt::Owes(file) } else { Attempt::Mapped })
-            }
-            None => {
-                let (window, recency, cost) = {
+        self.handle(open, fault, lock).await
+    }
+
+    /// An access behind the end of its file is an error.
+    fn within_file(&self, open: OpenId, fault: &Fault) -> Result<(), MachineError> {
+        let mut world = self.w();
+        let file = world.opens[open.0 as usize].file;
+        if fault.page < world.file(file).pages {
+            return Ok(());
+        }
+        Err(MachineError::BeyondEnd { at_ns: world.sched.local(self.id) })
+    }
+
+    /// The handler of a file: finds the page, or reads it, and maps it if the lock was not given up
+    /// for that.
+    async fn handle(
+        &self,
+        open: OpenId,
+        fault: &mut Fault,
+        lock: &mut FaultLock,
+    ) -> Result<Attempt, MachineError> {
+        let (path, file) = {
+            let world = self.w();
+            (world.fault_path, world.opens[open.0 as usize].file)
+        };
+        let may_drop = path.drops_lock() && !fault.tried;
+        let Fault { object, page, .. } = *fault;
+        let mut first = true;
+        loop {
+            self.within_file(open, fault)?;
+            let found = self.w().look_up(open, fault, first);
+            match found {
+                Found::Ready if lock.held => {
+                    // No other task runs between the look and the mapping.
+                    return Ok(self.install(open, file, fault).await);
+                }
+                Found::Ready if path == FaultPath::Hold => {
+                    self.w().hold(self.id, object, page);
+                    *lock = self.fault_lock(fault, true).await;
+                }
+                Found::Ready => {
                     let mut world = self.w();
-                    if world.file(file).failed_since(page, failures) {
-                        let at_ns = world.sched.local(self.id);
-                        return Err(MachineError::Io { at_ns });
+                    world.counts.retry_mmap_drop += 1;
+                    if !path.keeps_page() {
+                        world.let_go(self.id);
                     }
-                    world.hold(self.id, object, page);
-                    world.counts.retry_io_miss += u64::from(*repeated);
-                    world.counts.major += u64::from(!*repeated);
-                    let recency = world.has_recency(mapping);
-                    let window = if recency {
-                        world.opens[open.0 as usize].readahead.fault_missed(page)
-                    } else {
-                        Window::page(page)
-                    };
-                    (window, recency, world.costs.major_fault_cpu_ns)
-                };
-                self.spend(cost).await;
-                *repeated = true;
-                read_window(self, file, window, Some(page), page..page + 1, recency).await?;
-                Ok(Attempt::Wait)
+                    return Ok(Attempt::Retry);
+                }
+                Found::Arriving => {
+                    if may_drop {
+                        self.give_lock_up(lock);
+                    }
+                    self.wait_page(object, page).await;
+                }
+                Found::Marked(window) => {
+                    self.w().hold(self.id, object, page);
+                    if may_drop {
+                        self.give_lock_up(lock);
+                    }
+                    if let Some(window) = window {
+                        read_window(self, file, window, None, page..page + 1, true).await?;
+                    }
+                }
+                Found::Missing => self.read_missing(open, file, fault, lock, first).await?,
             }
+            first = false;
         }
+    }
+
+    /// Reads the page of a fault, at the first look with its window.
+    async fn read_missing(
+        &self,
+        open: OpenId,
+        file: FileId,
+        fault: &mut Fault,
+        lock: &mut FaultLock,
+        first: bool,
+    ) -> Result<(), MachineError> {
+        let memcg = self.memcg();
+        let (window, recency, keeps, may_drop, cost) = {
+            let mut world = self.w();
+            if world.file(file).failed_since(fault.page, fault.failures) {
+                return Err(MachineError::Io { at_ns: world.sched.local(self.id) });
+            }
+            let may_drop = world.fault_path.drops_lock() && !fault.tried;
+            let window =
+                if first { world.missed(open, fault, memcg) } else { Window::page(fault.page) };
+            let keeps = world.fault_path.keeps_page() || window.size == 1;
+            let cost = if first { world.costs.major_fault_cpu_ns } else { 0 };
+            (window, world.has_recency(fault.mapping), keeps, may_drop, cost)
+        };
+        let Fault { object, page, .. } = *fault;
+        self.spend(cost).await;
+        if keeps {
+            // A page that is made for the fault has its reference; one of a window does not.
+            self.w().hold(self.id, object, page);
+        }
+        if may_drop && window.size > 1 {
+            self.give_lock_up(lock);
+        }
+        read_window(self, file, window, Some(page), page..page + 1, recency).await?;
+        if may_drop {
+            self.give_lock_up(lock);
+        }
+        Ok(())
+    }
+
+    /// Maps a page that is there, under the lock.
+    async fn install(&self, open: OpenId, file: FileId, fault: &Fault) -> Attempt {
+        let (owes, cost) = {
+            let mut guard = self.w();
+            let world = &mut *guard;
+            let Fault { mapping, object, page, store, .. } = *fault;
+            let frame = world.pool.frame(object, page).expect("it has just been found");
+            count_use(world, frame, page);
+            let owes = store && world.set_dirty(self.id, file, page, frame);
+            // A fault without a retry maps the neighbours that came with its page.
+            let alone = store || world.fault_path != FaultPath::Hold;
+            let others = !alone && world.fault_around(open, fault, false).1;
+            world.pool.memory.map(mapping.vma, page, store);
+            world.watched_touch(mapping.vma, page, store);
+            (owes, if others { world.costs.around_ns() } else { 0 })
+        };
+        self.spend(cost).await;
+        if owes { Attempt::Owes(file) } else { Attempt::Mapped }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Machine, MachineConfig, MachineStat};
+    use super::super::{AddressSpace, Machine, MachineConfig, MachineStat};
     use super::*;
     use crate::spec::MachineSpec;
-    use lowtide_core::Policy;
+    use lowtide_core::{MemcgId, Policy};
     use std::sync::atomic::AtomicBool;
 
     const PAGES: u64 = 4_000;

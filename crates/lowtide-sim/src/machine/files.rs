@@ -32,6 +32,9 @@ pub(crate) struct File {
     /// Read-ahead and writes may bring its pages in as large folios. Only for files that are
     /// neither mapped nor made shorter.
     pub(crate) large: bool,
+    /// Its pages that have blocks on the device, if it was made by `truncate` alone: all others are
+    /// holes, which are read as zeros without the device.
+    blocks: Option<BTreeSet<u64>>,
     /// Its size is being changed; tasks may wait for the end of that.
     pub(crate) resizing: bool,
     pub(crate) resize_waiters: Vec<TaskId>,
@@ -63,6 +66,18 @@ impl File {
     /// The space of the engine that its pages are in.
     pub(crate) const fn space(&self) -> SpaceId {
         SpaceId(self.object.0)
+    }
+
+    /// Whether a page has no block on the device.
+    pub(crate) fn is_hole(&self, page: u64) -> bool {
+        self.blocks.as_ref().is_some_and(|blocks| !blocks.contains(&page))
+    }
+
+    /// Pages are written: they have blocks from now on.
+    pub(crate) fn allocate(&mut self, pages: std::ops::Range<u64>) {
+        if let Some(blocks) = &mut self.blocks {
+            blocks.extend(pages);
+        }
     }
 
     /// The device failed to read a page.
@@ -109,6 +124,7 @@ impl World {
             pages,
             partial: false,
             large: false,
+            blocks: None,
             resizing: false,
             resize_waiters: Vec::new(),
             dirty: BTreeSet::new(),
@@ -127,6 +143,13 @@ impl World {
         id
     }
 
+    /// Adds a file that `truncate` alone has made: `pages` pages of holes.
+    pub(crate) fn add_sparse_file(&mut self, pages: u64) -> FileId {
+        let id = self.add_file(pages);
+        self.file(id).blocks = Some(BTreeSet::new());
+        id
+    }
+
     /// The file system keeps a file's pages in large folios where it can, as ext4 and XFS do. The
     /// file is never mapped, nor made shorter.
     pub(crate) fn allow_large_folios(&mut self, file: FileId) {
@@ -140,6 +163,15 @@ impl World {
         let errors = self.file(file).write_errors.opened();
         self.opens.push(Open { file, readahead: Readahead::new(self.readahead_pages), errors });
         id
+    }
+
+    /// Opens a file anew and closes the description that it had: it begins without read-ahead.
+    pub(crate) fn open_again(&mut self, open: OpenId) -> OpenId {
+        let file = self.opens[open.0 as usize].file;
+        let errors = self.file(file).write_errors.opened();
+        self.opens[open.0 as usize] =
+            Open { file, readahead: Readahead::new(self.readahead_pages), errors };
+        open
     }
 
     /// Whether a write of a file has failed since the last call for an open description of it.

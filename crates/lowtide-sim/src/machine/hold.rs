@@ -1,10 +1,11 @@
-//! References to pages: a page that a task has waited for stays until the task has used it.
+//! References to pages: what a task looks at stays as long as it does.
 //!
-//! Without them two tasks can take each other's page for ever, each evicting what the other has
-//! just had read before that one gets a CPU. A kernel's reader holds a reference from the lookup to
-//! the copy; one task holds one page here, whether it is resident already or not, and the end of
-//! the access releases it. Reclaim puts a page that is held back as it is
-//! (`docs/kernel/reclaim.md` §4.1, 9).
+//! A kernel's reader holds a reference from the lookup to the copy; without it two tasks could take
+//! each other's page for ever, each evicting what the other has just had read. A fault has one
+//! while it waits for its page and while it maps it. In between, where it has no lock either, that
+//! depends on the fault path (`fault.rs`). One task holds one page here, whether it is resident
+//! already or not. Reclaim puts a page that is held back as it is (`docs/kernel/reclaim.md` §4.1,
+//! 9).
 
 use super::sched::TaskId;
 use super::watch::PageEvent;
@@ -13,24 +14,47 @@ use crate::memory::ObjectId;
 use crate::pool::UnmapWork;
 use lowtide_core::{Reclaim, Task};
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::ops::Range;
 
-/// The page that each task holds.
+/// The page that each task holds, and the pages that are held, each as often as tasks hold it.
 #[derive(Debug, Default)]
-pub(crate) struct Holds(BTreeMap<TaskId, (ObjectId, u64)>);
+pub(crate) struct Holds {
+    by_task: BTreeMap<TaskId, (ObjectId, u64)>,
+    pages: BTreeMap<(ObjectId, u64), u32>,
+}
 
 impl Holds {
-    /// Whether any task holds one of some pages. Cost: O(holders), at most the tasks that wait for
-    /// a device.
+    /// Whether any task holds one of some pages. Cost: O(log of holders).
     pub(crate) fn is_held(&self, object: ObjectId, pages: &Range<u64>) -> bool {
-        self.0.values().any(|(held, page)| *held == object && pages.contains(page))
+        self.pages.range((object, pages.start)..(object, pages.end)).next().is_some()
+    }
+
+    /// Sets what a task holds. Returns what it held before.
+    fn set(&mut self, task: TaskId, page: Option<(ObjectId, u64)>) -> Option<(ObjectId, u64)> {
+        let before = match page {
+            Some(page) => {
+                *self.pages.entry(page).or_default() += 1;
+                self.by_task.insert(task, page)
+            }
+            None => self.by_task.remove(&task),
+        };
+        if let Some(page) = before
+            && let Entry::Occupied(mut holders) = self.pages.entry(page)
+        {
+            *holders.get_mut() -= 1;
+            if *holders.get() == 0 {
+                holders.remove();
+            }
+        }
+        before
     }
 }
 
 impl World {
     /// A task holds a page from now on, and releases the one that it held before.
     pub(crate) fn hold(&mut self, task: TaskId, object: ObjectId, page: u64) {
-        let before = self.holds.0.insert(task, (object, page));
+        let before = self.holds.set(task, Some((object, page)));
         self.watched_release(before);
     }
 
@@ -43,7 +67,7 @@ impl World {
 
     /// A task holds nothing any more.
     pub(crate) fn let_go(&mut self, task: TaskId) {
-        let before = self.holds.0.remove(&task);
+        let before = self.holds.set(task, None);
         self.watched_release(before);
     }
 

@@ -23,6 +23,18 @@ pub struct Contention {
     pub waited_ns: u64,
 }
 
+impl Contention {
+    /// What was added since an earlier reading.
+    #[must_use]
+    pub const fn since(&self, before: &Self) -> Self {
+        Self {
+            acquired: self.acquired - before.acquired,
+            contended: self.contended - before.contended,
+            waited_ns: self.waited_ns - before.waited_ns,
+        }
+    }
+}
+
 /// A lock that is spun for.
 #[derive(Debug, Default)]
 pub(crate) struct SpinLock {
@@ -107,6 +119,13 @@ impl RwSem {
             self.enter(write);
         }
         free
+    }
+}
+
+impl RwSem {
+    /// Whether no task has it.
+    pub(crate) const fn is_free(&self) -> bool {
+        self.readers == 0 && !self.writer
     }
 }
 

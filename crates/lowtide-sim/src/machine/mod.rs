@@ -9,7 +9,10 @@
 //! | `files.rs`, `read.rs` | files, access through the descriptor |
 //! | `readahead.rs`, `window.rs` | what to read ahead, and reading it |
 //! | `hold.rs` | references to pages |
-//! | `fault.rs`, `swap.rs` | accesses through a mapping; heaps, and swap on compressed memory |
+//! | `space.rs` | address spaces; mapping and unmapping |
+//! | `fault.rs` | accesses through a mapping, and their faults |
+//! | `swap.rs` | heaps, and swap on compressed memory |
+//! | `retry.rs` | what retries of faults depend on |
 //! | `resize.rs` | files made shorter and longer |
 //! | `discard.rs` | pages given up or dropped on purpose |
 //! | `charge.rs`, `kswapd.rs` | charging and direct reclaim; the background reclaimer |
@@ -40,7 +43,9 @@ mod read;
 mod readahead;
 mod requests;
 mod resize;
+mod retry;
 mod sched;
+mod space;
 mod swap;
 mod sync;
 mod watch;
@@ -51,15 +56,15 @@ mod writeback;
 pub(crate) use ctx::Ctx;
 pub use device::DeviceCounts;
 pub use ended::MachineError;
-pub(crate) use fault::AddressSpace;
 pub(crate) use files::{File, FileId, OpenId};
 pub use lock::Contention;
 pub(crate) use requests::Fails;
 pub(crate) use resize::Size;
+pub use retry::RetryTimes;
 pub(crate) use sched::TaskId;
 pub(crate) use watch::{FlushEvent, PageEvent, Watch};
 pub use world::KernelCounts;
-pub(crate) use world::{MappingId, World};
+pub(crate) use world::{AddressSpace, MappingId, World};
 
 use crate::pool::Pool;
 use crate::spec::MachineSpec;
@@ -174,6 +179,9 @@ impl Machine {
             lruvec_lock: SpinLock::default(),
             swap,
             groups: groups::Groups::default(),
+            fault_path: spec.fault_path,
+            retries: retry::Retries::default(),
+            free_mappings: Vec::new(),
             rwsems: Vec::new(),
             page_waiters: BTreeMap::new(),
             writeback,

@@ -177,6 +177,7 @@ impl World {
     ) {
         let pages = frames.len() as u64;
         let sequence = self.requests.next_write();
+        self.files[file.0 as usize].allocate(first..first + pages);
         self.files[file.0 as usize].writing.insert(sequence);
         for (page, &frame) in (first..).zip(&frames) {
             self.watched_file(PageEvent::WriteBegan, file, page, frame);

@@ -7,6 +7,9 @@
 //!   reads   ───     ─────────────────    one command for each run of neighbours
 //! ```
 //!
+//! A page that is a hole of its file needs no command: it is filled with zeros at once, by the task
+//! that reads, and is up to date when it is inserted.
+//!
 //! A file with large folios gets them from windows that a mark has opened: each window in a row has
 //! larger ones. The first that does not fit, because one of its pages is cached or no block of
 //! frames is free, ends that: the rest of the window comes in single pages. Source:
@@ -16,6 +19,7 @@ use super::ctx::Ctx;
 use super::ended::MachineError;
 use super::files::{FileId, OpenId};
 use super::readahead::Window;
+use super::watch::PageEvent;
 use super::world::World;
 use crate::memory::ObjectId;
 use lowtide_core::{FolioId, MemcgId, Reclaim, Task};
@@ -126,6 +130,14 @@ fn read_with(
     copied
 }
 
+/// Fills a page that is a hole and has been inserted. Returns the time that takes of the task.
+fn fill_hole(world: &mut World, file: FileId, page: u64, folio: FolioId) -> u64 {
+    world.pool.memory.set_locked(folio, false);
+    world.forget_refault(folio);
+    world.watched_file(PageEvent::Arrived, file, page, folio);
+    world.costs.zero_page()
+}
+
 /// Brings in the pages of a window that are not cached, as reads in flight. `wanted` is the
 /// page that the window is for; it alone is worth an out-of-memory error. The others are
 /// brought in as long as there is room for them after one reclaim. `request` is what the task
@@ -194,10 +206,16 @@ pub(super) async fn read_window(
             }
             for (offset, page) in (0..).zip(span.clone()) {
                 let frame = FolioId(folio.0 + offset);
+                let now = world.sched.local(ctx.id);
+                world.retries.inserted(frame, now);
                 count_arrival(world, frame, request.contains(&page), again);
             }
-            read_with(world, ctx, file, &mut run, (span.clone(), folio))
-                + world.costs.read_page() * (1 << order)
+            if world.file(file).is_hole(page) {
+                fill_hole(world, file, page, folio)
+            } else {
+                read_with(world, ctx, file, &mut run, (span.clone(), folio))
+                    + world.costs.read_page() * (1 << order)
+            }
         };
         ctx.spend(cost).await;
         page = span.end;

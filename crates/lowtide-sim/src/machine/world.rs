@@ -8,13 +8,15 @@ use super::hold::Holds;
 use super::kswapd::Kswapd;
 use super::lock::{RwSem, RwSemId, SpinLock};
 use super::requests::Requests;
+use super::retry::Retries;
 use super::sched::{Sched, TaskId};
 use super::swap::SwapArea;
 use super::watch::Watch;
 use crate::costs::Costs;
 use crate::memory::{ObjectId, VmaId};
 use crate::pool::Pool;
-use lowtide_core::{FolioId, Task};
+use crate::spec::FaultPath;
+use lowtide_core::{FolioId, LruType, MemcgId, SpaceId, Task};
 use std::collections::BTreeMap;
 
 /// Counts that neither the engine nor a device keeps.
@@ -50,9 +52,10 @@ pub struct KernelCounts {
     pub oom: u64,
     /// Nanoseconds that the last of them had been trying.
     pub oom_tried_ns: u64,
-    /// Faults repeated because the page had to be read.
+    /// Faults that were retried and found that their page was not in the cache any more.
     pub retry_io_miss: u64,
-    /// Faults repeated because a lock was released.
+    /// Times that the handler of a file gave a lock up, of whichever kind, so that its fault was to
+    /// be retried.
     pub retry_mmap_drop: u64,
     /// Pages that read-ahead brought in beyond those requested.
     pub readahead: u64,
@@ -78,6 +81,14 @@ pub struct KernelCounts {
     pub flush_errors: u64,
     /// Reads that hung by fault injection.
     pub hung_reads: u64,
+}
+
+/// An address space.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct AddressSpace {
+    pub(super) space: SpaceId,
+    memcg: MemcgId,
+    pub(super) mmap_lock: RwSemId,
 }
 
 /// The number of a mapping of the machine.
@@ -108,6 +119,12 @@ pub(crate) struct World {
     pub(crate) files: Vec<File>,
     pub(crate) opens: Vec<Open>,
     pub(crate) mappings: Vec<Mapping>,
+    /// Numbers of mappings that are gone.
+    pub(super) free_mappings: Vec<MappingId>,
+    /// How faults wait for their I/O.
+    pub(crate) fault_path: FaultPath,
+    /// What retries depend on.
+    pub(crate) retries: Retries,
     /// Pages that read-ahead reads at once at most.
     pub(crate) readahead_pages: u64,
     /// Cached pages that one fault maps at most.
@@ -159,5 +176,62 @@ impl World {
         for task in self.page_waiters.remove(&(object, page)).unwrap_or_default() {
             self.sched.wake(task);
         }
+    }
+
+    /// Adds an address space: the process of a group's task.
+    pub(crate) fn add_address_space(&mut self, memcg: MemcgId) -> AddressSpace {
+        let space = self.pool.memory.add_space(&mut self.pool.engine, memcg);
+        AddressSpace { space, memcg, mmap_lock: self.add_rwsem() }
+    }
+
+    /// Maps an open file, before the run. See [`AddressSpace::mmap`].
+    pub(crate) fn map_file(&mut self, into: AddressSpace, open: OpenId) -> MappingId {
+        let file = self.opens[open.0 as usize].file;
+        let (object, pages) = (self.file(file).object, self.file(file).pages);
+        self.add_mapping(into, object, pages, Some(open))
+    }
+
+    /// Maps a new heap.
+    pub(crate) fn map_heap(&mut self, into: AddressSpace, pages: u64) -> MappingId {
+        let object = self.pool.memory.add_object(&mut self.pool.engine, LruType::Anon, into.memcg);
+        self.add_mapping(into, object, pages, None)
+    }
+
+    /// Advises that a mapping is accessed at random, as `MADV_RANDOM` does: misses read only their
+    /// page, and accesses do not count (`docs/kernel/reclaim.md` §1.3, 2.3).
+    pub(crate) fn advise_mapping_random(&mut self, mapping: MappingId) {
+        let vma = self.mappings[mapping.0 as usize].vma;
+        self.pool.memory.vmas[vma.0 as usize].recency = false;
+    }
+
+    /// Whether accesses through a mapping count.
+    pub(super) fn has_recency(&self, mapping: Mapping) -> bool {
+        self.pool.memory.vmas[mapping.vma.0 as usize].recency
+    }
+
+    /// What a mapping maps.
+    pub(crate) fn mapped_object(&self, mapping: MappingId) -> ObjectId {
+        let vma = self.mappings[mapping.0 as usize].vma;
+        self.pool.memory.vmas[vma.0 as usize].object
+    }
+
+    fn add_mapping(
+        &mut self,
+        into: AddressSpace,
+        object: ObjectId,
+        pages: u64,
+        open: Option<OpenId>,
+    ) -> MappingId {
+        let memory = &mut self.pool.memory;
+        if let Some(id) = self.free_mappings.pop() {
+            let mapping = &mut self.mappings[id.0 as usize];
+            memory.map_object_as(mapping.vma, into.space, object, pages, false);
+            (mapping.open, mapping.mmap_lock) = (open, into.mmap_lock);
+            return id;
+        }
+        let vma = memory.map_object(into.space, object, pages, false);
+        let vma_lock = self.add_rwsem();
+        self.mappings.push(Mapping { vma, open, mmap_lock: into.mmap_lock, vma_lock });
+        MappingId(self.mappings.len() as u32 - 1)
     }
 }

@@ -119,6 +119,15 @@ impl Vma {
     }
 }
 
+/// What a mapping had when it went.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Zapped {
+    /// Entries that led to a page.
+    pub(crate) entries: u64,
+    /// The folios of those that were young.
+    pub(crate) young: Vec<FolioId>,
+}
+
 /// Whether a frame's bit is set.
 fn is_set(bits: &[u64], frame: FolioId) -> bool {
     bits.get(frame.index() / 64).is_some_and(|word| word & (1 << (frame.index() % 64)) != 0)
@@ -183,6 +192,39 @@ impl Memory {
         self.spaces[space.0 as usize].push(id);
         self.objects[object.0 as usize].vmas.push(id);
         id
+    }
+
+    /// The same, as the mapping of a number whose last one is gone.
+    pub(crate) fn map_object_as(
+        &mut self,
+        id: VmaId,
+        space: SpaceId,
+        object: ObjectId,
+        pages: u64,
+        exec: bool,
+    ) {
+        let vma = &mut self.vmas[id.0 as usize];
+        debug_assert!(vma.young.is_empty(), "the mapping of this number is gone");
+        let (ptes, young) = (std::mem::take(&mut vma.ptes), std::mem::take(&mut vma.young));
+        *vma = Vma { object, ptes, young, pages, exec, recency: true };
+        self.spaces[space.0 as usize].push(id);
+        self.objects[object.0 as usize].vmas.push(id);
+    }
+
+    /// Drops all entries of a mapping, and the mapping. Cost: O(tables, and mappings of the space
+    /// and the object).
+    pub(crate) fn unmap_object(&mut self, space: SpaceId, id: VmaId) -> Zapped {
+        let vma = &mut self.vmas[id.0 as usize];
+        let object = &mut self.objects[vma.object.0 as usize];
+        object.vmas.retain(|&other| other != id);
+        self.spaces[space.0 as usize].retain(|&other| other != id);
+        vma.young.clear();
+        let mut zapped = Zapped::default();
+        vma.ptes.zap(|page, young| {
+            zapped.entries += 1;
+            zapped.young.extend(object.pages.get(page).frame().filter(|_| young));
+        });
+        zapped
     }
 
     #[inline]

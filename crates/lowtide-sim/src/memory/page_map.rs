@@ -45,6 +45,11 @@ impl Top {
         self.0.len() as u64
     }
 
+    /// The tables that have been made: the number of each, and its slot.
+    pub(super) fn slots(&self) -> impl Iterator<Item = (u64, usize)> + '_ {
+        (0..).zip(&self.0).filter(|(_, slot)| **slot != NONE).map(|(t, &slot)| (t, slot as usize))
+    }
+
     /// Bytes of memory this takes.
     pub(super) const fn bytes(&self) -> usize {
         self.0.capacity() * size_of::<u32>()

@@ -191,6 +191,18 @@ impl PageTables {
         page - first
     }
 
+    /// Clears all entries, and calls back for each that was present: its page, and whether it was
+    /// young. The memory of the tables is kept for the next mapping. Cost: O(tables and entries).
+    pub(crate) fn zap(&mut self, mut gone: impl FnMut(u64, bool)) {
+        for (first, slot) in self.top.slots() {
+            let firsts = (first << SHIFT..).step_by(ROW as usize);
+            for (row, first) in self.tables[slot].0.iter_mut().zip(firsts) {
+                let Row { present, young, .. } = std::mem::take(row);
+                bits(present).for_each(|bit| gone(first + bit, young & (1 << bit) != 0));
+            }
+        }
+    }
+
     /// Clears the young bit of a page. Returns whether it was set.
     #[inline]
     pub(crate) fn take_young(&mut self, page: u64) -> bool {

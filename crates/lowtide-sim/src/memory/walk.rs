@@ -62,9 +62,11 @@ impl Walk {
                 self.table = 0;
                 continue;
             }
-            let skipped = young[self.table as usize..].iter().position(|&young| young);
+            // The mapping may have gone since the last step, and another may have its number.
+            let left = young.get(self.table as usize..).unwrap_or_default();
+            let skipped = left.iter().position(|&young| young);
             let Some(skipped) = skipped else {
-                walked.tables += young.len() as u64 - self.table;
+                walked.tables += left.len() as u64;
                 self.vmas.pop();
                 self.table = 0;
                 continue;

@@ -13,6 +13,7 @@ use serde::de::{Deserialize, Deserializer, Error, MapAccess, Visitor};
 
 use super::device::DeviceSpec;
 use super::error::BadValue;
+use super::fault_path::FaultPath;
 use super::limits;
 use super::machine::{MachineSpec, SwapKind, SwapSpec};
 use super::number::{Bytes, Whole};
@@ -33,6 +34,7 @@ pub(super) struct MachineFile {
     readahead: Option<Bytes>,
     fault_around: Option<Bytes>,
     fault_around_young: Option<bool>,
+    fault_path: Option<FaultPath>,
     kernel: Option<Bytes>,
     device: Option<NameOr<DeviceFile>>,
     swap: Option<NameOr<SwapFile>>,
@@ -140,6 +142,7 @@ impl MachineFile {
             readahead: limits::READAHEAD.take(self.readahead, readahead)?,
             fault_around: limits::FAULT_AROUND.take(self.fault_around, base.fault_around)?,
             fault_around_young: self.fault_around_young.unwrap_or(base.fault_around_young),
+            fault_path: self.fault_path.unwrap_or(base.fault_path),
             kernel: limits::KERNEL.take(self.kernel, share(base.kernel, base.memory, memory))?,
             device,
             swap: self.swap.map_or(Ok(base.swap.clone()), |swap| swap.over(base.swap))?,

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::device::DeviceSpec;
 use super::error::{BadValue, SpecError};
+use super::fault_path::FaultPath;
 use super::file::MachineFile;
 use super::{limits, presets, this};
 use crate::costs::Costs;
@@ -43,6 +44,8 @@ pub struct MachineSpec {
     /// Whether those cached pages are mapped young, as if they had been accessed: x86 does, arm64
     /// does not. Default true.
     pub fault_around_young: bool,
+    /// How a fault waits for the I/O that it needs. Default: as kernels do.
+    pub fault_path: FaultPath,
     /// Memory that is not available to pages (the kernel itself, page tables of idle programs,
     /// firmware), in bytes. Default 2 % of the memory; in a file with a base, the same share as
     /// there.
@@ -248,6 +251,7 @@ impl MachineSpec {
             readahead: device.read_ahead(PAGE),
             fault_around: 64 << 10,
             fault_around_young: true,
+            fault_path: FaultPath::default(),
             kernel: memory / 50,
             device,
             swap: None,

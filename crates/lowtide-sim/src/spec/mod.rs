@@ -41,6 +41,7 @@
 //! | file | concept |
 //! |---|---|
 //! | `machine`, `device` | the two descriptions, and the device presets |
+//! | `fault_path` | how a fault waits for its I/O |
 //! | `presets`, `this` | the machines by name; the machine that this runs on |
 //! | `file` | the grammar of the file, and how it lies over a base |
 //! | `limits` | what can be simulated |
@@ -48,6 +49,7 @@
 
 mod device;
 mod error;
+mod fault_path;
 mod file;
 mod limits;
 mod machine;
@@ -57,6 +59,7 @@ mod this;
 
 pub use device::DeviceSpec;
 pub use error::{BadValue, SpecError};
+pub use fault_path::{FaultPath, UnknownFaultPath};
 pub(crate) use limits::{Limit, Unit};
 pub use machine::{MachineSpec, SwapKind, SwapSpec};
 pub(crate) use number::Whole;

@@ -4,7 +4,7 @@
 //! [`lowtide_core::Engine::validate`]'s; these are the driver's, and those of the seam between the
 //! two. Each costs a visit to every frame, page or entry; none changes anything.
 
-use crate::machine::World;
+use crate::machine::{KernelCounts, World};
 use crate::memory::{ObjectId, VmaId};
 use lowtide_core::limits::TABLE_ENTRIES;
 use lowtide_core::{Flags, FolioId, LruType, MemcgId, SpaceId, Thresholds};
@@ -16,7 +16,7 @@ pub(super) const PAUSE_NS: u64 = 200_000_000;
 pub(super) type Check = (&'static str, fn(&mut World) -> Result<(), String>);
 
 /// All of them.
-pub(super) const ALL: [Check; 9] = [
+pub(super) const ALL: [Check; 10] = [
     ("engine", engine),
     ("charges", charges),
     ("page cache", page_cache),
@@ -25,6 +25,7 @@ pub(super) const ALL: [Check; 9] = [
     ("dirty figures", dirty_figures),
     ("requests", requests),
     ("waiters", waiters),
+    ("retries", retries),
     ("ends", ends),
 ];
 
@@ -38,6 +39,20 @@ fn residents(world: &World) -> impl Iterator<Item = (ObjectId, u64, FolioId)> {
             })
         })
     })
+}
+
+/// A fault that misses at a retry has given a lock up before, and where none is given up there is
+/// no retry (`docs/kernel/fault-and-writeback.md` D3).
+fn retries(world: &mut World) -> Result<(), String> {
+    let KernelCounts { retry_io_miss, retry_mmap_drop, .. } = world.counts;
+    let retries = world.fault_path.retries();
+    if retry_io_miss > retry_mmap_drop || (!retries && retry_mmap_drop > 0) {
+        return Err(format!(
+            "{retry_mmap_drop} locks were given up and {retry_io_miss} retries missed, with {}",
+            world.fault_path
+        ));
+    }
+    Ok(())
 }
 
 /// The engine's bookkeeping agrees with itself.

@@ -9,7 +9,7 @@
 //! drawn last.
 
 use super::plan::{Fault, PAGE, PAGE_LEAST, PAGE_MOST, Pattern, Plan, SpacePlan, ThreadPlan};
-use crate::spec::DeviceSpec;
+use crate::spec::{DeviceSpec, FaultPath};
 use lowtide_core::limits::MIN_BUDGET;
 use lowtide_core::{DirtyLimits, DirtyShare, Policy, Switches};
 use lowtide_workload::{SpaceKind, SplitMix64};
@@ -65,6 +65,7 @@ impl Plan {
             readahead: rng.one_of(&[0, 0, 4, 32, 32, 256]),
             around: rng.one_of(&[0, 16, 16, 64]),
             policy: policy(&mut rng),
+            path: FaultPath::default(),
             dirty: None,
             exact: false,
             processes: rng.one_of(&[1, 1, 1, 2, 3]),
@@ -83,6 +84,9 @@ impl Plan {
         plan.draw_sizes(&mut rng);
         if rng.percent(20) {
             plan.walks = rng.one_of(&[10, 100, 1_000, 10_000]);
+        }
+        if rng.percent(75) {
+            plan.path = rng.one_of(&FaultPath::ALL);
         }
         // A device that takes a second is slow enough: waiting a minute for a page is a million
         // naps.

@@ -13,6 +13,7 @@
 //! `draw.rs` and made smaller in `shrink.rs`.
 
 use super::sabotage::Bug;
+use crate::spec::FaultPath;
 use lowtide_core::limits::MIN_BUDGET;
 use lowtide_core::{DirtyLimits, DirtyLimitsError, Policy};
 use lowtide_workload::SpaceKind;
@@ -51,6 +52,8 @@ pub struct Plan {
     pub around: u64,
     /// The policy.
     pub policy: Policy,
+    /// How faults wait for their I/O.
+    pub path: FaultPath,
     /// How much may be dirty, background and hard; `None` for what a kernel begins with.
     pub dirty: Option<DirtyLimits>,
     /// Whether writers see how much is dirty now, or what was last published, as in a kernel.

@@ -6,6 +6,7 @@
 
 use super::plan::{Fault, PAGE, Plan};
 use super::run::{Violation, examine};
+use crate::spec::FaultPath;
 use lowtide_core::{Policy, Switches};
 
 /// Runs at most.
@@ -81,6 +82,8 @@ fn simpler(plan: &Plan) -> Vec<Plan> {
     with(&|p| p.readahead = 0);
     with(&|p| p.around = 0);
     with(&|p| p.device = "nvme");
+    with(&|p| p.path = FaultPath::default());
+    with(&|p| p.path = FaultPath::Hold);
     for base in [Policy::MGLRU, Policy::LRU, Policy::MGLRU_7_1, Policy::MGLRU_6_12] {
         if plan.policy.lists() == base.lists() {
             // Fewer differences from a built-in policy, not another built-in one.

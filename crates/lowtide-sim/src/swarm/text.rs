@@ -1,7 +1,7 @@
 //! Plans as text: the grammar that `plan.rs` shows.
 
 use super::plan::{Fault, PAGE, Pattern, Plan, PlanError, SpacePlan, ThreadPlan};
-use crate::spec::DeviceSpec;
+use crate::spec::{DeviceSpec, FaultPath};
 use lowtide_core::{DirtyLimits, DirtyShare};
 use lowtide_workload::SpaceKind;
 use std::fmt;
@@ -82,6 +82,9 @@ impl fmt::Display for Plan {
         }
         write!(f, "device={};", self.device)?;
         write!(f, "readahead={};around={};policy={};", self.readahead, self.around, self.policy)?;
+        if self.path != FaultPath::default() {
+            write!(f, "path={};", self.path)?;
+        }
         if let Some(DirtyLimits { background, hard }) = self.dirty {
             write!(f, "dirty={}:{};", Share(background), Share(hard))?;
         }
@@ -214,6 +217,7 @@ impl FromStr for Plan {
             readahead: parts.number("readahead")?,
             around: parts.number("around")?,
             policy: parts.number("policy")?,
+            path: parts.optional("path", |text| text.parse().ok())?.unwrap_or_default(),
             dirty: parts.optional("dirty", |text| {
                 let (background, hard) = text.split_once(':')?;
                 let [Share(background), Share(hard)] =
