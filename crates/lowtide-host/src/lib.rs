@@ -10,6 +10,7 @@
 //! | [`usage`] | `getrusage(2)`, `/proc/PID/io` | the cost of a measurement |
 //! | [`file`](mod@file) | `statfs(2)`, `posix_fadvise(2)` | where a file is; an empty page cache |
 //! | [`heap`] | `mallopt(3)` | many threads in a limited address space |
+//! | [`maps`] | `userfaultfd(2)`, `PAGEMAP_SCAN` | how lowtide's maps work here |
 //! | [`probe`] | all of these, and those of [`lowtide_sys`] | a report of the machine's features |
 //!
 //! Unsafe code is denied here and allowed again by each file that needs it, under a paragraph
@@ -20,6 +21,7 @@
 pub mod file;
 pub mod heap;
 pub mod mapping;
+pub mod maps;
 pub mod memcg;
 pub mod probe;
 pub mod usage;

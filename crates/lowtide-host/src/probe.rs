@@ -22,6 +22,7 @@ use lowtide_sys::memory::page_size;
 use rustix::mm::UserfaultfdFlags;
 use rustix::process::Resource;
 
+use crate::maps::Maps;
 use crate::memcg;
 
 /// Whether a feature can be used, with details.
@@ -72,6 +73,8 @@ pub struct Probe {
     pub io_uring: Availability,
     /// Faults served in user space.
     pub userfaultfd: Availability,
+    /// The way that lowtide's maps take.
+    pub maps: Maps,
     /// Whether this process may make a memory cgroup, and where.
     pub memcg: Availability,
     /// Whether barriers are asymmetric (see [`lowtide_sys::membarrier`]).
@@ -104,6 +107,7 @@ impl Probe {
             thp: chosen(&read("/sys/kernel/mm/transparent_hugepage/enabled")),
             io_uring: io_uring(),
             userfaultfd: userfaultfd(),
+            maps: Maps::ask(),
             memcg: match memcg::offered() {
                 Ok(offer) => {
                     Availability::Yes(format!("{} at {}", offer.version, offer.parent.display()))
@@ -125,14 +129,20 @@ impl fmt::Display for Probe {
             self.memlock_limit.map_or("unlimited".to_owned(), |bytes| Size(bytes).to_string());
         let membarrier = if self.membarrier { "yes" } else { "no" };
         // With what each is for: a user wants to know what a "no" means.
-        let rows: [(&str, &dyn fmt::Display, &str); 11] = [
+        let scan = match &self.maps.scan {
+            Ok(()) => Availability::Yes(String::new()),
+            Err(why) => Availability::No(why.clone()),
+        };
+        let rows: [(&str, &dyn fmt::Display, &str); 13] = [
             ("kernel", &self.kernel, ""),
             ("processors", &format_args!("{} x {}", self.cpus, self.cpu_model), ""),
             ("memory", &memory, ""),
             ("page size", &Size(self.page_size as u64), ""),
             ("huge pages", &self.thp, "; for the budget's memory, where they are allowed"),
             ("io_uring", &self.io_uring, "; for reads and writes, else pread and pwrite"),
-            ("userfaultfd", &self.userfaultfd, "; not used yet"),
+            ("userfaultfd", &self.userfaultfd, "; for maps with an exact budget"),
+            ("page table scan", &scan, "; for all maps: it shows which pages were touched"),
+            ("way of maps", &self.maps, ""),
             ("memory cgroup", &self.memcg, "; only `lowtide bench` needs one, to limit mmap"),
             ("membarrier", &membarrier, "; for readers without fences, else they have fences"),
             ("lockable memory", &memlock, "; only a populated pager locks memory"),
@@ -301,6 +311,8 @@ mod tests {
             "memory",
             "io_uring",
             "userfaultfd",
+            "page table scan",
+            "way of maps",
             "memory cgroup",
             "membarrier",
             "lockable memory",
