@@ -32,8 +32,8 @@ const WORDS: &[(&str, &str)] = &[
     ("oom", "writes that failed because no page could be evicted in time"),
     ("IOPS", "device reads per second"),
     (
-        "view / pointer",
-        "time of an access through the view, relative to the pointer's in the same round: median \
+        "time / pointer",
+        "time of an access, relative to the pointer's in the same round: median \
          (smallest..largest)",
     ),
     ("memory", "hot: the same pages for ever; cold: new pages, none of which is needed again"),

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 
-use common::{files, memcg_or_skip, results, rows, run, text};
+use common::{files, maps_or_skip, memcg_or_skip, results, rows, run, text};
 use serde_json::Value;
 
 const SMALL: [&str; 6] = ["--max", "2M", "--ops", "4000", "--rounds", "2"];
@@ -174,6 +174,45 @@ fn pages_are_read_at_random_and_in_order_and_from_a_file_of_the_users() {
 }
 
 #[test]
+fn maps_are_read_beside_views_under_each_policy_and_verified() {
+    let maps = maps_or_skip("the rows of maps");
+    for (workload, threads) in [("random-read", "1"), ("scan", "2"), ("ycsb-c", "32")] {
+        let dir = tempfile::tempdir().unwrap();
+        let both = ["--policy", "mglru,lru", "--against", "map-userfault,map-pagecache"];
+        let args = [both.as_slice(), &["--threads", threads]].concat();
+        let results = results(dir.path(), &bench(workload, &args));
+        let mut want = vec![("lowtide", "mglru"), ("lowtide", "lru")];
+        want.extend(maps.iter().flat_map(|map| [(*map, "mglru"), (*map, "lru")]));
+        let named = |row: &'_ Value| (row["system"].clone(), row["policy"].clone());
+        let found: Vec<_> = rows(&results).iter().map(named).collect();
+        let want: Vec<_> = want.iter().map(|(a, b)| (Value::from(*a), Value::from(*b))).collect();
+        assert_eq!(found, want, "{workload}");
+        for row in rows(&results) {
+            assert_eq!((&row["verified"], &row["errors"]), (&4000.into(), &0.into()), "{row}");
+            let refaults = row["stat"]["workingset_refault_file"].as_u64().unwrap();
+            assert!(refaults > 0, "data of four budgets comes in again: {row}");
+        }
+        // One for the views and the maps that fill their own memory, one for each page cache.
+        let caches = 2 * usize::from(maps.contains(&"map-pagecache"));
+        assert_eq!(files(dir.path()).len(), 1 + caches, "{workload}");
+    }
+}
+
+#[test]
+fn maps_are_left_out_of_workloads_that_write() {
+    let dir = tempfile::tempdir().unwrap();
+    let json = dir.path().join("results.json");
+    let at = ["--dir", dir.path().to_str().unwrap(), "--json", json.to_str().unwrap()];
+    let some = ["--policy", "mglru", "--against", "map-userfault"];
+    let output = run(&[bench("ycsb-b", &some).as_slice(), &at].concat());
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let note = "map-userfault left out: a map is read-only, and ycsb-b writes";
+    assert!(text(&output.stderr).contains(note), "{}", text(&output.stderr));
+    let results: Value = serde_json::from_slice(&fs::read(json).unwrap()).unwrap();
+    assert_eq!(rows(&results).len(), 1);
+}
+
+#[test]
 fn a_trace_is_replayed_with_every_kind_of_operation_and_leaves_no_file() {
     let dir = tempfile::tempdir().unwrap();
     let trace = dir.path().join("results.json.trace");
@@ -214,7 +253,7 @@ fn a_trace_is_replayed_with_every_kind_of_operation_and_leaves_no_file() {
 }
 
 #[test]
-fn hits_are_measured_against_a_pointer() {
+fn hits_through_views_and_maps_are_measured_against_a_pointer() {
     let dir = tempfile::tempdir().unwrap();
     let results =
         results(dir.path(), &["bench", "hit", "--size", "4M", "--ops", "2000", "--rounds", "2"]);
@@ -222,12 +261,9 @@ fn hits_are_measured_against_a_pointer() {
         .iter()
         .map(|row| (row["system"].as_str().unwrap(), row["pattern"].as_str().unwrap()))
         .collect();
-    let want = [
-        ("view", "dependent"),
-        ("pointer", "dependent"),
-        ("view", "independent"),
-        ("pointer", "independent"),
-    ];
+    let systems = [vec!["view", "pointer"], maps_or_skip("the hits of maps")].concat();
+    let of = |pattern| systems.iter().map(move |system| (*system, pattern));
+    let want: Vec<(&str, &str)> = of("dependent").chain(of("independent")).collect();
     assert_eq!(found, want);
     for row in rows(&results) {
         assert!(row["ns_per_access"].as_f64().unwrap() > 0.0);

@@ -142,6 +142,9 @@ pub(crate) enum BenchError {
     /// The runtime cannot open a data file.
     #[error(transparent)]
     Open(#[from] lowtide::OpenError),
+    /// The runtime cannot map a data file.
+    #[error(transparent)]
+    Map(#[from] lowtide::map::MapError),
     /// An operation on a tenant failed.
     #[error(transparent)]
     Tenant(#[from] lowtide::TenantError),

@@ -8,7 +8,7 @@
 //! | `options` | options that several workloads share |
 //! | `content`, `datafile` | the content of data files; creating, locking and keeping them |
 //! | `access`, `play`, `thread_pool` | access to data; operations; threads |
-//! | `system`, `peer` | lowtide under a policy; the systems it is compared with |
+//! | `system`, `map`, `peer` | lowtide under a policy; its maps; the systems it is compared with |
 //! | `record` | an extra turn whose accesses become a trace |
 //! | `tally`, `rounds` | counts; turns and ratios |
 //! | `compare` | ycsb, random reads, scans, traces: lowtide beside mappings |
@@ -30,6 +30,7 @@ mod hit;
 mod in_order;
 pub(crate) mod json;
 pub(crate) mod machine;
+mod map;
 pub(crate) mod options;
 pub(crate) mod peer;
 mod play;

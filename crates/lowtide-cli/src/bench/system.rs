@@ -1,11 +1,13 @@
-//! The systems of a benchmark: lowtide under some policy, or a peer.
+//! The systems of a benchmark: lowtide under some policy (a view or a map), or a peer.
 
+use lowtide::map::Way;
 use lowtide::{OpenOptions, Pager, Policy, Size, Stat, View};
-use lowtide_host::usage::CpuTime;
+use lowtide_host::usage::{CpuTime, ProcIo};
 
-use super::access::ViewAccess;
+use super::access::{DataAccess, ViewAccess};
 use super::datafile::DataFile;
 use super::error::BenchError;
+use super::map::{self, MapAccess};
 use super::play::checkpoint::Checkpointer;
 use super::play::job::{Job, Script};
 use super::play::slice::Turn;
@@ -47,18 +49,24 @@ pub(crate) trait System {
     }
 }
 
-/// lowtide in this process.
-pub(crate) struct Lowtide {
+/// lowtide in this process: a view, unless `D` is something else.
+pub(crate) struct Lowtide<D = ViewAccess> {
+    name: &'static str,
     pager: Pager,
-    access: ViewAccess,
+    access: D,
     policy: Policy,
     pool: ThreadPool,
     batch: u32,
     writes: bool,
     checkpointer: Option<Checkpointer>,
+    /// The kernel reads the file, and only it knows how much.
+    kernel_reads: bool,
 }
 
 impl Lowtide {
+    /// The name of the rows of views.
+    pub(crate) const VIEW: &str = "lowtide";
+
     /// Opens `file` under `pager`, whose policy is `policy`, and starts the job's threads.
     ///
     /// # Errors
@@ -76,14 +84,58 @@ impl Lowtide {
             options = options.read_ahead(Size::new(0));
         }
         let access = ViewAccess::new(options.open(&pager, file.path())?);
-        let pool = ThreadPool::start(job.players(script, || access.clone()))?;
-        let checkpointer = script.checkpointer().cloned();
-        Ok(Self { pager, access, policy, pool, batch: job.batch, writes: job.writes, checkpointer })
+        Self::playing(Self::VIEW, pager, policy, access, (job, script))
     }
 
     /// Another access to its file, through the same pager.
     pub(crate) fn access(&self) -> ViewAccess {
         self.access.clone()
+    }
+}
+
+impl Lowtide<MapAccess> {
+    /// Maps `file` under `pager`, whose policy is `policy`, and starts the job's threads.
+    ///
+    /// # Errors
+    /// [`BenchError::Map`] when the file cannot be mapped in this way, those of
+    /// [`ThreadPool::start`].
+    pub(crate) fn map(
+        pager: Pager,
+        policy: Policy,
+        way: Way,
+        file: &DataFile,
+        job: &Job,
+        script: &Script,
+    ) -> Result<Self, BenchError> {
+        // As for views.
+        let read_ahead = job.trace.is_some().then_some(0);
+        let access = MapAccess::new(map::open(&pager, way, file, job.data_bytes, read_ahead)?);
+        let mut system = Self::playing(map::name(way), pager, policy, access, (job, script))?;
+        system.kernel_reads = way == Way::PageCache;
+        Ok(system)
+    }
+}
+
+impl<D: DataAccess + Clone> Lowtide<D> {
+    fn playing(
+        name: &'static str,
+        pager: Pager,
+        policy: Policy,
+        access: D,
+        (job, script): (&Job, &Script),
+    ) -> Result<Self, BenchError> {
+        let pool = ThreadPool::start(job.players(script, || access.clone()))?;
+        Ok(Self {
+            name,
+            pager,
+            access,
+            policy,
+            pool,
+            batch: job.batch,
+            writes: job.writes,
+            checkpointer: script.checkpointer().cloned(),
+            kernel_reads: false,
+        })
     }
 }
 
@@ -101,9 +153,9 @@ fn data_options(write: bool) -> OpenOptions {
     OpenOptions::new().write(write).lock(false)
 }
 
-impl System for Lowtide {
+impl<D: DataAccess> System for Lowtide<D> {
     fn name(&self) -> &'static str {
-        "lowtide"
+        self.name
     }
 
     fn policy(&self) -> Option<String> {
@@ -119,9 +171,10 @@ impl System for Lowtide {
     }
 }
 
-impl Lowtide {
+impl<D: DataAccess> Lowtide<D> {
     fn play(&mut self, until: Until, batch: u32) -> Result<Slice, BenchError> {
         let (before, cpu) = (self.pager.stat(), CpuTime::now_self());
+        let io = ProcIo::read_self().unwrap_or_default();
         let turn =
             Turn { until, batch, writes: self.writes, checkpointer: self.checkpointer.as_ref() };
         let mut slice = turn.play(&mut self.pool, &mut self.access, |slice| {
@@ -129,6 +182,10 @@ impl Lowtide {
         })?;
         slice.cpu_seconds = CpuTime::now_self().since(cpu).seconds();
         count(&mut slice, &before, &self.pager.stat());
+        if self.kernel_reads {
+            slice.read_bytes = ProcIo::read_self().unwrap_or_default().since(io).read_bytes;
+            add_device_kib(&mut slice);
+        }
         Ok(slice)
     }
 }

@@ -71,6 +71,24 @@ pub(crate) fn memcg_or_skip(test: &str) -> bool {
     offered.is_ok()
 }
 
+/// lowtide's maps that this machine allows, by the names of their rows. Says which it does not.
+pub(crate) fn maps_or_skip(test: &str) -> Vec<&'static str> {
+    let mut allowed = vec!["map-userfault", "map-pagecache"];
+    allowed.retain(|name| {
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(4096).unwrap();
+        let pager = lowtide::Pager::builder().max("1M".parse().unwrap()).build().unwrap();
+        let way = name.trim_start_matches("map-").parse().unwrap();
+        // SAFETY: only this function knows of the file.
+        let mapped = unsafe { lowtide::map::MapOptions::new().way(way).map(&pager, &file) };
+        if let Err(why) = &mapped {
+            eprintln!("SKIPPED in part: {test}: {why}");
+        }
+        mapped.is_ok()
+    });
+    allowed
+}
+
 /// Memory cgroups that a process has left behind: their names contain its id.
 pub(crate) fn groups_of(pid: u32) -> Vec<String> {
     fn walk(dir: &Path, wanted: &str, found: &mut Vec<String>) {

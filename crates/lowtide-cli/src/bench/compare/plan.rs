@@ -4,13 +4,15 @@
 //! of one file must not write to it, so every system of a writing workload has its own file. For a
 //! read-only workload, lowtide's pagers share one, but every mmap peer still has its own: the
 //! kernel has one page cache per file, and pages that one peer faulted in would be free memory for
-//! another.
+//! another. So has each of lowtide's maps that uses the page cache; those that serve their own page
+//! faults share the file of the views.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
+use lowtide::map::Way;
 use lowtide::{Pager, Policy, Size};
 use lowtide_host::probe::{Availability, Probe};
 use lowtide_workload::Workload;
@@ -20,6 +22,7 @@ use crate::bench::datafile::{DataFile, Purpose};
 use crate::bench::error::BenchError;
 use crate::bench::json;
 use crate::bench::machine::direct_align;
+use crate::bench::map;
 use crate::bench::options::memory::check_memory;
 use crate::bench::options::values::{GRAIN_BYTES, PAGE_BYTES, page};
 use crate::bench::options::{Files, Io, MmapPeer, Mode, Output, Policies, Seed, Source};
@@ -69,7 +72,9 @@ pub(crate) struct Comparison<'a> {
     pub(crate) writes: bool,
     /// lowtide's rows.
     pub(crate) policies: Vec<Policy>,
-    /// The peers' rows.
+    /// The rows of lowtide's maps.
+    pub(crate) maps: Vec<(Way, Policy)>,
+    /// The peers' rows; with lowtide's maps, until the plan is checked.
     pub(crate) peers: Vec<MmapPeer>,
     pub(crate) rounds: u32,
     /// The total length of all rounds of a system.
@@ -112,6 +117,7 @@ impl<'a> Comparison<'a> {
             content: if letter.is_some() { Content::Records } else { Content::Blocks },
             writes: letter.is_some_and(|letter| letter.update_percent() > 0),
             policies: common.policies.rows(),
+            maps: Vec::new(),
             peers: Vec::new(),
             rounds,
             until,
@@ -157,14 +163,41 @@ impl<'a> Comparison<'a> {
                 "lower --rounds, or raise --ops",
             ));
         }
+        self.set_maps_apart()?;
         self.leave_out_peers(probe)?;
-        let systems = self.policies.len() + self.peers.len();
+        let systems = self.policies.len() + self.maps.len() + self.peers.len();
         check_memory(0, systems, self.max_bytes, probe.memory_available)?;
         let records = self.content == Content::Records;
         let smallest_default = if records { UNIT_BYTES as u64 } else { PAGE_BYTES };
         // Built and dropped, to detect errors early.
         drop(self.pager(self.policies[0], page.unwrap_or(smallest_default))?);
         Ok(self)
+    }
+
+    /// Makes rows of lowtide's maps: for each way, one for each policy.
+    ///
+    /// # Errors
+    /// [`BenchError::Usage`].
+    fn set_maps_apart(&mut self) -> Result<(), BenchError> {
+        let ways: Vec<Way> = self.peers.iter().filter_map(|peer| peer.way()).collect();
+        self.peers.retain(|peer| peer.way().is_none());
+        if self.writes && !ways.is_empty() {
+            let names: Vec<_> = ways.iter().map(|&way| map::name(way)).collect();
+            out::note(format_args!(
+                "{} left out: a map is read-only, and {} writes",
+                names.join(" and "),
+                self.workload
+            ));
+            return Ok(());
+        }
+        if !self.slowness.is_none() && ways.contains(&Way::PageCache) {
+            refuse_slowed(&ways)?;
+        }
+        self.maps = ways
+            .iter()
+            .flat_map(|&way| self.policies.iter().map(move |&policy| (way, policy)))
+            .collect();
+        Ok(())
     }
 
     fn leave_out_peers(&mut self, probe: &Probe) -> Result<(), BenchError> {
@@ -234,23 +267,29 @@ impl<'a> Comparison<'a> {
             Source::User(path, locking) => {
                 let (file, found) = DataFile::of_user(path, *locking)?;
                 self.suit(path, &file, found)?;
-                for left_out in self.peers.drain(1.min(self.peers.len())..) {
-                    out::note(format_args!(
-                        "{0} left out: two mappings of one file share its page cache; run it \
-                         alone with --against {0}",
-                        left_out.name()
-                    ));
-                }
-                return Ok((vec![file], vec![0; self.policies.len() + self.peers.len()]));
+                self.keep_one_page_cache();
+                let systems = self.policies.len() + self.maps.len() + self.peers.len();
+                return Ok((vec![file], vec![0; systems]));
             }
         };
-        let lowtides = self.policies.len();
-        let places: Vec<usize> = if self.writes {
-            (0..lowtides + self.peers.len()).collect()
-        } else {
-            std::iter::repeat_n(0, lowtides).chain(1..=self.peers.len()).collect()
+        let mut next = 0;
+        let mut own = || {
+            next += 1;
+            next - 1
         };
-        let count = places.last().map_or(0, |last| last + 1);
+        let mut places = Vec::new();
+        if self.writes {
+            places.extend(self.policies.iter().map(|_| own()));
+        } else {
+            let shared = own();
+            places.extend(self.policies.iter().map(|_| shared));
+            places.extend(self.maps.iter().map(|(way, _)| match way {
+                Way::PageCache => own(),
+                _ => shared,
+            }));
+        }
+        places.extend(self.peers.iter().map(|_| own()));
+        let count = next;
         // Updated records stay valid; the next run cannot use rewritten blocks.
         let purpose = if self.writes && self.content == Content::Blocks {
             Purpose::Scratch
@@ -258,6 +297,23 @@ impl<'a> Comparison<'a> {
             Purpose::Lasting
         };
         Ok((data_dir.prepare(self.content, self.data_bytes, count, purpose)?, places))
+    }
+
+    /// Leaves out all systems but one of those that use the file's page cache.
+    fn keep_one_page_cache(&mut self) {
+        let mut kept = false;
+        let mut keep = |name: &str| {
+            if std::mem::replace(&mut kept, true) {
+                out::note(format_args!(
+                    "{name} left out: two mappings of one file share its page cache; run it alone \
+                     with --against {name}"
+                ));
+                return false;
+            }
+            true
+        };
+        self.maps.retain(|(way, _)| *way != Way::PageCache || keep(map::name(*way)));
+        self.peers.retain(|peer| keep(peer.name()));
     }
 
     /// Uses a user's file as the data, if it is suitable.

@@ -33,7 +33,8 @@ pub(crate) struct RandomReadArgs {
     #[arg(long, value_name = "N", default_value_t = 1,
           value_parser = batch())]
     batch: u32,
-    /// Systems to compare with: fio with --depth, otherwise mappings, which need a memory cgroup
+    /// Systems to compare with: fio with --depth, otherwise kernel mappings, which need a memory
+    /// cgroup, and lowtide's maps, a row for each policy
     /// [default: mmap,mmap-random; none with --depth]
     #[arg(long, value_name = "PEER,PEER", value_enum, value_delimiter = ',',
           default_value = "mmap,mmap-random", hide_default_value = true,
@@ -49,6 +50,9 @@ pub(crate) struct RandomReadArgs {
 enum Peer {
     Mmap,
     MmapRandom,
+    // lowtide's maps, by their way.
+    MapUserfault,
+    MapPagecache,
     // With direct I/O, at a queue depth.
     Fio,
     None,
@@ -65,6 +69,8 @@ impl RandomReadArgs {
             peers.push(match peer {
                 Peer::Mmap => MmapPeer::Mmap,
                 Peer::MmapRandom => MmapPeer::MmapRandom,
+                Peer::MapUserfault => MmapPeer::MapUserfault,
+                Peer::MapPagecache => MmapPeer::MapPagecache,
                 Peer::Fio | Peer::None => {
                     return Err(BenchError::usage(
                         "fio can be compared only with --depth",

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use lowtide::Size;
+use lowtide::map::Way;
 use lowtide_host::probe::Probe;
 use lowtide_workload::Distribution;
 
@@ -12,6 +13,7 @@ use crate::bench::datafile::DataFile;
 use crate::bench::error::BenchError;
 use crate::bench::json::{Common, WorkloadRow};
 use crate::bench::machine::Machine;
+use crate::bench::map;
 use crate::bench::options::{MmapPeer, Source};
 use crate::bench::peer::mmap::Mmap;
 use crate::bench::play::job::Job;
@@ -62,7 +64,19 @@ impl Comparison<'_> {
             }
             systems.push(Box::new(lowtide));
         }
-        for (peer, &place) in plan.peers.iter().zip(&places[plan.policies.len()..]) {
+        let (of_maps, of_peers) = places[plan.policies.len()..].split_at(plan.maps.len());
+        for (&(way, policy), &place) in plan.maps.iter().zip(of_maps) {
+            // A map has the processor's pages.
+            let pager = plan.pager(policy, lowtide_sys::memory::page_size() as u64)?;
+            match Lowtide::map(pager, policy, way, &files[place], &job, &script) {
+                Ok(map) => systems.push(Box::new(map)),
+                Err(BenchError::Map(why)) => {
+                    out::note(format_args!("{} {policy} left out: {why}", map::name(way)));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        for (peer, &place) in plan.peers.iter().zip(of_peers) {
             let random = *peer == MmapPeer::MmapRandom;
             match Mmap::start(peer.name(), random, &files[place], &job, plan.max_bytes) {
                 Ok(mmap) => systems.push(Box::new(mmap)),
@@ -156,7 +170,7 @@ fn head(machine: &Machine, files: &[DataFile], plan: &Comparison<'_>, job: &Job,
     for line in machine.lines(&files[0]) {
         out::line(line);
     }
-    let together = match plan.policies.len() + plan.peers.len() {
+    let together = match plan.policies.len() + plan.maps.len() + plan.peers.len() {
         1 => String::new(),
         systems => format!(" for each of {systems} systems, all alive together"),
     };
@@ -189,16 +203,21 @@ fn head(machine: &Machine, files: &[DataFile], plan: &Comparison<'_>, job: &Job,
     }
 }
 
-/// How the first row compares with the fastest peer, in favour of either.
-fn comparison(rows: &[Row]) -> Option<String> {
-    let first = rows.first().filter(|row| row.system == "lowtide")?;
-    let peers = rows.iter().filter(|row| row.system != "lowtide");
-    let ratios = peers.clone().map(|peer| (ratio(first, peer, Slice::rate), peer));
-    let (ratio, peer) = ratios.min_by(|(a, _), (b, _)| a.median.total_cmp(&b.median))?;
-    let which = if peers.count() > 1 { ", the fastest peer" } else { "" };
-    let slower = if ratio.median < 1.0 { ": slower" } else { "" };
-    let (label, range) = (&first.label, ratio.range());
-    Some(format!("{label} is {:.2} x {} {range}{which}{slower}", ratio.median, peer.label))
+/// How the first view and the first map of each way compare with the fastest peer, in favour of
+/// either.
+fn comparison(rows: &[Row]) -> Vec<String> {
+    let ours = [Lowtide::VIEW, map::name(Way::Userfault), map::name(Way::PageCache)];
+    let first = |system: &&str| rows.iter().find(|row| row.system == *system);
+    let peers = || rows.iter().filter(|row| !ours.contains(&row.system));
+    let sentence = |row: &Row| {
+        let ratios = peers().map(|peer| (ratio(row, peer, Slice::rate), peer));
+        let (ratio, peer) = ratios.min_by(|(a, _), (b, _)| a.median.total_cmp(&b.median))?;
+        let which = if peers().count() > 1 { ", the fastest peer" } else { "" };
+        let slower = if ratio.median < 1.0 { ": slower" } else { "" };
+        let (label, range) = (&row.label, ratio.range());
+        Some(format!("{label} is {:.2} x {} {range}{which}{slower}", ratio.median, peer.label))
+    };
+    ours.iter().filter_map(first).filter_map(sentence).collect()
 }
 
 /// The conclusions below the tables.
@@ -220,7 +239,7 @@ fn tail(rows: &[Row], job: &Job, source: &Source, files: &[DataFile]) {
             total(|sum| sum.ignored)
         ));
     }
-    if let Some(sentence) = comparison(rows) {
+    for sentence in comparison(rows) {
         out::line(sentence);
     }
     let bytes: u64 = files.iter().filter(|file| file.is_kept()).map(DataFile::bytes).sum();
@@ -250,16 +269,20 @@ mod tests {
         let mmap = || row("mmap", "mmap", [200, 250, 400]);
         let random = row("mmap-random", "mmap-random", [10, 20, 10]);
         assert_eq!(
-            comparison(&[lowtide(), mmap(), random]).unwrap(),
-            "lowtide mglru is 0.40 x mmap (0.25..0.50), the fastest peer: slower"
+            comparison(&[lowtide(), mmap(), random]),
+            ["lowtide mglru is 0.40 x mmap (0.25..0.50), the fastest peer: slower"]
         );
         let slow = row("mmap-random", "mmap-random", [50, 50, 25]);
         let second = row("lowtide", "lowtide lru", [900, 900, 900]);
+        let map = row("map-userfault", "map-userfault mglru", [150, 150, 75]);
         assert_eq!(
-            comparison(&[lowtide(), second, slow]).unwrap(),
-            "lowtide mglru is 2.00 x mmap-random (2.00..4.00)"
+            comparison(&[lowtide(), second, map, slow]),
+            [
+                "lowtide mglru is 2.00 x mmap-random (2.00..4.00)",
+                "map-userfault mglru is 3.00 x mmap-random (3.00..3.00)",
+            ]
         );
-        assert_eq!(comparison(&[lowtide()]), None);
-        assert_eq!(comparison(&[mmap(), lowtide()]), None);
+        assert_eq!(comparison(&[lowtide()]), Vec::<String>::new());
+        assert_eq!(comparison(&[mmap(), mmap()]), Vec::<String>::new());
     }
 }

@@ -1,8 +1,10 @@
-//! `lowtide bench hit`: the cost of a hit through a View, compared with a raw pointer.
+//! `lowtide bench hit`: the cost of a hit through a View and through maps, compared with a raw
+//! pointer.
 //!
-//! The same words are in memory twice: in a file that is entirely resident under its budget, and in
-//! a private anonymous mapping of ordinary 4 KiB pages, as in a program that simply loads its data.
-//! Both are read 8 bytes at a time at random places, in two patterns:
+//! The same words are in memory several times: in a file that is entirely resident under its
+//! budget, through a View and a map of each way, and in a private anonymous mapping of ordinary
+//! 4 KiB pages, as in a program that simply loads its data. All are read 8 bytes at a time at
+//! random places, in two patterns:
 //!
 //! * *independent*: places come from a generator, so the processor overlaps many reads; this shows
 //!   throughput;
@@ -11,11 +13,13 @@
 //!
 //! | file | concept |
 //! |---|---|
-//! | `chase.rs` | the two patterns, the same code for both systems |
-//! | `pointer.rs` | the raw pointer |
+//! | `chase.rs` | the two patterns, the same code for all systems |
+//! | `pointer.rs` | the raw pointer, and that of a map |
+//! | `load.rs` | everything into memory |
 //! | `run.rs` | turns, table, JSON |
 
 mod chase;
+mod load;
 mod pointer;
 mod run;
 

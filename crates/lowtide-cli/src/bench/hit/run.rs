@@ -1,24 +1,26 @@
-//! Turns of View and pointer, their table and JSON.
+//! Turns of View, maps and pointer, their table and JSON.
 
 use std::fmt::Display;
 use std::time::Instant;
 
 use clap::Args;
+use lowtide::map::Way;
 use lowtide::{Pager, Size};
 use lowtide_host::probe::Probe;
 use serde::Serialize;
 
 use super::chase::{Definition, Pattern, ViewWords, Words};
+use super::load;
 use super::pointer::PointerWords;
 use crate::bench::content::Content;
 use crate::bench::datafile::{DataFile, Purpose};
 use crate::bench::error::BenchError;
 use crate::bench::machine::Machine;
+use crate::bench::map;
 use crate::bench::options::memory::check_memory;
 use crate::bench::options::values::{PAGE_BYTES, grain, size};
 use crate::bench::options::{Files, Io, OnePolicy, Output, Seed, rounds};
 use crate::bench::rounds::Spread;
-use crate::bench::system::open_view;
 use crate::interrupt::Cut;
 use crate::json::Report;
 use crate::{interrupt, out, progress, table};
@@ -27,18 +29,18 @@ use crate::{interrupt, out, progress, table};
 pub(crate) const NAME: &str = "hit";
 /// One line for listings.
 pub(crate) const ABOUT: &str =
-    "random 8-byte reads of resident pages, through a View and a raw pointer";
+    "random 8-byte reads of resident pages, through a View, maps and a raw pointer";
 
 /// Default accesses of a slice; a quarter or half of a second.
 const ACCESSES_DEPENDENT: u64 = 1_000_000;
 const ACCESSES_INDEPENDENT: u64 = 8_000_000;
-/// Pages loaded at a time before the measurement.
-const LOAD_PAGES: u64 = 512;
+/// The ways of maps, one row each.
+const WAYS: [Way; 2] = [Way::Userfault, Way::PageCache];
 
 /// Options of `hit`.
 #[derive(Debug, Args)]
 pub(crate) struct HitArgs {
-    /// Bytes that stay in memory, one pair of rows each
+    /// Bytes that stay in memory, one group of rows each
     // Within, and far beyond, the reach of a processor's TLB.
     #[arg(long, value_name = "SIZE,SIZE", value_delimiter = ',', value_parser = size,
           default_value = "256M,2G", allow_hyphen_values = true)]
@@ -47,7 +49,7 @@ pub(crate) struct HitArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..),
           allow_negative_numbers = true)]
     ops: Option<u64>,
-    /// Slices of the measurement; view and pointer take turns
+    /// Slices of the measurement; systems take turns
     #[arg(long, value_name = "N", value_parser = rounds(), default_value_t = 7)]
     rounds: u32,
     #[command(flatten)]
@@ -74,7 +76,7 @@ struct HitRow {
     page_bytes: u64,
     ns_per_access: f64,
     ns_per_access_spread: Spread,
-    /// Ratio of the View's time to the pointer's in the same round; 1 for the pointer.
+    /// Ratio of the time to the pointer's in the same round; 1 for the pointer.
     ratio: Spread,
     rounds: u32,
     ops: u64,
@@ -91,14 +93,24 @@ pub(crate) fn run(args: &HitArgs) -> Result<(), BenchError> {
     let probe = Probe::ask();
     let (page_bytes, policy, rounds) = (PAGE_BYTES, args.policy.policy, args.rounds);
     let sizes: Vec<u64> = args.size.iter().map(|&size| grain(size)).collect();
-    for &size in &sizes {
-        check_memory(0, 2, budget(size), probe.memory_available)?;
-    }
+    // The view, the pointer and the maps each have all of it.
+    let with_maps = 2 + WAYS.len();
+    let largest = sizes.iter().copied().max().unwrap_or_default();
+    let room = |systems| check_memory(0, systems, budget(largest), probe.memory_available);
+    let ways: &[Way] = match room(with_maps) {
+        Ok(()) => &WAYS,
+        Err(why) => {
+            room(2)?;
+            out::note(format_args!("the maps are left out: {why}"));
+            &[]
+        }
+    };
     let data_dir = args.files.data_dir()?;
     let mut rows: Vec<HitRow> = Vec::new();
     let mut machine = None;
     let mut closing = Vec::new();
-    let progress = progress::steps("", sizes.len() as u64 * (1 + 2 * u64::from(rounds)));
+    let steps = sizes.len() * (1 + 2 * rounds as usize);
+    let progress = progress::steps("", steps as u64);
     let mut cut = Cut::default();
     'sizes: for &size in &sizes {
         let file = data_dir.prepare(Content::Words, size, 1, Purpose::Lasting)?.remove(0);
@@ -109,13 +121,15 @@ pub(crate) fn run(args: &HitArgs) -> Result<(), BenchError> {
             machine = Some(asked);
         }
         progress.set_message(format!("loading {}", Size::new(size)));
-        let pair = Pair::load(&pager, &file, size);
-        let Some(pair) = cut.take(pair)? else { break };
+        let loaded = Loaded::new(&pager, &file, size, ways, |size| {
+            args.io.pager(policy, budget(size), page_bytes, |builder| builder)
+        });
+        let Some(loaded) = cut.take(loaded)? else { break };
         progress.inc(1);
-        let reads = pager.stat().io.reads;
+        let missed = pager.stat().io.reads + loaded.faults();
         for pattern in Pattern::ALL {
             progress.set_message(format!("{} {}", Size::new(size), pattern.name()));
-            let turns = pair.take_turns(pattern, args, rounds, || progress.inc(1));
+            let turns = loaded.take_turns(pattern, args, rounds, || progress.inc(1));
             let Some(turns) = cut.take(turns)? else { break 'sizes };
             rows.extend(turns.rows(pattern, size, page_bytes, &policy.to_string(), args.seed.seed));
         }
@@ -126,7 +140,7 @@ pub(crate) fn run(args: &HitArgs) -> Result<(), BenchError> {
             Size::new(stat.huge_bytes),
             Size::new(stat.budget_bytes)
         ));
-        let pages = stat.io.reads - reads;
+        let pages = stat.io.reads + loaded.faults() - missed;
         if pages > 0 {
             return Err(BenchError::NotResident { pages });
         }
@@ -154,37 +168,48 @@ const fn budget(size: u64) -> u64 {
     size + size / 8 + (16 << 20)
 }
 
-/// The same words twice in memory.
-struct Pair {
+/// The same words in memory, once for each system.
+struct Loaded {
     view: ViewWords,
     pointer: PointerWords,
+    maps: Vec<(Way, PointerWords)>,
 }
 
-/// Nanoseconds per access in each round, and the number of accesses with correct sums.
+/// The turns of one system: nanoseconds per access in each round, and the rounds with wrong sums.
 struct Turns {
-    view_ns: Vec<f64>,
-    pointer_ns: Vec<f64>,
-    accesses: u64,
-    view_errors: u64,
-    pointer_errors: u64,
+    system: &'static str,
+    ns: Vec<f64>,
+    errors: u64,
 }
 
-impl Pair {
-    fn load(pager: &Pager, file: &DataFile, size: u64) -> Result<Self, BenchError> {
-        let view = open_view(pager, file, false)?;
-        let pages: Vec<u64> = (0..view.pages()).collect();
-        for chunk in pages.chunks(LOAD_PAGES as usize) {
-            interrupt::check(|| "loading the words".into())?;
-            view.get_many(chunk, |_, _| ()).map_err(|source| BenchError::Runtime {
-                action: "load the words".into(),
-                source,
-            })?;
+/// The turns of all systems, with the accesses of a turn.
+struct AllTurns {
+    systems: Vec<Turns>,
+    accesses: u64,
+}
+
+/// The name of the pointer's rows, which all ratios are to.
+const POINTER: &str = "pointer";
+
+impl Loaded {
+    fn new(
+        pager: &Pager,
+        file: &DataFile,
+        size: u64,
+        ways: &[Way],
+        another_pager: impl Fn(u64) -> Result<Pager, BenchError>,
+    ) -> Result<Self, BenchError> {
+        let (view, pointer) = (load::view(pager, file)?, load::pointer(file, size)?);
+        let mut maps = Vec::new();
+        for &way in ways {
+            maps.extend(load::mapped(&another_pager(size)?, way, file, size)?.map(|w| (way, w)));
         }
-        let bytes = usize::try_from(size).unwrap_or(usize::MAX);
-        let pointer = PointerWords::new(bytes).map_err(|source| {
-            BenchError::file("get memory for the words of", file.path(), source)
-        })?;
-        Ok(Self { view: ViewWords::new(view), pointer })
+        Ok(Self { view, pointer, maps })
+    }
+
+    /// Page faults of all maps.
+    fn faults(&self) -> u64 {
+        self.maps.iter().map(|(_, words)| words.faults()).sum()
     }
 
     fn take_turns(
@@ -193,34 +218,36 @@ impl Pair {
         args: &HitArgs,
         rounds: u32,
         mut done: impl FnMut(),
-    ) -> Result<Turns, BenchError> {
+    ) -> Result<AllTurns, BenchError> {
         let accesses = args.ops.unwrap_or(match pattern {
             Pattern::Dependent => ACCESSES_DEPENDENT,
             Pattern::Independent => ACCESSES_INDEPENDENT,
         });
-        let mut turns = Turns {
-            view_ns: vec![],
-            pointer_ns: vec![],
-            accesses,
-            view_errors: 0,
-            pointer_errors: 0,
-        };
+        let maps = self.maps.iter().map(|(way, _)| map::name(*way));
+        let names = ["view", POINTER].into_iter().chain(maps);
+        let of = |system| Turns { system, ns: Vec::new(), errors: 0 };
+        let mut systems: Vec<Turns> = names.map(of).collect();
         for round in 0..=u64::from(rounds) {
             let seed = args.seed.seed.wrapping_add(round);
             let Ok(want) = pattern.walk(&Definition(self.pointer.count()), accesses, seed);
-            let (view_sum, view_ns) = timed(&self.view, pattern, accesses, seed)?;
-            let (pointer_sum, pointer_ns) = timed(&self.pointer, pattern, accesses, seed)?;
+            for (at, turns) in systems.iter_mut().enumerate() {
+                let (sum, ns) = match at {
+                    0 => timed(&self.view, pattern, accesses, seed)?,
+                    1 => timed(&self.pointer, pattern, accesses, seed)?,
+                    _ => timed(&self.maps[at - 2].1, pattern, accesses, seed)?,
+                };
+                // The first turn is not measured: it warms up caches and translations.
+                if round > 0 {
+                    turns.ns.push(ns);
+                    turns.errors += u64::from(sum != want);
+                }
+            }
             interrupt::check(|| format!("measuring {} hits", pattern.name()))?;
-            // The first turn is not measured: it warms up caches and translations.
             if round > 0 {
-                turns.view_ns.push(view_ns);
-                turns.pointer_ns.push(pointer_ns);
-                turns.view_errors += u64::from(view_sum != want);
-                turns.pointer_errors += u64::from(pointer_sum != want);
                 done();
             }
         }
-        Ok(turns)
+        Ok(AllTurns { systems, accesses })
     }
 }
 
@@ -242,7 +269,7 @@ fn timed<W: Words<Error: Display>>(
     Ok((sum.map_err(wrong)?, ns))
 }
 
-impl Turns {
+impl AllTurns {
     fn rows(
         &self,
         pattern: Pattern,
@@ -250,34 +277,31 @@ impl Turns {
         page_bytes: u64,
         policy: &str,
         seed: u64,
-    ) -> [HitRow; 2] {
-        let row = |system, policy, times: &[f64], errors: u64| {
-            let spread = Spread::of(times.iter().copied());
-            let rounds = times.len() as u32;
+    ) -> Vec<HitRow> {
+        let pointer = self.systems.iter().find(|turns| turns.system == POINTER);
+        let pointer_ns = pointer.map_or(&[][..], |turns| &turns.ns);
+        let row = |turns: &Turns| {
+            let spread = Spread::of(turns.ns.iter().copied());
+            let rounds = turns.ns.len() as u32;
             HitRow {
                 workload: NAME,
                 world: "real",
-                system,
-                policy,
+                system: turns.system,
+                policy: (turns.system != POINTER).then(|| policy.to_owned()),
                 pattern: pattern.name(),
                 size_bytes,
                 page_bytes,
                 ns_per_access: spread.median,
                 ns_per_access_spread: spread,
-                ratio: Spread::of(
-                    times.iter().zip(&self.pointer_ns).map(|(time, pointer)| time / pointer),
-                ),
+                ratio: Spread::of(turns.ns.iter().zip(pointer_ns).map(|(time, of)| time / of)),
                 rounds,
                 ops: self.accesses * u64::from(rounds),
-                verified: self.accesses * (u64::from(rounds) - errors),
-                errors,
+                verified: self.accesses * (u64::from(rounds) - turns.errors),
+                errors: turns.errors,
                 seed,
             }
         };
-        [
-            row("view", Some(policy.to_owned()), &self.view_ns, self.view_errors),
-            row("pointer", None, &self.pointer_ns, self.pointer_errors),
-        ]
+        self.systems.iter().map(row).collect()
     }
 }
 
@@ -287,17 +311,17 @@ fn head(machine: &Machine, file: &DataFile, page_bytes: u64, rounds: u32) {
         out::line(line);
     }
     out::line(format_args!(
-        "run       1 thread, {rounds} rounds in turns; view pages of {}, pointer on {} pages \
-         without huge pages\n",
+        "run       1 thread, {rounds} rounds in turns; view and maps on pages of {}, pointer on {} \
+         pages without huge pages\n",
         Size::new(page_bytes),
         Size::new(lowtide_sys::memory::page_size() as u64)
     ));
 }
 
 fn print(rows: &[HitRow]) {
-    let mut printed = table::new(&["size", "pattern", "system", "ns/access", "view / pointer"], 3);
+    let mut printed = table::new(&["size", "pattern", "system", "ns/access", "time / pointer"], 3);
     for row in rows {
-        let ratio = if row.system == "view" { row.ratio.text() } else { String::new() };
+        let ratio = if row.system == POINTER { String::new() } else { row.ratio.text() };
         printed.add_row(vec![
             Size::new(row.size_bytes).to_string(),
             row.pattern.to_owned(),

@@ -3,6 +3,7 @@
 use clap::builder::ArgPredicate;
 use clap::{Args, ValueEnum};
 use lowtide::Policy;
+use lowtide::map::Way;
 
 use crate::bench::error::BenchError;
 use crate::{names, out};
@@ -52,10 +53,11 @@ fn policy_rows(policies: &[Policy]) -> Vec<Policy> {
     names::once(policies, ToString::to_string, out::note)
 }
 
-/// Kernel mappings to compare with.
+/// Mappings to compare with.
 #[derive(Debug, Args)]
 pub(crate) struct Mappings {
-    /// Systems to compare with; they need permission to create a memory cgroup
+    /// Systems to compare with: kernel mappings, which need permission to create a memory cgroup,
+    /// and lowtide's maps, a row for each policy
     #[arg(long, value_name = "PEER,PEER", value_enum, value_delimiter = ',',
           default_value = "mmap,mmap-random",
           default_value_ifs = [("device_delay", ArgPredicate::IsPresent, "none"),
@@ -73,13 +75,17 @@ impl Mappings {
     }
 }
 
-/// A kernel mapping, in a memory cgroup of the same budget.
+/// A mapping of the data: the kernel's, in a memory cgroup of the same budget, or lowtide's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum MmapPeer {
     // Without any `madvise`.
     Mmap,
     // With `MADV_RANDOM`.
     MmapRandom,
+    // lowtide's map whose page faults this process serves.
+    MapUserfault,
+    // lowtide's map in the kernel's page cache.
+    MapPagecache,
     None,
 }
 
@@ -89,7 +95,18 @@ impl MmapPeer {
         match self {
             Self::Mmap => "mmap",
             Self::MmapRandom => "mmap-random",
+            Self::MapUserfault => "map-userfault",
+            Self::MapPagecache => "map-pagecache",
             Self::None => "none",
+        }
+    }
+
+    /// The way of lowtide's map, if it is one.
+    pub(crate) const fn way(self) -> Option<Way> {
+        match self {
+            Self::MapUserfault => Some(Way::Userfault),
+            Self::MapPagecache => Some(Way::PageCache),
+            Self::Mmap | Self::MmapRandom | Self::None => None,
         }
     }
 }
