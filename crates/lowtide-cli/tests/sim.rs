@@ -664,7 +664,7 @@ fn the_help_explains_every_option_and_the_list_every_workload() {
     for (what, words) in [
         ("--help", &["ycsb-b", "trace", "swarm", "accesses_per_s", "Exit codes", "seed"][..]),
         ("zipf", &["--machine", "--accesses", "--timing", "[default: 20M]"]),
-        ("ycsb-b", &["[default: xeon-96t]", "10G x scale"]),
+        ("ycsb-b", &["[default: xeon-96t]", "[default: 10G x"]),
         ("high-thrash", &["[default: mglru,mglru-7.1]", "[default: thrash]"]),
         ("trace", &["--mrc", "--advise", "standard input"]),
     ] {
