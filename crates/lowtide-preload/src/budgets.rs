@@ -92,13 +92,17 @@ impl Budgets {
         Ok(Self { settings, pager, tenants, lingering, due: Instant::now() })
     }
 
+    /// Bytes of a budget.
+    pub(crate) fn max_of(settings: &Settings, budget: usize) -> u64 {
+        let glob = budget.checked_sub(1).and_then(|glob| settings.maps.get(glob));
+        glob.map_or(settings.max, |(_, max)| *max)
+    }
+
     fn account(&mut self, budget: usize) -> Result<&mut Account, Box<dyn Error>> {
         if !self.tenants.contains_key(&budget) {
-            let (name, max, high) = match budget.checked_sub(1) {
-                None => ("all".to_owned(), self.settings.max, self.settings.high),
-                Some(glob) => (format!("map-{glob}"), self.settings.maps[glob].1, None),
-            };
-            let high = high.map_or(Size::MAX, Size::new);
+            let max = Self::max_of(self.settings, budget);
+            let high = self.settings.high.filter(|_| budget == 0).map_or(Size::MAX, Size::new);
+            let name = format!("run-{budget}");
             let tenant = self.pager.tenant(&name).max(Size::new(max)).high(high).create()?;
             self.tenants.insert(budget, Account { tenant, max, peak: 0 });
         }

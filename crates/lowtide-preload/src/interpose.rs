@@ -258,18 +258,36 @@ fn in_advance(addr: *mut c_void, len: usize, is_will_need: bool) -> usize {
     }
 }
 
+/// The program knows how it reads: what it says counts from now on. Both functions have the same
+/// numbers for it.
+fn advised(addr: *mut c_void, len: usize, advice: c_int) {
+    if ![libc::MADV_NORMAL, libc::MADV_RANDOM, libc::MADV_SEQUENTIAL].contains(&advice) {
+        return;
+    }
+    let Some((state, _)) = state::get() else { return };
+    let range = pages(addr, len);
+    if state.ranges.touches(&range, false) {
+        let _errno = Errno::save();
+        state.line.ask(Question::Advised { start: range.start, end: range.end });
+    }
+}
+
 #[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C" fn madvise(addr: *mut c_void, len: size_t, advice: c_int) -> c_int {
     let len = in_advance(addr, len, advice == libc::MADV_WILLNEED);
     // SAFETY: the program's arguments; less advice has no other effect.
-    unsafe { real::madvise(addr, len, advice) }
+    let done = unsafe { real::madvise(addr, len, advice) };
+    advised(addr, len, advice);
+    done
 }
 
 #[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C" fn posix_madvise(addr: *mut c_void, len: size_t, advice: c_int) -> c_int {
     let len = in_advance(addr, len, advice == libc::POSIX_MADV_WILLNEED);
     // SAFETY: the program's arguments; less advice has no other effect.
-    unsafe { real::posix_madvise(addr, len, advice) }
+    let done = unsafe { real::posix_madvise(addr, len, advice) };
+    advised(addr, len, advice);
+    done
 }
 
 /// Locked memory stays: it is not ours any more.

@@ -12,6 +12,7 @@
 //!
 //! If it fails, its mappings are left to the kernel.
 
+use crate::ahead::{Ahead, Looked};
 use crate::budgets::{Budgets, Share, Subject};
 use crate::judge::{Reason, of_file};
 use crate::line::{Answer, New, Question};
@@ -75,6 +76,7 @@ struct Keeper {
     state: &'static State,
     settings: &'static Settings,
     budgets: Option<Budgets>,
+    ahead: Ahead,
     /// By the first address.
     kept: BTreeMap<usize, Kept>,
     known: BTreeMap<usize, Known>,
@@ -85,13 +87,22 @@ struct Keeper {
 impl Keeper {
     fn new(state: &'static State, settings: &'static Settings) -> Self {
         let (kept, known, detached) = Default::default();
-        Self { state, settings, budgets: None, kept, known, detached, tickets: 0 }
+        let ahead = Ahead::new(!settings.keep_read_ahead);
+        Self { state, settings, budgets: None, ahead, kept, known, detached, tickets: 0 }
     }
 
     fn serve(&mut self) -> ! {
         loop {
             let subjects = self.kept.values().map(|kept| &kept.subject);
-            let pause = self.budgets.as_mut().map(|budgets| budgets.tick(subjects));
+            let count = self.budgets.as_mut().map(|budgets| budgets.tick(subjects));
+            let settings = self.settings;
+            let looked = self.kept.values().map(|Kept { subject, .. }| Looked {
+                range: subject.range.clone(),
+                budget: subject.budget,
+                max: Budgets::max_of(settings, subject.budget),
+            });
+            let look = self.ahead.tick(looked).filter(|_| !self.kept.is_empty());
+            let pause = [count, look].into_iter().flatten().min();
             if let Some(question) = self.state.line.next(pause) {
                 let answer = self.answer(question);
                 self.state.line.answer(answer);
@@ -111,6 +122,10 @@ impl Keeper {
             Question::Adopt(new) => done_or_left(self.adopt(&new)),
             Question::Forget { start, end } => {
                 self.forget(&(start..end));
+                Answer::Done
+            }
+            Question::Advised { start, end } => {
+                self.ahead.leave(start..end);
                 Answer::Done
             }
             Question::Detach { start, end } => Answer::Ticket(self.detach(&(start..end))),
@@ -160,6 +175,7 @@ impl Keeper {
     }
 
     fn forget(&mut self, range: &Range<usize>) {
+        self.ahead.forget(range);
         for start in self.touched(range) {
             let Some(Kept { subject, share }) = self.kept.remove(&start) else { continue };
             share.forget(range.clone());
@@ -212,7 +228,9 @@ impl Keeper {
             files: known.files.clone(),
             figures: figures.get(number).copied().unwrap_or_default(),
         });
-        summary::write(self.settings, &budgets.collect::<Vec<_>>(), &self.state.left.all());
+        let budgets: Vec<_> = budgets.collect();
+        let switches = self.ahead.switches();
+        summary::write(self.settings, &budgets, switches, &self.state.left.all());
     }
 }
 

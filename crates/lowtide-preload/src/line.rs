@@ -44,6 +44,13 @@ pub(crate) enum Question {
         /// Behind the last.
         end: usize,
     },
+    /// The program said how it will use these addresses.
+    Advised {
+        /// First.
+        start: usize,
+        /// Behind the last.
+        end: usize,
+    },
     /// A part of a mapping was moved or resized by `mremap`: forget where it was.
     Detach {
         /// First.

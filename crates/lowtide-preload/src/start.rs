@@ -49,7 +49,7 @@ extern "C" fn end() {
     if state.line.is_kept() {
         state.line.ask(Question::Summary);
     } else if settings.pid == Some(std::process::id()) {
-        summary::write(settings, &[], &state.left.all());
+        summary::write(settings, &[], 0, &state.left.all());
     }
 }
 

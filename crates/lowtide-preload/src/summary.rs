@@ -45,16 +45,18 @@ struct Whole<'a> {
     way: &'a str,
     max_bytes: u64,
     budgets: &'a [Budget],
+    /// How often a mapping changed between being read ahead and not.
+    read_ahead_switches: u64,
     left_alone: Vec<Row<'a>>,
 }
 
 /// Writes it where the settings say. A summary that cannot be written is lost: the program must not
 /// suffer from it.
-pub(crate) fn write(settings: &Settings, budgets: &[Budget], left: &[LeftAlone]) {
+pub(crate) fn write(settings: &Settings, budgets: &[Budget], switches: u64, left: &[LeftAlone]) {
     let program = std::fs::read_to_string("/proc/self/comm").unwrap_or_default();
     let program = program.trim_end();
     let text = if settings.json {
-        json(settings, program, budgets, left)
+        json(settings, program, budgets, switches, left)
     } else {
         text(settings, program, budgets, left)
     };
@@ -71,7 +73,13 @@ pub(crate) fn write(settings: &Settings, budgets: &[Budget], left: &[LeftAlone])
     }
 }
 
-fn json(settings: &Settings, program: &str, budgets: &[Budget], left: &[LeftAlone]) -> String {
+fn json(
+    settings: &Settings,
+    program: &str,
+    budgets: &[Budget],
+    switches: u64,
+    left: &[LeftAlone],
+) -> String {
     let rows = left.iter().map(|left| Row {
         reason: left.reason.name(),
         count: left.count,
@@ -85,6 +93,7 @@ fn json(settings: &Settings, program: &str, budgets: &[Budget], left: &[LeftAlon
         way: "pagecache",
         max_bytes: settings.max,
         budgets,
+        read_ahead_switches: switches,
         left_alone: rows.collect(),
     };
     serde_json::to_string(&whole).unwrap_or_default() + "\n"
