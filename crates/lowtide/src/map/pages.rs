@@ -47,8 +47,9 @@ pub(crate) struct Landing {
 #[repr(C, align(4096))]
 struct Block([u8; 4096]);
 
-/// Landings that a thread keeps for later: as many as one call has requests in flight.
-const KEPT: usize = 32;
+/// Blocks that a thread keeps for later: 1 MiB. What is in use needs no room beyond the budget: its
+/// pages are charged, and have no memory yet.
+const KEPT: usize = 256;
 
 thread_local! {
     static FREE: RefCell<Vec<Vec<Block>>> = const { RefCell::new(Vec::new()) };
@@ -79,7 +80,7 @@ impl Drop for Landing {
         // A thread that ends may have dropped its list already.
         let _ = FREE.try_with(|free| {
             let mut free = free.borrow_mut();
-            if free.len() < KEPT {
+            if free.iter().map(Vec::len).sum::<usize>() + blocks.len() <= KEPT {
                 free.push(blocks);
             }
         });
@@ -99,5 +100,13 @@ mod tests {
         assert_ne!(second.as_ptr(), at);
         drop(first);
         assert_eq!(Landing::take(8192).as_ptr(), at, "the larger one serves");
+    }
+
+    #[test]
+    fn a_thread_keeps_little_memory_for_later() {
+        drop((0..100).map(|_| Landing::take(512 << 10)).collect::<Vec<_>>());
+        let kept = FREE.with_borrow(|free| free.iter().map(Vec::len).sum::<usize>());
+        assert!(kept <= KEPT, "{kept} blocks");
+        assert!(kept > 0);
     }
 }
