@@ -212,6 +212,20 @@ pub fn cachestat(fd: impl AsFd, offset: u64, len: u64) -> io::Result<CacheStat> 
     Ok(stat)
 }
 
+/// Starts writing what is dirty of a file, and does not wait for it (`sync_file_range(2)`). It may
+/// wait for room in the device's queue. Nothing is made durable: no metadata is written, and no
+/// cache of a device.
+///
+/// # Errors
+///
+/// `ESPIPE` for what has no page cache; `EIO` and its like of writes that failed before.
+pub fn start_writing(fd: impl AsFd) -> io::Result<()> {
+    let fd = fd.as_fd().as_raw_fd();
+    // SAFETY: The call takes numbers only.
+    let failed = unsafe { libc::sync_file_range(fd, 0, 0, libc::SYNC_FILE_RANGE_WRITE) } != 0;
+    if failed { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
 /// Makes a part of a file a hole: its memory (and space on a device) is given back, and it reads as
 /// zeroes. The size of the file stays. Parts of pages at the ends are overwritten with zeroes.
 ///

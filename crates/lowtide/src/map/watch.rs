@@ -16,6 +16,11 @@
 //! **Cost.** A scan costs about 17 ns for each present page, so 0.5 µs for each new one; charging
 //! and evicting cost 3 to 5 µs a page, most of it in the kernel.
 //!
+//! **Stores.** A dirty page cannot be dropped before the kernel has written it, and no thread is
+//! slowed down for it here. So writing is started as soon as a sixteenth of the budget is dirty. A
+//! program that stores faster than its device writes exceeds the budget by what is dirty, up to the
+//! kernel's own limits for dirty pages.
+//!
 //! Pages may be cached without ever being mapped: by `read(2)`, or read ahead for another process.
 //! When there are more cached pages than charged ones, those between the charged ones are dropped.
 
@@ -30,7 +35,7 @@ use crate::space::Space;
 use crate::translation::State;
 use crate::view::Open;
 use lowtide_core::MemcgId;
-use lowtide_sys::page_cache::cachestat;
+use lowtide_sys::page_cache::{cachestat, start_writing};
 use lowtide_sys::userfault::{Features, Modes, Scope, UserFault};
 use std::collections::HashMap;
 use std::ops::Range;
@@ -51,6 +56,8 @@ const PART: u64 = 32;
 const EXCESS_PART: u64 = 16;
 /// Time between two comparisons of cached and charged pages.
 const SWEEP: Duration = Duration::from_millis(500);
+/// The same, while a file has dirty pages.
+const SWEEP_DIRTY: Duration = Duration::from_millis(50);
 /// Pages that are dropped with one call, in a sweep.
 const SWEEP_RUN: u64 = 1 << 18;
 
@@ -163,7 +170,7 @@ impl Watcher {
 
     fn run(&self, pool: &Pool) {
         let _serving = Serving::begin();
-        let (mut tick, mut faults) = (TICK, page_faults());
+        let (mut tick, mut pause, mut faults) = (TICK, SWEEP, page_faults());
         let (mut unseen, mut scanned, mut swept) = (0, Instant::now(), Instant::now());
         loop {
             let stop = crate::sync::lock(&self.stop);
@@ -183,8 +190,9 @@ impl Watcher {
                 self.files().iter().for_each(|file| notice(pool, file));
                 (unseen, scanned) = (0, Instant::now());
             }
-            if swept.elapsed() >= SWEEP {
-                self.files().iter().for_each(|file| sweep(pool, file));
+            if swept.elapsed() >= pause {
+                let dirty = self.files().iter().filter(|file| sweep(pool, file)).count() > 0;
+                pause = if dirty { SWEEP_DIRTY } else { SWEEP };
                 swept = Instant::now();
             }
             // Paid without a sleep: this thread works for all tenants.
@@ -275,14 +283,21 @@ fn admit(pool: &Pool, file: &WatchedFile, page: u64) -> bool {
     true
 }
 
-/// Drops pages that are cached and not charged, if there are many.
-fn sweep(pool: &Pool, file: &WatchedFile) {
+/// Drops pages that are cached and not charged, if there are many, and has those written that are
+/// dirty. Returns whether some are.
+fn sweep(pool: &Pool, file: &WatchedFile) -> bool {
     let table = &file.space.table;
-    let Ok(stat) = cachestat(file.watched.file(), 0, 0) else { return };
+    let Ok(stat) = cachestat(file.watched.file(), 0, 0) else { return false };
+    let dirty = stat.dirty + stat.writeback > 0;
+    if stat.dirty > budget(pool) / EXCESS_PART
+        && let Err(error) = start_writing(file.watched.file())
+    {
+        tracing::debug!(%error, "dirty pages wait for the kernel's flusher");
+    }
     let charged = table.resident();
     let ahead = crate::sync::lock(&file.streams).waiting();
     if stat.cached <= charged + ahead + budget(pool) / EXCESS_PART {
-        return;
+        return dirty;
     }
     let pages = table.pages();
     let mut from = 0;
@@ -291,8 +306,9 @@ fn sweep(pool: &Pool, file: &WatchedFile) {
         let known = |page: &u64| !matches!(table.entry(*page).load(), State::Absent { .. });
         let gap = (from..end).find(known).unwrap_or(end);
         if gap > from && file.watched.drop_cached(from..gap).is_err() {
-            return;
+            return dirty;
         }
         from = (gap..end).find(|page| !known(page)).unwrap_or(end);
     }
+    dirty
 }
