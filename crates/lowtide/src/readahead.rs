@@ -289,10 +289,15 @@ pub(crate) fn window_pages(pool: &Pool, wanted: Option<u64>) -> u64 {
 
 /// The largest window that the budgets of a file's tenant and of those above allow now.
 fn window_limit(pool: &Pool, space: &Space) -> u64 {
+    budget_of(pool, space) / BUDGET_PART
+}
+
+/// Pages of the smallest budget among those of a file's tenant and of the tenants above.
+pub(crate) fn budget_of(pool: &Pool, space: &Space) -> u64 {
     let state = pool.lock();
     let group = state.group_of(Payer::Space(space.id));
     let above = std::iter::successors(group, |&id| state.engine.parent(id));
-    above.map(|id| state.engine.max(id)).min().unwrap_or(0) / BUDGET_PART
+    above.map(|id| state.engine.max(id)).min().unwrap_or(0)
 }
 
 /// Pages that may be read ahead for a file now: what is free in its tenant and above, and an

@@ -9,9 +9,10 @@
 //!   scan the page tables ──► charge each new page, which evicts another
 //! ```
 //!
-//! **Overshoot.** Between two scans at most 1/32 of the budget comes in unnoticed, and what the
-//! device delivers in one tick and while the thread is at work. It ticks every millisecond while
-//! pages come in, and more and more seldom while none do.
+//! **Overshoot.** Between two scans at most 1/32 of the smallest budget comes in unnoticed, and
+//! what the device delivers in one tick and while the thread is at work. Up to 1/16 may be read
+//! ahead and not touched yet, and 1/16 may be cached without being mapped. The thread ticks every
+//! millisecond while pages come in, and more and more seldom while none do.
 //!
 //! **Cost.** A scan costs about 17 ns for each present page, so 0.5 µs for each new one; charging
 //! and evicting cost 3 to 5 µs a page, most of it in the kernel.
@@ -31,10 +32,10 @@ use crate::fault::{Access, Miss};
 use crate::high::Pay;
 use crate::nested::Serving;
 use crate::pool::Pool;
+use crate::readahead::budget_of;
 use crate::space::Space;
 use crate::translation::State;
 use crate::view::Open;
-use lowtide_core::MemcgId;
 use lowtide_sys::page_cache::{cachestat, start_writing};
 use lowtide_sys::userfault::{Features, Modes, Scope, UserFault};
 use std::collections::HashMap;
@@ -182,10 +183,13 @@ impl Watcher {
             let new = now.saturating_sub(std::mem::replace(&mut faults, now));
             tick = if new > 0 { TICK } else { (tick * 2).min(TICK_MAX) };
             unseen += new;
+            let mut enough = false;
             if new > 0 {
-                self.files().iter().for_each(|file| follow(pool, file));
+                let files = self.files();
+                files.iter().for_each(|file| follow(pool, file));
+                let budgets = files.iter().map(|file| budget_of(pool, &file.space));
+                enough = budgets.min().is_some_and(|smallest| unseen >= smallest / PART);
             }
-            let enough = unseen >= budget(pool) / PART;
             if unseen > 0 && (enough || scanned.elapsed() >= SCAN_MAX) {
                 self.files().iter().for_each(|file| notice(pool, file));
                 (unseen, scanned) = (0, Instant::now());
@@ -207,11 +211,6 @@ impl Watcher {
 fn page_faults() -> u64 {
     let faults = lowtide_sys::pagemap::page_faults();
     faults.minor + faults.major
-}
-
-/// Pages of the pager's budget.
-fn budget(pool: &Pool) -> u64 {
-    pool.lock().engine.max(MemcgId::ROOT)
 }
 
 /// Charges the pages of a file that came in since the last look.
@@ -254,7 +253,7 @@ fn follow(pool: &Pool, file: &WatchedFile) {
             })
         })
         .collect();
-    let room = budget(pool) / EXCESS_PART;
+    let room = budget_of(pool, &file.space) / EXCESS_PART;
     streams.went_on(&reached, file.space.table.pages(), room, |window| {
         file.watched.prefetch(&window);
     });
@@ -289,14 +288,15 @@ fn sweep(pool: &Pool, file: &WatchedFile) -> bool {
     let table = &file.space.table;
     let Ok(stat) = cachestat(file.watched.file(), 0, 0) else { return false };
     let dirty = stat.dirty + stat.writeback > 0;
-    if stat.dirty > budget(pool) / EXCESS_PART
+    let part = budget_of(pool, &file.space) / EXCESS_PART;
+    if stat.dirty > part
         && let Err(error) = start_writing(file.watched.file())
     {
         tracing::debug!(%error, "dirty pages wait for the kernel's flusher");
     }
     let charged = table.resident();
     let ahead = crate::sync::lock(&file.streams).waiting();
-    if stat.cached <= charged + ahead + budget(pool) / EXCESS_PART {
+    if stat.cached <= charged + ahead + part {
         return dirty;
     }
     let pages = table.pages();
