@@ -89,6 +89,27 @@ pub fn drop_cached(fd: impl AsFd, offset: u64, len: u64) -> io::Result<()> {
     Ok(rustix::fs::fadvise(fd, offset, len, rustix::fs::Advice::DontNeed)?)
 }
 
+/// Starts to write the dirty pages of a part of a file, and does not wait
+/// (`sync_file_range(2)`). It makes nothing durable.
+///
+/// # Errors
+///
+/// `InvalidInput` for an impossible range; what the kernel says of earlier writes (`EIO`,
+/// `ENOSPC`).
+pub fn start_writing(fd: impl AsFd, offset: u64, len: u64) -> io::Result<()> {
+    let number = |n: u64| {
+        libc::off64_t::try_from(n).map_err(|_| {
+            io::Error::new(io::ErrorKind::InvalidInput, format!("no file has a byte {n}"))
+        })
+    };
+    let (offset, len) = (number(offset)?, number(len)?);
+    let fd = fd.as_fd().as_raw_fd();
+    // SAFETY: The call takes numbers only.
+    let failed =
+        unsafe { libc::sync_file_range(fd, offset, len, libc::SYNC_FILE_RANGE_WRITE) } != 0;
+    if failed { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
 /// Removes the entries of the page table for `range` (addresses, whole pages) in this process. On a
 /// shared mapping the next touch maps the page of the file again, and dirty bits move to the page.
 ///
@@ -332,6 +353,17 @@ mod tests {
         let stat = cachestat(&file, 5 * page_size() as u64, page_size() as u64).unwrap();
         assert_eq!(stat.cached, 1);
         assert_eq!(stat.dirty + stat.writeback, 1);
+    }
+
+    #[test]
+    fn dirty_pages_are_written_on_request() {
+        let Some((file, _map)) = file_on_disk() else { return };
+        file.write_at(&[9; 100], 0).unwrap();
+        assert_eq!(cachestat(&file, 0, 0).unwrap().dirty, 1);
+        start_writing(&file, 0, page_size() as u64).unwrap();
+        assert_eq!(cachestat(&file, 0, 0).unwrap().dirty, 0, "it is on its way");
+        let error = start_writing(&file, u64::MAX, 1).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
     }
 
     #[test]

@@ -47,7 +47,7 @@ use std::ptr::{self, NonNull};
 
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::io::Errno;
-use rustix::mm::{self, MapFlags, ProtFlags};
+use rustix::mm::{self, MapFlags, MprotectFlags, MremapFlags, MsyncFlags, ProtFlags};
 
 use crate::memory::page_size;
 
@@ -95,7 +95,7 @@ pub struct SharedMapping {
 // SAFETY: A mapping is a range of addresses of the process, not of a thread. It gives out raw
 // pointers only, and changes nothing after it was made.
 unsafe impl Send for SharedMapping {}
-// SAFETY: As for `Send`: every method takes `&self` and only reads fields that never change.
+// SAFETY: As for `Send`: methods that take `&self` only read fields, which change under `&mut self`.
 unsafe impl Sync for SharedMapping {}
 
 impl SharedMapping {
@@ -159,6 +159,66 @@ impl SharedMapping {
     #[expect(clippy::len_without_is_empty, reason = "a mapping always has at least one page")]
     pub fn len(&self) -> usize {
         self.len
+    }
+
+    /// Changes what the whole mapping permits. Contents stay; a touch that is not permitted from now
+    /// on is `SIGSEGV`.
+    ///
+    /// # Errors
+    ///
+    /// What `mprotect(2)` says: `EACCES` for stores to a shared mapping whose descriptor was not
+    /// opened for writing.
+    pub fn protect(&self, access: Access) -> io::Result<()> {
+        let flags = match access {
+            Access::None => MprotectFlags::empty(),
+            Access::Read => MprotectFlags::READ,
+            Access::ReadWrite => MprotectFlags::READ | MprotectFlags::WRITE,
+        };
+        // SAFETY: The addresses are this mapping's, and no contents change.
+        Ok(unsafe { mm::mprotect(self.base.as_ptr().cast(), self.len, flags) }?)
+    }
+
+    /// Gives the mapping another length (rounded up to whole pages), at the same address or, if
+    /// `may_move`, at another. What is in both keeps its contents. Pointers from before are invalid
+    /// where the mapping moved or ends.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidInput` for an impossible length, `ENOMEM` where it cannot grow without moving; the
+    /// mapping is as before.
+    pub fn resize(&mut self, len: usize, may_move: bool) -> io::Result<()> {
+        let rounded = len
+            .checked_next_multiple_of(page_size())
+            .filter(|&n| n > 0 && n <= isize::MAX as usize)
+            .ok_or_else(|| invalid(format!("cannot map {len} bytes of a file")))?;
+        let mut flags = MremapFlags::empty();
+        flags.set(MremapFlags::MAYMOVE, may_move);
+        // SAFETY: The addresses are this mapping's alone; the caller has it exclusively and knows
+        // that pointers from before end here.
+        let start = unsafe { mm::mremap(self.base.as_ptr().cast(), self.len, rounded, flags) }?;
+        self.base = NonNull::new(start.cast::<u8>())
+            .ok_or_else(|| io::Error::other("the kernel mapped a file at address zero"))?;
+        self.len = rounded;
+        Ok(())
+    }
+
+    /// Writes what was stored to `range` (in bytes of the mapping) to the file, and makes it
+    /// durable (`MS_SYNC`). Stores that are made meanwhile may be missing. On a private mapping it
+    /// does nothing.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidInput` for a range that is not in the mapping; `EIO` where the device failed.
+    pub fn sync(&self, range: Range<usize>) -> io::Result<()> {
+        if range.start > range.end || range.end > self.len {
+            let len = self.len;
+            return Err(invalid(format!("cannot sync {range:?} of a mapping of {len} bytes")));
+        }
+        let start = range.start / page_size() * page_size();
+        // SAFETY: `start` is inside the mapping.
+        let at = unsafe { self.base.as_ptr().add(start) };
+        // SAFETY: The addresses are this mapping's; no contents change.
+        Ok(unsafe { mm::msync(at.cast(), range.end - start, MsyncFlags::SYNC) }?)
     }
 
     /// The addresses of the mapping, as the modules for faults and pages take them.
@@ -267,6 +327,34 @@ mod tests {
         for (offset, len) in [(1, page), (0, 0), (0, usize::MAX)] {
             assert_eq!(map(offset, len).unwrap_err().kind(), io::ErrorKind::InvalidInput);
         }
+    }
+
+    #[test]
+    fn what_was_stored_survives_another_length_and_other_rights_and_reaches_the_file() {
+        let page = page_size();
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(64 * page as u64).unwrap();
+        let whole = |sharing| {
+            SharedMapping::map(&file, 0, 4 * page, Access::ReadWrite, sharing, false).unwrap()
+        };
+        let (mut shared, mut private) = (whole(Sharing::Shared), whole(Sharing::Private));
+        write(&shared, 2 * page, 7);
+        write(&private, 3 * page, 8);
+        for mapping in [&mut shared, &mut private] {
+            mapping.resize(64 * page, true).unwrap();
+            mapping.protect(Access::Read).unwrap();
+            assert_eq!(mapping.len(), 64 * page);
+        }
+        assert_eq!((read(&shared, 2 * page), read(&private, 3 * page)), (7, 8));
+        assert_eq!(shared.resize(0, true).unwrap_err().kind(), io::ErrorKind::InvalidInput);
+        private.protect(Access::ReadWrite).unwrap();
+        write(&private, 3 * page, 9);
+        shared.sync(2 * page + 5..64 * page).unwrap();
+        let mut byte = [0];
+        file.read_exact_at(&mut byte, 2 * page as u64).unwrap();
+        assert_eq!(byte, [7]);
+        let outside = shared.sync(0..65 * page).unwrap_err();
+        assert_eq!(outside.kind(), io::ErrorKind::InvalidInput);
     }
 
     #[test]

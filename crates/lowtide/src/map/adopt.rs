@@ -1,16 +1,20 @@
 //! Mappings of the kernel that come under a budget: made by a [`Map`](super::Map), or by the
 //! program itself.
 
+use super::area::Stores;
 use super::error::MapError;
 use super::options::{MapOptions, Way};
 use super::space::{Body, open_space};
 use super::watch::{WatchedFile, Watcher};
 use super::watched::{Mapping, Watched};
+use crate::error::Error;
 use crate::pager::Pager;
 use crate::view::Open;
 use lowtide_sys::memory::page_size;
 use lowtide_sys::page_cache::{self, Advice};
 use lowtide_sys::pagemap::Pagemap;
+use std::fs::File;
+use std::io;
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -26,6 +30,8 @@ pub struct Adopted {
     exact: bool,
     watcher: Arc<Watcher>,
     page_shift: u32,
+    /// Where the addresses, or the file, ended when they were taken over: the nearer one.
+    end: u64,
 }
 
 impl MapOptions {
@@ -50,11 +56,7 @@ impl MapOptions {
         address: *const u8,
         len: usize,
     ) -> Result<Adopted, MapError> {
-        let pool = &pager.inner.pool;
         let page = page_size();
-        if pool.page_bytes() != page {
-            return Err(MapError::PageSize { pager: pool.page_bytes(), system: page });
-        }
         let range = |why| MapError::Range { offset: self.offset, len: len as u64, why };
         let start = address.addr();
         if len == 0 || !start.is_multiple_of(page) || !self.offset.is_multiple_of(page as u64) {
@@ -64,19 +66,43 @@ impl MapOptions {
             .checked_add(len.next_multiple_of(page))
             .map(|end| start..end)
             .ok_or_else(|| range("no address space is as large"))?;
+        self.adopt_as(pager, file, addresses, Stores::Never)
+    }
+
+    /// Takes over a mapping from [`offset`](MapOptions::offset) on: whole pages, at least one.
+    /// `stores` says what would be lost if it were zapped.
+    pub(super) fn adopt_as(
+        &self,
+        pager: &Pager,
+        file: BorrowedFd<'_>,
+        addresses: Range<usize>,
+        stores: Stores,
+    ) -> Result<Adopted, MapError> {
+        let pool = &pager.inner.pool;
+        if pool.page_bytes() != page_size() {
+            return Err(MapError::PageSize { pager: pool.page_bytes(), system: page_size() });
+        }
         let group = self.group(pager)?;
         let watcher =
             pager.inner.threads.watcher().map_err(MapError::kernel("starting a thread"))?;
         let first = self.offset >> pool.page_shift;
         let end = first + (addresses.len() >> pool.page_shift) as u64;
-        let file = self.watched_file(pager, &watcher, file, group, end)?;
+        let size = lowtide_sys::file::size(file).map_err(MapError::kernel("fstat(2)"))?;
+        let file = self.watched_file(pager, &watcher, file, (group, stores), end)?;
         let exact = watcher.make_exact(&addresses);
         if self.read_ahead != Some(u64::MAX) {
             // Best effort: with read-around more comes in than is used.
             drop(page_cache::advise(addresses.clone(), Advice::Random));
         }
-        file.watched.add(Mapping { addresses: addresses.clone(), first });
-        Ok(Adopted { file, addresses, exact, watcher, page_shift: pool.page_shift })
+        let mapping = Mapping { addresses: addresses.clone(), first };
+        if stores == Stores::Private {
+            file.watched.add_copies(mapping);
+        } else {
+            file.watched.add(mapping);
+        }
+        let page_shift = pool.page_shift;
+        let end = size.min(end << page_shift);
+        Ok(Adopted { file, addresses, exact, watcher, page_shift, end })
     }
 
     /// The file as it is watched already, or from now on.
@@ -85,7 +111,7 @@ impl MapOptions {
         pager: &Pager,
         watcher: &Watcher,
         file: BorrowedFd<'_>,
-        group: lowtide_core::MemcgId,
+        (group, stores): (lowtide_core::MemcgId, Stores),
         end: u64,
     ) -> Result<Arc<WatchedFile>, MapError> {
         let pool = &pager.inner.pool;
@@ -114,7 +140,8 @@ impl MapOptions {
         // Pages that are cached already may be in large folios, of which no part can be dropped.
         drop(page_cache::drop_cached(watched.file(), 0, 0));
         let body: Body = Arc::<Watched>::clone(&watched);
-        let space = open_space(pool, group, file, (body, true), end)?;
+        let space =
+            open_space(pool, group, file, (body, Way::PageCache, stores == Stores::Shared), end)?;
         let open = Some(Open::new(pager.clone(), Arc::clone(&space)));
         let (admitted, streams) = (AtomicU64::new(0), Mutex::default());
         let file = Arc::new(WatchedFile { space, watched, admitted, streams, open });
@@ -137,6 +164,38 @@ impl Adopted {
                 self.watcher.make_coarse(&forgotten);
             }
         }
+    }
+
+    /// [Forgets](Self::forget) all addresses, so that dropping this forgets nothing. The file's
+    /// pages stay known as long as this lives.
+    pub(super) fn retire(&mut self) {
+        let addresses = std::mem::replace(&mut self.addresses, 0..0);
+        for forgotten in self.file.watched.forget(&addresses) {
+            if self.exact {
+                self.watcher.make_coarse(&forgotten);
+            }
+        }
+    }
+
+    /// The file, as it was given.
+    pub(super) fn file(&self) -> &File {
+        self.file.watched.file()
+    }
+
+    /// The error for pages that were in the file when it was mapped and are not any more.
+    pub(super) fn missing_end(&self) -> Option<Error> {
+        let (path, page_bytes) = (self.file.space.path(), 1_u64 << self.page_shift);
+        let source = match lowtide_sys::file::size(self.file()) {
+            Ok(size) if size >= self.end => return None,
+            Ok(size) => {
+                let page = size.div_ceil(page_bytes);
+                let text = format!("the file has become shorter than its map: {size} bytes");
+                let source = io::Error::new(io::ErrorKind::UnexpectedEof, text);
+                return Some(Error::Read { path, page, source: Arc::new(source) });
+            }
+            Err(source) => source,
+        };
+        Some(Error::Read { path, page: 0, source: Arc::new(source) })
     }
 
     /// The addresses that were taken over.

@@ -37,6 +37,15 @@ pub enum MapError {
         /// What the kernel or the request excludes, and what helps.
         why: String,
     },
+    /// Memory without a file.
+    #[error(
+        "cannot map {len} bytes without a file: the pager has no place to put such pages when they \
+         leave memory (heaps come later); map a file, or allocate and `reserve` the memory"
+    )]
+    Anonymous {
+        /// Bytes that were requested.
+        len: u64,
+    },
     /// The kernel refused a step.
     #[error("cannot map the file: {step} failed: {source}")]
     Kernel {
@@ -67,7 +76,7 @@ impl From<MapError> for io::Error {
             MapError::Range { .. } | MapError::PageSize { .. } | MapError::Tenant(_) => {
                 io::ErrorKind::InvalidInput
             }
-            MapError::Way { .. } => io::ErrorKind::Unsupported,
+            MapError::Way { .. } | MapError::Anonymous { .. } => io::ErrorKind::Unsupported,
             MapError::Open(source) => source.kind(),
         };
         Self::new(kind, error)

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// A bit for each page of a map. A page is *fresh* from the moment at which it comes in until it is
 /// looked at: that it is present by then says nothing about a second touch.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Fresh {
     words: Vec<AtomicU64>,
 }

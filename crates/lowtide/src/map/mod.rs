@@ -23,30 +23,40 @@
 //!
 //! | file | concept |
 //! |---|---|
-//! | `options`, `handle`, `error` | the public API |
+//! | `options`, `handle`, `writable`, `remap`, `report`, `error` | the public API |
+//! | `area` | what maps that are read and maps that are written have in common |
 //! | `pages` | what reclaim and a miss ask of memory behind a pointer |
 //! | `space`, `fresh` | a map's entry in the pager; which pages are new |
 //! | `mirror`, `server` | the way `userfault`: this process serves page faults |
 //! | `watched`, `watch`, `adopt` | the way `pagecache`: the kernel's mapping, watched and trimmed |
 //! | `streams` | read-ahead for the kernel's mappings |
+//! | `copy` | private mappings that are stored to |
 
 mod adopt;
+mod area;
+mod copy;
 mod error;
 mod fresh;
 mod handle;
 mod mirror;
 mod options;
 mod pages;
+mod remap;
+mod report;
 mod server;
 mod space;
 mod streams;
 mod watch;
 mod watched;
+mod writable;
 
 pub use adopt::Adopted;
 pub use error::MapError;
-pub use handle::{Map, MapReport};
+pub use handle::Map;
 pub use options::{Advice, MapOptions, UnknownWay, Way};
 pub(crate) use pages::{Landing, MappedPages};
+pub use remap::RemapOptions;
+pub use report::MapReport;
 pub(crate) use server::Server;
 pub(crate) use watch::Watcher;
+pub use writable::MapMut;

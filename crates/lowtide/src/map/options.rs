@@ -1,7 +1,9 @@
 //! How a file is mapped.
 
+use super::area::{Area, Stores};
 use super::error::MapError;
 use super::handle::Map;
+use super::writable::MapMut;
 use crate::pager::Pager;
 use crate::tenant::Tenant;
 use lowtide_core::MemcgId;
@@ -64,6 +66,14 @@ pub enum Advice {
     Sequential,
     /// Soon wanted: it is read in the background, as far as there is room.
     WillNeed,
+    /// Wanted now: it is read before the call returns. What is more than the budget is evicted
+    /// again.
+    PopulateRead,
+    /// Not part of a core dump.
+    DontDump,
+    /// Children of `fork` do not have it: a touch there is `SIGSEGV`. A map of the way `userfault`
+    /// is never in children.
+    DontFork,
 }
 
 /// How to map a file. Mirrors `MmapOptions` of the crate `memmap2`.
@@ -141,7 +151,67 @@ impl MapOptions {
     /// or make it shorter.
     #[expect(unsafe_code, reason = "other processes can change what references point to")]
     pub unsafe fn map(&self, pager: &Pager, file: impl AsFd) -> Result<Map, MapError> {
-        Map::new(self, pager, file.as_fd())
+        Area::new(self, pager, file.as_fd(), Stores::Never).map(Map)
+    }
+
+    /// Maps a file for reading and writing: what is stored is in the file for all programs at once,
+    /// and on the disk after [`MapMut::flush`]. The way is `pagecache`.
+    ///
+    /// A page with stores that are not written yet stays in memory until the kernel has written it,
+    /// so a program that stores faster than the device writes exceeds its budget, by what the
+    /// kernel's own limits on dirty pages permit.
+    ///
+    /// # Errors
+    /// As [`map`](Self::map); [`MapError::Way`] for the way `userfault` and for a file that is open
+    /// for writing in this pager; [`MapError::Kernel`] for a descriptor that was not opened for
+    /// reading and writing.
+    ///
+    /// # Safety
+    /// While references to the bytes live no other process, and no other map, may change them, and
+    /// no process may make the file shorter.
+    #[expect(unsafe_code, reason = "other processes can change what references point to")]
+    pub unsafe fn map_mut(&self, pager: &Pager, file: impl AsFd) -> Result<MapMut, MapError> {
+        Area::new(self, pager, file.as_fd(), Stores::Shared).map(MapMut)
+    }
+
+    /// Maps a file for reading and writing where stores are the map's own: the file does not
+    /// change. Pages that were only read are kept within the budget. A page that was stored to is
+    /// memory of the program, is not charged, and stays until the map is dropped (`copy.rs` says
+    /// why). The way is `pagecache`.
+    ///
+    /// # Errors
+    /// As [`map`](Self::map); [`MapError::Way`] for the way `userfault`.
+    ///
+    /// # Safety
+    /// As [`map`](Self::map).
+    #[expect(unsafe_code, reason = "other processes can change what references point to")]
+    pub unsafe fn map_copy(&self, pager: &Pager, file: impl AsFd) -> Result<MapMut, MapError> {
+        Area::new(self, pager, file.as_fd(), Stores::Private).map(MapMut)
+    }
+
+    /// As [`map_copy`](Self::map_copy), for reading until [`Map::make_mut`].
+    ///
+    /// # Errors
+    /// As [`map_copy`](Self::map_copy).
+    ///
+    /// # Safety
+    /// As [`map`](Self::map).
+    #[expect(unsafe_code, reason = "other processes can change what references point to")]
+    pub unsafe fn map_copy_read_only(
+        &self,
+        pager: &Pager,
+        file: impl AsFd,
+    ) -> Result<Map, MapError> {
+        Area::new(self, pager, file.as_fd(), Stores::PrivateLater).map(Map)
+    }
+
+    /// Memory without a file: not yet.
+    ///
+    /// # Errors
+    /// Always [`MapError::Anonymous`]: a page without a file has no place to go, so it cannot be
+    /// kept within a budget before the pager has a swap file.
+    pub fn map_anon(&self, _pager: &Pager) -> Result<MapMut, MapError> {
+        Err(MapError::Anonymous { len: self.len.unwrap_or(0) as u64 })
     }
 
     pub(super) fn group(&self, pager: &Pager) -> Result<MemcgId, MapError> {

@@ -20,15 +20,17 @@ pub(super) type Body = Arc<dyn MappedPages>;
 /// How far a file that the kernel caches may grow while it is mapped.
 const GROWTH: u64 = 1 << 40;
 
-/// Makes a space of a file that has `pages` pages. `cached`: the kernel brings its pages in, and
-/// coherence with writers is the kernel's, too. No lock is taken on the file.
+/// Makes a space of a file that has `pages` pages. In the way `pagecache` the kernel brings its
+/// pages in, and coherence with writers is the kernel's, too. `stores`: the map writes to the file.
+/// No lock is taken on the file.
 pub(super) fn open_space(
     pool: &Pool,
     group: MemcgId,
     file: BorrowedFd<'_>,
-    (body, cached): (Body, bool),
+    (body, way, stores): (Body, Way, bool),
     pages: u64,
 ) -> Result<Arc<Space>, MapError> {
+    let cached = way == Way::PageCache;
     let path = path_of(file);
     let given = file.try_clone_to_owned().map_err(MapError::kernel("dup(2)"))?;
     let mode = if cached { IoMode::Buffered } else { pool.io_mode };
@@ -43,12 +45,13 @@ pub(super) fn open_space(
         return Err(TenantError::Gone.into());
     }
     let written = |space: &Arc<Space>| space.is_writable() && !space.is_closed();
-    if !cached && state.spaces_of(descriptors.key()).any(written) {
+    if (!cached || stores) && state.spaces_of(descriptors.key()).any(written) {
         return Err(MapError::Way {
-            way: Way::Userfault,
+            way,
             why: format!(
-                "{} is open for writing in this pager, and a map would not see what is stored",
-                path.display()
+                "{} is open for writing in this pager, and {} would not see what is stored",
+                path.display(),
+                if stores { "a view and a writable map" } else { "a map" }
             ),
         });
     }

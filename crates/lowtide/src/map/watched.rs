@@ -19,6 +19,7 @@
 //! (`userfaultfd(2)`, for mappings that may become writable) the kernel maps the page alone, and
 //! young bits are exact; elsewhere they are coarse. [`Map::report`](super::Map::report) says which.
 
+use super::copy::{Copies, cut};
 use super::fresh::Fresh;
 use super::mirror::PRESENT;
 use super::pages::MappedPages;
@@ -30,7 +31,7 @@ use std::ops::Range;
 use std::sync::{Mutex, MutexGuard};
 
 /// Pages that are mapped, and pages that are swapped out: with what they are of.
-const IN_USE: Query = Query {
+pub(super) const IN_USE: Query = Query {
     required: Categories::empty(),
     any: Categories::PRESENT.union(Categories::SWAPPED),
     returned: Categories::PRESENT.union(Categories::SWAPPED).union(Categories::FILE),
@@ -38,7 +39,7 @@ const IN_USE: Query = Query {
 };
 
 /// Whether a region that [`IN_USE`] finds has pages of a file, which may be zapped.
-fn is_of_file(region: &Region) -> bool {
+pub(super) fn is_of_file(region: &Region) -> bool {
     region.categories() == Categories::PRESENT.union(Categories::FILE)
 }
 
@@ -47,6 +48,18 @@ fn is_of_file(region: &Region) -> bool {
 pub(super) struct Mapping {
     pub(super) addresses: Range<usize>,
     pub(super) first: u64,
+}
+
+impl Mapping {
+    /// The addresses of pages of the file, as far as they are in the mapping.
+    pub(super) fn addresses_of(&self, pages: &Range<u64>, page_shift: u32) -> Range<usize> {
+        let count = (self.addresses.len() >> page_shift) as u64;
+        let at = |page: u64| {
+            let within = page.clamp(self.first, self.first + count) - self.first;
+            self.addresses.start + (within << page_shift) as usize
+        };
+        at(pages.start)..at(pages.end)
+    }
 }
 
 /// All mappings of one file. See the module documentation.
@@ -60,16 +73,18 @@ pub(crate) struct Watched {
 }
 
 /// What the program's calls change.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct State {
     mappings: Vec<Mapping>,
+    /// Mappings with stores of their own, which are never zapped (`copy.rs`).
+    copies: Copies,
     fresh: Fresh,
     closed: bool,
 }
 
 impl Watched {
     pub(super) fn new(file: File, pagemap: Pagemap, page_shift: u32, young_faults: bool) -> Self {
-        let state = Mutex::new(State { mappings: Vec::new(), fresh: Fresh::new(0), closed: false });
+        let state = Mutex::new(State::default());
         Self { file, pagemap, page_shift, young_faults, state }
     }
 
@@ -84,34 +99,30 @@ impl Watched {
     /// Watches a mapping from now on.
     pub(super) fn add(&self, mapping: Mapping) {
         let mut state = self.state();
+        self.make_fresh(&mut state, &mapping);
+        state.mappings.push(mapping);
+    }
+
+    /// Watches a private mapping that may be stored to.
+    pub(super) fn add_copies(&self, mapping: Mapping) {
+        let mut state = self.state();
+        self.make_fresh(&mut state, &mapping);
+        state.copies.add(mapping);
+    }
+
+    fn make_fresh(&self, state: &mut State, mapping: &Mapping) {
         let end = mapping.first + (mapping.addresses.len() >> self.page_shift) as u64;
         if end > state.fresh.pages() {
             state.fresh.grow(end);
         }
-        state.mappings.push(mapping);
     }
 
     /// Looks at addresses no more, and takes nothing away there: when this returns the program may
     /// put other memory there. Returns those that were watched.
     pub(super) fn forget(&self, gone: &Range<usize>) -> Vec<Range<usize>> {
         let mut state = self.state();
-        let (mut left, mut forgotten) = (Vec::new(), Vec::new());
-        for Mapping { addresses, first } in state.mappings.drain(..) {
-            let front = addresses.start..addresses.end.min(gone.start);
-            let back = addresses.start.max(gone.end)..addresses.end;
-            let middle = addresses.start.max(gone.start)..addresses.end.min(gone.end);
-            if !middle.is_empty() {
-                forgotten.push(middle);
-            }
-            if !front.is_empty() {
-                left.push(Mapping { addresses: front, first });
-            }
-            if !back.is_empty() {
-                let skipped = ((back.start - addresses.start) >> self.page_shift) as u64;
-                left.push(Mapping { addresses: back, first: first + skipped });
-            }
-        }
-        state.mappings = left;
+        let mut forgotten = cut(&mut state.mappings, gone, self.page_shift);
+        forgotten.extend(cut(state.copies.mappings_mut(), gone, self.page_shift));
         forgotten
     }
 
@@ -119,9 +130,9 @@ impl Watched {
     pub(super) fn present(&self, pages: Range<u64>, runs: &mut Vec<Range<u64>>) -> io::Result<()> {
         let state = self.state();
         let mut found = Vec::new();
-        for mapping in &state.mappings {
+        for mapping in state.mappings.iter().chain(state.copies.mappings()) {
             found.clear();
-            let addresses = self.addresses_of(mapping, &pages);
+            let addresses = mapping.addresses_of(&pages, self.page_shift);
             if addresses.is_empty() {
                 continue;
             }
@@ -135,9 +146,9 @@ impl Watched {
     /// Asks the kernel to read pages, and does not wait for them.
     pub(super) fn prefetch(&self, pages: &Range<u64>) {
         let state = self.state();
-        let there = |mapping: &&Mapping| !self.addresses_of(mapping, pages).is_empty();
-        if let Some(mapping) = state.mappings.iter().find(there)
-            && let Err(error) = page_cache::will_need(self.addresses_of(mapping, pages))
+        let there = |mapping: &&Mapping| !mapping.addresses_of(pages, self.page_shift).is_empty();
+        if let Some(mapping) = state.mappings.iter().chain(state.copies.mappings()).find(there)
+            && let Err(error) = page_cache::will_need(mapping.addresses_of(pages, self.page_shift))
         {
             tracing::debug!(%error, "nothing is read ahead");
         }
@@ -154,6 +165,7 @@ impl Watched {
     pub(super) fn close(&self) {
         let mut state = self.state();
         state.mappings.clear();
+        state.copies = Copies::default();
         state.closed = true;
         if let Err(error) = page_cache::drop_cached(&self.file, 0, 0) {
             tracing::debug!(%error, "pages of a file stay cached");
@@ -172,21 +184,11 @@ impl Watched {
         page(region.range().start)..page(region.range().end)
     }
 
-    /// The addresses of pages of the file in a mapping.
-    fn addresses_of(&self, mapping: &Mapping, pages: &Range<u64>) -> Range<usize> {
-        let count = (mapping.addresses.len() >> self.page_shift) as u64;
-        let at = |page: u64| {
-            let within = page.clamp(mapping.first, mapping.first + count) - mapping.first;
-            mapping.addresses.start + (within << self.page_shift) as usize
-        };
-        at(pages.start)..at(pages.end)
-    }
-
     /// Takes pages out of the page tables; calls `each` with those that were there.
     fn zap(&self, state: &State, pages: &Range<u64>, mut each: impl FnMut(Range<u64>)) {
         let mut found = Vec::new();
         for mapping in &state.mappings {
-            let addresses = self.addresses_of(mapping, pages);
+            let addresses = mapping.addresses_of(pages, self.page_shift);
             if addresses.is_empty() {
                 continue;
             }
@@ -244,6 +246,7 @@ impl MappedPages for Watched {
             return;
         }
         self.zap(&state, &pages, |_| ());
+        state.copies.page_out(&self.pagemap, &pages, self.page_shift);
         if let Err(error) = self.drop_cached(pages) {
             tracing::error!(%error, "pages of a map cannot be dropped");
         }

@@ -1,0 +1,377 @@
+//! The memory of a map, whatever may be done with it: what [`Map`](super::Map) and
+//! [`MapMut`](super::MapMut) have in common.
+//!
+//! ```text
+//!                 map        map_mut    map_copy   map_copy_read_only
+//!   stores        never      shared     private    private, later
+//!   userfault     mirror     refused    refused    refused
+//!   pagecache     zap, drop  zap, drop  page out   zap, drop; page out after `make_mut`
+//! ```
+//!
+//! **Children.** After `fork` a child has the mappings of the way `pagecache`, and descriptors that
+//! lead to its parent: one that registers memory of the *parent* for page faults, and the memory of
+//! mirrors. So what a child does with a map that it inherited must not reach them. A map that is
+//! dropped in a child unmaps what it has there, and leaves everything else to the parent.
+
+use super::adopt::Adopted;
+use super::error::MapError;
+use super::mirror::Mirror;
+use super::options::{Advice, MapOptions, Way};
+use super::report::MapReport;
+use super::server::{Served, Server};
+use super::space::{Body, open_space};
+use crate::error::Error;
+use crate::pager::Pager;
+use crate::pool::Pool;
+use crate::readahead::{ReadAhead, window_pages};
+use crate::view::Open;
+use lowtide_sys::file::{OpenMode, reopen};
+use lowtide_sys::memory::page_size;
+use lowtide_sys::page_cache;
+use lowtide_sys::pagemap::Pagemap;
+use lowtide_sys::shared::{Access, SharedMapping, Sharing, memfd};
+use std::io;
+use std::ops::Range;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+
+/// Where the stores of a map go.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Stores {
+    /// There are none.
+    Never,
+    /// To the file.
+    Shared,
+    /// To copies of pages.
+    Private,
+    /// To copies of pages, from `make_mut` on.
+    PrivateLater,
+}
+
+/// Addresses, and what belongs to them.
+#[derive(Debug)]
+pub(super) struct Area {
+    pub(super) base: NonNull<u8>,
+    pub(super) len: usize,
+    pub(super) memory: Memory,
+    pub(super) pager: Pager,
+    /// How it was mapped.
+    pub(super) options: MapOptions,
+    /// The process that made it.
+    process: u32,
+}
+
+/// Where the bytes of a map are.
+#[derive(Debug)]
+pub(super) enum Memory {
+    /// It has none.
+    Nothing,
+    Mirror {
+        served: Arc<Served>,
+        server: Arc<Server>,
+    },
+    /// Dropped in this order: pages leave the cache when they are not mapped any more.
+    PageCache {
+        window: SharedMapping,
+        adopted: Adopted,
+        stores: Stores,
+        /// Whether the descriptor permits stores to the file.
+        file_is_writable: bool,
+    },
+}
+
+// SAFETY: a map is addresses of the process, not of a thread. It gives out references to its bytes
+// by the rules of references: shared ones from `&self`, exclusive ones from `&mut self`.
+#[expect(unsafe_code, reason = "a pointer that is valid in all threads")]
+unsafe impl Send for Area {}
+// SAFETY: as above; all other fields are `Sync`.
+#[expect(unsafe_code, reason = "a pointer that is valid in all threads")]
+unsafe impl Sync for Area {}
+
+impl Area {
+    pub(super) fn new(
+        options: &MapOptions,
+        pager: &Pager,
+        file: BorrowedFd<'_>,
+        stores: Stores,
+    ) -> Result<Self, MapError> {
+        let pool = &pager.inner.pool;
+        if pool.page_bytes() != page_size() {
+            return Err(MapError::PageSize { pager: pool.page_bytes(), system: page_size() });
+        }
+        let size = lowtide_sys::file::size(file).map_err(MapError::kernel("fstat(2)"))?;
+        let (offset, len) = (options.offset, options.len);
+        let range = |len: u64, why| MapError::Range { offset, len, why };
+        let bytes = match len {
+            Some(len) => len as u64,
+            None => size
+                .checked_sub(offset)
+                .ok_or_else(|| range(0, "it begins behind the end of the file"))?,
+        };
+        let end = offset
+            .checked_add(bytes)
+            .filter(|end| i64::try_from(*end).is_ok() && bytes <= isize::MAX as u64)
+            .ok_or_else(|| range(bytes, "no address space is as large"))?;
+        let mut area = Self {
+            base: NonNull::dangling(),
+            len: bytes as usize,
+            memory: Memory::Nothing,
+            pager: pager.clone(),
+            options: options.clone(),
+            process: std::process::id(),
+        };
+        if bytes == 0 {
+            return Ok(area);
+        }
+        let pages = offset >> pool.page_shift..end.div_ceil(pool.page_bytes() as u64);
+        let (start, memory) = match options.way {
+            _ if stores != Stores::Never => Self::for_stores(options, pager, file, &pages, stores)?,
+            Way::Userfault => Self::mirrored(options, pager, file, &pages)?,
+            Way::PageCache => Self::cached(options, pager, file, &pages, stores)?,
+            // A map that a system call cannot read would surprise.
+            Way::Auto => match pager.inner.threads.server() {
+                Ok(server) if !server.faults().user_mode_only() => {
+                    Self::mirrored(options, pager, file, &pages)?
+                }
+                _ => Self::cached(options, pager, file, &pages, stores)?,
+            },
+        };
+        let within = (offset - (pages.start << pool.page_shift)) as usize;
+        area.place(start + within);
+        area.memory = memory;
+        if options.populate {
+            area.advise(Advice::WillNeed, 0..area.len).map_err(MapError::kernel("madvise(2)"))?;
+        }
+        Ok(area)
+    }
+
+    pub(super) fn place(&mut self, address: usize) {
+        let base = std::ptr::with_exposed_provenance_mut::<u8>(address);
+        self.base = NonNull::new(base).expect("the kernel maps nothing at address zero");
+    }
+
+    /// A mapping that may be stored to. Returns the address of the first page.
+    fn for_stores(
+        options: &MapOptions,
+        pager: &Pager,
+        file: BorrowedFd<'_>,
+        pages: &Range<u64>,
+        stores: Stores,
+    ) -> Result<(usize, Memory), MapError> {
+        if options.way == Way::Userfault {
+            return Err(MapError::Way {
+                way: Way::Userfault,
+                why: "it keeps a mirror of the file, from which no store reaches the file; use \
+                      `pagecache` for maps that are stored to"
+                    .to_owned(),
+            });
+        }
+        Self::cached(options, pager, file, pages, stores)
+    }
+
+    /// The way `userfault`. Returns the address of the first page.
+    fn mirrored(
+        options: &MapOptions,
+        pager: &Pager,
+        file: BorrowedFd<'_>,
+        pages: &Range<u64>,
+    ) -> Result<(usize, Memory), MapError> {
+        let pool = &pager.inner.pool;
+        let group = options.group(pager)?;
+        let server = pager.inner.threads.server().map_err(|(step, source)| MapError::Way {
+            way: Way::Userfault,
+            why: format!("{step} failed: {source}"),
+        })?;
+        let mirror = Arc::new(Self::mirror(pool, &server, pages)?);
+        let body: Body = Arc::<Mirror>::clone(&mirror);
+        let space = open_space(pool, group, file, (body, Way::Userfault, false), pages.end)?;
+        let open = Some(Open::new(pager.clone(), Arc::clone(&space)));
+        let start = mirror.addresses().start;
+        let served = Arc::new(Served {
+            space,
+            mirror,
+            ahead: ReadAhead::new(window_pages(pool, options.read_ahead)),
+            error: Mutex::default(),
+            faults: AtomicU64::new(0),
+            open,
+        });
+        // SAFETY: the window was just made, for this map alone, and is empty.
+        #[expect(unsafe_code, reason = "the mirror decides what its memory contains")]
+        let added = unsafe { server.add(&served) };
+        added.map_err(MapError::kernel("registering with userfaultfd(2)"))?;
+        Ok((start, Memory::Mirror { served, server }))
+    }
+
+    fn mirror(pool: &Pool, server: &Server, pages: &Range<u64>) -> Result<Mirror, MapError> {
+        let len = ((pages.end - pages.start) as usize) << pool.page_shift;
+        let memory = memfd("lowtide", len as u64).map_err(MapError::kernel("memfd_create(2)"))?;
+        let window = SharedMapping::map(&memory, 0, len, Access::Read, Sharing::Shared, false)
+            .map_err(MapError::kernel("mmap(2)"))?;
+        page_cache::dont_fork(window.addresses()).map_err(MapError::kernel("madvise(2)"))?;
+        let pagemap = Pagemap::open().map_err(MapError::kernel("opening /proc/self/pagemap"))?;
+        if !Pagemap::available() {
+            return Err(MapError::Way {
+                way: Way::Userfault,
+                why: "the kernel cannot scan page tables (PAGEMAP_SCAN, Linux 6.7)".to_owned(),
+            });
+        }
+        let faults = Arc::clone(server.faults());
+        let rest = (pool.page_shift, pages.start, pool.young_faults);
+        Ok(Mirror::new(memory, window, faults, pagemap, rest))
+    }
+
+    /// The way `pagecache`. Returns the address of the first page.
+    fn cached(
+        options: &MapOptions,
+        pager: &Pager,
+        file: BorrowedFd<'_>,
+        pages: &Range<u64>,
+        stores: Stores,
+    ) -> Result<(usize, Memory), MapError> {
+        let shift = pager.inner.pool.page_shift;
+        let (offset, len) = (pages.start << shift, ((pages.end - pages.start) as usize) << shift);
+        let flags = rustix::fs::fcntl_getfl(file)
+            .map_err(|errno| MapError::kernel("fcntl(2)")(errno.into()))?;
+        let file_is_writable = (flags & rustix::fs::OFlags::RWMODE) == rustix::fs::OFlags::RDWR;
+        // A mapping that may become writable can be watched page by page.
+        let own = match stores {
+            Stores::Never => reopen(file, OpenMode::READ_WRITE).ok(),
+            _ => None,
+        };
+        let mapped = own.as_ref().map_or(file, AsFd::as_fd);
+        let (access, sharing) = match stores {
+            Stores::Never => (Access::Read, Sharing::Shared),
+            Stores::Shared => (Access::ReadWrite, Sharing::Shared),
+            Stores::Private => (Access::ReadWrite, Sharing::Private),
+            Stores::PrivateLater => (Access::Read, Sharing::Private),
+        };
+        let window = SharedMapping::map(mapped, offset, len, access, sharing, false)
+            .map_err(MapError::kernel("mmap(2)"))?;
+        let start = window.addresses().start;
+        let options = options.clone().offset(offset);
+        let adopted = options.adopt_as(pager, file, window.addresses(), stores)?;
+        Ok((start, Memory::PageCache { window, adopted, stores, file_is_writable }))
+    }
+
+    /// Says how a part of the map, in bytes, will be used.
+    pub(super) fn advise(&self, advice: Advice, part: Range<usize>) -> io::Result<()> {
+        let part = self.part(part)?;
+        if part.is_empty() || self.is_foreign() {
+            return Ok(());
+        }
+        match (&self.memory, advice) {
+            (Memory::Nothing, _) | (Memory::Mirror { .. }, Advice::DontFork) => Ok(()),
+            (Memory::Mirror { served, .. }, Advice::Normal | Advice::Sequential) => {
+                served.ahead.resume();
+                Ok(())
+            }
+            (Memory::Mirror { served, .. }, Advice::Random) => {
+                served.ahead.pause();
+                Ok(())
+            }
+            (Memory::Mirror { served, .. }, Advice::WillNeed) => {
+                let page = |at: usize| served.mirror.page_at(self.base.addr().get() + at);
+                let pages = page(part.start)..page(part.end - 1) + 1;
+                self.pager.inner.threads.read_ahead(&served.space, pages);
+                Ok(())
+            }
+            _ => {
+                let addresses = self.addresses_of(&part);
+                match advice {
+                    Advice::Normal => page_cache::advise(addresses, page_cache::Advice::Normal),
+                    Advice::Random => page_cache::advise(addresses, page_cache::Advice::Random),
+                    Advice::Sequential => {
+                        page_cache::advise(addresses, page_cache::Advice::Sequential)
+                    }
+                    Advice::WillNeed => page_cache::will_need(addresses),
+                    Advice::PopulateRead => page_cache::populate_read(addresses),
+                    Advice::DontDump => page_cache::advise(addresses, page_cache::Advice::DontDump),
+                    Advice::DontFork => page_cache::dont_fork(addresses),
+                }
+            }
+        }
+    }
+
+    /// A part of the map, in bytes, if it is one.
+    pub(super) fn part(&self, part: Range<usize>) -> io::Result<Range<usize>> {
+        if part.start <= part.end && part.end <= self.len {
+            return Ok(part);
+        }
+        let text = format!("bytes {part:?} are not in a map of {} bytes", self.len);
+        Err(io::Error::new(io::ErrorKind::InvalidInput, text))
+    }
+
+    /// The whole pages around a part.
+    fn addresses_of(&self, part: &Range<usize>) -> Range<usize> {
+        let (start, page) = (self.base.addr().get(), page_size());
+        (start + part.start) / page * page..(start + part.end).next_multiple_of(page)
+    }
+
+    /// Why a page could not be brought in.
+    pub(super) fn error(&self) -> Option<Error> {
+        match &self.memory {
+            Memory::Nothing => None,
+            Memory::Mirror { served, .. } => crate::sync::lock(&served.error).clone(),
+            Memory::PageCache { adopted, .. } => adopted.missing_end(),
+        }
+    }
+
+    pub(super) fn report(&self) -> MapReport {
+        let shift = self.pager.inner.pool.page_shift;
+        let (way, how, resident_bytes, faults) = match &self.memory {
+            Memory::Nothing => (Way::Auto, "no bytes", 0, 0),
+            Memory::Mirror { served, .. } => {
+                let how = if served.mirror.user_mode_only() {
+                    "a system call on a page that is not in memory fails with EFAULT"
+                } else {
+                    "system calls may use the memory, too"
+                };
+                let resident = served.space.table.resident() << shift;
+                (Way::Userfault, how, resident, served.faults.load(Relaxed))
+            }
+            Memory::PageCache { adopted, stores, .. } => {
+                let how = match stores {
+                    Stores::Private => "pages that are stored to are the program's own memory",
+                    _ if adopted.is_exact() => "touches of single pages are seen",
+                    _ => "a page looks touched when a neighbour was",
+                };
+                (Way::PageCache, how, adopted.resident_bytes(), adopted.admitted())
+            }
+        };
+        MapReport { way, how, bytes: self.len as u64, resident_bytes, faults }
+    }
+
+    /// Whether this is a child of the process that made the map.
+    pub(super) fn is_foreign(&self) -> bool {
+        std::process::id() != self.process
+    }
+}
+
+impl Drop for Area {
+    fn drop(&mut self) {
+        let memory = std::mem::replace(&mut self.memory, Memory::Nothing);
+        if self.is_foreign() {
+            // The last handle of a pager waits for threads, which a child does not have.
+            std::mem::forget(self.pager.clone());
+            match memory {
+                Memory::PageCache { window, adopted, .. } => {
+                    std::mem::forget(adopted);
+                    drop(window);
+                }
+                other => std::mem::forget(other),
+            }
+            return;
+        }
+        match memory {
+            Memory::Nothing => {}
+            Memory::Mirror { server, served } => server.remove(&served.mirror.addresses()),
+            Memory::PageCache { window, adopted, .. } => {
+                adopted.forget(adopted.addresses());
+                drop(window);
+                drop(adopted);
+            }
+        }
+    }
+}

@@ -1,0 +1,27 @@
+//! What a map says about itself.
+
+use super::options::Way;
+use std::fmt;
+
+/// What a map is doing. `Display` is one line for people.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct MapReport {
+    /// How its pages come in.
+    pub way: Way,
+    /// What that means here.
+    pub how: &'static str,
+    /// Bytes of the map.
+    pub bytes: u64,
+    /// Bytes that are in memory now.
+    pub resident_bytes: u64,
+    /// Page faults that were served, or pages that were noticed to come in.
+    pub faults: u64,
+}
+
+impl fmt::Display for MapReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { way, how, bytes, resident_bytes, faults } = self;
+        write!(f, "{way} ({how}): {resident_bytes} of {bytes} bytes in memory, {faults} faults")
+    }
+}
