@@ -95,7 +95,8 @@ pub struct SharedMapping {
 // SAFETY: A mapping is a range of addresses of the process, not of a thread. It gives out raw
 // pointers only, and changes nothing after it was made.
 unsafe impl Send for SharedMapping {}
-// SAFETY: As for `Send`: methods that take `&self` only read fields, which change under `&mut self`.
+// SAFETY: As for `Send`: methods that take `&self` only read fields, and these change under
+// `&mut self`.
 unsafe impl Sync for SharedMapping {}
 
 impl SharedMapping {
@@ -161,8 +162,8 @@ impl SharedMapping {
         self.len
     }
 
-    /// Changes what the whole mapping permits. Contents stay; a touch that is not permitted from now
-    /// on is `SIGSEGV`.
+    /// Changes what the whole mapping permits. Contents stay; a touch that is not permitted
+    /// from now on is `SIGSEGV`.
     ///
     /// # Errors
     ///

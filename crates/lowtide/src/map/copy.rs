@@ -8,10 +8,10 @@
 //! | was loaded from | the kernel's page of the file; noticed and charged | paged out |
 //! | was stored to | memory of the program, as from an allocation; not charged | stays |
 //!
-//! Zapping would destroy copies: a zapped address has the file's bytes again. A scan can tell files'
-//! pages from copies, but a store between the scan and the zap would be lost. So no address of such
-//! a mapping is ever zapped. Pages leave by `MADV_PAGEOUT`, which loses nothing whatever happens
-//! meanwhile: it drops a clean page of a file, and a copy at worst goes to swap.
+//! Zapping would destroy copies: a zapped address has the file's bytes again. A scan can tell pages
+//! of files from copies, but a store between the scan and the zap would be lost. So no address of
+//! such a mapping is ever zapped. Pages leave by `MADV_PAGEOUT`, which loses nothing whatever
+//! happens meanwhile: it drops a clean page of a file, and a copy at worst goes to swap.
 //!
 //! The price: touches cannot be seen, so these pages leave in the order in which they came (a page
 //! that came back too soon is recognized by its shadow, as ever); paging out costs more than

@@ -83,7 +83,8 @@ impl Map {
     ///
     /// # Errors
     /// [`MapError::Way`] for a map of the way `userfault`; [`MapError::Range`] for an impossible
-    /// length; [`MapError::Kernel`] if it would have to move and may not. Then the map is as before.
+    /// length; [`MapError::Kernel`] if it would have to move and may not. The map is as
+    /// before then.
     ///
     /// # Safety
     /// Pointers from before are invalid if the map moves, and behind the new end.
@@ -142,8 +143,8 @@ impl Map {
     }
 
     /// Why a page could not be brought in, if that ever happened: the first such error. In the way
-    /// `pagecache` the kernel brings pages in and keeps the reason for itself: this says only if the
-    /// file has become shorter.
+    /// `pagecache` the kernel brings pages in and keeps the reason for itself: this says only if
+    /// the file has become shorter.
     #[must_use]
     pub fn error(&self) -> Option<Error> {
         self.0.error()
