@@ -1,0 +1,654 @@
+//! The corners of maps: children, sandboxes, files that shrink, devices that fail, budgets that are
+//! full, tenants and pagers that go.
+//!
+//! Where a signal would end the process, or a sandbox would stay, the test starts itself again, and
+//! the child plays the scene (`child`).
+
+#![expect(unsafe_code, reason = "mapping is unsafe, and so are fork, handlers and filters")]
+
+use lowtide::map::{Advice, Map, MapError, MapOptions, Way};
+use lowtide::{Inject, InjectOp, Pager, Request, Size, Verdict};
+use std::ffi::CStr;
+use std::fs::File;
+use std::io::Write;
+use std::process::{Command, Output};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+const PAGE: usize = 4096;
+/// Says to a process that it is the child of a test.
+const CHILD: &str = "LOWTIDE_MAP_CHILD";
+/// The exit code of a child that can say why the scene cannot be played here.
+const SKIPPED: i32 = 77;
+
+/// A file whose every eight bytes are their own offset.
+fn file(pages: usize) -> tempfile::NamedTempFile {
+    let mut file = tempfile::NamedTempFile::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let words = (0..pages * PAGE / 8).flat_map(|word| (word as u64 * 8).to_le_bytes());
+    file.write_all(&words.collect::<Vec<_>>()).unwrap();
+    file.as_file().sync_all().unwrap();
+    file
+}
+
+fn pager(max: &str) -> Pager {
+    Pager::builder().max(max.parse().unwrap()).build().unwrap()
+}
+
+fn word(bytes: &[u8], offset: usize) -> u64 {
+    u64::from_le_bytes(bytes[offset..offset + 8].try_into().unwrap())
+}
+
+/// Numbers without a pattern.
+fn random(state: &mut u64) -> usize {
+    *state ^= *state << 13;
+    *state ^= *state >> 7;
+    *state ^= *state << 17;
+    *state as usize
+}
+
+/// Maps a whole file in one way; nothing where the kernel refuses the way.
+fn map(pager: &Pager, file: &File, way: Way) -> Option<Map> {
+    // SAFETY: no test changes a file while it is mapped, unless that is what it is about.
+    match unsafe { MapOptions::new().way(way).map(pager, file) } {
+        Err(error @ MapError::Way { .. }) => {
+            eprintln!("SKIPPED: {error}");
+            None
+        }
+        other => Some(other.unwrap_or_else(|error| panic!("{error}"))),
+    }
+}
+
+/// A map, or the end of this child with a word why not.
+fn map_or_skip(pager: &Pager, file: &File, way: Way) -> Map {
+    map(pager, file, way).unwrap_or_else(|| std::process::exit(SKIPPED))
+}
+
+/// In the test: starts the scene in a process of its own, and returns how it ended, or nothing if
+/// it cannot be played here. In that process: plays the scene, which never returns here.
+fn child(test: &str, scene: fn() -> i32) -> Option<Output> {
+    if std::env::var(CHILD).is_ok_and(|name| name == test) {
+        std::process::exit(scene());
+    }
+    let output = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", test, "--nocapture", "--test-threads=1"])
+        .env(CHILD, test)
+        .output()
+        .unwrap();
+    if output.status.code() == Some(SKIPPED) {
+        eprintln!("SKIPPED: {}", String::from_utf8_lossy(&output.stderr));
+        return None;
+    }
+    Some(output)
+}
+
+/// Checks that a scene ended well.
+fn assert_well(output: &Output) {
+    let [out, error] = [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text));
+    assert!(output.status.success(), "{}\n{out}\n{error}", output.status);
+}
+
+/// What the handler of SIGBUS does.
+static ON_SIGBUS: OnceLock<fn() -> i32> = OnceLock::new();
+static MAP: OnceLock<Map> = OnceLock::new();
+
+/// From now on a SIGBUS of a thread ends the process with the answer of `then`. The thread was in
+/// a load of user code, so it owns no lock that `then` could need.
+fn on_sigbus(then: fn() -> i32) {
+    extern "C" fn handler(_signal: libc::c_int) {
+        std::process::exit(ON_SIGBUS.get().map_or(1, |then| then()));
+    }
+    assert!(ON_SIGBUS.set(then).is_ok());
+    let at = handler as extern "C" fn(libc::c_int);
+    // SAFETY: the handler is a function of this program, for a signal that it does not use.
+    let before = unsafe { libc::signal(libc::SIGBUS, at as libc::sighandler_t) };
+    assert_ne!(before, libc::SIG_ERR);
+}
+
+/// How a child made by `fork` ends that does this: its code, or minus the signal.
+fn forked(does: impl FnOnce()) -> i32 {
+    // SAFETY: the child loads memory, drops maps, and ends.
+    let id = unsafe { libc::fork() };
+    assert!(id >= 0);
+    if id == 0 {
+        // SAFETY: resetting a handler, so that the signal ends the child without a report.
+        unsafe { libc::signal(libc::SIGSEGV, libc::SIG_DFL) };
+        does();
+        // SAFETY: ends the child without the handlers of its parent.
+        unsafe { libc::_exit(0) };
+    }
+    let mut status = 0;
+    // SAFETY: the status is written to an integer that lives.
+    assert_eq!(unsafe { libc::waitpid(id, &raw mut status, 0) }, id);
+    if libc::WIFSIGNALED(status) { -libc::WTERMSIG(status) } else { libc::WEXITSTATUS(status) }
+}
+
+/// Makes userfaultfd(2), and the request of /dev/userfaultfd for a new descriptor, fail with EPERM
+/// in all threads. False if the kernel does not let us.
+fn forbid_userfaultfd() -> bool {
+    const fn statement(code: u32, k: u32) -> libc::sock_filter {
+        libc::sock_filter { code: code as u16, jt: 0, jf: 0, k }
+    }
+    const fn unless_equal(k: u32, skip: u8) -> libc::sock_filter {
+        let code = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
+        libc::sock_filter { code, jt: 0, jf: skip, k }
+    }
+    let refuse =
+        statement(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ERRNO | libc::EPERM as u32);
+    let load = libc::BPF_LD | libc::BPF_W | libc::BPF_ABS;
+    let mut program = [
+        statement(load, 0), // the number of the call
+        unless_equal(libc::SYS_userfaultfd as u32, 1),
+        refuse,
+        unless_equal(libc::SYS_ioctl as u32, 3),
+        statement(load, 24), // the second argument: the request
+        unless_equal(0xAA00, 1),
+        refuse,
+        statement(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ALLOW),
+    ];
+    let filter = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
+    // SAFETY: the call takes numbers only.
+    let no_new = unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) };
+    let (set, all) = (libc::SECCOMP_SET_MODE_FILTER, libc::SECCOMP_FILTER_FLAG_TSYNC);
+    // SAFETY: the kernel copies the program, which lives until the call has returned.
+    let installed = unsafe { libc::syscall(libc::SYS_seccomp, set, all, &raw const filter) };
+    no_new == 0 && installed == 0
+}
+
+/// Mounts over a folder. False if this user may not.
+fn mount(at: &CStr, kind: &CStr, flags: libc::c_ulong) -> bool {
+    let none = c"none".as_ptr();
+    // SAFETY: the strings live until the call has returned.
+    unsafe { libc::mount(none, at.as_ptr(), kind.as_ptr(), flags, std::ptr::null()) == 0 }
+}
+
+/// Fails reads of one page while the test wants that.
+#[derive(Debug, Default)]
+struct Broken(AtomicBool);
+
+impl Inject for Broken {
+    fn before(&self, request: &Request<'_>) -> Verdict {
+        let at = 5 * PAGE as u64;
+        let hit = (request.offset..request.offset + request.len).contains(&at);
+        if request.op == InjectOp::Read && hit && self.0.load(Relaxed) {
+            return Verdict::Fail(std::io::Error::from_raw_os_error(libc::EIO));
+        }
+        Verdict::Pass
+    }
+}
+
+#[test]
+fn a_child_does_not_have_a_mirror_and_its_end_disturbs_the_parent_in_nothing() {
+    let played =
+        child("a_child_does_not_have_a_mirror_and_its_end_disturbs_the_parent_in_nothing", || {
+            let (file, pager) = (file(256), pager("4M"));
+            let mut maps =
+                [0, 1].map(|_| Some(map_or_skip(&pager, file.as_file(), Way::Userfault)));
+            let check = |map: &Map| {
+                (0..256).for_each(|page| assert_eq!(word(map, page * PAGE), (page * PAGE) as u64));
+            };
+            maps.iter().flatten().for_each(check);
+            let faults = maps[0].as_ref().unwrap().report().faults;
+            let touches = || _ = std::hint::black_box(maps[0].as_ref().unwrap()[0]);
+            assert_eq!(forked(touches), -libc::SIGSEGV);
+            assert_eq!(forked(|| ()), 0);
+            // A child that drops them: the pages are the parent's.
+            assert_eq!(forked(|| drop(std::mem::take(&mut maps))), 0);
+            maps.iter().flatten().for_each(check);
+            assert_eq!(maps[0].as_ref().unwrap().report().faults, faults, "no page went");
+            drop(maps);
+            pager.validate().unwrap();
+            0
+        });
+    played.iter().for_each(assert_well);
+}
+
+#[test]
+fn a_child_has_a_mapping_of_the_kernel_and_its_end_disturbs_the_parent_in_nothing() {
+    let played = child(
+        "a_child_has_a_mapping_of_the_kernel_and_its_end_disturbs_the_parent_in_nothing",
+        || {
+            let (file, pager) = (file(2048), pager("2M"));
+            let mut map = Some(map_or_skip(&pager, file.as_file(), Way::PageCache));
+            let check = |map: &Map| {
+                (0..2048).for_each(|page| assert_eq!(word(map, page * PAGE), (page * PAGE) as u64));
+            };
+            let exact = map.as_ref().unwrap().report().how;
+            assert_eq!(forked(|| check(map.as_ref().unwrap())), 0);
+            assert_eq!(forked(|| drop(map.take())), 0);
+            let map = map.unwrap();
+            check(&map);
+            assert_eq!(map.report().how, exact);
+            // It is watched as before: pages come in, and others go.
+            let before = pager.stat().memory.events.pgsteal;
+            let began = Instant::now();
+            while pager.stat().memory.events.pgsteal < before + 2000 {
+                check(&map);
+                assert!(began.elapsed() < Duration::from_secs(60), "{}", map.report());
+            }
+            drop(map);
+            pager.validate().unwrap();
+            0
+        },
+    );
+    played.iter().for_each(assert_well);
+}
+
+#[test]
+fn without_userfaultfd_maps_are_mappings_of_the_kernel_and_the_other_way_is_refused() {
+    let played = child(
+        "without_userfaultfd_maps_are_mappings_of_the_kernel_and_the_other_way_is_refused",
+        || {
+            if !forbid_userfaultfd() {
+                eprintln!("this kernel takes no seccomp filter");
+                return SKIPPED;
+            }
+            let (file, pager) = (file(2048), pager("2M"));
+            let mirror = MapOptions::new().way(Way::Userfault);
+            // SAFETY: as in `map`.
+            let error = unsafe { mirror.map(&pager, file.as_file()) }.unwrap_err();
+            let text = error.to_string();
+            assert!(matches!(error, MapError::Way { way: Way::Userfault, .. }), "{text}");
+            assert!(text.contains("userfaultfd"), "{text}");
+            let map = map_or_skip(&pager, file.as_file(), Way::Auto);
+            assert_eq!(map.report().way, Way::PageCache);
+            assert!(map.report().how.contains("neighbour"), "{}", map.report());
+            let mut state = 5;
+            while pager.stat().memory.events.pgsteal < 2000 {
+                let offset = random(&mut state) % (map.len() / 8) * 8;
+                assert_eq!(word(&map, offset), offset as u64);
+            }
+            drop(map);
+            pager.validate().unwrap();
+            0
+        },
+    );
+    played.iter().for_each(assert_well);
+}
+
+#[test]
+fn without_proc_both_ways_are_refused_with_the_name_of_the_missing_file() {
+    let played =
+        child("without_proc_both_ways_are_refused_with_the_name_of_the_missing_file", || {
+            let (file, pager) = (file(16), pager("1M"));
+            // SAFETY: the call takes a number.
+            let own = unsafe { libc::unshare(libc::CLONE_NEWNS) } == 0;
+            let private = libc::MS_REC | libc::MS_PRIVATE;
+            let hidden = own && mount(c"/", c"none", private) && mount(c"/proc", c"tmpfs", 0);
+            if !hidden {
+                eprintln!("this user cannot mount: {}", std::io::Error::last_os_error());
+                return SKIPPED;
+            }
+            for way in [Way::PageCache, Way::Userfault, Way::Auto] {
+                // SAFETY: as in `map`.
+                let error = unsafe { MapOptions::new().way(way).map(&pager, file.as_file()) };
+                let error = error.unwrap_err();
+                let userfaultfd = matches!(error, MapError::Way { way: Way::Userfault, .. });
+                assert!(error.to_string().contains("/proc/self/pagemap") || userfaultfd, "{error}");
+            }
+            pager.validate().unwrap();
+            let view = pager.open(file.path()).unwrap();
+            assert_eq!(word(&view.read(2).unwrap(), 0), 2 * PAGE as u64, "views need no /proc");
+            0
+        });
+    played.iter().for_each(assert_well);
+}
+
+/// A file shrinks to 8 pages under a map of 64 that has read pages 2 and 40; then page 50 is
+/// touched.
+fn shrink_under(way: Way) -> i32 {
+    let (file, pager) = (file(64), pager("1M"));
+    let _ = MAP.set(map_or_skip(&pager, file.as_file(), way));
+    let map = MAP.get().unwrap();
+    map.advise(Advice::Random).unwrap();
+    assert_eq!(word(map, 2 * PAGE) + word(map, 40 * PAGE), 42 * PAGE as u64);
+    assert!(map.error().is_none());
+    file.as_file().set_len(8 * PAGE as u64).unwrap();
+    on_sigbus(|| {
+        let map = MAP.get().unwrap();
+        let error = map.error().map(|error| error.to_string()).unwrap_or_default();
+        eprintln!("{error}");
+        let others = (0..8).all(|page| word(map, page * PAGE) == (page * PAGE) as u64);
+        if others && !error.is_empty() { 0 } else { 3 }
+    });
+    std::hint::black_box(map[50 * PAGE]);
+    4
+}
+
+#[test]
+fn a_file_that_shrinks_under_a_mirror_is_sigbus_with_a_reason_and_other_pages_work() {
+    let played = child(
+        "a_file_that_shrinks_under_a_mirror_is_sigbus_with_a_reason_and_other_pages_work",
+        || shrink_under(Way::Userfault),
+    );
+    played.iter().for_each(assert_well);
+}
+
+#[test]
+fn a_file_that_shrinks_under_a_mapping_is_sigbus_with_a_reason_and_other_pages_work() {
+    let played = child(
+        "a_file_that_shrinks_under_a_mapping_is_sigbus_with_a_reason_and_other_pages_work",
+        || shrink_under(Way::PageCache),
+    );
+    if let Some(output) = &played {
+        assert_well(output);
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert!(text.contains("become shorter"), "{text}");
+    }
+}
+
+#[test]
+fn a_file_that_grows_is_mapped_as_far_as_it_was_asked_for() {
+    for way in [Way::PageCache, Way::Userfault] {
+        let (file, pager) = (file(8), pager("1M"));
+        let longer = MapOptions::new().way(way).len(16 * PAGE);
+        // SAFETY: as in `map`.
+        let map = match unsafe { longer.map(&pager, file.as_file()) } {
+            Err(MapError::Way { why, .. }) => {
+                eprintln!("SKIPPED: {why}");
+                continue;
+            }
+            other => other.unwrap(),
+        };
+        assert_eq!(word(&map, 7 * PAGE), 7 * PAGE as u64);
+        file.as_file().set_len(16 * PAGE as u64).unwrap();
+        assert_eq!((word(&map, 12 * PAGE), word(&map, 7 * PAGE)), (0, 7 * PAGE as u64), "{way}");
+        assert!(map.error().is_none(), "{way}");
+    }
+}
+
+#[test]
+fn a_page_that_a_device_cannot_read_is_sigbus_and_the_map_has_the_devices_error() {
+    let played = child(
+        "a_page_that_a_device_cannot_read_is_sigbus_and_the_map_has_the_devices_error",
+        || {
+            let broken = Arc::new(Broken(AtomicBool::new(true)));
+            let inject = Arc::<Broken>::clone(&broken);
+            let max = Size::new(1 << 20);
+            let pager = Pager::builder().max(max).inject(inject).build().unwrap();
+            let file = file(64);
+            let _ = MAP.set(map_or_skip(&pager, file.as_file(), Way::Userfault));
+            let map = MAP.get().unwrap();
+            map.advise(Advice::Random).unwrap();
+            (6..64).for_each(|page| assert_eq!(word(map, page * PAGE), (page * PAGE) as u64));
+            assert!(map.error().is_none(), "{:?}", map.error());
+            on_sigbus(|| {
+                let map = MAP.get().unwrap();
+                eprintln!("{}", map.error().unwrap());
+                let mut others = (6..64).chain(0..5);
+                let read = |page: usize| word(map, page * PAGE) == (page * PAGE) as u64;
+                if others.all(read) { 0 } else { 3 }
+            });
+            std::hint::black_box(map[5 * PAGE]);
+            4
+        },
+    );
+    if let Some(output) = &played {
+        assert_well(output);
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert!(text.contains("page 5") && text.contains("os error 5"), "{text}");
+    }
+}
+
+#[test]
+fn a_tenant_without_room_is_sigbus_and_the_map_names_the_full_budget() {
+    let played = child("a_tenant_without_room_is_sigbus_and_the_map_names_the_full_budget", || {
+        let max = Size::new(4 << 20);
+        let patience = Duration::from_millis(50);
+        let pager = Pager::builder().max(max).patience(patience).build().unwrap();
+        let tenant = pager.tenant("full").max("256K".parse().unwrap()).create().unwrap();
+        let file = file(64);
+        let options = MapOptions::new().way(Way::Userfault).tenant(&tenant);
+        // SAFETY: as in `map`.
+        let map = match unsafe { options.map(&pager, file.as_file()) } {
+            Err(MapError::Way { why, .. }) => {
+                eprintln!("{why}");
+                return SKIPPED;
+            }
+            other => other.unwrap(),
+        };
+        assert_eq!(word(&map, 8), 8);
+        let _all = tenant.reserve("256K".parse().unwrap()).unwrap();
+        let _ = MAP.set(map);
+        on_sigbus(|| {
+            eprintln!("{}", MAP.get().unwrap().error().unwrap());
+            0
+        });
+        std::hint::black_box(MAP.get().unwrap()[50 * PAGE]);
+        4
+    });
+    if let Some(output) = &played {
+        assert_well(output);
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert!(text.contains("full"), "{text}");
+    }
+}
+
+#[test]
+fn a_full_tenant_does_not_stop_a_mapping_of_the_kernel() {
+    let max = Size::new(4 << 20);
+    let patience = Duration::from_millis(1);
+    let pager = Pager::builder().max(max).patience(patience).build().unwrap();
+    let tenant = pager.tenant("full").max("256K".parse().unwrap()).create().unwrap();
+    let file = file(64);
+    let options = MapOptions::new().way(Way::PageCache).tenant(&tenant);
+    // SAFETY: as in `map`.
+    let map = match unsafe { options.map(&pager, file.as_file()) } {
+        Err(MapError::Way { why, .. }) => return eprintln!("SKIPPED: {why}"),
+        other => other.unwrap(),
+    };
+    let all = tenant.reserve("256K".parse().unwrap()).unwrap();
+    for round in 0..20 {
+        (0..64).for_each(|page| assert_eq!(word(&map, page * PAGE), (page * PAGE) as u64));
+        assert_eq!(map.report().resident_bytes, 0, "nothing can be charged in round {round}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    drop(all);
+    drop(map);
+    pager.validate().unwrap();
+}
+
+#[test]
+fn a_limit_that_is_lowered_takes_pages_of_maps_and_one_that_is_raised_lets_them_come_back() {
+    let (file, pager) = (file(1024), pager("4M"));
+    let tenant = pager.tenant("t").max("4M".parse().unwrap()).create().unwrap();
+    let options = MapOptions::new().way(Way::Userfault).tenant(&tenant);
+    // SAFETY: as in `map`.
+    let map = match unsafe { options.map(&pager, file.as_file()) } {
+        Err(MapError::Way { why, .. }) => return eprintln!("SKIPPED: {why}"),
+        other => other.unwrap(),
+    };
+    let all =
+        || (0..1024).for_each(|page| assert_eq!(word(&map, page * PAGE), (page * PAGE) as u64));
+    all();
+    for max in ["1M", "256K", "3M", "512K", "4M"] {
+        let max: Size = max.parse().unwrap();
+        tenant.set_max(max).unwrap();
+        assert!(tenant.usage().unwrap() <= max.bytes());
+        all();
+        assert!(map.report().resident_bytes <= max.bytes(), "{}", map.report());
+        assert!(map.report().resident_bytes >= max.bytes() / 8, "{}", map.report());
+    }
+    assert!(map.error().is_none());
+    pager.validate().unwrap();
+}
+
+#[test]
+fn a_map_outlives_its_tenant_and_every_handle_of_its_pager() {
+    for way in [Way::Userfault, Way::PageCache] {
+        let (file, pager) = (file(512), pager("1M"));
+        let tenant = pager.tenant("t").max("512K".parse().unwrap()).create().unwrap();
+        let options = MapOptions::new().way(way).tenant(&tenant);
+        // SAFETY: as in `map`.
+        let map = match unsafe { options.map(&pager, file.as_file()) } {
+            Err(MapError::Way { why, .. }) => {
+                eprintln!("SKIPPED: {why}");
+                continue;
+            }
+            other => other.unwrap(),
+        };
+        let all =
+            || (0..512).for_each(|page| assert_eq!(word(&map, page * PAGE), (page * PAGE) as u64));
+        all();
+        tenant.remove().unwrap();
+        all();
+        pager.validate().unwrap();
+        drop((tenant, pager));
+        all();
+        assert!(map.error().is_none());
+        drop(map);
+    }
+}
+
+/// Bytes of memory that this process has of mappings of mirrors.
+fn mirrored_bytes() -> u64 {
+    let smaps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+    let (mut ours, mut sum) = (false, 0);
+    for line in smaps.lines() {
+        if line.contains("-") && line.contains(" r--s ") {
+            ours = line.contains("memfd:lowtide");
+        } else if ours && let Some(rest) = line.strip_prefix("Rss:") {
+            sum += rest.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10;
+            ours = false;
+        }
+    }
+    sum
+}
+
+#[test]
+fn views_and_maps_share_one_budget_and_their_memory_stays_within_it() {
+    let played = child("views_and_maps_share_one_budget_and_their_memory_stays_within_it", || {
+        let (one, two, pager) = (file(2048), file(2048), pager("4M"));
+        let map = map_or_skip(&pager, one.as_file(), Way::Userfault);
+        let view = pager.open(two.path()).unwrap();
+        let (mut state, mut seen) = (3, [0, 0]);
+        for step in 0..60_000 {
+            // By turns the one and the other have most of the budget.
+            let much = step / 10_000 % 2 == 0;
+            let offset = random(&mut state) % (map.len() / 8) * 8;
+            if much || step % 16 == 0 {
+                assert_eq!(word(&map, offset), offset as u64);
+            }
+            if !much || step % 16 == 0 {
+                let page = view.read((offset / PAGE) as u64).unwrap();
+                assert_eq!(word(&page, offset % PAGE), offset as u64);
+            }
+            if step % 500 == 0 {
+                let (mirrored, stat) = (mirrored_bytes(), pager.stat());
+                assert!(mirrored <= 4 << 20, "{mirrored}: {stat}");
+                assert!(stat.memory.file * PAGE as u64 <= 4 << 20, "{stat}");
+                // Memory of the arena is taken and given back in pieces.
+                assert!(mirrored + stat.resident_bytes <= 7 << 20, "{mirrored}: {stat}");
+                seen = [seen[0].max(mirrored), seen[1].max(stat.resident_bytes)];
+            }
+        }
+        assert!(seen.iter().all(|bytes| *bytes > 2 << 20), "both had much of it: {seen:?}");
+        pager.validate().unwrap();
+        0
+    });
+    played.iter().for_each(assert_well);
+}
+
+#[test]
+fn threads_map_touch_prefetch_and_drop_beside_each_other() {
+    let files: Vec<_> = [40, 200, 700].into_iter().map(file).collect();
+    let pager = pager("2M");
+    if map(&pager, files[0].as_file(), Way::PageCache).is_none() {
+        return;
+    }
+    let served = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        for thread in 0..32_u64 {
+            let (files, pager, served) = (&files, &pager, &served);
+            scope.spawn(move || {
+                let mut state = thread + 1;
+                for round in 0..12 {
+                    let file = files[random(&mut state) % files.len()].as_file();
+                    let way =
+                        if (thread + round) % 4 == 0 { Way::PageCache } else { Way::Userfault };
+                    let Some(map) = map(pager, file, way) else { continue };
+                    let part = random(&mut state) % map.len();
+                    map.advise_range(Advice::WillNeed, part, map.len() - part).unwrap();
+                    for _ in 0..50 {
+                        let offset = random(&mut state) % (map.len() / 8) * 8;
+                        assert_eq!(word(&map, offset), offset as u64);
+                    }
+                    assert!(map.error().is_none(), "{:?}", map.error());
+                    served.fetch_add(1, Relaxed);
+                }
+            });
+        }
+    });
+    assert!(served.load(Relaxed) > 0);
+    pager.validate().unwrap();
+    assert_eq!(pager.stat().memory.file, 0, "no page of a map that is gone is charged");
+}
+
+#[test]
+fn a_map_that_is_dropped_while_pages_are_read_for_it_leaves_nothing_behind() {
+    let (file, pager) = (file(1024), pager("2M"));
+    for _ in 0..50 {
+        let Some(map) = map(&pager, file.as_file(), Way::Userfault) else { return };
+        map.advise(Advice::WillNeed).unwrap();
+        assert_eq!(word(&map, 900 * PAGE), 900 * PAGE as u64);
+        drop(map);
+    }
+    let began = Instant::now();
+    while pager.stat().memory.file > 0 {
+        assert!(began.elapsed() < Duration::from_secs(10), "{}", pager.stat());
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    pager.validate().unwrap();
+}
+
+#[test]
+fn a_map_that_is_forgotten_works_until_the_process_ends() {
+    for way in [Way::Userfault, Way::PageCache] {
+        let (file, pager) = (file(512), pager("512K"));
+        let Some(map) = map(&pager, file.as_file(), way) else { continue };
+        // SAFETY: a map that is forgotten is never unmapped.
+        let bytes = unsafe { std::slice::from_raw_parts(map.as_ptr(), map.len()) };
+        std::mem::forget(map);
+        drop(pager);
+        for _ in 0..3 {
+            (0..512).for_each(|page| assert_eq!(word(bytes, page * PAGE), (page * PAGE) as u64));
+        }
+    }
+}
+
+#[test]
+fn system_calls_on_a_map_work_or_the_report_says_that_they_do_not() {
+    for way in [Way::Userfault, Way::PageCache] {
+        let (file, pager) = (file(256), pager("512K"));
+        let Some(map) = map(&pager, file.as_file(), way) else { continue };
+        let (mut sink, report) = (tempfile::tempfile().unwrap(), map.report());
+        let written = sink.write_all(&map);
+        if report.how.contains("EFAULT") {
+            assert_eq!(written.unwrap_err().raw_os_error(), Some(libc::EFAULT));
+            continue;
+        }
+        written.unwrap();
+        assert_eq!(sink.metadata().unwrap().len(), map.len() as u64);
+        let (mut copy, mut at) = (vec![0; map.len()], 0);
+        while at < copy.len() {
+            use std::os::unix::fs::FileExt;
+            at += sink.read_at(&mut copy[at..], at as u64).unwrap();
+        }
+        assert!(copy[..] == map[..], "{way}");
+    }
+}
+
+#[test]
+fn a_program_that_is_started_does_not_inherit_the_descriptors_of_maps() {
+    let (file, pager) = (file(16), pager("512K"));
+    let maps: Vec<_> = [Way::Userfault, Way::PageCache]
+        .into_iter()
+        .filter_map(|way| map(&pager, file.as_file(), way))
+        .collect();
+    let listed = Command::new("ls").args(["-l", "/proc/self/fd"]).output().unwrap();
+    let text = String::from_utf8_lossy(&listed.stdout);
+    for name in ["userfaultfd", "memfd:lowtide", "pagemap"] {
+        assert!(!text.contains(name), "{text}");
+    }
+    drop(maps);
+}
