@@ -96,7 +96,7 @@ pub fn drop_cached(fd: impl AsFd, offset: u64, len: u64) -> io::Result<()> {
 ///
 /// `InvalidInput` for an impossible range; what the kernel says of earlier writes (`EIO`,
 /// `ENOSPC`).
-pub fn start_writing(fd: impl AsFd, offset: u64, len: u64) -> io::Result<()> {
+pub fn start_writing_range(fd: impl AsFd, offset: u64, len: u64) -> io::Result<()> {
     let number = |n: u64| {
         libc::off64_t::try_from(n).map_err(|_| {
             io::Error::new(io::ErrorKind::InvalidInput, format!("no file has a byte {n}"))
@@ -360,9 +360,9 @@ mod tests {
         let Some((file, _map)) = file_on_disk() else { return };
         file.write_at(&[9; 100], 0).unwrap();
         assert_eq!(cachestat(&file, 0, 0).unwrap().dirty, 1);
-        start_writing(&file, 0, page_size() as u64).unwrap();
+        start_writing_range(&file, 0, page_size() as u64).unwrap();
         assert_eq!(cachestat(&file, 0, 0).unwrap().dirty, 0, "it is on its way");
-        let error = start_writing(&file, u64::MAX, 1).unwrap_err();
+        let error = start_writing_range(&file, u64::MAX, 1).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
     }
 

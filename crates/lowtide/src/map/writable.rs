@@ -190,7 +190,7 @@ impl MapMut {
         match &self.0.memory {
             Memory::PageCache { adopted, stores: Stores::Shared, .. } if !part.is_empty() => {
                 let start = self.0.options.offset + part.start as u64;
-                page_cache::start_writing(adopted.file(), start, part.len() as u64)
+                page_cache::start_writing_range(adopted.file(), start, part.len() as u64)
             }
             _ => Ok(()),
         }
