@@ -103,6 +103,11 @@
 //! of one thread it compiles, and must not be done: the page stays pinned for as long as the future
 //! sleeps, and stores to it time out.
 //!
+//! # Pointers
+//!
+//! Code that wants `&[u8]` gets a [`Map`](crate::map::Map) of the file, under the same budget; the
+//! page of its [module](crate::map) says how it works and where it ends.
+//!
 //! # fork
 //!
 //! Build pagers after forking, not before: after daemonizing, and in each worker process for

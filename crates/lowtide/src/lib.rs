@@ -200,6 +200,8 @@ mod documents {
     struct Write;
     #[doc = include_str!("../../../docs/guide/tenants.md")]
     struct Tenants;
+    #[doc = include_str!("../../../docs/guide/map.md")]
+    struct Map;
     #[doc = include_str!("../../../docs/guide/counters.md")]
     struct Counters;
 }

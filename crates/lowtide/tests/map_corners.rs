@@ -602,6 +602,28 @@ fn a_map_that_is_dropped_while_pages_are_read_for_it_leaves_nothing_behind() {
 }
 
 #[test]
+fn two_mappings_of_a_file_have_one_set_of_pages() {
+    let (file, pager) = (file(256), pager("4M"));
+    let Some(one) = map(&pager, file.as_file(), Way::PageCache) else { return };
+    let two = map(&pager, file.as_file(), Way::PageCache).unwrap();
+    let began = Instant::now();
+    while one.report().resident_bytes < 256 * PAGE as u64 {
+        for map in [&one, &two] {
+            (0..256).for_each(|page| assert_eq!(word(map, page * PAGE), (page * PAGE) as u64));
+        }
+        assert!(began.elapsed() < Duration::from_secs(60), "{}", one.report());
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert_eq!(one.report().resident_bytes, two.report().resident_bytes);
+    assert_eq!(pager.stat().memory.file, 256, "{}", pager.stat());
+    drop(one);
+    (0..256).for_each(|page| assert_eq!(word(&two, page * PAGE), (page * PAGE) as u64));
+    assert_eq!(two.report().resident_bytes, 256 * PAGE as u64);
+    drop(two);
+    assert_eq!(pager.stat().memory.file, 0);
+}
+
+#[test]
 fn a_map_that_is_forgotten_works_until_the_process_ends() {
     for way in [Way::Userfault, Way::PageCache] {
         let (file, pager) = (file(512), pager("512K"));

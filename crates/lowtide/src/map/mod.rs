@@ -31,6 +31,8 @@
 //! | `watched`, `watch`, `adopt` | the way `pagecache`: the kernel's mapping, watched and trimmed |
 //! | `streams` | read-ahead for the kernel's mappings |
 //! | `copy` | private mappings that are stored to |
+//!
+#![doc = include_str!("corners.md")]
 
 mod adopt;
 mod area;
