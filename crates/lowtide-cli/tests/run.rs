@@ -249,6 +249,27 @@ fn a_signal_makes_a_program_say_how_it_stands() {
     assert_eq!(fs::read_to_string(&summary).unwrap().lines().count(), 2, "and one at the end");
 }
 
+#[test]
+fn without_proc_mappings_are_left_to_the_kernel_and_the_program_works() {
+    let files = Files::new();
+    let hidden = "mount -t tmpfs none /proc && exec \"$@\"";
+    let library = Path::new(env!("CARGO_BIN_EXE_lowtide")).with_file_name("liblowtide_preload.so");
+    let summary = files.path("summary");
+    let mut command = plain("unshare");
+    command.args(["-m", "sh", "-c", hidden, "sh", env!("CARGO_BIN_EXE_lowtide"), "run"]);
+    command.args(["--max", BUDGET, "--json", "--summary", &summary, "--"]);
+    command.arg(maps()).args(["parts", &files.data()]).env("LOWTIDE_PRELOAD", library);
+    let output = command.output().unwrap();
+    if text(&output.stderr).contains("unshare") || text(&output.stderr).contains("mount:") {
+        eprintln!("SKIPPED: /proc cannot be hidden here: {}", text(&output.stderr));
+        return;
+    }
+    same(&output, &maps_with(&["parts", &files.data()]));
+    let line: Value = serde_json::from_str(&fs::read_to_string(&summary).unwrap()).unwrap();
+    assert_eq!(line["left_alone"][0]["reason"], "refused", "{line}");
+    assert!(line["refusal"].as_str().unwrap().contains("/proc/self/pagemap"), "{line}");
+}
+
 /// It ends with this code before the program starts, and says all of these words.
 fn refused(command: &mut Command, code: i32, words: &[&str]) {
     let output = command.output().unwrap();

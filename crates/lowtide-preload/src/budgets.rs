@@ -65,6 +65,8 @@ pub(crate) struct Budgets {
     pager: Pager,
     tenants: BTreeMap<usize, Account>,
     lingering: VecDeque<(Share, Subject)>,
+    /// The first reason for which the runtime refused a mapping.
+    refusal: Option<String>,
     due: Instant,
 }
 
@@ -89,7 +91,7 @@ impl Budgets {
         }
         let pager = builder.build()?;
         let (tenants, lingering) = (BTreeMap::new(), VecDeque::new());
-        Ok(Self { settings, pager, tenants, lingering, due: Instant::now() })
+        Ok(Self { settings, pager, tenants, lingering, refusal: None, due: Instant::now() })
     }
 
     /// Bytes of a budget.
@@ -110,10 +112,17 @@ impl Budgets {
     }
 
     /// Keeps a mapping within its budget from now on.
-    #[expect(unsafe_code, reason = "the program's mapping is handed to the watcher")]
     pub(crate) fn adopt(&mut self, subject: &Subject) -> Result<Share, Reason> {
+        self.try_adopt(subject).map_err(|error| {
+            self.refusal.get_or_insert_with(|| error.to_string());
+            Reason::Refused
+        })
+    }
+
+    #[expect(unsafe_code, reason = "the program's mapping is handed to the watcher")]
+    fn try_adopt(&mut self, subject: &Subject) -> Result<Share, Box<dyn Error>> {
         let read_ahead = self.settings.keep_read_ahead;
-        let account = self.account(subject.budget).map_err(|_| Reason::Refused)?;
+        let account = self.account(subject.budget)?;
         let mut options = MapOptions::new().tenant(&account.tenant).offset(subject.offset);
         if read_ahead {
             options = options.read_ahead(u64::MAX);
@@ -124,7 +133,12 @@ impl Budgets {
         // waits for that.
         let share =
             unsafe { options.adopt(&self.pager, subject.file.as_fd(), start, subject.range.len()) };
-        Ok(Rc::new(share.map_err(|_| Reason::Refused)?))
+        Ok(Rc::new(share?))
+    }
+
+    /// Why the runtime refused a mapping, the first time that it did.
+    pub(crate) fn refusal(&self) -> Option<&str> {
+        self.refusal.as_deref()
     }
 
     /// No part of the mapping is left. Its pages stay until others need the room, unless the file

@@ -18,7 +18,7 @@ use crate::judge::{Reason, of_file};
 use crate::line::{Answer, New, Question};
 use crate::settings::Settings;
 use crate::state::{self, State};
-use crate::summary::{self, Budget};
+use crate::summary::{self, Budget, Whole};
 use crate::{descriptors, globs, start};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -77,6 +77,8 @@ struct Keeper {
     settings: &'static Settings,
     budgets: Option<Budgets>,
     ahead: Ahead,
+    /// Why there are no budgets.
+    failure: Option<String>,
     /// By the first address.
     kept: BTreeMap<usize, Kept>,
     known: BTreeMap<usize, Known>,
@@ -88,7 +90,17 @@ impl Keeper {
     fn new(state: &'static State, settings: &'static Settings) -> Self {
         let (kept, known, detached) = Default::default();
         let ahead = Ahead::new(!settings.keep_read_ahead);
-        Self { state, settings, budgets: None, ahead, kept, known, detached, tickets: 0 }
+        Self {
+            state,
+            settings,
+            budgets: None,
+            ahead,
+            failure: None,
+            kept,
+            known,
+            detached,
+            tickets: 0,
+        }
     }
 
     fn serve(&mut self) -> ! {
@@ -159,7 +171,11 @@ impl Keeper {
 
     fn keep(&mut self, subject: Subject) -> Result<(), Reason> {
         if self.budgets.is_none() {
-            self.budgets = Some(Budgets::new(self.settings).map_err(|_| Reason::Resources)?);
+            let built = Budgets::new(self.settings);
+            self.budgets = Some(built.map_err(|error| {
+                self.failure.get_or_insert_with(|| error.to_string());
+                Reason::Resources
+            })?);
         }
         let budgets = self.budgets.as_mut().ok_or(Reason::Resources)?;
         let share = budgets.adopt(&subject)?;
@@ -228,9 +244,14 @@ impl Keeper {
             files: known.files.clone(),
             figures: figures.get(number).copied().unwrap_or_default(),
         });
-        let budgets: Vec<_> = budgets.collect();
-        let switches = self.ahead.switches();
-        summary::write(self.settings, &budgets, switches, &self.state.left.all());
+        let refusal = self.budgets.as_ref().and_then(Budgets::refusal);
+        let whole = Whole {
+            budgets: budgets.collect(),
+            read_ahead_switches: self.ahead.switches(),
+            refusal: refusal.or(self.failure.as_deref()).map(str::to_owned),
+            left: self.state.left.all(),
+        };
+        summary::write(self.settings, &whole);
     }
 }
 

@@ -17,7 +17,8 @@
 
 use crate::line::Question;
 use crate::settings::Settings;
-use crate::{real, state, summary};
+use crate::summary::{self, Whole};
+use crate::{real, state};
 use std::mem::MaybeUninit;
 use std::{env, ptr};
 
@@ -49,7 +50,8 @@ extern "C" fn end() {
     if state.line.is_kept() {
         state.line.ask(Question::Summary);
     } else if settings.pid == Some(std::process::id()) {
-        summary::write(settings, &[], 0, &state.left.all());
+        let left = state.left.all();
+        summary::write(settings, &Whole { left, ..Whole::default() });
     }
 }
 

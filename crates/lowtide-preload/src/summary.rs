@@ -28,6 +28,37 @@ pub(crate) struct Budget {
     pub(crate) figures: Figures,
 }
 
+/// All that there is to say.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Whole {
+    /// Each budget of which a mapping was adopted.
+    pub(crate) budgets: Vec<Budget>,
+    /// How often a mapping changed between being read ahead and not.
+    pub(crate) read_ahead_switches: u64,
+    /// Why the runtime refused a mapping.
+    pub(crate) refusal: Option<String>,
+    /// What was left to the kernel.
+    pub(crate) left: Vec<LeftAlone>,
+}
+
+/// What the kernel counts for this process.
+#[derive(Clone, Copy, Debug, Serialize)]
+struct Counted {
+    /// Page faults that waited for a read: each is a stall.
+    major_faults: u64,
+    /// Bytes that the device read for this process, for whatever purpose.
+    device_read_bytes: u64,
+}
+
+impl Counted {
+    fn now() -> Self {
+        let io = std::fs::read_to_string("/proc/self/io").unwrap_or_default();
+        let read = io.lines().find_map(|line| line.strip_prefix("read_bytes: "));
+        let device_read_bytes = read.and_then(|bytes| bytes.parse().ok()).unwrap_or_default();
+        Self { major_faults: lowtide_sys::pagemap::page_faults().major, device_read_bytes }
+    }
+}
+
 #[derive(Serialize)]
 struct Row<'a> {
     reason: &'a str,
@@ -37,28 +68,33 @@ struct Row<'a> {
     first: Option<&'a str>,
 }
 
+/// A line of JSON.
 #[derive(Serialize)]
-struct Whole<'a> {
+struct Line<'a> {
     lowtide: &'a str,
     pid: u32,
     program: &'a str,
     way: &'a str,
     max_bytes: u64,
     budgets: &'a [Budget],
-    /// How often a mapping changed between being read ahead and not.
+    #[serde(flatten)]
+    counted: Counted,
     read_ahead_switches: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    refusal: Option<&'a str>,
     left_alone: Vec<Row<'a>>,
 }
 
 /// Writes it where the settings say. A summary that cannot be written is lost: the program must not
 /// suffer from it.
-pub(crate) fn write(settings: &Settings, budgets: &[Budget], switches: u64, left: &[LeftAlone]) {
+pub(crate) fn write(settings: &Settings, whole: &Whole) {
     let program = std::fs::read_to_string("/proc/self/comm").unwrap_or_default();
     let program = program.trim_end();
+    let counted = Counted::now();
     let text = if settings.json {
-        json(settings, program, budgets, switches, left)
+        json(settings, program, counted, whole)
     } else {
-        text(settings, program, budgets, left)
+        text(settings, program, counted, whole)
     };
     match &settings.summary {
         Some(path) => {
@@ -73,75 +109,143 @@ pub(crate) fn write(settings: &Settings, budgets: &[Budget], switches: u64, left
     }
 }
 
-fn json(
-    settings: &Settings,
-    program: &str,
-    budgets: &[Budget],
-    switches: u64,
-    left: &[LeftAlone],
-) -> String {
-    let rows = left.iter().map(|left| Row {
+fn json(settings: &Settings, program: &str, counted: Counted, whole: &Whole) -> String {
+    let rows = whole.left.iter().map(|left| Row {
         reason: left.reason.name(),
         count: left.count,
         bytes: left.bytes,
         first: left.first.as_deref(),
     });
-    let whole = Whole {
+    let line = Line {
         lowtide: env!("CARGO_PKG_VERSION"),
         pid: std::process::id(),
         program,
         way: "pagecache",
         max_bytes: settings.max,
-        budgets,
-        read_ahead_switches: switches,
+        budgets: &whole.budgets,
+        counted,
+        read_ahead_switches: whole.read_ahead_switches,
+        refusal: whole.refusal.as_deref(),
         left_alone: rows.collect(),
     };
-    serde_json::to_string(&whole).unwrap_or_default() + "\n"
+    serde_json::to_string(&line).unwrap_or_default() + "\n"
 }
 
-fn text(settings: &Settings, program: &str, budgets: &[Budget], left: &[LeftAlone]) -> String {
+fn text(settings: &Settings, program: &str, counted: Counted, whole: &Whole) -> String {
     let mut text = format!("lowtide: {program} ({})", std::process::id());
-    if budgets.is_empty() {
+    if whole.budgets.is_empty() {
         let _ = writeln!(text, ": no file mapping to keep within {}", mib(settings.max));
     } else {
         text.push('\n');
     }
-    for budget in budgets {
-        let figures = &budget.figures;
-        let of = budget.glob.as_ref().map(|glob| format!(" of {glob}")).unwrap_or_default();
-        let plural = if budget.mappings == 1 { "" } else { "s" };
+    for budget in &whole.budgets {
+        text += &of_budget(budget);
+    }
+    if !whole.budgets.is_empty() {
+        let needed: u64 = whole.budgets.iter().map(|budget| budget.figures.faults).sum();
+        let needed = needed * rustix::param::page_size() as u64;
         let _ = writeln!(
             text,
-            "  budget{of}: {}, {} mapping{plural} ({})",
-            mib(figures.max_bytes),
-            budget.mappings,
-            budget.files.join(", ")
-        );
-        let _ = writeln!(
-            text,
-            "    in memory {} now, {} at most; {} pages came in, {} of them again; {} evicted",
-            mib(figures.resident_bytes),
-            mib(figures.peak_bytes),
-            figures.faults,
-            figures.refaults,
-            figures.evicted
+            "  the device read {} ({:.2} x what came in); {} faults waited for it",
+            mib(counted.device_read_bytes),
+            counted.device_read_bytes as f64 / needed.max(1) as f64,
+            counted.major_faults
         );
     }
-    for left in left {
-        let plural = if left.count == 1 { "" } else { "s" };
+    for left in &whole.left {
         let first = left.first.as_ref().map(|path| format!(" ({path})")).unwrap_or_default();
         let _ = writeln!(
             text,
-            "  left to the kernel: {} mapping{plural}, {}: {}{first}",
-            left.count,
+            "  left to the kernel: {}, {}: {}{first}",
+            mappings(left.count),
             mib(left.bytes),
             left.reason.text()
         );
     }
+    if let Some(refusal) = &whole.refusal {
+        let _ = writeln!(text, "  refused, because: {refusal}");
+    }
     text
+}
+
+fn of_budget(Budget { glob, mappings: count, files, figures }: &Budget) -> String {
+    let of = glob.as_ref().map(|glob| format!(" of {glob}")).unwrap_or_default();
+    let max = mib(figures.max_bytes);
+    format!(
+        "  budget{of}: {max}, {} ({})\n    in memory {} now, {} at most; {} pages came in, {} of \
+         them again; {} evicted\n",
+        mappings(*count),
+        files.join(", "),
+        mib(figures.resident_bytes),
+        mib(figures.peak_bytes),
+        figures.faults,
+        figures.refaults,
+        figures.evicted
+    )
+}
+
+fn mappings(count: u64) -> String {
+    format!("{count} mapping{}", if count == 1 { "" } else { "s" })
 }
 
 fn mib(bytes: u64) -> String {
     let tenths = bytes.saturating_mul(10) >> 20;
     format!("{}.{} MiB", tenths / 10, tenths % 10)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::budgets::Figures;
+    use crate::judge::Reason;
+
+    fn whole() -> Whole {
+        let figures = Figures { max_bytes: 8 << 20, faults: 1, ..Figures::default() };
+        let files = vec!["/data/a \"b\"".to_owned()];
+        let left = LeftAlone { reason: Reason::Locked, count: 2, bytes: 3 << 20, first: None };
+        Whole {
+            budgets: vec![Budget { glob: Some("*.a".into()), mappings: 1, files, figures }],
+            read_ahead_switches: 5,
+            refusal: Some("no scan".into()),
+            left: vec![left],
+        }
+    }
+
+    #[test]
+    fn the_names_in_the_json_are_an_interface() {
+        let counted = Counted { major_faults: 6, device_read_bytes: 7 };
+        let line = json(&Settings::new(8 << 20), "x", counted, &whole());
+        assert!(line.ends_with("}\n") && line.lines().count() == 1);
+        let line: serde_json::Value = serde_json::from_str(&line).expect("JSON");
+        let names = |value: &serde_json::Value| -> Vec<String> {
+            value.as_object().expect("an object").keys().cloned().collect()
+        };
+        assert_eq!(
+            names(&line).join(" "),
+            "budgets device_read_bytes left_alone lowtide major_faults max_bytes pid program \
+             read_ahead_switches refusal way"
+        );
+        assert_eq!(
+            names(&line["budgets"][0]).join(" "),
+            "evicted faults files glob mappings max_bytes peak_bytes refaults resident_bytes"
+        );
+        assert_eq!(names(&line["left_alone"][0]).join(" "), "bytes count reason");
+        assert_eq!(line["left_alone"][0]["reason"], "locked");
+    }
+
+    #[test]
+    fn the_text_says_the_same() {
+        let counted = Counted { major_faults: 6, device_read_bytes: 8192 };
+        let said = text(&Settings::new(8 << 20), "x", counted, &whole());
+        for part in [
+            "budget of *.a: 8.0 MiB, 1 mapping (/data/a \"b\")",
+            "the device read 0.0 MiB (2.00 x what came in); 6 faults waited",
+            "2 mappings, 3.0 MiB: locked in memory",
+            "refused, because: no scan",
+        ] {
+            assert!(said.contains(part), "{part} is not in {said}");
+        }
+        let nothing = text(&Settings::new(8 << 20), "x", counted, &Whole::default());
+        assert!(nothing.contains("no file mapping to keep within 8.0 MiB"), "{nothing}");
+    }
 }
