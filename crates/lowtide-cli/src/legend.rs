@@ -36,6 +36,13 @@ const WORDS: &[(&str, &str)] = &[
         "time of an access, relative to the pointer's in the same round: median \
          (smallest..largest)",
     ),
+    (
+        "step",
+        "fault: first touch of a cached page; notice, tick: the watching thread; touch: after a \
+         zap; turnover: a fault with its eviction, data four times the budget",
+    ),
+    ("ns/page", "nanoseconds for each page: median (smallest..largest) of the rounds"),
+    ("ms/GiB", "milliseconds for a GiB of such pages"),
     ("memory", "hot: the same pages for ever; cold: new pages, none of which is needed again"),
     ("throttle", "how threads above high are throttled (--high-policy)"),
     ("requests/s", "requests per second on the device, from all users"),

@@ -41,6 +41,7 @@ fn workloads_and_policies_are_listed_with_a_line_about_each() {
     for (what, name) in [
         ("workloads", "ycsb-b"),
         ("workloads", "hit"),
+        ("workloads", "map-fault"),
         ("policies", "mglru-7.1"),
         ("policies", "mglru-7.1+series"),
         ("policies", "lru"),

@@ -14,6 +14,7 @@
 //! | `compare` | ycsb, random reads, scans, traces: lowtide beside mappings |
 //! | `depth`, `in_order` | reads at a depth; each way to read a file in order |
 //! | `hit` | hits beside a raw pointer |
+//! | `map_fault` | what a page of a map costs, without a device |
 //! | `write` | files written from start to end, by lowtide and its peers |
 //! | `slow` | an artificially slow device |
 //! | `tenancy` | benchmarks with tenants: limits, throttle policies, programs, protection |
@@ -31,6 +32,7 @@ mod in_order;
 pub(crate) mod json;
 pub(crate) mod machine;
 mod map;
+mod map_fault;
 pub(crate) mod options;
 pub(crate) mod peer;
 mod play;
@@ -84,6 +86,8 @@ pub(crate) enum Bench {
     Replay(Box<replay::ReplayArgs>),
     #[command(name = hit::NAME, about = hit::ABOUT)]
     Hit(Box<hit::HitArgs>),
+    #[command(name = map_fault::NAME, about = map_fault::ABOUT)]
+    MapFault(Box<map_fault::MapFaultArgs>),
     #[command(name = Fill::NAME, about = Fill::ABOUT)]
     Fill(Box<RealWriting<Fill>>),
     #[command(name = DdOom::NAME, about = DdOom::ABOUT)]
@@ -122,6 +126,7 @@ pub(crate) fn run(bench: &Bench) -> Result<(), BenchError> {
         Bench::Scan(args) => in_order::run(args),
         Bench::Replay(args) => args.run(),
         Bench::Hit(args) => hit::run(args),
+        Bench::MapFault(args) => map_fault::run(args),
         Bench::Fill(args) => args.run(),
         Bench::DdOom(args) => args.run(),
         Bench::HighThrash(args) => args.run(),
