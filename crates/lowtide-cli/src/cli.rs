@@ -57,6 +57,7 @@ Examples:
   lowtide bench replay --trace mix.csv --max 64M
   lowtide bench mixed --threads 8 --checkpoint 10s
   lowtide bench random-read --depth 1,8,32 --against fio
+  lowtide bench scan --stride 16 --against mmap-random,map-userfault,map-pagecache
   lowtide bench fill --max 256M
   lowtide bench high-thrash --threads 1,4,16 --no-readahead
   lowtide bench high-thrash --bpf examples/bpf/refault_recency.bpf.o

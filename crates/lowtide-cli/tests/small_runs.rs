@@ -191,10 +191,22 @@ fn maps_are_read_beside_views_under_each_policy_and_verified() {
             assert_eq!((&row["verified"], &row["errors"]), (&4000.into(), &0.into()), "{row}");
             let refaults = row["stat"]["workingset_refault_file"].as_u64().unwrap();
             assert!(refaults > 0, "data of four budgets comes in again: {row}");
+            let is_cached = row["system"] == "map-pagecache";
+            assert_eq!(row.get("cached_max_bytes").is_some(), is_cached, "{row}");
         }
         // One for the views and the maps that fill their own memory, one for each page cache.
         let caches = 2 * usize::from(maps.contains(&"map-pagecache"));
         assert_eq!(files(dir.path()).len(), 1 + caches, "{workload}");
+    }
+}
+
+#[test]
+fn a_scan_with_a_stride_reads_every_page() {
+    let dir = tempfile::tempdir().unwrap();
+    let some = ["--policy", "mglru", "--against", "mmap-random", "--stride", "7"];
+    let results = results(dir.path(), &bench("scan", &some));
+    for row in rows(&results) {
+        assert_eq!((&row["stride"], &row["verified"]), (&7.into(), &4000.into()), "{row}");
     }
 }
 
@@ -268,6 +280,39 @@ fn hits_through_views_and_maps_are_measured_against_a_pointer() {
     for row in rows(&results) {
         assert!(row["ns_per_access"].as_f64().unwrap() > 0.0);
         assert_eq!((&row["verified"], &row["errors"]), (&4000.into(), &0.into()));
+    }
+}
+
+#[test]
+fn the_steps_of_a_mapped_page_are_measured_and_what_is_touched_is_verified() {
+    const PAGES: u64 = 512;
+    let dir = tempfile::tempdir().unwrap();
+    let maps = maps_or_skip("the steps of maps");
+    let results = results(dir.path(), &["bench", "map-fault", "--size", "2M", "--rounds", "2"]);
+    for system in maps.iter().chain(&["mmap-random"]) {
+        let of = |step: &str| {
+            let row = rows(&results).iter().find(|r| r["system"] == *system && r["step"] == step);
+            row.unwrap_or_else(|| panic!("{system} has no row for {step}"))
+        };
+        for step in ["fault", "scan", "zap", "touch"] {
+            assert_eq!(of(step)["pages"], 2 * PAGES, "{}", of(step));
+        }
+        for step in ["fault", "touch"] {
+            assert_eq!((&of(step)["verified"], &of(step)["errors"]), (&1024.into(), &0.into()));
+        }
+        if system.starts_with("map-") {
+            assert_eq!(of("evict")["pages"], 2 * PAGES, "all can be evicted");
+            let turnover = of("turnover");
+            assert!(turnover["pages"].as_u64().unwrap() > 0, "{turnover}");
+            assert_eq!(turnover["max_bytes"], 512 << 10);
+        }
+    }
+    for row in rows(&results) {
+        for name in ["policy", "data_bytes", "page_bytes", "rounds", "seed"] {
+            assert!(row.get(name).is_some(), "{name} is missing in {row}");
+        }
+        assert_eq!(keys(&row["ns_per_page_spread"]), BTreeSet::from(["median", "min", "max"]));
+        assert!(row["per_s"].is_f64() && row["ms_per_gib"].is_f64(), "{row}");
     }
 }
 

@@ -177,6 +177,7 @@ fn job(
         writes: false,
         update_percent: None,
         checkpoint_seconds: None,
+        stride: 1,
     }
 }
 
@@ -191,6 +192,7 @@ fn common(job: &Job, max_bytes: u64) -> Common {
         seed: job.seed,
         slowed: None,
         checkpoint_seconds: None,
+        stride: None,
     }
 }
 

@@ -263,5 +263,6 @@ fn common(
         seed: args.pages.seed.seed,
         slowed: None,
         checkpoint_seconds: None,
+        stride: None,
     }
 }

@@ -31,6 +31,8 @@ pub(crate) struct Common {
     pub(crate) batch: u32,
     /// Seed of the streams.
     pub(crate) seed: u64,
+    /// Pages from one read of a scan to the next, if not one.
+    pub(crate) stride: Option<u64>,
     /// The delays of the device, as text.
     pub(crate) slowed: Option<String>,
     /// Seconds from checkpoint to checkpoint.
@@ -52,6 +54,8 @@ pub(crate) struct WorkloadRow {
     page_bytes: u64,
     threads: u32,
     batch: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stride: Option<u64>,
     seed: u64,
     seconds: f64,
     flush_seconds: f64,
@@ -89,6 +93,8 @@ pub(crate) struct WorkloadRow {
     read_amplification: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
     metadata_bytes: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cached_max_bytes: Option<u64>,
     rounds: usize,
     round_ops_per_s: Vec<f64>,
     ratio: Spread,
@@ -115,6 +121,7 @@ impl WorkloadRow {
             page_bytes: common.page_bytes,
             threads: common.threads,
             batch: common.batch,
+            stride: common.stride,
             seed: common.seed,
             seconds: sum.seconds,
             flush_seconds: sum.flush_seconds,
@@ -140,6 +147,7 @@ impl WorkloadRow {
             slowed: common.slowed.clone(),
             read_amplification: amplification(&sum),
             metadata_bytes: sum.metadata_bytes,
+            cached_max_bytes: sum.cached_bytes,
             rounds: row.slices.len(),
             round_ops_per_s: row.slices.iter().map(Slice::rate).collect(),
             ratio: ratio(row, base, Slice::rate),

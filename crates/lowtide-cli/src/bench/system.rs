@@ -1,8 +1,12 @@
 //! The systems of a benchmark: lowtide under some policy (a view or a map), or a peer.
 
+use std::fs::File;
+
 use lowtide::map::Way;
 use lowtide::{OpenOptions, Pager, Policy, Size, Stat, View};
 use lowtide_host::usage::{CpuTime, ProcIo};
+use lowtide_sys::memory::page_size;
+use lowtide_sys::page_cache::cachestat;
 
 use super::access::{DataAccess, ViewAccess};
 use super::datafile::DataFile;
@@ -59,8 +63,8 @@ pub(crate) struct Lowtide<D = ViewAccess> {
     batch: u32,
     writes: bool,
     checkpointer: Option<Checkpointer>,
-    /// The kernel reads the file, and only it knows how much.
-    kernel_reads: bool,
+    /// The file, if the kernel reads it: only the kernel knows how much, and what it has in memory.
+    cached: Option<File>,
 }
 
 impl Lowtide {
@@ -111,7 +115,11 @@ impl Lowtide<MapAccess> {
         let read_ahead = job.trace.is_some().then_some(0);
         let access = MapAccess::new(map::open(&pager, way, file, job.data_bytes, read_ahead)?);
         let mut system = Self::playing(map::name(way), pager, policy, access, (job, script))?;
-        system.kernel_reads = way == Way::PageCache;
+        if way == Way::PageCache {
+            let own = file.file().try_clone();
+            system.cached =
+                Some(own.map_err(|source| BenchError::file("open", file.path(), source))?);
+        }
         Ok(system)
     }
 }
@@ -134,7 +142,7 @@ impl<D: DataAccess + Clone> Lowtide<D> {
             batch: job.batch,
             writes: job.writes,
             checkpointer: script.checkpointer().cloned(),
-            kernel_reads: false,
+            cached: None,
         })
     }
 }
@@ -179,10 +187,14 @@ impl<D: DataAccess> Lowtide<D> {
             Turn { until, batch, writes: self.writes, checkpointer: self.checkpointer.as_ref() };
         let mut slice = turn.play(&mut self.pool, &mut self.access, |slice| {
             slice.write_back.dirty_bytes = self.writes.then(|| dirty_bytes(&self.pager));
+            slice.cached_bytes = self.cached.as_ref().and_then(|file| {
+                let stat = cachestat(file, 0, 0).ok()?;
+                Some(stat.cached * page_size() as u64)
+            });
         })?;
         slice.cpu_seconds = CpuTime::now_self().since(cpu).seconds();
         count(&mut slice, &before, &self.pager.stat());
-        if self.kernel_reads {
+        if self.cached.is_some() {
             slice.read_bytes = ProcIo::read_self().unwrap_or_default().since(io).read_bytes;
             add_device_kib(&mut slice);
         }

@@ -212,6 +212,9 @@ pub(crate) struct Slice {
     pub(crate) current_bytes: u64,
     /// Memory that the system needs in addition to the budget, if it is known.
     pub(crate) metadata_bytes: Option<u64>,
+    /// Bytes of its file in the page cache when its operations ended, if the budget is kept there
+    /// by looking; of several slices the most.
+    pub(crate) cached_bytes: Option<u64>,
 }
 
 impl Slice {
@@ -258,6 +261,7 @@ impl Slice {
         for slice in slices {
             sum.seconds += slice.seconds;
             sum.flush_seconds += slice.flush_seconds;
+            sum.cached_bytes = sum.cached_bytes.max(slice.cached_bytes);
             sum.ops += slice.ops;
             sum.verified += slice.verified;
             sum.errors += slice.errors;

@@ -90,6 +90,8 @@ pub(crate) struct Comparison<'a> {
     pub(crate) seed: u64,
     /// Records or pages per call, if an option sets it.
     pub(crate) batch: Option<u32>,
+    /// Pages from one read of a scan to the next.
+    pub(crate) stride: u64,
     pub(crate) young_faults: bool,
     pub(crate) slowness: Slowness,
     /// A user's file.
@@ -128,6 +130,7 @@ impl<'a> Comparison<'a> {
             threads: 1,
             seed: Seed::USUAL,
             batch: None,
+            stride: 1,
             young_faults: false,
             slowness: Slowness::default(),
             file: None,

@@ -147,6 +147,7 @@ fn job(plan: &Comparison<'_>, page_bytes: u64) -> Job {
         writes: plan.writes,
         update_percent: plan.update_percent,
         checkpoint_seconds: plan.checkpoint.map(|every| every.as_secs_f64()),
+        stride: plan.stride,
     }
 }
 
@@ -159,6 +160,7 @@ fn common(plan: &Comparison<'_>, job: &Job) -> Common {
         threads: job.threads,
         batch: job.batch,
         seed: plan.seed,
+        stride: (plan.stride > 1).then_some(plan.stride),
         slowed: plan.slowness.text(),
         checkpoint_seconds: job.checkpoint_seconds,
     }
@@ -192,6 +194,9 @@ fn head(machine: &Machine, files: &[DataFile], plan: &Comparison<'_>, job: &Job,
         plan.rounds,
         job.seed
     ));
+    if plan.stride > 1 {
+        out::line(format_args!("          each page {} pages behind the last", plan.stride));
+    }
     if plan.writes {
         out::line("          every slice ends with a flush, whose time counts");
     }
@@ -241,6 +246,13 @@ fn tail(rows: &[Row], job: &Job, source: &Source, files: &[DataFile]) {
     }
     for sentence in comparison(rows) {
         out::line(sentence);
+    }
+    for (row, cached) in rows.iter().zip(&sums).filter_map(|(row, s)| Some((row, s.cached_bytes?)))
+    {
+        let (label, cached) = (&row.label, table::memory(cached));
+        out::line(format_args!(
+            "{label} had up to {cached} in the page cache at the end of a turn"
+        ));
     }
     let bytes: u64 = files.iter().filter(|file| file.is_kept()).map(DataFile::bytes).sum();
     if let Source::Made(data_dir) = source

@@ -37,6 +37,10 @@ pub(crate) struct ScanArgs {
     /// Pages per call; 1 reads through a guard [default: 128 KiB]
     #[arg(long, value_name = "N", value_parser = batch())]
     batch: Option<u32>,
+    /// Pages from one read to the next, so that neighbours are not read together
+    #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "op",
+          value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
+    stride: u64,
     #[command(flatten)]
     against: Mappings,
     #[command(flatten)]
@@ -65,6 +69,7 @@ impl ScanArgs {
         let comparison = Comparison {
             peers: self.against.rows()?,
             batch: self.batch,
+            stride: self.stride,
             ..self.pages.comparison(Workload::Scan, sizes)
         };
         comparison.run()

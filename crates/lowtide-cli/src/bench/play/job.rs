@@ -12,7 +12,7 @@ use std::time::Duration;
 use lowtide_workload::op::Access;
 use lowtide_workload::trace::UnknownFormat;
 use lowtide_workload::ycsb::Letter;
-use lowtide_workload::{RandomRead, Scan, Workload, Ycsb};
+use lowtide_workload::{PageOp, RandomRead, Scan, Workload, Ycsb};
 use serde::{Deserialize, Serialize};
 
 use super::checkpoint::{CheckpointedPlayer, Checkpointer};
@@ -54,6 +54,8 @@ pub(crate) struct Job {
     pub(crate) update_percent: Option<u32>,
     /// Seconds between checkpoints, if there are any.
     pub(crate) checkpoint_seconds: Option<f64>,
+    /// Pages from one read of a scan to the next.
+    pub(crate) stride: u64,
 }
 
 /// Data shared by the players of a job, made once per process.
@@ -156,7 +158,12 @@ impl Job {
                         Box::new(PagePlayer::new(access, stream, page_bytes, self.content))
                     }
                     Script::Scan(scan) => {
-                        let stream = scan.stream(thread, self.threads);
+                        let (share, stride) = (scan.share(thread, self.threads), self.stride);
+                        let stream = scan.stream(thread, self.threads).map(move |op| {
+                            let at =
+                                strided(op.page - share.start, share.end - share.start, stride);
+                            PageOp { page: share.start + at, ..op }
+                        });
                         Box::new(PagePlayer::new(access, stream, page_bytes, self.content))
                     }
                     Script::Replay(trace) => {
@@ -165,5 +172,36 @@ impl Job {
                 }
             })
             .collect()
+    }
+}
+
+/// The page that is read as number `nth` of `pages`, each `stride` pages behind the last: pages 0,
+/// `stride`, twice `stride` and so on, then those from page 1 on. Each page has its turn once.
+const fn strided(nth: u64, pages: u64, stride: u64) -> u64 {
+    let (rows, longer) = (pages / stride, pages % stride);
+    let in_longer = longer * (rows + 1);
+    if nth < in_longer {
+        nth / (rows + 1) + nth % (rows + 1) * stride
+    } else {
+        // There are rows, or all would be longer ones.
+        let nth = nth - in_longer;
+        longer + nth / rows + nth % rows * stride
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stride_visits_every_page_once() {
+        for (pages, stride) in [(1, 1), (10, 1), (10, 3), (12, 4), (7, 7), (5, 9)] {
+            let order: Vec<u64> = (0..pages).map(|nth| strided(nth, pages, stride)).collect();
+            let mut sorted = order.clone();
+            sorted.sort_unstable();
+            assert_eq!(sorted, (0..pages).collect::<Vec<_>>(), "{pages} by {stride}: {order:?}");
+            let rows = (pages / stride) as usize;
+            assert!(order.windows(2).take(rows.saturating_sub(1)).all(|w| w[1] == w[0] + stride));
+        }
     }
 }
