@@ -223,20 +223,21 @@ fn the_kernels_own_mapping_is_kept_within_its_budget() {
     let file = file(16_384);
     let pager = pager("8M");
     let Some(map) = cached(&pager, file.as_file()) else { return };
-    let mut peak = 0;
     let mut state = 77;
-    for step in 0..60_000 {
+    for _ in 0..60_000 {
         let offset = random(&mut state) % (map.len() / 8) * 8;
         assert_eq!(word(&map, offset), offset as u64);
-        if step % 500 == 0 {
-            peak = peak.max(cached_bytes(file.as_file()));
-        }
+    }
+    // How much comes in while a busy machine does not run the thread is a matter of time. What it
+    // comes back to is not: the budget, and the part that is left until it is worth a call.
+    let began = Instant::now();
+    while cached_bytes(file.as_file()) > 9 << 20 {
+        let (cached, stat) = (cached_bytes(file.as_file()), pager.stat());
+        assert!(began.elapsed() < Duration::from_secs(60), "{cached} bytes stay cached: {stat}");
+        std::thread::sleep(Duration::from_millis(5));
     }
     let stat = pager.stat();
     assert!(stat.memory.events.pgsteal > 10_000, "{stat}");
-    // The budget, the part that may come in unnoticed, and what comes in while a busy machine does
-    // not run the thread.
-    assert!(peak < 24 << 20, "{peak} bytes of the file were cached at a time");
     pager.validate().unwrap();
     assert!(map.report().resident_bytes <= 8 << 20, "{}", map.report());
     drop(map);
