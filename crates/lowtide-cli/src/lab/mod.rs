@@ -15,8 +15,11 @@
 //! | `circles` | tenants that each read a file in circles, together more than the budget |
 //! | `dd_oom` | a writer to a device whose writes take a second |
 //! | `fill` | a file written from start to end, beside other programs |
+//! | `fio_mmap` | jobs that read blocks of mapped files at random |
 //! | `high_thrash` | threads above `high`, each throttle policy, and a neighbour on their device |
+//! | `mapping` | the player of `mmap-thrash` and `fio-mmap`, and its command line |
 //! | `mixed` | reads and a few updates, and what checkpoints do to the reads |
+//! | `mmap_thrash` | threads that map, read and unmap files: retries of faults |
 //! | `noisy` | tenants with working sets beside a scanner, with and without `low` |
 //! | `real` | the player on real memory, and its command line |
 //! | `simulated` | the command line of the player on a simulated machine |
@@ -26,8 +29,11 @@
 pub(crate) mod circles;
 pub(crate) mod dd_oom;
 pub(crate) mod fill;
+pub(crate) mod fio_mmap;
 pub(crate) mod high_thrash;
+pub(crate) mod mapping;
 pub(crate) mod mixed;
+pub(crate) mod mmap_thrash;
 pub(crate) mod noisy;
 pub(crate) mod real;
 pub(crate) mod simulated;

@@ -48,8 +48,11 @@ use crate::lab::Experiment;
 use crate::lab::circles::Circles;
 use crate::lab::dd_oom::DdOom;
 use crate::lab::fill::Fill;
+use crate::lab::fio_mmap::FioMapped;
 use crate::lab::high_thrash::HighThrash;
+use crate::lab::mapping::{Mapping, SimulatedMapping};
 use crate::lab::mixed::SimulatedMixed;
+use crate::lab::mmap_thrash::MmapThrash;
 use crate::lab::noisy::Noisy;
 use crate::lab::simulated::Simulated;
 use crate::lab::writing::Writing;
@@ -80,6 +83,10 @@ pub(crate) enum Simulation {
     DdOom(SimulatedWriting<DdOom>),
     #[command(name = Fill::NAME, about = Fill::ABOUT)]
     Fill(SimulatedWriting<Fill>),
+    #[command(name = MmapThrash::NAME, about = MmapThrash::ABOUT)]
+    MmapThrash(SimulatedMapping<MmapThrash>),
+    #[command(name = FioMapped::NAME, about = FioMapped::ABOUT)]
+    FioMmap(SimulatedMapping<FioMapped>),
     #[command(name = Workload::Mixed.name(), about = Workload::Mixed.description())]
     Mixed(SimulatedMixed),
     #[command(name = Pattern::Zipf.name(), about = Pattern::Zipf.about())]
@@ -121,6 +128,8 @@ impl Simulation {
             Self::FileAnonMix(options) => mix::run(options),
             Self::DdOom(options) => options.run(),
             Self::Fill(options) => options.run(),
+            Self::MmapThrash(options) => options.run(),
+            Self::FioMmap(options) => options.run(),
             Self::Mixed(options) => options.run(),
             Self::Zipf(options) => pages::run(options, Pattern::Zipf),
             Self::Uniform(options) => pages::run(options, Pattern::Uniform),

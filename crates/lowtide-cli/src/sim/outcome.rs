@@ -1,5 +1,5 @@
 //! Parts of a row: how a run came out besides its rates. Kills, runs of several seeds, checkpoints,
-//! sleeps of reclaim.
+//! sleeps of reclaim, retries of faults.
 
 use lowtide_core::Events;
 use serde::Serialize;
@@ -80,4 +80,26 @@ impl Naps {
             isolated: events.nr_throttled_isolated,
         }
     }
+}
+
+/// Retries of faults, and what they depend on.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(crate) struct RetriesRow {
+    /// Retries that found their page gone, in percent of the locks that were given up.
+    pub(crate) miss_per_drop_pct: f64,
+    /// How likely a window is longer than a lifetime, both drawn on their own, in percent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) expected_pct: Option<f64>,
+    /// From the end of a fault's I/O to its next look, in virtual microseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) window_us: Option<LatencyUs>,
+    /// From the insertion of a page until it was evicted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) lifetime_us: Option<LatencyUs>,
+    /// The shortest of these.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) shortest_lifetime_us: Option<f64>,
+    /// Mean wait for the mmap lock.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) mmap_lock_wait_us: Option<f64>,
 }

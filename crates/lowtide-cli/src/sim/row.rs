@@ -17,7 +17,7 @@ use lowtide_sim::{MachineStat, PlainCounts};
 use serde::Serialize;
 
 use super::database::reading::DatabaseRow;
-use super::outcome::{CheckpointsRow, KillRow, Naps, SeedsRow};
+use super::outcome::{CheckpointsRow, KillRow, Naps, RetriesRow, SeedsRow};
 use crate::bench::Spread;
 use crate::json::LatencyUs;
 
@@ -208,10 +208,16 @@ pub(crate) struct Row {
     /// What a document store requested, and what the device read for it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) database: Option<DatabaseRow>,
-    /// Faults retried because the page had to be read.
+    /// How a simulated fault waits for its I/O, in experiments about that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) fault_path: Option<&'static str>,
+    /// Retries of faults, and what they depend on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) retries: Option<RetriesRow>,
+    /// Retried faults whose page was not in the cache any more.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) retry_io_miss: Option<u64>,
-    /// Faults retried because a lock was released.
+    /// Times that a fault gave a lock up and was to be retried.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) retry_mmap_drop: Option<u64>,
     /// Ratios to another row.

@@ -5,6 +5,7 @@
 //! | `checkpoints.rs` | readers and a few updates of a mapped file, with checkpoints |
 //! | `database/` | a document store with a cache of its own, as MongoDB's, under YCSB |
 //! | `dd.rs` | a writer in a group smaller than its file: the throttling OOM, filling of files |
+//! | `fio.rs` | jobs that read blocks of mapped files at random |
 //! | `mix.rs` | readers of a mapped file beside threads that allocate and free: the aging OOM |
 //! | `script.rs` | threads that play a script, in groups with limits |
 //! | `stream.rs` | threads that play operation streams and traces |
@@ -14,6 +15,7 @@
 pub mod checkpoints;
 pub mod database;
 pub mod dd;
+pub mod fio;
 pub mod mix;
 pub mod script;
 pub mod stream;

@@ -192,3 +192,41 @@ async fn watch(
     until(warm_ns + run_ns).await;
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spec::FaultPath;
+    use lowtide_core::Policy;
+
+    /// Fifteen threads on eight CPUs, whose windows together are as large as their memory.
+    fn storm(fault_path: FaultPath) -> ThrashResult {
+        let server = MachineSpec::load("x86-256c").expect("a preset");
+        let spec = MachineSpec { cpus: 8, fault_path, ..server };
+        let thrash = MapThrash {
+            warm: Duration::from_millis(100),
+            run: Duration::from_millis(200),
+            ..MapThrash::published(0.03)
+        };
+        let machine = MachineConfig { spec, policy: Policy::MGLRU, max: None, seed: 1 };
+        run(&machine, &thrash, &AtomicU64::new(0), &AtomicBool::new(false)).expect("no error")
+    }
+
+    /// `docs/kernel/workloads.md` §9(d): which retries miss.
+    #[test]
+    fn retries_under_the_mmap_lock_miss_and_others_do_not() {
+        for path in [FaultPath::MmapLockRetry, FaultPath::VmaLockRetry, FaultPath::Hold] {
+            let result = storm(path);
+            let count = |of: fn(&MachineStat) -> u64| of(&result.ended) - of(&result.began);
+            let drops = count(|stat| stat.kernel.retry_mmap_drop);
+            let misses = count(|stat| stat.kernel.retry_io_miss);
+            assert_eq!(drops > 0, path != FaultPath::Hold, "{path}: {drops}");
+            assert_eq!(misses > 0, path == FaultPath::MmapLockRetry, "{path}: {misses}");
+            assert_eq!(!result.times.window.is_empty(), drops > 0, "{path}");
+            assert_eq!(result.rounds.len(), 15);
+            assert!(result.rounds.iter().sum::<u64>() > 0, "{path}: no round");
+            assert!(result.times.lifetime.len() > 1_000, "{path}: pages are evicted");
+            assert_eq!(result.ended.device.reads, 0, "{path}: holes");
+        }
+    }
+}

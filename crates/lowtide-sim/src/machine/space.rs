@@ -72,7 +72,6 @@ impl AddressSpace {
 #[cfg(test)]
 mod tests {
     use super::super::{Machine, MachineConfig};
-    use super::*;
     use crate::spec::MachineSpec;
     use lowtide_core::{MemcgId, Policy};
     use std::sync::atomic::AtomicBool;

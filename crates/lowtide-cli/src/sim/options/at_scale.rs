@@ -32,7 +32,11 @@ pub(crate) struct AtScale {
     pub(crate) common: Common,
 }
 
-fn scale(text: &str) -> Result<f64, &'static str> {
+/// A size of an experiment relative to the published one.
+///
+/// # Errors
+/// What to write instead.
+pub(crate) fn scale(text: &str) -> Result<f64, &'static str> {
     let scale = text.parse().ok().filter(|scale| (0.001..=100.0).contains(scale));
     scale.ok_or("give a number from 0.001 to 100, such as 0.1")
 }

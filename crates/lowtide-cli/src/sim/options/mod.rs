@@ -21,7 +21,7 @@ mod machine;
 mod results;
 mod swap;
 
-pub(crate) use at_scale::AtScale;
+pub(crate) use at_scale::{AtScale, scale};
 pub(crate) use budget::{data_pages, floor, group_budget, machine_budget, plain_budget};
 pub(crate) use common::{Common, PUBLISHED_POLICIES};
 pub(crate) use load::{seconds, threads};
