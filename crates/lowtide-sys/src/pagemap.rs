@@ -197,9 +197,11 @@ impl Pagemap {
         length("scan", &range)?;
         let protect = WRITE_PROTECT_MATCHING | CHECK_ASYNC;
         let mut at = range.start as u64;
+        // The kernel makes room for as many as the call requests: for a few pages, few.
+        let most = (range.len() / page_size()).clamp(1, REGIONS_A_CALL);
         while at < range.end as u64 {
-            found.reserve(REGIONS_A_CALL);
-            let room = &mut found.spare_capacity_mut()[..REGIONS_A_CALL];
+            found.reserve(most);
+            let room = &mut found.spare_capacity_mut()[..most];
             let mut argument = Argument {
                 size: size_of::<Argument>() as u64,
                 flags: if query.write_protect { protect } else { 0 },
@@ -207,7 +209,7 @@ impl Pagemap {
                 end: range.end as u64,
                 walk_end: 0,
                 regions: room.as_mut_ptr().expose_provenance() as u64,
-                regions_max: REGIONS_A_CALL as u64,
+                regions_max: most as u64,
                 pages_max: 0,
                 inverted: query.inverted,
                 required: query.required,
@@ -217,7 +219,7 @@ impl Pagemap {
             // SAFETY: The structure is that of the request. It names memory for as many regions as
             // it says, which the vector owns and which holds no value yet.
             let count = match unsafe { exchange(self.file.as_fd(), SCAN, &mut argument) } {
-                Ok(count) => count.min(REGIONS_A_CALL),
+                Ok(count) => count.min(most),
                 Err(Errno::INTR) => continue,
                 Err(error) => return Err(error.into()),
             };

@@ -21,9 +21,10 @@ use crate::space::Space;
 use crate::translation::{Entry, State};
 use crate::view::Open;
 use lowtide_sys::userfault::{CopyError, Event, Features, Modes, Scope, UserFault};
-use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
+use rustix::event::{EventfdFlags, epoll, eventfd};
 use std::collections::BTreeMap;
 use std::io;
+use std::mem::MaybeUninit;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -158,6 +159,10 @@ impl Server {
 
     fn run(&self, pool: &Pool) {
         let _serving = Serving::begin();
+        let waiting = match self.wait_set() {
+            Ok(waiting) => waiting,
+            Err(error) => return tracing::error!(%error, "cannot wait for page faults"),
+        };
         let mut events = [Event::default(); BATCH];
         while !self.closing.load(Relaxed) {
             match self.faults.read_events(&mut events) {
@@ -168,15 +173,23 @@ impl Server {
                 }
                 Err(error) => tracing::error!(%error, "cannot read page faults"),
             }
-            let mut ready =
-                [PollFd::new(&*self.faults, PollFlags::IN), PollFd::new(&self.end, PollFlags::IN)];
-            if let Err(error) = poll(&mut ready, None)
+            let mut ready = [MaybeUninit::uninit(); 2];
+            if let Err(error) = epoll::wait(&waiting, &mut ready, None)
                 && error != rustix::io::Errno::INTR
             {
-                tracing::error!(%error, "cannot wait for page faults");
-                return;
+                return tracing::error!(%error, "cannot wait for page faults");
             }
         }
+    }
+
+    /// What one thread waits for. A fault wakes one of the threads, and not all of them.
+    fn wait_set(&self) -> rustix::io::Result<OwnedFd> {
+        let set = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let data = epoll::EventData::new_u64(0);
+        let one_of_all = epoll::EventFlags::IN | epoll::EventFlags::EXCLUSIVE;
+        epoll::add(&set, &*self.faults, data, one_of_all)?;
+        epoll::add(&set, &self.end, data, epoll::EventFlags::IN)?;
+        Ok(set)
     }
 
     fn serve(&self, pool: &Pool, events: &[Event]) {
@@ -208,12 +221,15 @@ impl Server {
             let pages = of_file.iter().map(|(_, page)| *page);
             let space = &*served.space;
             self.look_ahead(pool, served, of_file);
-            let together =
-                pool.read_many(space, pages.clone(), Access::Mapped, |_, page, _| wake(page));
-            if together.is_ok() {
+            // One page is read in this thread, which costs less than a batch of one.
+            let together = of_file.len() > 1
+                && pool
+                    .read_many(space, pages.clone(), Access::Mapped, |_, page, _| wake(page))
+                    .is_ok();
+            if together {
                 continue;
             }
-            // One of them failed: which, and what of the others?
+            // Or one of them failed: which, and what of the others?
             for page in pages {
                 match pool.hold_page(space, page, Access::Mapped) {
                     Ok(_held) => wake(page),
