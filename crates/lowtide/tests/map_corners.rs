@@ -387,6 +387,7 @@ fn a_page_that_a_device_cannot_read_is_sigbus_and_the_map_has_the_devices_error(
         assert_well(output);
         let text = String::from_utf8_lossy(&output.stderr);
         assert!(text.contains("page 5") && text.contains("os error 5"), "{text}");
+        assert!(!text.contains("/proc/self"), "the file has a name: {text}");
     }
 }
 

@@ -31,7 +31,8 @@ pub(super) fn open_space(
     pages: u64,
 ) -> Result<Arc<Space>, MapError> {
     let cached = way == Way::PageCache;
-    let path = path_of(file);
+    let link = path_of(file);
+    let path = std::fs::read_link(&link).unwrap_or(link);
     let given = file.try_clone_to_owned().map_err(MapError::kernel("dup(2)"))?;
     let mode = if cached { IoMode::Buffered } else { pool.io_mode };
     let wanted = Wanted { write: false, create: Create::No, mode, page_bytes: pool.page_bytes() };
