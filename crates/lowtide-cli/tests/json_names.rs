@@ -44,16 +44,21 @@ fn runs(trace: &str) -> Vec<(&'static str, Vec<&str>)> {
         ("noisy-neighbour", vec!["noisy-neighbour", "--seconds", "1", "--policy", "mglru"]),
         (
             "file-anon-mix",
-            vec!["file-anon-mix", "--scale", "0.0078125", "--rounds", "1", "--seed", "4"],
+            vec!["file-anon-mix", "--scale", "0.0078125", "--rounds", "1", "--seed", "12"],
         ),
         (
             "file-anon-mix over seeds",
             [
                 vec!["file-anon-mix", "--scale", "0.0078125", "--rounds", "2"],
-                vec!["--seed", "4", "--seeds", "1", "--policy", "mglru-7.1"],
+                vec!["--seed", "12", "--seeds", "1", "--policy", "mglru-7.1"],
             ]
             .concat(),
         ),
+        (
+            "mmap-thrash",
+            vec!["mmap-thrash", "--scale", "0.02", "--seconds", "1", "--policy", "mglru"],
+        ),
+        ("fio-mmap", vec!["fio-mmap", "--scale", "0.01", "--seconds", "1", "--policy", "mglru"]),
         ("dd-oom", vec!["dd-oom", "--policy", both]),
         ("fill", vec!["fill", "--max", "16M", "--policy", "mglru"]),
         (

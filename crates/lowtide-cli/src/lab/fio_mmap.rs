@@ -31,8 +31,8 @@ pub(crate) struct FioMapped {
     #[arg(long, value_name = "F", value_parser = scale, default_value = "1",
           allow_negative_numbers = true)]
     scale: f64,
-    /// Popularity of the blocks
-    #[arg(long, value_enum, value_name = "D", default_value = "zipf")]
+    /// Popularity of the blocks: zipf (fio's zipf:1.2, in 12G) or uniform (in 10G)
+    #[arg(long, value_name = "D", value_enum, default_value = "zipf", hide_possible_values = true)]
     distribution: Distribution,
     /// fio's fadvise_hint: whether mappings are advised to be random
     #[arg(
