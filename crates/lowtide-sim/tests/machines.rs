@@ -110,7 +110,7 @@ fn read_ahead_follows_the_device_unless_the_machine_has_its_own() {
     let set = MachineSpec { readahead: 0, ..own };
     assert_eq!(set.on_device(hdd).readahead, 0);
     // These have a setting of their own.
-    let own = ["emulated", "thrash", "xeon-96t"];
+    let own = ["emulated", "thrash", "x86-256c", "xeon-96t"];
     for name in MachineSpec::names().filter(|name| !own.contains(name)) {
         let preset = MachineSpec::preset(name).unwrap().unwrap();
         assert_eq!(preset.readahead, preset.device.read_ahead(preset.page), "{name}");
