@@ -66,13 +66,7 @@ impl Threads {
     /// # Errors
     /// The step that failed, and why.
     pub(crate) fn server(&self) -> Result<Arc<Server>, (&'static str, std::io::Error)> {
-        let mut server = crate::sync::lock(&self.server);
-        if let Some(server) = &*server {
-            return Ok(Arc::clone(server));
-        }
-        let started = Server::start(&self.pool)?;
-        *server = Some(Arc::clone(&started));
-        Ok(started)
+        started(&self.server, || Server::start(&self.pool))
     }
 
     /// What watches the kernel's mappings; started if need be.
@@ -80,13 +74,7 @@ impl Threads {
     /// # Errors
     /// The thread cannot be started.
     pub(crate) fn watcher(&self) -> std::io::Result<Arc<Watcher>> {
-        let mut watcher = crate::sync::lock(&self.watcher);
-        if let Some(watcher) = &*watcher {
-            return Ok(Arc::clone(watcher));
-        }
-        let started = Watcher::start(&self.pool)?;
-        *watcher = Some(Arc::clone(&started));
-        Ok(started)
+        started(&self.watcher, || Watcher::start(&self.pool))
     }
 
     /// Exports the files of tenants, if there is a directory for them.
@@ -114,6 +102,20 @@ impl Threads {
             drop(self.pool.read_ahead(space, pages));
         }
     }
+}
+
+/// What is there, or else what `start` starts; others wait meanwhile.
+fn started<T, E>(
+    place: &Mutex<Option<Arc<T>>>,
+    start: impl FnOnce() -> Result<Arc<T>, E>,
+) -> Result<Arc<T>, E> {
+    let mut place = crate::sync::lock(place);
+    if let Some(there) = &*place {
+        return Ok(Arc::clone(there));
+    }
+    let started = start()?;
+    *place = Some(Arc::clone(&started));
+    Ok(started)
 }
 
 impl Drop for Threads {

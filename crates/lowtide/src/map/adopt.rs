@@ -4,7 +4,7 @@
 use super::area::Stores;
 use super::error::MapError;
 use super::options::{MapOptions, Way};
-use super::space::{Body, open_space};
+use super::space::{Body, check_page_size, open_space, page_tables};
 use super::watch::{WatchedFile, Watcher};
 use super::watched::{Mapping, Watched};
 use crate::error::Error;
@@ -12,7 +12,6 @@ use crate::pager::Pager;
 use crate::view::Open;
 use lowtide_sys::memory::page_size;
 use lowtide_sys::page_cache::{self, Advice};
-use lowtide_sys::pagemap::Pagemap;
 use std::fs::File;
 use std::io;
 use std::ops::Range;
@@ -79,9 +78,7 @@ impl MapOptions {
         stores: Stores,
     ) -> Result<Adopted, MapError> {
         let pool = &pager.inner.pool;
-        if pool.page_bytes() != page_size() {
-            return Err(MapError::PageSize { pager: pool.page_bytes(), system: page_size() });
-        }
+        check_page_size(pool)?;
         let group = self.group(pager)?;
         let watcher =
             pager.inner.threads.watcher().map_err(MapError::kernel("starting a thread"))?;
@@ -127,13 +124,7 @@ impl MapOptions {
                 .map_err(|error| MapError::Way { way: Way::PageCache, why: error.to_string() })?;
             return Ok(found);
         }
-        let pagemap = Pagemap::open().map_err(MapError::kernel("opening /proc/self/pagemap"))?;
-        if !Pagemap::available() {
-            return Err(MapError::Way {
-                way: Way::PageCache,
-                why: "the kernel cannot scan page tables (PAGEMAP_SCAN, Linux 6.7)".to_owned(),
-            });
-        }
+        let pagemap = page_tables(Way::PageCache)?;
         let own = file.try_clone_to_owned().map_err(MapError::kernel("dup(2)"))?;
         let watched =
             Arc::new(Watched::new(own.into(), pagemap, pool.page_shift, pool.young_faults));
@@ -169,12 +160,8 @@ impl Adopted {
     /// [Forgets](Self::forget) all addresses, so that dropping this forgets nothing. The file's
     /// pages stay known as long as this lives.
     pub(super) fn retire(&mut self) {
-        let addresses = std::mem::replace(&mut self.addresses, 0..0);
-        for forgotten in self.file.watched.forget(&addresses) {
-            if self.exact {
-                self.watcher.make_coarse(&forgotten);
-            }
-        }
+        self.forget(self.addresses.clone());
+        self.addresses = 0..0;
     }
 
     /// The file, as it was given.

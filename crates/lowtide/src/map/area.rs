@@ -19,7 +19,7 @@ use super::mirror::Mirror;
 use super::options::{Advice, MapOptions, Way};
 use super::report::MapReport;
 use super::server::{Served, Server};
-use super::space::{Body, open_space};
+use super::space::{Body, check_page_size, open_space, page_tables};
 use crate::error::Error;
 use crate::pager::Pager;
 use crate::pool::Pool;
@@ -28,7 +28,6 @@ use crate::view::Open;
 use lowtide_sys::file::{OpenMode, reopen};
 use lowtide_sys::memory::page_size;
 use lowtide_sys::page_cache;
-use lowtide_sys::pagemap::Pagemap;
 use lowtide_sys::shared::{Access, SharedMapping, Sharing, memfd};
 use std::io;
 use std::ops::Range;
@@ -98,9 +97,7 @@ impl Area {
         stores: Stores,
     ) -> Result<Self, MapError> {
         let pool = &pager.inner.pool;
-        if pool.page_bytes() != page_size() {
-            return Err(MapError::PageSize { pager: pool.page_bytes(), system: page_size() });
-        }
+        check_page_size(pool)?;
         let size = lowtide_sys::file::size(file).map_err(MapError::kernel("fstat(2)"))?;
         let (offset, len) = (options.offset, options.len);
         let range = |len: u64, why| MapError::Range { offset, len, why };
@@ -210,13 +207,7 @@ impl Area {
         let window = SharedMapping::map(&memory, 0, len, Access::Read, Sharing::Shared, false)
             .map_err(MapError::kernel("mmap(2)"))?;
         page_cache::dont_fork(window.addresses()).map_err(MapError::kernel("madvise(2)"))?;
-        let pagemap = Pagemap::open().map_err(MapError::kernel("opening /proc/self/pagemap"))?;
-        if !Pagemap::available() {
-            return Err(MapError::Way {
-                way: Way::Userfault,
-                why: "the kernel cannot scan page tables (PAGEMAP_SCAN, Linux 6.7)".to_owned(),
-            });
-        }
+        let pagemap = page_tables(Way::Userfault)?;
         let faults = Arc::clone(server.faults());
         let rest = (pool.page_shift, pages.start, pool.young_faults);
         Ok(Mirror::new(memory, window, faults, pagemap, rest))

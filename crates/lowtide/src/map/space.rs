@@ -1,4 +1,4 @@
-//! The space of a file whose pages a program reaches through a pointer.
+//! The space of a file whose pages a program reaches through a pointer, and what it needs.
 
 use super::error::MapError;
 use super::options::Way;
@@ -11,6 +11,8 @@ use crate::space::{PAGES_MAX, SPACES_MAX, Space};
 use crate::tenant::TenantError;
 use lowtide_core::MemcgId;
 use lowtide_sys::file::path_of;
+use lowtide_sys::memory::page_size;
+use lowtide_sys::pagemap::Pagemap;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
@@ -19,6 +21,22 @@ pub(super) type Body = Arc<dyn MappedPages>;
 
 /// How far a file that the kernel caches may grow while it is mapped.
 const GROWTH: u64 = 1 << 40;
+
+/// A map has pages of the processor's size, so its pager must count in them.
+pub(super) fn check_page_size(pool: &Pool) -> Result<(), MapError> {
+    let (pager, system) = (pool.page_bytes(), page_size());
+    if pager == system { Ok(()) } else { Err(MapError::PageSize { pager, system }) }
+}
+
+/// The page tables of this process, which both ways scan for touched pages.
+pub(super) fn page_tables(way: Way) -> Result<Pagemap, MapError> {
+    let pagemap = Pagemap::open().map_err(MapError::kernel("opening /proc/self/pagemap"))?;
+    if !Pagemap::available() {
+        let why = "the kernel cannot scan page tables (PAGEMAP_SCAN, Linux 6.7)".to_owned();
+        return Err(MapError::Way { way, why });
+    }
+    Ok(pagemap)
+}
 
 /// Makes a space of a file that has `pages` pages. In the way `pagecache` the kernel brings its
 /// pages in, and coherence with writers is the kernel's, too. `stores`: the map writes to the file.
