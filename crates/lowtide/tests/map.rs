@@ -2,26 +2,14 @@
 
 #![expect(unsafe_code, reason = "mapping a file is unsafe: others could change it")]
 
+#[path = "common/mapped.rs"]
+mod mapped;
+
 use lowtide::map::{Advice, Map, MapError, MapOptions, Way};
 use lowtide::{OpenError, OpenOptions, Pager};
+use mapped::{PAGE, file, pager, random, word};
 use std::fs::File;
-use std::io::Write;
 use std::time::{Duration, Instant};
-
-const PAGE: usize = 4096;
-
-/// A file whose every eight bytes are their own offset.
-fn file(pages: usize) -> tempfile::NamedTempFile {
-    let mut file = tempfile::NamedTempFile::new().unwrap();
-    let words = (0..pages * PAGE / 8).flat_map(|word| (word as u64 * 8).to_le_bytes());
-    file.write_all(&words.collect::<Vec<_>>()).unwrap();
-    file.as_file().sync_all().unwrap();
-    file
-}
-
-fn pager(max: &str) -> Pager {
-    Pager::builder().max(max.parse().unwrap()).build().unwrap()
-}
 
 /// Maps a whole file through the page cache; nothing where the kernel refuses.
 fn cached(pager: &Pager, file: &File) -> Option<Map> {
@@ -52,18 +40,6 @@ fn map(pager: &Pager, file: &File) -> Option<Map> {
         }
         Err(error) => panic!("{error}"),
     }
-}
-
-fn word(bytes: &[u8], offset: usize) -> u64 {
-    u64::from_le_bytes(bytes[offset..offset + 8].try_into().unwrap())
-}
-
-/// Numbers without a pattern.
-fn random(state: &mut u64) -> usize {
-    *state ^= *state << 13;
-    *state ^= *state >> 7;
-    *state ^= *state << 17;
-    *state as usize
 }
 
 #[test]

@@ -6,8 +6,12 @@
 
 #![expect(unsafe_code, reason = "mapping is unsafe, and so are fork, handlers and filters")]
 
+#[path = "common/mapped.rs"]
+mod mapped;
+
 use lowtide::map::{Advice, Map, MapError, MapOptions, Way};
 use lowtide::{Inject, InjectOp, Pager, Request, Size, Verdict};
+use mapped::{PAGE, file, pager, random, word};
 use std::ffi::CStr;
 use std::fs::File;
 use std::io::Write;
@@ -16,36 +20,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-const PAGE: usize = 4096;
 /// Says to a process that it is the child of a test.
 const CHILD: &str = "LOWTIDE_MAP_CHILD";
 /// The exit code of a child that can say why the scene cannot be played here.
 const SKIPPED: i32 = 77;
-
-/// A file whose every eight bytes are their own offset.
-fn file(pages: usize) -> tempfile::NamedTempFile {
-    let mut file = tempfile::NamedTempFile::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-    let words = (0..pages * PAGE / 8).flat_map(|word| (word as u64 * 8).to_le_bytes());
-    file.write_all(&words.collect::<Vec<_>>()).unwrap();
-    file.as_file().sync_all().unwrap();
-    file
-}
-
-fn pager(max: &str) -> Pager {
-    Pager::builder().max(max.parse().unwrap()).build().unwrap()
-}
-
-fn word(bytes: &[u8], offset: usize) -> u64 {
-    u64::from_le_bytes(bytes[offset..offset + 8].try_into().unwrap())
-}
-
-/// Numbers without a pattern.
-fn random(state: &mut u64) -> usize {
-    *state ^= *state << 13;
-    *state ^= *state >> 7;
-    *state ^= *state << 17;
-    *state as usize
-}
 
 /// Maps a whole file in one way; nothing where the kernel refuses the way.
 fn map(pager: &Pager, file: &File, way: Way) -> Option<Map> {

@@ -2,28 +2,17 @@
 
 #![expect(unsafe_code, reason = "mapping a file is unsafe: others could change it")]
 
+#[path = "common/mapped.rs"]
+mod mapped;
+
 use lowtide::map::{Advice, Map, MapError, MapMut, MapOptions, RemapOptions, Way};
 use lowtide::{OpenOptions, Pager};
+use mapped::{PAGE, file, pager, random, word};
 use std::borrow::{Borrow, BorrowMut};
 use std::collections::HashMap;
 use std::fs::File;
-use std::io::{ErrorKind, Write};
+use std::io::ErrorKind;
 use std::os::unix::fs::FileExt;
-
-const PAGE: usize = 4096;
-
-/// A file whose every eight bytes are their own offset.
-fn file(pages: usize) -> tempfile::NamedTempFile {
-    let mut file = tempfile::NamedTempFile::new().unwrap();
-    let words = (0..pages * PAGE / 8).flat_map(|word| (word as u64 * 8).to_le_bytes());
-    file.write_all(&words.collect::<Vec<_>>()).unwrap();
-    file.as_file().sync_all().unwrap();
-    file
-}
-
-fn pager(max: &str) -> Pager {
-    Pager::builder().max(max.parse().unwrap()).build().unwrap()
-}
 
 /// The map, or nothing where the kernel refuses the way.
 fn made<M>(result: Result<M, MapError>) -> Option<M> {
@@ -46,22 +35,10 @@ fn map_copy(pager: &Pager, file: &File) -> Option<MapMut> {
     made(unsafe { MapOptions::new().map_copy(pager, file) })
 }
 
-fn word(bytes: &[u8], offset: usize) -> u64 {
-    u64::from_le_bytes(bytes[offset..offset + 8].try_into().unwrap())
-}
-
 fn word_of(file: &File, offset: u64) -> u64 {
     let mut bytes = [0; 8];
     file.read_exact_at(&mut bytes, offset).unwrap();
     u64::from_le_bytes(bytes)
-}
-
-/// Numbers without a pattern.
-fn random(state: &mut u64) -> usize {
-    *state ^= *state << 13;
-    *state ^= *state >> 7;
-    *state ^= *state << 17;
-    *state as usize
 }
 
 /// Stores to, and reads, random words of a map that is larger than its budget, until the pager has

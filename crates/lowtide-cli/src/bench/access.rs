@@ -33,13 +33,18 @@ pub(crate) trait DataAccess: Send + 'static {
     ) -> Result<R, AccessError>;
 
     /// Passes `len` bytes at each of `offsets` to `look`, with their index, in any order. Misses
-    /// may overlap.
+    /// may overlap; behind a pointer they cannot, and this loads one after the other.
     fn load_many(
         &mut self,
         offsets: &[u64],
         len: usize,
-        look: impl FnMut(usize, &[u8]),
-    ) -> Result<(), AccessError>;
+        mut look: impl FnMut(usize, &[u8]),
+    ) -> Result<(), AccessError> {
+        offsets
+            .iter()
+            .enumerate()
+            .try_for_each(|(index, &offset)| self.load(offset, len, |bytes| look(index, bytes)))
+    }
 
     /// Writes through the mapping.
     fn store(&mut self, offset: u64, bytes: &[u8]) -> Result<(), AccessError>;

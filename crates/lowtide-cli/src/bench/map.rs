@@ -93,18 +93,6 @@ impl DataAccess for MapAccess {
         Ok(look(self.bytes(offset, len)))
     }
 
-    fn load_many(
-        &mut self,
-        offsets: &[u64],
-        len: usize,
-        mut look: impl FnMut(usize, &[u8]),
-    ) -> Result<(), AccessError> {
-        for (index, &offset) in offsets.iter().enumerate() {
-            look(index, self.bytes(offset, len));
-        }
-        Ok(())
-    }
-
     fn store(&mut self, _offset: u64, _bytes: &[u8]) -> Result<(), AccessError> {
         Err(read_only())
     }

@@ -137,18 +137,6 @@ impl DataAccess for MappingAccess {
         Ok(look(unsafe { self.bytes(offset, len) }))
     }
 
-    fn load_many(
-        &mut self,
-        offsets: &[u64],
-        len: usize,
-        mut look: impl FnMut(usize, &[u8]),
-    ) -> Result<(), AccessError> {
-        offsets
-            .iter()
-            .enumerate()
-            .try_for_each(|(index, &offset)| self.load(offset, len, |bytes| look(index, bytes)))
-    }
-
     fn store(&mut self, offset: u64, bytes: &[u8]) -> Result<(), AccessError> {
         let _own = self
             .stripe(offset, bytes.len())
