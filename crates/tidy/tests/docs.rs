@@ -128,7 +128,7 @@ fn links_lead_somewhere_and_every_page_is_linked() {
 fn home(first: &str) -> Option<String> {
     let name = match first {
         "lowtide" => "lowtide".to_owned(),
-        "core" | "sys" | "bpf" | "sim" | "mrc" | "proof" | "host" | "cli" | "workload"
+        "core" | "sys" | "swap" | "bpf" | "sim" | "mrc" | "proof" | "host" | "cli" | "workload"
         | "preload" => {
             format!("lowtide-{first}")
         }

@@ -7,11 +7,12 @@ use std::fs;
 use syn::visit::Visit;
 
 /// What a program links.
-const PRODUCT: [&str; 4] = ["lowtide", "lowtide-bpf", "lowtide-core", "lowtide-sys"];
+const PRODUCT: [&str; 5] =
+    ["lowtide", "lowtide-bpf", "lowtide-core", "lowtide-swap", "lowtide-sys"];
 
 /// Crates of the repository that each crate uses, tests and examples apart. The command may use
 /// all of them; `lowtide-tidy` looks at files only.
-const USES: [(&str, &[&str]); 10] = [
+const USES: [(&str, &[&str]); 11] = [
     ("lowtide", &["lowtide-bpf", "lowtide-core", "lowtide-sys"]),
     ("lowtide-bpf", &["lowtide-core"]),
     ("lowtide-core", &[]),
@@ -20,22 +21,25 @@ const USES: [(&str, &[&str]); 10] = [
     ("lowtide-preload", &["lowtide", "lowtide-sys"]),
     ("lowtide-proof", &["lowtide", "lowtide-workload"]),
     ("lowtide-sim", &["lowtide-core", "lowtide-workload"]),
+    ("lowtide-swap", &[]),
     ("lowtide-sys", &[]),
     ("lowtide-workload", &[]),
 ];
 
 /// Crates of others that a program links with the product. Each is a decision.
-const FOREIGN: [&str; 10] = [
+const FOREIGN: [&str; 12] = [
     "bitflags",
     "hashbrown",
     "io-uring",
     "libc",
     "loom", // Only for the proofs of the protocols, behind `cfg(loom)`.
+    "lz4_flex",
     "object",
     "rustix",
     "thiserror",
     "tracing",
     "xxhash-rust",
+    "zstd",
 ];
 
 /// What the product's crates offer and do not document: the hook through which a test makes

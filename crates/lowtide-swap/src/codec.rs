@@ -1,0 +1,206 @@
+//! What a page becomes before it is kept: one word, a compressed object, or itself.
+//!
+//! In this order, each tried only if the one before does not fit:
+//!
+//! 1. *same*: the page is one 8-byte word repeated. The last word is compared with the first one
+//!    before all are, so a page that is not of this kind costs two loads.
+//! 2. *lz4*: at most [`SHARED_MAX`] bytes, so that it shares a block with others.
+//! 3. *raw*: the page itself.
+//!
+//! Later, in the background, lz4 and raw may become *zstd*, if that is in a smaller class
+//! (`recompress.rs`). Order and thresholds: `docs/kernel/fault-and-writeback.md` C5, C6.
+//!
+//! What is kept of a page, whatever its form, has a checksum, the low half of XXH3: of the
+//! *compressed* bytes, because they are fewer. It is verified before they are decompressed, so a
+//! decompressor never meets bytes that its compressor has not written.
+
+use crate::classes::SHARED_MAX;
+use crate::source::PAGE_BYTES;
+use lz4_flex::block::{CompressTable, compress_into_with_table, get_maximum_output_size};
+use std::cell::RefCell;
+use std::sync::Mutex;
+
+/// Level of zstd: above 3 a page of 4 KiB gains little, and takes longer.
+const ZSTD_LEVEL: i32 = 3;
+/// Contexts of zstd that are kept for later, of each kind, in the process.
+const SPARE_MAX: usize = 4;
+
+/// In which form the bytes of an object are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Form {
+    Lz4,
+    Zstd,
+    Raw,
+}
+
+/// The checksum of what is kept of a page.
+pub(crate) fn checksum(bytes: &[u8]) -> u32 {
+    // The low half of a good hash of 64 bits is a good one of 32.
+    xxhash_rust::xxh3::xxh3_64(bytes) as u32
+}
+
+/// The word that a page consists of, if it is one.
+pub(crate) fn same_filled(page: &[u8]) -> Option<u64> {
+    let (words, rest) = page.as_chunks::<8>();
+    let (first, last) = (words.first()?, words.last()?);
+    let same = rest.is_empty() && first == last && words.iter().all(|word| word == first);
+    same.then(|| u64::from_ne_bytes(*first))
+}
+
+/// Fills a page with a word.
+pub(crate) fn fill(page: &mut [u8], word: u64) {
+    let (words, _) = page.as_chunks_mut::<8>();
+    words.fill(word.to_ne_bytes());
+}
+
+/// Buffers of one thread: a table for lz4, room for what it writes, and room for an object that is
+/// copied out of its block.
+pub(crate) struct Scratch {
+    table: CompressTable,
+    packed: Box<[u8]>,
+    pub(crate) object: Box<[u8]>,
+}
+
+impl Scratch {
+    fn new() -> Scratch {
+        let bytes = |n| vec![0; n].into_boxed_slice();
+        Scratch {
+            table: CompressTable::small(),
+            packed: bytes(get_maximum_output_size(PAGE_BYTES)),
+            object: bytes(PAGE_BYTES),
+        }
+    }
+
+    /// The form in which a page is kept, and its bytes.
+    pub(crate) fn pack<'a>(&'a mut self, page: &'a [u8]) -> (Form, &'a [u8]) {
+        match compress_into_with_table(page, &mut self.packed, &mut self.table) {
+            Ok(len) if len <= SHARED_MAX => (Form::Lz4, &self.packed[..len]),
+            _ => (Form::Raw, page),
+        }
+    }
+}
+
+thread_local! {
+    static SCRATCH: RefCell<Scratch> = RefCell::new(Scratch::new());
+}
+
+/// Calls a function with the buffers of this thread, or with new ones where it has none: in a
+/// destructor of a thread that ends, or in a page source that is called by a store.
+pub(crate) fn with_scratch<T>(f: impl FnOnce(&mut Scratch) -> T) -> T {
+    let mut f = Some(f);
+    let mut call = |scratch: &mut Scratch| f.take().map(|f| f(scratch));
+    let own = SCRATCH.try_with(|own| own.try_borrow_mut().ok().and_then(|mut own| call(&mut own)));
+    let done = own.ok().flatten().or_else(|| call(&mut Scratch::new()));
+    done.expect("one of the two ways is taken")
+}
+
+/// Writes the page that an object is, if it is one.
+#[must_use]
+pub(crate) fn unpack(form: Form, object: &[u8], page: &mut [u8]) -> bool {
+    let len = match form {
+        Form::Lz4 => lz4_flex::block::decompress_into(object, page).ok(),
+        Form::Zstd => DECODERS.with(|decoder| decoder.decompress_to_buffer(object, page).ok()),
+        Form::Raw if object.len() == page.len() => {
+            page.copy_from_slice(object);
+            Some(page.len())
+        }
+        Form::Raw => None,
+    };
+    len == Some(PAGE_BYTES)
+}
+
+/// Compresses a page with zstd into a buffer. Returns the length, if there was room.
+pub(crate) fn pack_cold(page: &[u8], into: &mut [u8]) -> Option<usize> {
+    ENCODERS.with(|encoder| encoder.compress_to_buffer(page, into).ok())
+}
+
+/// Contexts that are large and rarely used: a few are kept for all threads.
+struct Spare<T> {
+    contexts: Mutex<Vec<T>>,
+    new: fn() -> std::io::Result<T>,
+}
+
+impl<T> Spare<T> {
+    const fn new(new: fn() -> std::io::Result<T>) -> Spare<T> {
+        Spare { contexts: Mutex::new(Vec::new()), new }
+    }
+
+    /// Calls a function with a context. `None` if there is no memory for one.
+    fn with<R>(&self, f: impl FnOnce(&mut T) -> Option<R>) -> Option<R> {
+        let kept = crate::lock(&self.contexts).pop();
+        let mut context = kept.map_or_else(|| (self.new)().ok(), Some)?;
+        let done = f(&mut context);
+        let mut kept = crate::lock(&self.contexts);
+        if kept.len() < SPARE_MAX {
+            kept.push(context);
+        }
+        done
+    }
+}
+
+static DECODERS: Spare<zstd::bulk::Decompressor<'static>> =
+    Spare::new(zstd::bulk::Decompressor::new);
+static ENCODERS: Spare<zstd::bulk::Compressor<'static>> =
+    Spare::new(|| zstd::bulk::Compressor::new(ZSTD_LEVEL));
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text() -> Vec<u8> {
+        let words = (0..PAGE_BYTES).map(|n| b"evicted pages of "[n * n % 97 % 17]);
+        words.collect()
+    }
+
+    #[test]
+    fn a_page_of_one_word_is_that_word() {
+        for word in [0, 1, u64::MAX, 0x0123_4567_89ab_cdef] {
+            let mut page = vec![9; PAGE_BYTES];
+            fill(&mut page, word);
+            assert_eq!(same_filled(&page), Some(word));
+            for at in [0, 7, 8, 2048, PAGE_BYTES - 9, PAGE_BYTES - 1] {
+                let mut other = page.clone();
+                other[at] ^= 1;
+                assert_eq!(same_filled(&other), None, "byte {at} differs");
+            }
+        }
+    }
+
+    #[test]
+    fn every_form_gives_the_page_back() {
+        let page = text();
+        let mut back = vec![0; PAGE_BYTES];
+        let (form, packed) = with_scratch(|scratch| {
+            let (form, packed) = scratch.pack(&page);
+            (form, packed.to_vec())
+        });
+        assert_eq!(form, Form::Lz4);
+        assert!(unpack(form, &packed, &mut back) && back == page);
+        let mut cold = vec![0; PAGE_BYTES];
+        let len = pack_cold(&page, &mut cold).expect("room");
+        assert!(len < packed.len(), "zstd {len}, lz4 {}", packed.len());
+        back.fill(0);
+        assert!(unpack(Form::Zstd, &cold[..len], &mut back) && back == page);
+        back.fill(0);
+        assert!(unpack(Form::Raw, &page, &mut back) && back == page);
+    }
+
+    #[test]
+    fn bytes_that_are_no_page_are_refused() {
+        let mut page = vec![0; PAGE_BYTES];
+        for form in [Form::Lz4, Form::Zstd, Form::Raw] {
+            assert!(!unpack(form, b"no page", &mut page), "{form:?}");
+        }
+        let short = lz4_flex::block::compress(&[7; 100]);
+        assert!(!unpack(Form::Lz4, &short, &mut page), "a part of a page is no page");
+    }
+
+    #[test]
+    fn a_thread_that_uses_its_buffers_gets_others() {
+        let page = text();
+        with_scratch(|outer| {
+            let inner = with_scratch(|inner| inner.pack(&page).1.to_vec());
+            assert_eq!(outer.pack(&page).1, inner);
+        });
+    }
+}

@@ -1,0 +1,109 @@
+//! Where the compressed tier gets its memory: whole pages, one at a time.
+//!
+//! The store never allocates for contents by itself. It takes pages from a [`PageSource`] and drops
+//! them when they are empty, so that the source can charge every one of them to the tenant whose
+//! pages are compressed into it. Since a store belongs to one tenant, a page of it never holds
+//! contents of two.
+//!
+//! The store calls [`PageSource::take`] and drops pages **while it holds none of its own locks**: a
+//! source may take any lock of its owner, and an owner may call the store under those locks only if
+//! the source does not need them.
+
+use std::ops::DerefMut;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Bytes of a page, in both tiers.
+pub const PAGE_BYTES: usize = 4096;
+
+/// Gives pages of memory to a store.
+///
+/// `take` is called from every thread that stores, recompresses or compacts.
+pub trait PageSource: Send + Sync {
+    /// A page of [`PAGE_BYTES`] bytes, with any contents. Dropping it gives it back. Its bytes must
+    /// not change in other ways while the store has it; if they do, loads fail with
+    /// [`Corrupt`](crate::Corrupt).
+    type Page: DerefMut<Target = [u8]> + Send;
+
+    /// A page, or `None` if there is none now: the store then rejects what it should have kept.
+    fn take(&self) -> Option<Self::Page>;
+}
+
+/// Pages on the heap, at most as many as a limit: for tests, benchmarks, and programs that use a
+/// store without the runtime.
+#[derive(Debug)]
+pub struct HeapPages {
+    taken: Arc<AtomicUsize>,
+    limit: usize,
+}
+
+impl HeapPages {
+    /// A source that has at most `limit` pages out at any time.
+    #[must_use]
+    pub fn new(limit: usize) -> HeapPages {
+        HeapPages { taken: Arc::new(AtomicUsize::new(0)), limit }
+    }
+
+    /// Pages that are out now.
+    #[must_use]
+    pub fn taken(&self) -> usize {
+        self.taken.load(Ordering::Acquire)
+    }
+}
+
+impl PageSource for HeapPages {
+    type Page = HeapPage;
+
+    fn take(&self) -> Option<HeapPage> {
+        let more = |taken| (taken < self.limit).then_some(taken + 1);
+        self.taken.fetch_update(Ordering::AcqRel, Ordering::Acquire, more).ok()?;
+        Some(HeapPage {
+            bytes: vec![0; PAGE_BYTES].into_boxed_slice(),
+            taken: Arc::clone(&self.taken),
+        })
+    }
+}
+
+/// A page of [`HeapPages`].
+#[derive(Debug)]
+pub struct HeapPage {
+    bytes: Box<[u8]>,
+    taken: Arc<AtomicUsize>,
+}
+
+impl std::ops::Deref for HeapPage {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl DerefMut for HeapPage {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        &mut self.bytes
+    }
+}
+
+impl Drop for HeapPage {
+    fn drop(&mut self) {
+        self.taken.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_source_has_no_more_pages_out_than_its_limit() {
+        let source = HeapPages::new(2);
+        let first = source.take().expect("the first");
+        let _second = source.take().expect("the second");
+        assert!(source.take().is_none());
+        assert_eq!(source.taken(), 2);
+        drop(first);
+        assert_eq!(source.taken(), 1);
+        assert_eq!(source.take().expect("one came back").len(), PAGE_BYTES);
+    }
+}
