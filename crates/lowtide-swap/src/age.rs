@@ -6,7 +6,7 @@
 //! was not used for at least one whole interval. A page that was stored just before a line is not
 //! cold at the next moment, and in a store that no thread uses all pages become cold.
 
-use crate::lock;
+use crate::lock::lock;
 use crate::source::PageSource;
 use crate::store::CompressedStore;
 

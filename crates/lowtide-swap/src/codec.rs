@@ -127,10 +127,10 @@ impl<T> Spare<T> {
 
     /// Calls a function with a context. `None` if there is no memory for one.
     fn with<R>(&self, f: impl FnOnce(&mut T) -> Option<R>) -> Option<R> {
-        let kept = crate::lock(&self.contexts).pop();
+        let kept = crate::lock::lock(&self.contexts).pop();
         let mut context = kept.map_or_else(|| (self.new)().ok(), Some)?;
         let done = f(&mut context);
-        let mut kept = crate::lock(&self.contexts);
+        let mut kept = crate::lock::lock(&self.contexts);
         if kept.len() < SPARE_MAX {
             kept.push(context);
         }

@@ -12,9 +12,10 @@
 use crate::blocks::Place;
 use crate::classes::CLASSES;
 use crate::entries::{Object, State};
-use crate::lock;
+use crate::handle::Handle;
+use crate::lock::lock;
 use crate::source::{PAGE_BYTES, PageSource};
-use crate::store::{CompressedStore, Handle};
+use crate::store::CompressedStore;
 use std::sync::atomic::Ordering;
 
 impl<S: PageSource> CompressedStore<S> {

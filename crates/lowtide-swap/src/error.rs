@@ -1,7 +1,8 @@
 //! What can go wrong, each with what, where and what to do. None of these errors affects another
 //! page: what was stored stays stored, what was rejected left nothing behind.
 
-use crate::{Handle, Slot};
+use crate::file::Slot;
+use crate::handle::Handle;
 use std::io;
 use std::path::PathBuf;
 

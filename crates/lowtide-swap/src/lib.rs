@@ -46,6 +46,60 @@
 //!
 //! Storing needs memory before it frees memory: up to four pages when no block has room for the
 //! object. An owner that stores because it has none left keeps a few pages for that.
+//!
+//! ## Pages in a file
+//!
+//! ```
+//! use lowtide_swap::{Neighbours, Outgoing, PAGE_BYTES, ReadAhead, Slot, SwapFile};
+//!
+//! struct Cache(Vec<(u64, Vec<u8>)>);
+//!
+//! impl Neighbours for Cache {
+//!     fn wants(&mut self, _: Slot, tag: u64) -> bool {
+//!         self.0.iter().all(|(have, _)| *have != tag)
+//!     }
+//!
+//!     fn take(&mut self, _: Slot, tag: u64, page: &[u8]) -> bool {
+//!         self.0.push((tag, page.to_vec()));
+//!         true
+//!     }
+//! }
+//!
+//! // 4 MiB without a name, for all tenants or for one.
+//! let file = SwapFile::create(std::env::temp_dir(), 1024)?;
+//! let pages: Vec<Vec<u8>> = (0..8).map(|n| vec![n; PAGE_BYTES]).collect();
+//! let batch: Vec<Outgoing> =
+//!     (0..).zip(&pages).map(|(tag, bytes)| Outgoing { bytes, tag }).collect();
+//! // One request, or an error that leaves nothing behind.
+//! let slots = file.write(&batch)?;
+//! // The page that is needed, and its neighbours with it.
+//! let (ahead, mut cache) = (ReadAhead::default(), Cache(Vec::new()));
+//! let mut page = vec![0; PAGE_BYTES];
+//! file.read(slots[3], &mut page, &ahead, &mut cache)?;
+//! assert_eq!((page, cache.0.len()), (vec![3; PAGE_BYTES], 7));
+//! // A touch of one of them opens the window further.
+//! assert!(file.touched(slots[4], &ahead));
+//! slots.into_iter().for_each(|slot| file.free(slot));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! | the owner | calls |
+//! |---|---|
+//! | writes a batch of evicted pages | [`SwapFile::write`]: a slot of 30 bits for each |
+//! | faults on a page | [`SwapFile::read`], with a [`ReadAhead`] for each region or tenant |
+//! | sees the first touch of a page that has a slot | [`SwapFile::touched`] |
+//! | needs the slot no more | [`SwapFile::free`] |
+//! | has time, now and then | [`SwapFile::discard`]: space of free clusters goes back |
+//! | reports | [`SwapFile::stat`] |
+//!
+//! A page keeps its slot until it is freed, also after it was read: an owner may keep both, and
+//! evict the page again without writing it as long as it was not stored to.
+//!
+//! ## What goes wrong
+//!
+//! [`Rejected`], [`WriteError`]: the page stays with its owner, and nothing of it is left in the
+//! tier. [`ReadError::Io`]: it is still in its slot. [`Corrupt`], [`ReadError::Corrupt`]: it is
+//! lost, and no byte of it was given out as data. No error affects another page.
 #![forbid(unsafe_code)]
 mod age;
 mod blocks;
@@ -56,21 +110,19 @@ mod entries;
 mod error;
 mod figures;
 mod file;
+mod handle;
+mod lock;
 mod recompress;
 mod source;
 mod store;
 
 pub use error::{Corrupt, CreateError, Fault, ReadError, Rejected, WriteError};
 pub use figures::{MmStat, StoreStat};
-pub use file::Slot;
+pub use file::{
+    Alone, Backing, CLUSTER_SLOTS, FileStat, Neighbours, Outgoing, ReadAhead, Slot, SwapFile,
+    UnlinkedFile,
+};
+pub use handle::Handle;
 pub use recompress::Recompressed;
 pub use source::{HeapPage, HeapPages, PAGE_BYTES, PageSource};
-pub use store::{Cold, CompressedStore, Handle, StoreLimits};
-
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
-/// Takes a lock. One that a panic has left is taken as it is: what it guards has no unfinished
-/// changes but those of the panic's own page, and contents are verified in any case.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
+pub use store::{Cold, CompressedStore, StoreLimits};

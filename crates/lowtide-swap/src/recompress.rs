@@ -16,9 +16,10 @@
 use crate::classes::class_of;
 use crate::codec::{self, Form};
 use crate::entries::{Entry, Object, State};
-use crate::lock;
+use crate::handle::{Handle, SHARDS};
+use crate::lock::lock;
 use crate::source::{PAGE_BYTES, PageSource};
-use crate::store::{CompressedStore, Handle, SHARDS, verify};
+use crate::store::{CompressedStore, verify};
 use std::sync::atomic::Ordering;
 
 /// What a step of recompression has done, in pages.
