@@ -59,6 +59,16 @@ fn runs(trace: &str) -> Vec<(&'static str, Vec<&str>)> {
             vec!["mmap-thrash", "--scale", "0.02", "--seconds", "1", "--policy", "mglru"],
         ),
         ("fio-mmap", vec!["fio-mmap", "--scale", "0.01", "--seconds", "1", "--policy", "mglru"]),
+        (
+            "anon-zipf",
+            vec!["anon-zipf", "--max", "1M", "--ratio", "2", "--seconds", "1", "--policy", "mglru"],
+        ),
+        (
+            "sysbench-ro",
+            vec!["sysbench-ro", "--scale", "0.02", "--seconds", "1", "--policy", "mglru-7.1"],
+        ),
+        ("kernel-build", vec!["kernel-build", "--scale", "0.01", "--policy", "mglru-7.1"]),
+        ("android", vec!["android", "--scale", "0.02", "--rounds", "1", "--policy", "mglru-7.1"]),
         ("dd-oom", vec!["dd-oom", "--policy", both]),
         ("fill", vec!["fill", "--max", "16M", "--policy", "mglru"]),
         (

@@ -17,6 +17,7 @@
 //! | [`ycsb`], [`random`], [`scan`] | the streams behind those names |
 //! | [`script`] | experiments of groups that share memory, for both players |
 //! | [`mapping`] | files read through mappings, for both players |
+//! | [`heap`] | programs most of whose memory is heap, for both players |
 //! | [`writer`] | a file written from start to end, for both players |
 //! | [`record`], [`block`], [`layout`] | the bytes of records and pages: every read is verified |
 //! | [`groundtruth`] | the exact sequences that real kernels were measured on |
@@ -28,6 +29,7 @@ pub mod block;
 pub mod catalog;
 pub mod distribution;
 pub mod groundtruth;
+pub mod heap;
 pub mod layout;
 pub mod mapping;
 mod nearest;

@@ -12,31 +12,41 @@
 //!
 //! | file | concept |
 //! |---|---|
+//! | `android` | apps that are started cold, one after another |
+//! | `anon_zipf` | loads and stores of one heap of several budgets |
 //! | `circles` | tenants that each read a file in circles, together more than the budget |
 //! | `dd_oom` | a writer to a device whose writes take a second |
 //! | `fill` | a file written from start to end, beside other programs |
 //! | `fio_mmap` | jobs that read blocks of mapped files at random |
+//! | `heap` | the player of programs most of whose memory is heap, and its command line |
 //! | `high_thrash` | threads above `high`, each throttle policy, and a neighbour on their device |
+//! | `kernel_build` | compilers that start, fill a heap and exit |
 //! | `mapping` | the player of `mmap-thrash` and `fio-mmap`, and its command line |
 //! | `mixed` | reads and a few updates, and what checkpoints do to the reads |
 //! | `mmap_thrash` | threads that map, read and unmap files: retries of faults |
 //! | `noisy` | tenants with working sets beside a scanner, with and without `low` |
 //! | `real` | the player on real memory, and its command line |
 //! | `simulated` | the command line of the player on a simulated machine |
+//! | `sysbench` | a database whose buffer pool is twelve times its memory |
 //! | `turns` | rows of real systems that took turns |
 //! | `writing` | the players of `fill` and `dd-oom`, whose runs end by themselves |
 
+pub(crate) mod android;
+pub(crate) mod anon_zipf;
 pub(crate) mod circles;
 pub(crate) mod dd_oom;
 pub(crate) mod fill;
 pub(crate) mod fio_mmap;
+pub(crate) mod heap;
 pub(crate) mod high_thrash;
+pub(crate) mod kernel_build;
 pub(crate) mod mapping;
 pub(crate) mod mixed;
 pub(crate) mod mmap_thrash;
 pub(crate) mod noisy;
 pub(crate) mod real;
 pub(crate) mod simulated;
+pub(crate) mod sysbench;
 mod turns;
 pub(crate) mod writing;
 

@@ -18,7 +18,7 @@
 //! | `host`, `jobs`, `clock` | resources of the host; rows in parallel; their CPU time |
 //! | `row`, `columns`, `show`, `error` | output |
 
-mod clock;
+pub(crate) mod clock;
 pub(crate) mod columns;
 pub(crate) mod compare;
 mod count;
@@ -45,16 +45,21 @@ use lowtide_workload::{Letter, Workload};
 use stream::Pattern;
 
 use crate::lab::Experiment;
+use crate::lab::android::Android;
+use crate::lab::anon_zipf::AnonZipf;
 use crate::lab::circles::Circles;
 use crate::lab::dd_oom::DdOom;
 use crate::lab::fill::Fill;
 use crate::lab::fio_mmap::FioMapped;
+use crate::lab::heap::{Heap, SimulatedHeap};
 use crate::lab::high_thrash::HighThrash;
+use crate::lab::kernel_build::KernelBuild;
 use crate::lab::mapping::{Mapping, SimulatedMapping};
 use crate::lab::mixed::SimulatedMixed;
 use crate::lab::mmap_thrash::MmapThrash;
 use crate::lab::noisy::Noisy;
 use crate::lab::simulated::Simulated;
+use crate::lab::sysbench::SysbenchRo;
 use crate::lab::writing::Writing;
 use crate::lab::writing::simulated::SimulatedWriting;
 
@@ -87,6 +92,14 @@ pub(crate) enum Simulation {
     MmapThrash(SimulatedMapping<MmapThrash>),
     #[command(name = FioMapped::NAME, about = FioMapped::ABOUT)]
     FioMmap(SimulatedMapping<FioMapped>),
+    #[command(name = AnonZipf::NAME, about = AnonZipf::ABOUT)]
+    AnonZipf(SimulatedHeap<AnonZipf>),
+    #[command(name = SysbenchRo::NAME, about = SysbenchRo::ABOUT)]
+    SysbenchRo(SimulatedHeap<SysbenchRo>),
+    #[command(name = KernelBuild::NAME, about = KernelBuild::ABOUT)]
+    KernelBuild(SimulatedHeap<KernelBuild>),
+    #[command(name = Android::NAME, about = Android::ABOUT)]
+    Android(SimulatedHeap<Android>),
     #[command(name = Workload::Mixed.name(), about = Workload::Mixed.description())]
     Mixed(SimulatedMixed),
     #[command(name = Pattern::Zipf.name(), about = Pattern::Zipf.about())]
@@ -130,6 +143,10 @@ impl Simulation {
             Self::Fill(options) => options.run(),
             Self::MmapThrash(options) => options.run(),
             Self::FioMmap(options) => options.run(),
+            Self::AnonZipf(options) => options.run(),
+            Self::SysbenchRo(options) => options.run(),
+            Self::KernelBuild(options) => options.run(),
+            Self::Android(options) => options.run(),
             Self::Mixed(options) => options.run(),
             Self::Zipf(options) => pages::run(options, Pattern::Zipf),
             Self::Uniform(options) => pages::run(options, Pattern::Uniform),

@@ -1,5 +1,5 @@
 //! Parts of a row: how a run came out besides its rates. Kills, runs of several seeds, checkpoints,
-//! sleeps of reclaim, retries of faults.
+//! sleeps of reclaim, retries of faults, launches of apps.
 
 use lowtide_core::Events;
 use serde::Serialize;
@@ -102,4 +102,17 @@ pub(crate) struct RetriesRow {
     /// Mean wait for the mmap lock.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) mmap_lock_wait_us: Option<f64>,
+}
+
+/// Launches of apps, in virtual milliseconds.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub(crate) struct LaunchesRow {
+    /// The mean.
+    pub(crate) mean_ms: f64,
+    /// The median.
+    pub(crate) p50_ms: f64,
+    /// The 90th percentile.
+    pub(crate) p90_ms: f64,
+    /// The 95th percentile.
+    pub(crate) p95_ms: f64,
 }

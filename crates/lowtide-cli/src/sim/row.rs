@@ -17,7 +17,7 @@ use lowtide_sim::{MachineStat, PlainCounts};
 use serde::Serialize;
 
 use super::database::reading::DatabaseRow;
-use super::outcome::{CheckpointsRow, KillRow, Naps, RetriesRow, SeedsRow};
+use super::outcome::{CheckpointsRow, KillRow, LaunchesRow, Naps, RetriesRow, SeedsRow};
 use crate::bench::Spread;
 use crate::json::LatencyUs;
 
@@ -99,6 +99,18 @@ pub(crate) struct Row {
     /// Total time that tasks spun for the lock of swap slots.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) swap_lock_ms: Option<f64>,
+    /// Processor seconds that programs computed, on a simulated machine.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) user_s: Option<f64>,
+    /// Processor seconds of everything else: faults, reclaim, compression, locks, switches.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) system_s: Option<f64>,
+    /// Memory that compressed pages took at the end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) zram_bytes: Option<u64>,
+    /// Launches of apps.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) launches: Option<LaunchesRow>,
     /// Accesses to pages.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) accesses: Option<u64>,

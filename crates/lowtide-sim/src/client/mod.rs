@@ -6,6 +6,7 @@
 //! | `database/` | a document store with a cache of its own, as MongoDB's, under YCSB |
 //! | `dd.rs` | a writer in a group smaller than its file: the throttling OOM, filling of files |
 //! | `fio.rs` | jobs that read blocks of mapped files at random |
+//! | `heap.rs` | programs most of whose memory is heap: databases, compilers, apps |
 //! | `mix.rs` | readers of a mapped file beside threads that allocate and free: the aging OOM |
 //! | `script.rs` | threads that play a script, in groups with limits |
 //! | `stream.rs` | threads that play operation streams and traces |
@@ -16,6 +17,7 @@ pub mod checkpoints;
 pub mod database;
 pub mod dd;
 pub mod fio;
+pub mod heap;
 pub mod mix;
 pub mod script;
 pub mod stream;
