@@ -59,6 +59,15 @@ pub(crate) struct Figures {
     pub(crate) evicted: u64,
 }
 
+/// What was read ahead for all budgets together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub(crate) struct ReadAhead {
+    /// Pages that the runtime requested before they were touched.
+    pub(crate) read_ahead_pages: u64,
+    /// Those of them that were evicted untouched.
+    pub(crate) read_ahead_wasted_pages: u64,
+}
+
 /// All budgets.
 pub(crate) struct Budgets {
     settings: &'static Settings,
@@ -95,7 +104,7 @@ impl Budgets {
     }
 
     /// Bytes of a budget.
-    pub(crate) fn max_of(settings: &Settings, budget: usize) -> u64 {
+    fn max_of(settings: &Settings, budget: usize) -> u64 {
         let glob = budget.checked_sub(1).and_then(|glob| settings.maps.get(glob));
         glob.map_or(settings.max, |(_, max)| *max)
     }
@@ -134,6 +143,12 @@ impl Budgets {
         let share =
             unsafe { options.adopt(&self.pager, subject.file.as_fd(), start, subject.range.len()) };
         Ok(Rc::new(share?))
+    }
+
+    /// What was read ahead so far.
+    pub(crate) fn read_ahead(&self) -> ReadAhead {
+        let io = self.pager.stat().io;
+        ReadAhead { read_ahead_pages: io.ahead_pages, read_ahead_wasted_pages: io.ahead_wasted }
     }
 
     /// Why the runtime refused a mapping, the first time that it did.

@@ -258,36 +258,43 @@ fn in_advance(addr: *mut c_void, len: usize, is_will_need: bool) -> usize {
     }
 }
 
-/// The program knows how it reads: what it says counts from now on. Both functions have the same
-/// numbers for it.
-fn advised(addr: *mut c_void, len: usize, advice: c_int) {
-    if ![libc::MADV_NORMAL, libc::MADV_RANDOM, libc::MADV_SEQUENTIAL].contains(&advice) {
-        return;
+/// What the program says about the order in which it reads: `random` or not.
+const fn order(advice: c_int) -> Option<bool> {
+    match advice {
+        libc::MADV_RANDOM => Some(true),
+        libc::MADV_NORMAL | libc::MADV_SEQUENTIAL => Some(false),
+        _ => None,
     }
-    let Some((state, _)) = state::get() else { return };
+}
+
+/// What the kernel is to be advised. It reads nothing ahead of what is adopted, whatever the
+/// program says: the runtime does, as advised. Both functions have the same numbers for it.
+fn advise(addr: *mut c_void, len: usize, advice: c_int) -> c_int {
+    let Some(random) = order(advice) else { return advice };
+    let Some((state, settings)) = state::get() else { return advice };
     let range = pages(addr, len);
-    if state.ranges.touches(&range, false) {
-        let _errno = Errno::save();
-        state.line.ask(Question::Advised { start: range.start, end: range.end });
+    if settings.keep_read_ahead || state.ranges.bytes_in(&range) < range.len().max(1) {
+        return advice;
     }
+    let _errno = Errno::save();
+    state.line.ask(Question::Advise { start: range.start, end: range.end, random });
+    libc::MADV_RANDOM
 }
 
 #[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C" fn madvise(addr: *mut c_void, len: size_t, advice: c_int) -> c_int {
     let len = in_advance(addr, len, advice == libc::MADV_WILLNEED);
-    // SAFETY: the program's arguments; less advice has no other effect.
-    let done = unsafe { real::madvise(addr, len, advice) };
-    advised(addr, len, advice);
-    done
+    let advice = advise(addr, len, advice);
+    // SAFETY: the program's arguments; other advice about reading ahead changes no contents.
+    unsafe { real::madvise(addr, len, advice) }
 }
 
 #[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C" fn posix_madvise(addr: *mut c_void, len: size_t, advice: c_int) -> c_int {
     let len = in_advance(addr, len, advice == libc::POSIX_MADV_WILLNEED);
-    // SAFETY: the program's arguments; less advice has no other effect.
-    let done = unsafe { real::posix_madvise(addr, len, advice) };
-    advised(addr, len, advice);
-    done
+    let advice = advise(addr, len, advice);
+    // SAFETY: the program's arguments; other advice about reading ahead changes no contents.
+    unsafe { real::posix_madvise(addr, len, advice) }
 }
 
 /// Locked memory stays: it is not ours any more.

@@ -12,7 +12,6 @@
 //!
 //! If it fails, its mappings are left to the kernel.
 
-use crate::ahead::{Ahead, Looked};
 use crate::budgets::{Budgets, Share, Subject};
 use crate::judge::{Reason, of_file};
 use crate::line::{Answer, New, Question};
@@ -30,6 +29,9 @@ use std::thread;
 /// Starts it; whether that was possible. The caller has the line's turn.
 pub(crate) fn begin() -> bool {
     start::handle_signal();
+    // While the process has one thread this takes a moment. Later it would take many: the kernel
+    // waits for all processors.
+    lowtide_sys::membarrier::register();
     let blocked = descriptors::SignalsBlocked::all();
     let thread = thread::Builder::new().name("lowtide-run".into()).spawn(run);
     drop(blocked);
@@ -76,7 +78,6 @@ struct Keeper {
     state: &'static State,
     settings: &'static Settings,
     budgets: Option<Budgets>,
-    ahead: Ahead,
     /// Why there are no budgets.
     failure: Option<String>,
     /// By the first address.
@@ -89,32 +90,13 @@ struct Keeper {
 impl Keeper {
     fn new(state: &'static State, settings: &'static Settings) -> Self {
         let (kept, known, detached) = Default::default();
-        let ahead = Ahead::new(!settings.keep_read_ahead);
-        Self {
-            state,
-            settings,
-            budgets: None,
-            ahead,
-            failure: None,
-            kept,
-            known,
-            detached,
-            tickets: 0,
-        }
+        Self { state, settings, budgets: None, failure: None, kept, known, detached, tickets: 0 }
     }
 
     fn serve(&mut self) -> ! {
         loop {
             let subjects = self.kept.values().map(|kept| &kept.subject);
-            let count = self.budgets.as_mut().map(|budgets| budgets.tick(subjects));
-            let settings = self.settings;
-            let looked = self.kept.values().map(|Kept { subject, .. }| Looked {
-                range: subject.range.clone(),
-                budget: subject.budget,
-                max: Budgets::max_of(settings, subject.budget),
-            });
-            let look = self.ahead.tick(looked).filter(|_| !self.kept.is_empty());
-            let pause = [count, look].into_iter().flatten().min();
+            let pause = self.budgets.as_mut().map(|budgets| budgets.tick(subjects));
             if let Some(question) = self.state.line.next(pause) {
                 let answer = self.answer(question);
                 self.state.line.answer(answer);
@@ -136,8 +118,10 @@ impl Keeper {
                 self.forget(&(start..end));
                 Answer::Done
             }
-            Question::Advised { start, end } => {
-                self.ahead.leave(start..end);
+            Question::Advise { start, end, random } => {
+                for first in self.touched(&(start..end)) {
+                    self.kept[&first].share.advise(start..end, random);
+                }
                 Answer::Done
             }
             Question::Detach { start, end } => Answer::Ticket(self.detach(&(start..end))),
@@ -191,7 +175,6 @@ impl Keeper {
     }
 
     fn forget(&mut self, range: &Range<usize>) {
-        self.ahead.forget(range);
         for start in self.touched(range) {
             let Some(Kept { subject, share }) = self.kept.remove(&start) else { continue };
             share.forget(range.clone());
@@ -247,7 +230,7 @@ impl Keeper {
         let refusal = self.budgets.as_ref().and_then(Budgets::refusal);
         let whole = Whole {
             budgets: budgets.collect(),
-            read_ahead_switches: self.ahead.switches(),
+            read_ahead: self.budgets.as_ref().map(Budgets::read_ahead).unwrap_or_default(),
             refusal: refusal.or(self.failure.as_deref()).map(str::to_owned),
             left: self.state.left.all(),
         };

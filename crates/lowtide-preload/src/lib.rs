@@ -15,7 +15,7 @@
 //! | `state`, `wiped`, `lock` | what is known, in memory that a fork wipes |
 //! | `ranges`, `left` | addresses that are adopted; mappings that are left to the kernel |
 //! | `line`, `keeper`, `descriptors` | asking our thread; the thread; its own descriptors |
-//! | `budgets`, `ahead` | the pager and its tenants; which mappings are read ahead |
+//! | `budgets` | the pager and its tenants |
 //! | `summary` | what is said at the end |
 //!
 //! # Rules
@@ -32,7 +32,6 @@
 #[cfg(not(all(target_os = "linux", target_pointer_width = "64")))]
 compile_error!("lowtide run needs 64-bit Linux");
 
-mod ahead;
 mod budgets;
 mod descriptors;
 mod globs;

@@ -44,12 +44,14 @@ pub(crate) enum Question {
         /// Behind the last.
         end: usize,
     },
-    /// The program said how it will use these addresses.
-    Advised {
+    /// The program says how it will read these addresses.
+    Advise {
         /// First.
         start: usize,
         /// Behind the last.
         end: usize,
+        /// At random.
+        random: bool,
     },
     /// A part of a mapping was moved or resized by `mremap`: forget where it was.
     Detach {

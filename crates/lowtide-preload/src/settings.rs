@@ -10,7 +10,7 @@
 //! | `LOWTIDE_RUN_POLICY` | policy of the engine | the engine's default |
 //! | `LOWTIDE_RUN_MAPS` | lines `BYTES GLOB`: files with a budget of their own | none |
 //! | `LOWTIDE_RUN_THRESHOLD` | smaller mappings are left alone, in bytes | 1 MiB |
-//! | `LOWTIDE_RUN_READ_AHEAD` | `keep`: the kernel's read-ahead stays as it is | it is adapted |
+//! | `LOWTIDE_RUN_READ_AHEAD` | `keep`: the kernel reads ahead | lowtide reads ahead |
 //! | `LOWTIDE_RUN_SUMMARY` | file to which summaries are appended | standard error |
 //! | `LOWTIDE_RUN_JSON` | `1`: a summary is a line of JSON | text |
 //! | `LOWTIDE_RUN_FOLLOW` | `0`: programs that the first one starts are left alone | followed |

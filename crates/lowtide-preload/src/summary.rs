@@ -2,7 +2,7 @@
 //!
 //! The names in the JSON are an interface: names may be added, none is renamed.
 
-use crate::budgets::Figures;
+use crate::budgets::{Figures, ReadAhead};
 use crate::left::LeftAlone;
 use crate::settings::Settings;
 use rustix::fs::{Mode, OFlags, open};
@@ -33,8 +33,8 @@ pub(crate) struct Budget {
 pub(crate) struct Whole {
     /// Each budget of which a mapping was adopted.
     pub(crate) budgets: Vec<Budget>,
-    /// How often a mapping changed between being read ahead and not.
-    pub(crate) read_ahead_switches: u64,
+    /// What was read ahead.
+    pub(crate) read_ahead: ReadAhead,
     /// Why the runtime refused a mapping.
     pub(crate) refusal: Option<String>,
     /// What was left to the kernel.
@@ -79,7 +79,8 @@ struct Line<'a> {
     budgets: &'a [Budget],
     #[serde(flatten)]
     counted: Counted,
-    read_ahead_switches: u64,
+    #[serde(flatten)]
+    read_ahead: ReadAhead,
     #[serde(skip_serializing_if = "Option::is_none")]
     refusal: Option<&'a str>,
     left_alone: Vec<Row<'a>>,
@@ -124,7 +125,7 @@ fn json(settings: &Settings, program: &str, counted: Counted, whole: &Whole) -> 
         max_bytes: settings.max,
         budgets: &whole.budgets,
         counted,
-        read_ahead_switches: whole.read_ahead_switches,
+        read_ahead: whole.read_ahead,
         refusal: whole.refusal.as_deref(),
         left_alone: rows.collect(),
     };
@@ -205,7 +206,7 @@ mod tests {
         let left = LeftAlone { reason: Reason::Locked, count: 2, bytes: 3 << 20, first: None };
         Whole {
             budgets: vec![Budget { glob: Some("*.a".into()), mappings: 1, files, figures }],
-            read_ahead_switches: 5,
+            read_ahead: ReadAhead { read_ahead_pages: 5, read_ahead_wasted_pages: 1 },
             refusal: Some("no scan".into()),
             left: vec![left],
         }
@@ -223,7 +224,7 @@ mod tests {
         assert_eq!(
             names(&line).join(" "),
             "budgets device_read_bytes left_alone lowtide major_faults max_bytes pid program \
-             read_ahead_switches refusal way"
+             read_ahead_pages read_ahead_wasted_pages refusal way"
         );
         assert_eq!(
             names(&line["budgets"][0]).join(" "),

@@ -13,6 +13,7 @@
 //! | [`userfault`] | `userfaultfd(2)` | page faults that this process serves itself |
 //! | [`pagemap`] | `PAGEMAP_SCAN`, `mincore(2)` | which pages are present, which were written |
 //! | [`page_cache`] | `madvise(2)`, `posix_fadvise(2)`, `cachestat(2)` | page cache of one file |
+//! | [`schedule`] | `sched_setattr(2)` | threads that are let in soon |
 //!
 //! Unsafe code is denied here and allowed again by each file that needs it, under a paragraph
 //! headed *Safety* that states what the file relies on and what it guarantees.
@@ -28,5 +29,6 @@ pub mod membarrier;
 pub mod memory;
 pub mod page_cache;
 pub mod pagemap;
+pub mod schedule;
 pub mod shared;
 pub mod userfault;

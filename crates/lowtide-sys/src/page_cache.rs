@@ -89,6 +89,18 @@ pub fn drop_cached(fd: impl AsFd, offset: u64, len: u64) -> io::Result<()> {
     Ok(rustix::fs::fadvise(fd, offset, len, rustix::fs::Advice::DontNeed)?)
 }
 
+/// Starts reading a part of a file into the page cache, and does not wait
+/// (`POSIX_FADV_WILLNEED`); `len` 0 means to the end. The kernel reads at most its own window (a
+/// size of the device's) in one call. Pages come in as folios of the smallest size.
+///
+/// # Errors
+///
+/// `EINVAL` or `ESPIPE` for what has no page cache.
+pub fn read_ahead(fd: impl AsFd, offset: u64, len: u64) -> io::Result<()> {
+    let len = std::num::NonZeroU64::new(len);
+    Ok(rustix::fs::fadvise(fd, offset, len, rustix::fs::Advice::WillNeed)?)
+}
+
 /// Starts to write the dirty pages of a part of a file, and does not wait
 /// (`sync_file_range(2)`). It makes nothing durable.
 ///

@@ -25,6 +25,7 @@ use lowtide_core::{
     AgeJob, Facts, Folio, FolioId, FolioState, MemcgId, Reason, Reclaim, References, Step,
     TableKey, Task, Unmapped, Victim, Window,
 };
+use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
@@ -45,9 +46,39 @@ pub(crate) const PIECE: u64 = 256;
 pub(crate) struct Translations<'a> {
     pub(crate) spaces: &'a [Option<Arc<Space>>],
     pub(crate) pool: &'a Pool,
+    looked: Looked,
 }
 
-impl Translations<'_> {
+/// Pages of maps that were looked at together, as runs: by space, and in order. One look at a run
+/// costs what one look at a page does.
+#[derive(Debug, Default)]
+struct Looked(Vec<(u32, Range<u64>)>);
+
+impl Looked {
+    fn of(mut pages: Vec<(u32, Range<u64>)>) -> Self {
+        pages.sort_unstable_by_key(|(id, run)| (*id, run.start));
+        pages.dedup_by(|next, run| {
+            let joins = next.0 == run.0 && next.1.start == run.1.end;
+            if joins {
+                run.1.end = next.1.end;
+            }
+            joins
+        });
+        Self(pages)
+    }
+
+    fn has(&self, space: u32, page: u64) -> bool {
+        let behind = self.0.partition_point(|(id, run)| (*id, run.start) <= (space, page));
+        let run = behind.checked_sub(1).map(|at| &self.0[at]);
+        run.is_some_and(|(id, run)| *id == space && run.contains(&page))
+    }
+}
+
+impl<'a> Translations<'a> {
+    pub(crate) fn new(spaces: &'a [Option<Arc<Space>>], pool: &'a Pool) -> Self {
+        Self { spaces, pool, looked: Looked::default() }
+    }
+
     fn entries(&self, folio: &Folio) -> impl Iterator<Item = &Entry> {
         let owner = folio.owner();
         let space = self.spaces[owner.space.0 as usize].as_deref();
@@ -65,9 +96,26 @@ impl Facts for Translations<'_> {
         FolioState { locked, mapped: true }
     }
 
+    fn gather(&mut self, folios: &mut dyn Iterator<Item = &Folio>) {
+        let of_maps = folios.filter_map(|folio| {
+            let owner = folio.owner();
+            let space = self.spaces.get(owner.space.0 as usize)?.as_deref()?;
+            space.mapped.as_ref()?;
+            Some((owner.space.0, owner.page..owner.page + folio.pages()))
+        });
+        self.looked = Looked::of(of_maps.collect());
+        for (id, run) in &self.looked.0 {
+            if let Some(space) = self.spaces[*id as usize].as_deref() {
+                look(self.pool, space, run.clone());
+            }
+        }
+    }
+
     fn references(&mut self, _id: FolioId, folio: &Folio) -> References {
         let owner = folio.owner();
-        if let Some(space) = self.spaces[owner.space.0 as usize].as_deref() {
+        if let Some(space) = self.spaces[owner.space.0 as usize].as_deref()
+            && !self.looked.has(owner.space.0, owner.page)
+        {
             look(self.pool, space, owner.page..owner.page + folio.pages());
         }
         let young = self.entries(folio).filter(|e| e.clear_young()).count();
@@ -143,7 +191,7 @@ impl Pool {
                 return (state, reclaim.reclaimed());
             }
             let State { engine, spaces, .. } = &mut *state;
-            let step = reclaim.step(engine, &mut Translations { spaces, pool: self }, self.now());
+            let step = reclaim.step(engine, &mut Translations::new(spaces, self), self.now());
             let isolated = matches!(step, Step::Unmap | Step::Freed | Step::WakeFlushers);
             if !isolated && std::mem::take(&mut flush) {
                 drop(state);
@@ -282,7 +330,7 @@ fn walk_table(state: &mut State, space: &Space, table: u64, key: TableKey, job: 
 }
 
 /// Learns which pages of a file were touched through a pointer, if there are pointers to it.
-fn look(pool: &Pool, space: &Space, pages: std::ops::Range<u64>) {
+fn look(pool: &Pool, space: &Space, pages: Range<u64>) {
     if let Some(mapped) = &space.mapped {
         mapped.look(pages, &mut |page| note_touch(pool, space, page));
     }
@@ -338,5 +386,21 @@ fn unmap(pool: &Pool, spaces: &[Option<Arc<Space>>], victims: &mut [Victim]) {
             unlock(victim, 1 << victim.order);
             victim.outcome = Unmapped::Pinned;
         }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_was_looked_at_if_a_run_of_its_space_has_it() {
+        let pages = [(3, 1..2), (1, 7..8), (1, 5..6), (1, 20..24), (3, 0..1), (1, 6..7)];
+        let looked = Looked::of(pages.to_vec());
+        assert_eq!(looked.0, [(1, 5..8), (1, 20..24), (3, 0..2)]);
+        let seen = |space: u32| (0..30).filter(|&p| looked.has(space, p)).collect::<Vec<_>>();
+        assert_eq!(seen(1), [5, 6, 7, 20, 21, 22, 23]);
+        assert_eq!(seen(3), [0, 1]);
+        assert!(seen(0).is_empty() && seen(2).is_empty() && seen(4).is_empty());
     }
 }

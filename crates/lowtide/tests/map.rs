@@ -223,6 +223,33 @@ fn the_kernels_own_mapping_is_kept_within_its_budget() {
 }
 
 #[test]
+fn a_mapping_of_the_kernel_that_is_read_in_order_is_read_ahead_within_its_budget() {
+    let file = file(16_384);
+    let pager = pager("8M");
+    let Some(map) = cached(&pager, file.as_file()) else { return };
+    let (mut most, mut unread) = (0, 0);
+    for round in 0..3 {
+        if round == 2 {
+            map.advise(Advice::Random).unwrap();
+            unread = pager.stat().io.ahead_pages;
+        }
+        for page in 0..16_384 {
+            assert_eq!(word(&map, page * PAGE), (page * PAGE) as u64);
+            if page % 64 == 0 {
+                most = most.max(pager.stat().memory.file * PAGE as u64);
+            }
+        }
+    }
+    let stat = pager.stat();
+    assert!(unread > 16_384, "half of two rounds at least: {stat}");
+    assert_eq!(stat.io.ahead_pages, unread, "nothing is read ahead of what is read at random");
+    assert!(stat.io.ahead_wasted < unread / 8, "{stat}");
+    // What was requested is charged before it is read.
+    assert!(most <= 8 << 20, "{most} bytes were charged: {stat}");
+    pager.validate().unwrap();
+}
+
+#[test]
 fn a_mapping_of_the_kernel_sees_what_is_written_through_descriptors_and_children_have_it() {
     use std::os::unix::fs::FileExt;
     let file = file(4096);

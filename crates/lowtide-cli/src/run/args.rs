@@ -42,7 +42,7 @@ pub(crate) struct RunArgs {
     /// Leave smaller mappings to the kernel [default: 1M]
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub(crate) threshold: Option<u64>,
-    /// Keep the kernel's read-ahead as it is, instead of adapting it to how a file is read
+    /// Keep the kernel's read-ahead as it is, instead of reading ahead within the budget
     #[arg(long)]
     pub(crate) keep_read_ahead: bool,
     /// Write the summary to this file instead of standard error

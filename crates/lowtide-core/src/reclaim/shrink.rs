@@ -157,6 +157,7 @@ impl Reclaim {
         self.batch.freed.clear();
         self.batch.stat = ShrinkStat::default();
         let mut entries = std::mem::take(&mut self.batch.entries);
+        facts.gather(&mut entries.iter().map(|entry| &engine.folios[entry.folio]));
         for entry in &mut entries {
             if self.batch.first_pass {
                 self.batch.taken += engine.folios[entry.folio].pages();

@@ -25,6 +25,8 @@ pub(crate) struct Sheet {
     pub(crate) judged: Vec<FolioId>,
     /// Folios whose slots in swap reclaim took away.
     pub(crate) given_up: Vec<FolioId>,
+    /// Pages of the batch that is judged now.
+    pub(crate) gathered: Vec<u64>,
 }
 
 impl Facts for Sheet {
@@ -33,7 +35,13 @@ impl Facts for Sheet {
         FolioState { locked: self.locked[id.index()], mapped: self.mapped[id.index()] }
     }
 
-    fn references(&mut self, id: FolioId, _: &Folio) -> References {
+    fn gather(&mut self, folios: &mut dyn Iterator<Item = &Folio>) {
+        self.gathered = folios.map(|folio| folio.owner().page).collect();
+    }
+
+    fn references(&mut self, id: FolioId, folio: &Folio) -> References {
+        let page = folio.owner().page;
+        assert!(self.gathered.contains(&page), "{page} is judged and was not announced");
         let young = std::mem::take(&mut self.young[id.index()]);
         References { young: u32::from(young), exec: self.exec[id.index()] }
     }
@@ -93,6 +101,7 @@ impl Harness {
             exec: all(),
             judged: Vec::new(),
             given_up: Vec::new(),
+            gathered: Vec::new(),
         };
         Self { engine, facts, freed: Vec::new(), space, synchronous: false }
     }

@@ -9,6 +9,7 @@ use super::watch::{WatchedFile, Watcher};
 use super::watched::{Mapping, Watched};
 use crate::error::Error;
 use crate::pager::Pager;
+use crate::readahead::window_pages;
 use crate::view::Open;
 use lowtide_sys::memory::page_size;
 use lowtide_sys::page_cache::{self, Advice};
@@ -26,7 +27,11 @@ use std::sync::{Arc, Mutex};
 pub struct Adopted {
     file: Arc<WatchedFile>,
     addresses: Range<usize>,
+    /// The page of the file that the first address has.
+    first: u64,
     exact: bool,
+    /// Reading ahead is ours, and not the kernel's.
+    ahead: bool,
     watcher: Arc<Watcher>,
     page_shift: u32,
     /// Where the addresses, or the file, ended when they were taken over: the nearer one.
@@ -90,6 +95,8 @@ impl MapOptions {
         if self.read_ahead != Some(u64::MAX) {
             // Best effort: with read-around more comes in than is used.
             drop(page_cache::advise(addresses.clone(), Advice::Random));
+            let largest = window_pages(pool, self.read_ahead);
+            crate::sync::lock(&file.streams).allow(largest);
         }
         let mapping = Mapping { addresses: addresses.clone(), first };
         if stores == Stores::Private {
@@ -99,7 +106,8 @@ impl MapOptions {
         }
         let page_shift = pool.page_shift;
         let end = size.min(end << page_shift);
-        Ok(Adopted { file, addresses, exact, watcher, page_shift, end })
+        let ahead = self.read_ahead != Some(u64::MAX);
+        Ok(Adopted { file, addresses, first, exact, ahead, watcher, page_shift, end })
     }
 
     /// The file as it is watched already, or from now on.
@@ -155,6 +163,19 @@ impl Adopted {
                 self.watcher.make_coarse(&forgotten);
             }
         }
+    }
+
+    /// Says whether the pages at these addresses will be read at random: then nothing is read ahead
+    /// for them from now on. Otherwise what is read in order is. Returns false where the kernel
+    /// reads ahead, which must be advised instead.
+    pub fn advise(&self, addresses: Range<usize>, random: bool) -> bool {
+        let within = |at: usize| at.clamp(self.addresses.start, self.addresses.end);
+        let page = |at: usize| self.first + ((at - self.addresses.start) >> self.page_shift) as u64;
+        let pages = page(within(addresses.start))..page(within(addresses.end));
+        if self.ahead {
+            crate::sync::lock(&self.file.streams).advise(&pages, random);
+        }
+        self.ahead
     }
 
     /// [Forgets](Self::forget) all addresses, so that dropping this forgets nothing. The file's

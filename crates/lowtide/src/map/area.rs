@@ -268,8 +268,15 @@ impl Area {
                 self.pager.inner.threads.read_ahead(&served.space, pages);
                 Ok(())
             }
-            _ => {
+            (memory, _) => {
                 let addresses = self.addresses_of(&part);
+                let order = matches!(advice, Advice::Normal | Advice::Random | Advice::Sequential);
+                if order
+                    && let Memory::PageCache { adopted, .. } = memory
+                    && adopted.advise(addresses.clone(), advice == Advice::Random)
+                {
+                    return Ok(());
+                }
                 match advice {
                     Advice::Normal => page_cache::advise(addresses, page_cache::Advice::Normal),
                     Advice::Random => page_cache::advise(addresses, page_cache::Advice::Random),

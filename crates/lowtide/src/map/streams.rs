@@ -1,26 +1,32 @@
-//! Read-ahead for the kernel's mappings: noticing that a file is read in order, and asking the
-//! kernel for what comes next.
+//! Read-ahead for the kernel's mappings: noticing that a file is read in order, and deciding what
+//! comes next and how much of it.
 //!
 //! The kernel's own read-ahead is off for watched mappings (`MADV_RANDOM`): around each miss it
-//! would read pages that random access never uses. Where pages come in one behind the other, they
-//! are a *stream*, and what lies ahead of it is requested (`MADV_WILLNEED`):
+//! would read pages that random access never uses, and in large folios, of which no part can be
+//! dropped. Where pages come in one behind the other, they are a *stream*, and what lies ahead of
+//! it is requested:
 //!
 //! ```text
-//!   ...touched....│next        │end
-//!                 └── ahead ───┘ requested; more when half of it is used
+//!   ...touched....│next            │end
+//!                 └── ahead ───────┘ requested; more when half of the last window is left
 //! ```
 //!
-//! A window begins with 32 pages and doubles each time it was used, up to 8 MiB and to a part of
-//! the budget. So no stream reads more than it has used, and a stream that ends wastes one window.
+//! A window begins with 32 pages, and each one is four times as long as the one before. So a stream
+//! reads at most a few times what it has used, and one that ends wastes a window and a half. A
+//! stream of which pages are evicted before they are used halves its windows, and ends when they
+//! are too short to be worth a request.
+//!
+//! The pages of a window are charged *before* they are read (`watch.rs`), so other pages have left
+//! when they come in, and no scan can run ahead of eviction.
 
 use std::ops::Range;
 
 /// New neighbours that make a stream.
 const RUN: u64 = 16;
-/// Pages of the first window.
+/// Pages of the first window, and of the shortest.
 const FIRST: u64 = 32;
-/// Pages of the largest window: 8 MiB, as the largest of a view.
-const LARGEST: u64 = 2048;
+/// How much longer the next window is.
+const GROWTH: u64 = 4;
 /// Streams of a file that are followed.
 const STREAMS: usize = 8;
 /// Looks without progress after which a stream has ended.
@@ -33,8 +39,10 @@ struct Stream {
     next: u64,
     /// The page behind what was requested.
     end: u64,
-    /// Pages of the next window.
+    /// Pages of the last window.
     size: u64,
+    /// Pages of the largest window that did not waste much.
+    limit: u64,
     /// Looks since it last went on.
     idle: u32,
 }
@@ -43,23 +51,70 @@ struct Stream {
 #[derive(Debug, Default)]
 pub(super) struct Streams {
     all: Vec<Stream>,
+    /// Pages of the largest window; 0 is none at all.
+    largest: u64,
+    /// Pages for which the program wants nothing read ahead.
+    quiet: Vec<Range<u64>>,
+    /// Pages of the file that were read ahead and evicted unused, at the last look.
+    wasted: u64,
+}
+
+/// What bounds the windows of one look.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bounds {
+    /// Pages of the file.
+    pub(super) pages: u64,
+    /// Pages that the windows of all streams together may have.
+    pub(super) room: u64,
+    /// Pages of the file that were read ahead and evicted unused, so far.
+    pub(super) wasted: u64,
 }
 
 impl Streams {
+    /// Windows may have this number of pages from now on, if they may not have more already.
+    pub(super) fn allow(&mut self, largest: u64) {
+        self.largest = self.largest.max(largest);
+    }
+
+    /// The program says whether pages will be read at random. If not, streams may begin again.
+    pub(super) fn advise(&mut self, pages: &Range<u64>, random: bool) {
+        let mut rest = Vec::with_capacity(self.quiet.len() + 1);
+        for quiet in self.quiet.drain(..) {
+            let before = quiet.start..quiet.end.min(pages.start);
+            let behind = quiet.start.max(pages.end)..quiet.end;
+            rest.extend([before, behind].into_iter().filter(|part| !part.is_empty()));
+        }
+        self.quiet = rest;
+        if random && !pages.is_empty() {
+            self.quiet.push(pages.clone());
+            self.all.retain(|stream| !pages.contains(&stream.next));
+        }
+    }
+
     /// New pages have come in, as runs. Those that are long enough begin streams, unless they
     /// belong to one.
     pub(super) fn came_in(&mut self, runs: &[Range<u64>]) {
+        if self.largest < FIRST {
+            return;
+        }
         for run in runs.iter().filter(|run| run.end - run.start >= RUN) {
             let known = |s: &Stream| run.start <= s.end && s.next <= run.end;
-            if self.all.iter().any(known) {
+            let quiet = |quiet: &Range<u64>| quiet.contains(&run.end);
+            if self.all.iter().any(known) || self.quiet.iter().any(quiet) {
                 continue;
             }
             if self.all.len() == STREAMS {
                 let oldest = (0..STREAMS).max_by_key(|at| self.all[*at].idle).unwrap_or(0);
                 self.all.swap_remove(oldest);
             }
-            self.all.push(Stream { next: run.end, end: run.end, size: FIRST, idle: 0 });
+            let (next, end) = (run.end, run.end);
+            self.all.push(Stream { next, end, size: 0, limit: u64::MAX, idle: 0 });
         }
+    }
+
+    /// Whether a stream went on at the last look.
+    pub(super) fn are_going(&self) -> bool {
+        self.all.iter().any(|stream| stream.idle == 0)
     }
 
     /// Pages to look at: behind which page each stream is, and up to where it may have gone.
@@ -67,39 +122,40 @@ impl Streams {
         self.all.iter().map(|stream| stream.next..stream.end.max(stream.next + FIRST))
     }
 
-    /// Pages that were requested and not touched yet.
-    pub(super) fn waiting(&self) -> u64 {
-        self.all.iter().map(|stream| stream.end - stream.next).sum()
-    }
-
     /// Each stream was looked at, in order: it has gone on to the page of `reached`. Calls
-    /// `request` with what is to be read now; windows together have at most `room` pages.
+    /// `request` with what is to be read now, which returns the page up to which it is.
     pub(super) fn went_on(
         &mut self,
         reached: &[u64],
-        pages: u64,
-        room: u64,
-        mut request: impl FnMut(Range<u64>),
+        bounds: Bounds,
+        mut request: impl FnMut(Range<u64>) -> u64,
     ) {
-        let largest = LARGEST.min(room / self.all.len().max(1) as u64);
+        let share = bounds.room / self.all.len().max(1) as u64;
+        let lost = bounds.wasted - std::mem::replace(&mut self.wasted, bounds.wasted);
         for (stream, &next) in self.all.iter_mut().zip(reached) {
+            if lost * 8 > stream.size.max(FIRST) {
+                stream.limit = stream.size.min(stream.limit) / 2;
+            }
             if next <= stream.next {
                 stream.idle += 1;
                 continue;
             }
             (stream.next, stream.idle) = (next, 0);
             stream.end = stream.end.max(next);
-            if stream.end - next > stream.size / 4 || largest < FIRST {
+            let largest = self.largest.min(share).min(stream.limit);
+            if largest < FIRST || stream.end - next > stream.size.min(largest) / 2 {
                 continue;
             }
-            let window = stream.end..(stream.end + stream.size.min(largest)).min(pages);
-            stream.size = (stream.size * 2).min(LARGEST);
-            stream.end = window.end.max(stream.end);
+            let size = if stream.size == 0 { FIRST } else { stream.size * GROWTH };
+            let window = stream.end..(stream.end + size.min(largest)).min(bounds.pages);
+            stream.size = size.min(largest);
             if !window.is_empty() {
-                request(window);
+                stream.end = request(window).max(stream.end);
             }
         }
-        self.all.retain(|stream| stream.idle < PATIENCE && stream.next < pages);
+        self.all.retain(|stream| {
+            stream.idle < PATIENCE && stream.next < bounds.pages && stream.limit >= FIRST
+        });
     }
 }
 
@@ -108,49 +164,117 @@ impl Streams {
 mod tests {
     use super::*;
 
-    fn step(streams: &mut Streams, reached: u64) -> Vec<Range<u64>> {
+    const BOUNDS: Bounds = Bounds { pages: 100_000, room: 1 << 20, wasted: 0 };
+
+    fn streams() -> Streams {
+        let mut streams = Streams::default();
+        streams.allow(2048);
+        streams
+    }
+
+    fn step_within(streams: &mut Streams, reached: u64, bounds: Bounds) -> Vec<Range<u64>> {
         let mut requests = Vec::new();
-        streams.went_on(&[reached], 100_000, 1 << 20, |window| requests.push(window));
+        streams.went_on(&[reached], bounds, |window| {
+            requests.push(window.clone());
+            window.end
+        });
         requests
     }
 
+    fn step(streams: &mut Streams, reached: u64) -> Vec<Range<u64>> {
+        step_within(streams, reached, BOUNDS)
+    }
+
     #[test]
-    fn windows_double_while_they_are_used_and_follow_each_other() {
-        let mut streams = Streams::default();
+    fn windows_grow_while_they_are_used_and_follow_each_other() {
+        let mut streams = streams();
         streams.came_in(&[5..9, 100..120]);
         assert_eq!(streams.ahead().collect::<Vec<_>>(), [120..152], "four pages are no stream");
         assert_eq!(step(&mut streams, 130), [130..162]);
         assert_eq!(step(&mut streams, 131), [], "most of the window is ahead");
-        assert_eq!(step(&mut streams, 150), [162..226]);
-        let mut end = 226;
-        for size in [128, 256, 512, 1024, 2048, 2048, 2048] {
-            assert_eq!(step(&mut streams, end - 1), [end..end + size]);
+        assert!(streams.are_going());
+        assert_eq!(step(&mut streams, 146), [162..290], "half of it is left");
+        let mut end = 290;
+        for size in [512, 2048, 2048, 2048] {
+            assert_eq!(step(&mut streams, end - 16), [end..end + size]);
             end += size;
         }
-        assert_eq!(streams.waiting(), 2049);
+        for going in [true, false] {
+            assert_eq!(step(&mut streams, end - 2032), [], "most of the window is ahead");
+            assert_eq!(streams.are_going(), going);
+        }
     }
 
     #[test]
     fn a_stream_that_does_not_go_on_is_forgotten_and_none_is_followed_twice() {
-        let mut streams = Streams::default();
+        let mut streams = streams();
         streams.came_in(&[0..20, 500..600]);
         streams.came_in(&[20..40, 590..640]);
         assert_eq!(streams.ahead().count(), 2);
         for _ in 0..PATIENCE {
-            streams.went_on(&[20, 600], 1000, 1 << 20, |window| panic!("{window:?}"));
+            streams.went_on(&[20, 600], BOUNDS, |window| panic!("{window:?}"));
         }
         assert_eq!(streams.ahead().count(), 0);
     }
 
     #[test]
     fn windows_end_with_the_file_and_with_the_budget() {
-        let mut streams = Streams::default();
+        let mut streams = streams();
         streams.came_in(&[0..20]);
+        assert_eq!(step_within(&mut streams, 30, Bounds { pages: 50, ..BOUNDS }), [30..50]);
+        let mut streams = self::streams();
+        streams.came_in(&[0..20]);
+        assert_eq!(step_within(&mut streams, 30, Bounds { room: 16, ..BOUNDS }), []);
+        // What there was no room for is requested again.
         let mut requests = Vec::new();
-        streams.went_on(&[30], 50, 1 << 20, |window| requests.push(window));
-        assert_eq!(requests, [30..50]);
-        let mut streams = Streams::default();
+        for reached in [40, 44, 45] {
+            streams.went_on(&[reached], BOUNDS, |window| {
+                requests.push(window.clone());
+                window.start + 8
+            });
+        }
+        assert_eq!(requests, [40..72, 48..176, 56..568]);
+    }
+
+    #[test]
+    fn a_stream_whose_pages_leave_before_they_are_used_reads_less_and_then_nothing() {
+        let mut streams = streams();
         streams.came_in(&[0..20]);
-        streams.went_on(&[30], 5000, 16, |window| panic!("{window:?}: no room for a window"));
+        let mut next = 20;
+        let mut window = |streams: &mut Streams, wasted| {
+            next += 3000;
+            let requests = step_within(streams, next, Bounds { wasted, ..BOUNDS });
+            requests.first().map(|window| window.end - window.start)
+        };
+        for size in [32, 128, 512, 2048] {
+            assert_eq!(window(&mut streams, 0), Some(size));
+        }
+        assert_eq!(window(&mut streams, 200), Some(2048), "less than an eighth");
+        assert_eq!(window(&mut streams, 600), Some(1024));
+        assert_eq!(window(&mut streams, 600), Some(1024));
+        let mut wasted = 600;
+        for size in [512, 256, 128, 64, 32] {
+            wasted += 500;
+            assert_eq!(window(&mut streams, wasted), Some(size));
+        }
+        assert_eq!(window(&mut streams, wasted + 500), None);
+        assert_eq!(streams.ahead().count(), 0);
+    }
+
+    #[test]
+    fn nothing_is_read_ahead_where_the_program_or_the_user_does_not_want_it() {
+        let mut streams = streams();
+        streams.came_in(&[0..20, 300..320, 900..920]);
+        streams.advise(&(100..1000), true);
+        assert_eq!(streams.ahead().collect::<Vec<_>>(), [20..52]);
+        streams.came_in(&[300..320, 1000..1020]);
+        assert_eq!(streams.ahead().count(), 2, "pages at the border are behind it");
+        streams.advise(&(200..400), false);
+        streams.came_in(&[150..180, 300..320, 500..520]);
+        assert_eq!(streams.ahead().last(), Some(320..352));
+        assert_eq!(streams.ahead().count(), 3);
+        let mut off = Streams::default();
+        off.came_in(&[0..200]);
+        assert_eq!(off.ahead().count(), 0);
     }
 }

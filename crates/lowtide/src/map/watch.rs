@@ -10,12 +10,15 @@
 //! ```
 //!
 //! **Overshoot.** Between two scans at most 1/32 of the smallest budget comes in unnoticed, and
-//! what the device delivers in one tick and while the thread is at work. Up to 1/16 may be read
-//! ahead and not touched yet, and 1/16 may be cached without being mapped. The thread ticks every
-//! millisecond while pages come in, and more and more seldom while none do.
+//! what the device delivers in one tick and while the thread is at work. Up to 1/16 may be cached
+//! without being mapped. What is read ahead is charged before it is read. The thread ticks every
+//! millisecond while pages come in, four times as often while a file is read in order, and more
+//! and more seldom while none do.
 //!
-//! **Cost.** A scan costs about 17 ns for each present page, so 0.5 µs for each new one; charging
-//! and evicting cost 3 to 5 µs a page, most of it in the kernel.
+//! **Cost.** A scan costs about 17 ns for each present page; the time between two scans is at least
+//! 50 times what the last one took, unless a part of the budget has come in. Charging and evicting
+//! cost 1 to 5 µs a page, most of it in the kernel, and least where neighbours come and go
+//! together.
 //!
 //! **Stores.** A dirty page cannot be dropped before the kernel has written it, and no thread is
 //! slowed down for it here. So writing is started as soon as a sixteenth of the budget is dirty. A
@@ -24,19 +27,22 @@
 //!
 //! Pages may be cached without ever being mapped: by `read(2)`, or read ahead for another process.
 //! When there are more cached pages than charged ones, those between the charged ones are dropped.
+//! That is looked at for at most a fiftieth of the time.
 
 use super::pages::MappedPages;
-use super::streams::Streams;
+use super::streams::{Bounds, Streams};
 use super::watched::Watched;
-use crate::fault::{Access, Miss};
+use crate::fault::{Access, Claim, Miss};
 use crate::high::Pay;
-use crate::nested::Serving;
+use crate::nested::{Nested, Serving};
+use crate::payer::Payer;
 use crate::pool::Pool;
-use crate::readahead::budget_of;
+use crate::readahead::{budget_of, note_ahead};
 use crate::space::Space;
 use crate::translation::State;
 use crate::view::Open;
-use lowtide_sys::page_cache::{cachestat, start_writing};
+use lowtide_sys::page_cache::{CacheStat, cachestat, start_writing};
+use lowtide_sys::schedule::take_turns_of;
 use lowtide_sys::userfault::{Features, Modes, Scope, UserFault};
 use std::collections::HashMap;
 use std::ops::Range;
@@ -47,17 +53,33 @@ use std::time::{Duration, Instant};
 
 /// Time between two looks at the counters while pages come in.
 const TICK: Duration = Duration::from_millis(1);
+/// The same while a file is read in order.
+const TICK_STREAM: Duration = Duration::from_micros(250);
 /// The longest time between two looks.
 const TICK_MAX: Duration = Duration::from_millis(50);
 /// Pages are noticed after this time, however few they are.
 const SCAN_MAX: Duration = Duration::from_millis(100);
 /// This part of the budget may come in between two scans.
 const PART: u64 = 32;
+/// Page faults that are worth a scan that costs little.
+const FEW: u64 = 32;
+/// A scan costs little, and a comparison is due, when this number of times what the last one took
+/// has gone by.
+const SELDOM: u32 = 50;
 /// Excess of cached pages over charged ones, as a part of the budget, that is dropped.
 const EXCESS_PART: u64 = 16;
-/// Time between two comparisons of cached and charged pages.
-const SWEEP: Duration = Duration::from_millis(500);
-/// The same, while a file has dirty pages.
+/// The windows of a file's streams together, as a part of the budget.
+const AHEAD_PART: u64 = 8;
+/// Pages of a window that are charged, and then requested, at a time: the device reads some while
+/// others are evicted for the next.
+const AHEAD_STEP: u64 = 64;
+/// The thread's turns: the shortest that there are. Readers wait for it.
+const TURN: Duration = Duration::from_micros(100);
+/// Time between two comparisons of cached and charged pages while their number changes.
+const SWEEP: Duration = Duration::from_millis(10);
+/// The same, while it does not.
+const SWEEP_MAX: Duration = Duration::from_millis(500);
+/// The longest time while a file has dirty pages.
 const SWEEP_DIRTY: Duration = Duration::from_millis(50);
 /// Pages that are dropped with one call, in a sweep.
 const SWEEP_RUN: u64 = 1 << 18;
@@ -171,8 +193,10 @@ impl Watcher {
 
     fn run(&self, pool: &Pool) {
         let _serving = Serving::begin();
-        let (mut tick, mut pause, mut faults) = (TICK, SWEEP, page_faults());
-        let (mut unseen, mut scanned, mut swept) = (0, Instant::now(), Instant::now());
+        drop(take_turns_of(TURN));
+        let (mut tick, mut faults, mut unseen) = (TICK, page_faults(), 0);
+        let (mut scanned, mut took) = (Instant::now(), Duration::ZERO);
+        let mut sweeps = Sweeps::new();
         loop {
             let stop = crate::sync::lock(&self.stop);
             let woken = self.wake.wait_timeout_while(stop, tick, |stop| !*stop);
@@ -183,27 +207,59 @@ impl Watcher {
             let new = now.saturating_sub(std::mem::replace(&mut faults, now));
             tick = if new > 0 { TICK } else { (tick * 2).min(TICK_MAX) };
             unseen += new;
-            let mut enough = false;
+            let mut enough = unseen >= FEW && scanned.elapsed() >= took * SELDOM;
             if new > 0 {
                 let files = self.files();
-                files.iter().for_each(|file| follow(pool, file));
+                if files.iter().filter(|file| follow(pool, file)).count() > 0 {
+                    tick = TICK_STREAM;
+                }
                 let budgets = files.iter().map(|file| budget_of(pool, &file.space));
-                enough = budgets.min().is_some_and(|smallest| unseen >= smallest / PART);
+                enough |= budgets.min().is_some_and(|smallest| unseen >= smallest / PART);
             }
             if unseen > 0 && (enough || scanned.elapsed() >= SCAN_MAX) {
+                let began = Instant::now();
                 self.files().iter().for_each(|file| notice(pool, file));
-                (unseen, scanned) = (0, Instant::now());
+                (unseen, scanned, took) = (0, Instant::now(), began.elapsed());
             }
-            if swept.elapsed() >= pause {
-                let dirty = self.files().iter().filter(|file| sweep(pool, file)).count() > 0;
-                pause = if dirty { SWEEP_DIRTY } else { SWEEP };
-                swept = Instant::now();
-            }
+            sweeps.tick(pool, || self.files());
             // Paid without a sleep: this thread works for all tenants.
             if let Err(error) = pool.settle(Pay::Reclaim) {
                 tracing::error!(%error, "the thread that watches maps cannot reclaim");
             }
         }
+    }
+}
+
+/// When cached and charged pages are compared.
+#[derive(Debug)]
+struct Sweeps {
+    last: Instant,
+    pause: Duration,
+    /// Pages that were cached.
+    cached: u64,
+}
+
+impl Sweeps {
+    fn new() -> Self {
+        Self { last: Instant::now(), pause: SWEEP, cached: 0 }
+    }
+
+    /// Compares, if it is time.
+    fn tick(&mut self, pool: &Pool, files: impl FnOnce() -> Vec<Arc<WatchedFile>>) {
+        if self.last.elapsed() < self.pause {
+            return;
+        }
+        let (began, mut cached, mut dirty) = (Instant::now(), 0, false);
+        for file in files() {
+            let found = sweep(pool, &file);
+            cached += found.cached;
+            dirty |= found.dirty + found.writeback > 0;
+        }
+        let changed = cached != std::mem::replace(&mut self.cached, cached);
+        let longest = if dirty { SWEEP_DIRTY } else { SWEEP_MAX };
+        let pause = if changed { SWEEP } else { (self.pause * 2).min(longest) };
+        self.pause = pause.max(began.elapsed() * SELDOM);
+        self.last = Instant::now();
     }
 }
 
@@ -231,12 +287,12 @@ fn notice(pool: &Pool, file: &WatchedFile) {
     crate::sync::lock(&file.streams).came_in(&runs);
 }
 
-/// Charges what streams have touched, and reads ahead of them.
-fn follow(pool: &Pool, file: &WatchedFile) {
+/// Sees how far streams have come, and reads ahead of them. Returns whether one goes on.
+fn follow(pool: &Pool, file: &WatchedFile) -> bool {
     let mut streams = crate::sync::lock(&file.streams);
     let windows: Vec<_> = streams.ahead().collect();
     if windows.is_empty() {
-        return;
+        return false;
     }
     let mut present = Vec::new();
     let reached: Vec<u64> = windows
@@ -253,10 +309,63 @@ fn follow(pool: &Pool, file: &WatchedFile) {
             })
         })
         .collect();
-    let room = budget_of(pool, &file.space) / EXCESS_PART;
-    streams.went_on(&reached, file.space.table.pages(), room, |window| {
-        file.watched.prefetch(&window);
-    });
+    let bounds = Bounds {
+        pages: file.space.table.pages(),
+        room: budget_of(pool, &file.space) / AHEAD_PART,
+        wasted: file.space.ahead_wasted.load(Relaxed),
+    };
+    streams.went_on(&reached, bounds, |window| read_ahead(pool, file, window));
+    streams.are_going()
+}
+
+/// Charges pages that nothing has touched yet, as far as there is room, and has the kernel read
+/// them. Returns the page up to which that was done.
+fn read_ahead(pool: &Pool, file: &WatchedFile, window: Range<u64>) -> u64 {
+    let mut at = window.start;
+    while at < window.end {
+        let end = (at + AHEAD_STEP).min(window.end);
+        let done = read_step_ahead(pool, file, at..end);
+        if done < end {
+            return done;
+        }
+        at = end;
+    }
+    at
+}
+
+fn read_step_ahead(pool: &Pool, file: &WatchedFile, window: Range<u64>) -> u64 {
+    let _nested = Nested::begin();
+    let space = &*file.space;
+    let claim = |page: u64| match pool.claim(space, page, space.table.get(page)?) {
+        Miss::Claimed(claim) => Some(claim),
+        Miss::Resident(..) | Miss::Busy(_) => None,
+    };
+    let claims: Vec<Claim> = window.clone().filter_map(claim).collect();
+    let mut charged = Vec::with_capacity(claims.len());
+    let mut state = pool.lock();
+    for claim in &claims {
+        let task = Access::Ahead.task();
+        let result;
+        (state, result) = pool.charge(state, Payer::Space(space.id), 1, task, false);
+        let Ok(group) = result else { break };
+        let new = claim.new_folio(space, Access::Ahead);
+        let Some(placed) = pool.place(&mut state, space, &new, group) else { break };
+        charged.push(placed);
+    }
+    drop(state);
+    let rest = &claims[charged.len()..];
+    rest.iter().for_each(|claim| pool.abandon(space, claim, &Ok(())));
+    let end = rest.first().map_or(window.end, |claim| claim.page);
+    file.watched.prefetch(&(window.start..end));
+    for (claim, (frame, stall)) in claims.iter().zip(charged) {
+        note_ahead(pool, frame..frame + 1, true);
+        let entry = space.table.entry(claim.page);
+        if entry.finish_read(frame, false) {
+            pool.waits.complete(entry, &Ok(()));
+        }
+        pool.stall_ends(stall, pool.page_bytes() as u64);
+    }
+    end
 }
 
 /// Charges a page, and returns whether it is new. One that there is no room for is dropped.
@@ -283,21 +392,18 @@ fn admit(pool: &Pool, file: &WatchedFile, page: u64) -> bool {
 }
 
 /// Drops pages that are cached and not charged, if there are many, and has those written that are
-/// dirty. Returns whether some are.
-fn sweep(pool: &Pool, file: &WatchedFile) -> bool {
+/// dirty. Returns what was cached.
+fn sweep(pool: &Pool, file: &WatchedFile) -> CacheStat {
     let table = &file.space.table;
-    let Ok(stat) = cachestat(file.watched.file(), 0, 0) else { return false };
-    let dirty = stat.dirty + stat.writeback > 0;
+    let Ok(stat) = cachestat(file.watched.file(), 0, 0) else { return CacheStat::default() };
     let part = budget_of(pool, &file.space) / EXCESS_PART;
     if stat.dirty > part
         && let Err(error) = start_writing(file.watched.file())
     {
         tracing::debug!(%error, "dirty pages wait for the kernel's flusher");
     }
-    let charged = table.resident();
-    let ahead = crate::sync::lock(&file.streams).waiting();
-    if stat.cached <= charged + ahead + part {
-        return dirty;
+    if stat.cached <= table.resident() + part {
+        return stat;
     }
     let pages = table.pages();
     let mut from = 0;
@@ -306,9 +412,9 @@ fn sweep(pool: &Pool, file: &WatchedFile) -> bool {
         let known = |page: &u64| !matches!(table.entry(*page).load(), State::Absent { .. });
         let gap = (from..end).find(known).unwrap_or(end);
         if gap > from && file.watched.drop_cached(from..gap).is_err() {
-            return dirty;
+            return stat;
         }
         from = (gap..end).find(|page| !known(page)).unwrap_or(end);
     }
-    dirty
+    stat
 }

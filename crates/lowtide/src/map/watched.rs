@@ -43,6 +43,12 @@ pub(super) fn is_of_file(region: &Region) -> bool {
     region.categories() == Categories::PRESENT.union(Categories::FILE)
 }
 
+/// Bytes that are requested with one call: a kernel reads no more than its own window at a time,
+/// and forgets the rest.
+const PREFETCH: u64 = 128 << 10;
+/// Bytes of the largest folio that a page cache makes of a file.
+const FOLIO_MAX: u64 = 2 << 20;
+
 /// One mapping: addresses, and the page of the file that they begin with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Mapping {
@@ -79,6 +85,8 @@ struct State {
     /// Mappings with stores of their own, which are never zapped (`copy.rs`).
     copies: Copies,
     fresh: Fresh,
+    /// The last pages that were given back, one run behind the other.
+    gone: Range<u64>,
     closed: bool,
 }
 
@@ -143,14 +151,16 @@ impl Watched {
         Ok(())
     }
 
-    /// Asks the kernel to read pages, and does not wait for them.
+    /// Asks the kernel to read pages, and does not wait for them. They come in one by one, and not
+    /// in large folios, of which no part could be dropped.
     pub(super) fn prefetch(&self, pages: &Range<u64>) {
-        let state = self.state();
-        let there = |mapping: &&Mapping| !mapping.addresses_of(pages, self.page_shift).is_empty();
-        if let Some(mapping) = state.mappings.iter().chain(state.copies.mappings()).find(there)
-            && let Err(error) = page_cache::will_need(mapping.addresses_of(pages, self.page_shift))
-        {
-            tracing::debug!(%error, "nothing is read ahead");
+        let step = (PREFETCH >> self.page_shift).max(1);
+        for first in pages.clone().step_by(step as usize) {
+            let (start, end) = (first, (first + step).min(pages.end));
+            let (start, end) = (start << self.page_shift, end << self.page_shift);
+            if let Err(error) = page_cache::read_ahead(&self.file, start, end - start) {
+                tracing::debug!(%error, "nothing is read ahead");
+            }
         }
     }
 
@@ -169,6 +179,18 @@ impl Watched {
         state.closed = true;
         if let Err(error) = page_cache::drop_cached(&self.file, 0, 0) {
             tracing::debug!(%error, "pages of a file stay cached");
+        }
+    }
+
+    /// Drops what has stayed of pages that were dropped now, since they are of folios that begin in
+    /// `gone`, before them: a folio goes as a whole.
+    fn drop_folios(&self, gone: Range<u64>, now: Range<u64>) {
+        let (start, len) = (now.start << self.page_shift, (now.end - now.start) << self.page_shift);
+        if page_cache::cachestat(&self.file, start, len).is_ok_and(|stat| stat.cached > 0) {
+            let first = now.start.saturating_sub(FOLIO_MAX >> self.page_shift).max(gone.start);
+            if let Err(error) = self.drop_cached(first..now.end) {
+                tracing::error!(%error, "pages of a map cannot be dropped");
+            }
         }
     }
 
@@ -241,14 +263,20 @@ impl MappedPages for Watched {
     }
 
     fn release(&self, pages: Range<u64>) {
-        let state = self.state();
+        let mut state = self.state();
         if state.closed {
             return;
         }
         self.zap(&state, &pages, |_| ());
         state.copies.page_out(&self.pagemap, &pages, self.page_shift);
-        if let Err(error) = self.drop_cached(pages) {
+        if let Err(error) = self.drop_cached(pages.clone()) {
             tracing::error!(%error, "pages of a map cannot be dropped");
+        }
+        if state.gone.end == pages.start {
+            state.gone.end = pages.end;
+            self.drop_folios(state.gone.clone(), pages);
+        } else {
+            state.gone = pages;
         }
     }
 }
