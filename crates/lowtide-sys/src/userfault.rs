@@ -104,6 +104,7 @@ const POISON: Opcode = opcode::read_write::<[u64; 4]>(GROUP, 0x08);
 /// The flag for faults of user code only (Linux 5.11).
 const USER_MODE_ONLY: u32 = 1;
 
+const COPY_DONT_WAKE: u64 = 1;
 const COPY_WRITE_PROTECTED: u64 = 1 << 1;
 const CONTINUE_WRITE_PROTECTED: u64 = 1 << 1;
 
@@ -319,6 +320,19 @@ impl UserFault {
     /// [`CopyError`], when not even the first page was inserted.
     pub fn copy(&self, dst: usize, src: &[u8], write_protected: bool) -> Result<usize, CopyError> {
         let mode = if write_protected { COPY_WRITE_PROTECTED } else { 0 };
+        let from = src.as_ptr().expose_provenance() as u64;
+        self.fill(COPY, [dst as u64, from, src.len() as u64, mode, 0])
+    }
+
+    /// As [`UserFault::copy`] of protected pages, but leaves the threads that wait for them asleep:
+    /// the caller answers them when it has done the rest, with [`UserFault::wake`] or by ending the
+    /// protection.
+    ///
+    /// # Errors
+    ///
+    /// [`CopyError`], when not even the first page was inserted.
+    pub fn copy_quietly(&self, dst: usize, src: &[u8]) -> Result<usize, CopyError> {
+        let mode = COPY_WRITE_PROTECTED | COPY_DONT_WAKE;
         let from = src.as_ptr().expose_provenance() as u64;
         self.fill(COPY, [dst as u64, from, src.len() as u64, mode, 0])
     }

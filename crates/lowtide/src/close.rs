@@ -124,6 +124,10 @@ impl Pool {
             }
             space.backing.unlock();
         }
+        if let Some(mapped) = &space.mapped {
+            // All at once: no pointer leads there, and what was stored is in the file.
+            mapped.close();
+        }
         self.forget(space, deadline);
     }
 

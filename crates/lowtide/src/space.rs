@@ -5,7 +5,7 @@ use crate::beneath::Beneath;
 use crate::error::{Error, OpenError};
 use crate::hazard;
 use crate::io::Backend;
-use crate::map::MappedPages;
+use crate::map::{MappedPages, StoredPages};
 use crate::nested::is_nested;
 use crate::translation::{Entry, Table};
 use crate::writeback::{Device, Ledger};
@@ -187,6 +187,11 @@ impl Space {
         let before = self.handles.fetch_sub(1, SeqCst);
         assert!(before > 0, "{} was closed more often than opened", self.path_ref().display());
         before == 1
+    }
+
+    /// Its pages as write-back sees them, if a program stores to them through a pointer.
+    pub(crate) fn stored(&self) -> Option<&dyn StoredPages> {
+        self.mapped.as_ref()?.stored()
     }
 
     /// The translations of a folio's pages.

@@ -42,6 +42,10 @@ impl Open {
         Self { pager, space, hopeless: AtomicBool::new(false) }
     }
 
+    pub(crate) fn pool(&self) -> &Arc<Pool> {
+        &self.pager.inner.pool
+    }
+
     /// Reads pages ahead in the background.
     pub(crate) fn read_ahead(&self, pages: Range<u64>) {
         self.pager.inner.threads.read_ahead(&self.space, pages);

@@ -4,7 +4,7 @@
 //! ```text
 //!                 map        map_mut    map_copy   map_copy_read_only
 //!   stores        never      shared     private    private, later
-//!   userfault     mirror     refused    refused    refused
+//!   userfault     mirror     mirror     refused    refused
 //!   pagecache     zap, drop  zap, drop  page out   zap, drop; page out after `make_mut`
 //! ```
 //!
@@ -15,11 +15,13 @@
 
 use super::adopt::Adopted;
 use super::error::MapError;
-use super::mirror::Mirror;
+use super::mirror::{Mirror, Stored};
 use super::options::{Advice, MapOptions, Way};
 use super::report::MapReport;
 use super::server::{Served, Server};
 use super::space::{Body, check_page_size, open_space, page_tables};
+use super::stores::Storing;
+use crate::deadline::Deadline;
 use crate::error::Error;
 use crate::pager::Pager;
 use crate::pool::Pool;
@@ -35,6 +37,12 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// How long dropping a map waits for the threads that serve it. A device that hangs keeps them.
+const LET_GO: Duration = Duration::from_millis(500);
+/// Time between two looks whether they are done.
+const LOOK: Duration = Duration::from_micros(20);
 
 /// Where the stores of a map go.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -124,13 +132,17 @@ impl Area {
         }
         let pages = offset >> pool.page_shift..end.div_ceil(pool.page_bytes() as u64);
         let (start, memory) = match options.way {
-            _ if stores != Stores::Never => Self::for_stores(options, pager, file, &pages, stores)?,
-            Way::Userfault => Self::mirrored(options, pager, file, &pages)?,
+            _ if stores != Stores::Never => {
+                // What is appended to the file later is not the map's.
+                let options = &options.clone().len(bytes as usize);
+                Self::for_stores(options, pager, file, &pages, stores)?
+            }
+            Way::Userfault => Self::mirrored(options, pager, file, &pages, stores)?,
             Way::PageCache => Self::cached(options, pager, file, &pages, stores)?,
             // A map that a system call cannot read would surprise.
             Way::Auto => match pager.inner.threads.server() {
                 Ok(server) if !server.faults().user_mode_only() => {
-                    Self::mirrored(options, pager, file, &pages)?
+                    Self::mirrored(options, pager, file, &pages, stores)?
                 }
                 _ => Self::cached(options, pager, file, &pages, stores)?,
             },
@@ -157,15 +169,17 @@ impl Area {
         pages: &Range<u64>,
         stores: Stores,
     ) -> Result<(usize, Memory), MapError> {
-        if options.way == Way::Userfault {
-            return Err(MapError::Way {
+        match (options.way, stores) {
+            (Way::Userfault, Stores::Shared) => Self::mirrored(options, pager, file, pages, stores),
+            (Way::Userfault, _) => Err(MapError::Way {
                 way: Way::Userfault,
-                why: "it keeps a mirror of the file, from which no store reaches the file; use \
-                      `pagecache` for maps that are stored to"
+                why: "it writes what is stored to the file; use `pagecache` for maps whose stores \
+                      are their own"
                     .to_owned(),
-            });
+            }),
+            // A program that is killed loses nothing that it stored there.
+            _ => Self::cached(options, pager, file, pages, stores),
         }
-        Self::cached(options, pager, file, pages, stores)
     }
 
     /// The way `userfault`. Returns the address of the first page.
@@ -174,17 +188,33 @@ impl Area {
         pager: &Pager,
         file: BorrowedFd<'_>,
         pages: &Range<u64>,
+        stores: Stores,
     ) -> Result<(usize, Memory), MapError> {
+        let writes = stores == Stores::Shared;
+        if writes && !is_read_write(file)? {
+            let step = "storing to a file that was not opened for reading and writing";
+            return Err(MapError::kernel(step)(io::ErrorKind::PermissionDenied.into()));
+        }
         let pool = &pager.inner.pool;
         let group = options.group(pager)?;
         let server = pager.inner.threads.server().map_err(|(step, source)| MapError::Way {
             way: Way::Userfault,
             why: format!("{step} failed: {source}"),
         })?;
-        let mirror = Arc::new(Self::mirror(pool, &server, pages)?);
+        let bounds = writes.then(|| {
+            let end = pages.end << pool.page_shift;
+            let len = options.len.map_or(end, |len| len as u64);
+            options.offset..options.offset.saturating_add(len).min(end)
+        });
+        let mirror = Arc::new(Self::mirror(pool, &server, pages, bounds)?);
         let body: Body = Arc::<Mirror>::clone(&mirror);
-        let space = open_space(pool, group, file, (body, Way::Userfault, false), pages.end)?;
+        let space = open_space(pool, group, file, (body, Way::Userfault, writes), pages.end)?;
         let open = Some(Open::new(pager.clone(), Arc::clone(&space)));
+        if writes {
+            space.decide_stable(None);
+            pool.attach_device(&space)?;
+        }
+        let cursor = AtomicU64::new(crate::sync::lock(&space.ledger).cursor());
         let start = mirror.addresses().start;
         let served = Arc::new(Served {
             space,
@@ -192,6 +222,8 @@ impl Area {
             ahead: ReadAhead::new(window_pages(pool, options.read_ahead)),
             error: Mutex::default(),
             faults: AtomicU64::new(0),
+            storing: Storing::default(),
+            cursor,
             open,
         });
         // SAFETY: the window was just made, for this map alone, and is empty.
@@ -201,16 +233,29 @@ impl Area {
         Ok((start, Memory::Mirror { served, server }))
     }
 
-    fn mirror(pool: &Pool, server: &Server, pages: &Range<u64>) -> Result<Mirror, MapError> {
+    fn mirror(
+        pool: &Pool,
+        server: &Server,
+        pages: &Range<u64>,
+        bounds: Option<Range<u64>>,
+    ) -> Result<Mirror, MapError> {
         let len = ((pages.end - pages.start) as usize) << pool.page_shift;
         let memory = memfd("lowtide", len as u64).map_err(MapError::kernel("memfd_create(2)"))?;
-        let window = SharedMapping::map(&memory, 0, len, Access::Read, Sharing::Shared, false)
-            .map_err(MapError::kernel("mmap(2)"))?;
-        page_cache::dont_fork(window.addresses()).map_err(MapError::kernel("madvise(2)"))?;
+        let map = |access| -> Result<_, MapError> {
+            let window = SharedMapping::map(&memory, 0, len, access, Sharing::Shared, false)
+                .map_err(MapError::kernel("mmap(2)"))?;
+            page_cache::dont_fork(window.addresses()).map_err(MapError::kernel("madvise(2)"))?;
+            Ok(window)
+        };
+        let window = map(if bounds.is_some() { Access::ReadWrite } else { Access::Read })?;
+        let stored = match bounds {
+            Some(bounds) => Some(Stored { alias: map(Access::Read)?, bounds }),
+            None => None,
+        };
         let pagemap = page_tables(Way::Userfault)?;
         let faults = Arc::clone(server.faults());
         let rest = (pool.page_shift, pages.start, pool.young_faults);
-        Ok(Mirror::new(memory, window, faults, pagemap, rest))
+        Ok(Mirror::new(memory, window, faults, pagemap, rest, stored))
     }
 
     /// The way `pagecache`. Returns the address of the first page.
@@ -223,9 +268,7 @@ impl Area {
     ) -> Result<(usize, Memory), MapError> {
         let shift = pager.inner.pool.page_shift;
         let (offset, len) = (pages.start << shift, ((pages.end - pages.start) as usize) << shift);
-        let flags = rustix::fs::fcntl_getfl(file)
-            .map_err(|errno| MapError::kernel("fcntl(2)")(errno.into()))?;
-        let file_is_writable = (flags & rustix::fs::OFlags::RWMODE) == rustix::fs::OFlags::RDWR;
+        let file_is_writable = is_read_write(file)?;
         // A mapping that may become writable can be watched page by page.
         let own = match stores {
             Stores::Never => reopen(file, OpenMode::READ_WRITE).ok(),
@@ -321,10 +364,17 @@ impl Area {
         let (way, how, resident_bytes, faults) = match &self.memory {
             Memory::Nothing => (Way::Auto, "no bytes", 0, 0),
             Memory::Mirror { served, .. } => {
-                let how = if served.mirror.user_mode_only() {
-                    "a system call on a page that is not in memory fails with EFAULT"
-                } else {
-                    "system calls may use the memory, too"
+                let mirror = &served.mirror;
+                let how = match (mirror.user_mode_only(), mirror.is_stored_to()) {
+                    (true, false) => {
+                        "a system call on a page that is not in memory fails with \
+                        EFAULT"
+                    }
+                    (true, true) => {
+                        "a system call fails with EFAULT on a page that is not in \
+                        memory, or that it stores to first"
+                    }
+                    (false, _) => "system calls may use the memory, too",
                 };
                 let resident = served.space.table.resident() << shift;
                 (Way::Userfault, how, resident, served.faults.load(Relaxed))
@@ -347,6 +397,13 @@ impl Area {
     }
 }
 
+/// Whether a descriptor was opened for reading and writing.
+fn is_read_write(file: BorrowedFd<'_>) -> Result<bool, MapError> {
+    let flags = rustix::fs::fcntl_getfl(file)
+        .map_err(|errno| MapError::kernel("fcntl(2)")(errno.into()))?;
+    Ok((flags & rustix::fs::OFlags::RWMODE) == rustix::fs::OFlags::RDWR)
+}
+
 impl Drop for Area {
     fn drop(&mut self) {
         let memory = std::mem::replace(&mut self.memory, Memory::Nothing);
@@ -364,7 +421,21 @@ impl Drop for Area {
         }
         match memory {
             Memory::Nothing => {}
-            Memory::Mirror { server, served } => server.remove(&served.mirror.addresses()),
+            Memory::Mirror { server, served } => {
+                server.remove(&served.mirror.addresses());
+                // Threads may still be busy with faults of it that were answered. The last of them
+                // would close it, after this returns.
+                let deadline = Deadline::after(LET_GO);
+                while Arc::strong_count(&served) > 1 && !deadline.has_passed() {
+                    std::thread::sleep(LOOK);
+                }
+                if served.mirror.is_stored_to() && Arc::strong_count(&served) > 1 {
+                    // What was stored is in the file when this returns.
+                    served.flush(0..u64::MAX).unwrap_or_else(|error| {
+                        tracing::warn!(%error, "a map is dropped before all of it was written");
+                    });
+                }
+            }
             Memory::PageCache { window, adopted, .. } => {
                 adopted.forget(adopted.addresses());
                 drop(window);

@@ -98,21 +98,22 @@ impl Map {
     /// [`MapOptions::map_copy`].
     ///
     /// # Errors
-    /// [`MapError::Way`] for a map of the way `userfault`, [`MapError::Kernel`] for a descriptor
-    /// that was not opened for writing. The map is gone then.
+    /// [`MapError::Way`] for a map of the way `userfault` that [`MapOptions::map_mut`] did not
+    /// make, [`MapError::Kernel`] for a descriptor that was not opened for writing. The map is gone
+    /// then.
     pub fn make_mut(self) -> Result<MapMut, MapError> {
         let Self(mut area) = self;
         let Area { memory, options, pager, .. } = &mut area;
         match memory {
             Memory::Nothing => {}
+            Memory::Mirror { served, .. } if served.mirror.is_stored_to() => {
+                let writable = MapError::kernel("mprotect(2)");
+                served.mirror.permit(Access::ReadWrite).map_err(writable)?;
+            }
             Memory::Mirror { .. } => {
-                return Err(MapError::Way {
-                    way: Way::Userfault,
-                    why:
-                        "it keeps a mirror of the file, from which no store reaches the file; map \
-                          it with `pagecache`"
-                            .to_owned(),
-                });
+                let why = "it keeps a mirror of the file, from which no store reaches the file; \
+                           map it with `map_mut`, or with `pagecache`";
+                return Err(MapError::Way { way: Way::Userfault, why: why.to_owned() });
             }
             Memory::PageCache { window, adopted, stores, file_is_writable } => {
                 let writable = MapError::kernel("mprotect(2)");

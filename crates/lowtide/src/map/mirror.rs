@@ -11,20 +11,23 @@
 //! (`server.rs`). Nothing but this process puts pages there, so what is resident is what is
 //! charged: the budget is an invariant, as for views.
 //!
-//! **Young bits.** The window is registered for write protection, too, which is never used. It
-//! makes the kernel map touched pages alone, without their neighbours. So a page that is present
-//! has been touched since it was zapped. The touch that brought the page in does not count
-//! ([decision 4](../../../docs/decisions/0004-first-accesses.md)): the first look at such a page,
-//! which is *fresh*, only zaps it.
+//! **Young bits.** The window is registered for write protection, too, which only maps use that are
+//! stored to (`stores.rs`). It makes the kernel map touched pages alone, without their neighbours.
+//! So a page that is present has been touched since it was zapped. The touch that brought the page
+//! in does not count ([decision 4](../../../docs/decisions/0004-first-accesses.md)): the first look
+//! at such a page, which is *fresh*, only zaps it.
 //!
 //! **Eviction** punches a hole. There are no guards: a thread that reads a page while it goes finds
 //! it missing at its next load, and waits as for any other.
+//!
+//! **Stores.** A second mapping of the same memory, the *alias*, is registered with nothing. From
+//! it write-back reads what was stored, without a fault that it would have to serve itself.
 
 use super::fresh::Fresh;
-use super::pages::MappedPages;
+use super::pages::{MappedPages, StoredPages};
 use lowtide_sys::page_cache;
 use lowtide_sys::pagemap::{Categories, Pagemap, Query};
-use lowtide_sys::shared::SharedMapping;
+use lowtide_sys::shared::{Access, SharedMapping};
 use lowtide_sys::userfault::{CopyError, UserFault};
 use std::cell::RefCell;
 use std::fs::File;
@@ -46,6 +49,9 @@ thread_local! {
     /// Pages that this thread has installed since it was asked last: threads that waited for
     /// them were woken.
     static INSTALLED: RefCell<Vec<u64>> = const { RefCell::new(Vec::new()) };
+    /// Pages that this thread brings in for stores: it wakes the threads that wait for them when
+    /// the pages are dirty.
+    static FOR_STORES: RefCell<Vec<u64>> = const { RefCell::new(Vec::new()) };
 }
 
 /// Whether this thread has installed a page since it last [forgot](forget_installed) what it did.
@@ -56,6 +62,19 @@ pub(super) fn has_installed(page: u64) -> bool {
 /// Forgets which pages this thread has installed.
 pub(super) fn forget_installed() {
     INSTALLED.with_borrow_mut(Vec::clear);
+}
+
+/// Whether this thread brings a page in for a store, and answers it later.
+fn answers_itself(page: u64) -> bool {
+    FOR_STORES.with_borrow(|pages| pages.contains(&page))
+}
+
+/// From now on this thread answers for these pages itself, and for no others.
+pub(super) fn will_answer(stores: impl Iterator<Item = u64>) {
+    FOR_STORES.with_borrow_mut(|pages| {
+        pages.clear();
+        pages.extend(stores);
+    });
 }
 
 /// The memory of one map. See the module documentation.
@@ -76,8 +95,21 @@ pub(crate) struct Mirror {
     young_faults: bool,
     /// The process that made it.
     process: u32,
-    /// The program has no pointer any more, and the memory is gone.
+    /// What it takes to be stored to, if it may be.
+    stored: Option<Stored>,
+    /// The program has no pointer any more.
+    detached: AtomicBool,
+    /// The memory is gone.
     closed: AtomicBool,
+}
+
+/// What a mirror has that the program stores to.
+#[derive(Debug)]
+pub(super) struct Stored {
+    /// The memory once more, registered with nothing.
+    pub(super) alias: SharedMapping,
+    /// Bytes of the file that the program may store to.
+    pub(super) bounds: Range<u64>,
 }
 
 impl Mirror {
@@ -87,10 +119,11 @@ impl Mirror {
         faults: Arc<UserFault>,
         pagemap: Pagemap,
         (page_shift, first, young_faults): (u32, u64, bool),
+        stored: Option<Stored>,
     ) -> Self {
         let pages = (window.len() >> page_shift) as u64;
         let fresh = Fresh::new(pages);
-        let closed = AtomicBool::new(false);
+        let (detached, closed) = (AtomicBool::new(false), AtomicBool::new(false));
         Self {
             memory,
             window,
@@ -102,6 +135,8 @@ impl Mirror {
             fresh,
             young_faults,
             process: std::process::id(),
+            stored,
+            detached,
             closed,
         }
     }
@@ -126,20 +161,50 @@ impl Mirror {
         self.faults.user_mode_only()
     }
 
-    /// Gives all memory back: no pointer leads here any more. No-op in a child made by `fork`,
-    /// where descriptors lead to the parent's memory.
-    pub(super) fn close(&self) {
-        if std::process::id() != self.process {
+    /// Whether the program may store to it.
+    pub(super) const fn is_stored_to(&self) -> bool {
+        self.stored.is_some()
+    }
+
+    /// Lets the program store, or ends that.
+    pub(super) fn permit(&self, access: Access) -> io::Result<()> {
+        self.window.protect(access)
+    }
+
+    /// Lets stores to a page go on, and wakes the threads that wait for it.
+    pub(super) fn unprotect(&self, page: u64) {
+        if let Err(error) = self.set_protection(page..page + 1, false) {
+            tracing::error!(%error, page, "a thread that stores to a map cannot go on");
+        }
+    }
+
+    /// Wakes the threads that wait for a page; they fault again.
+    pub(super) fn wake(&self, page: u64) {
+        if let Err(error) = self.faults.wake(self.addresses_of(page)) {
+            tracing::error!(%error, "a thread that waits for a page cannot be woken");
+        }
+    }
+
+    fn set_protection(&self, pages: Range<u64>, protect: bool) -> io::Result<()> {
+        loop {
+            match self.faults.write_protect(self.range(pages.clone()), protect) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    std::thread::yield_now();
+                }
+                other => return other,
+            }
+        }
+    }
+
+    /// No pointer leads here any more: no fault is served. What was stored stays until the mirror
+    /// is closed. No-op in a child made by `fork`, where descriptors lead to the parent's memory.
+    pub(super) fn detach(&self) {
+        if std::process::id() != self.process || self.detached.swap(true, Relaxed) {
             return;
         }
         if let Err(error) = self.faults.unregister(self.window.addresses()) {
             tracing::error!(%error, "a map stays registered until its memory is gone");
         }
-        let bytes = self.pages << self.page_shift;
-        if let Err(error) = page_cache::punch(&self.memory, 0..bytes) {
-            tracing::error!(%error, "the memory of a map is given back later");
-        }
-        self.closed.store(true, Relaxed);
     }
 
     /// Pages of the file that are in the window.
@@ -187,6 +252,21 @@ impl MappedPages for Mirror {
         self.zap(present);
     }
 
+    fn close(&self) {
+        self.detach();
+        if std::process::id() != self.process || self.closed.swap(true, Relaxed) {
+            return;
+        }
+        let bytes = self.pages << self.page_shift;
+        if let Err(error) = page_cache::punch(&self.memory, 0..bytes) {
+            tracing::error!(%error, "the memory of a map is given back later");
+        }
+    }
+
+    fn stored(&self) -> Option<&dyn StoredPages> {
+        self.stored.is_some().then_some(self)
+    }
+
     fn install(&self, first: u64, bytes: &[u8], touched: bool) -> io::Result<()> {
         let count = (bytes.len() >> self.page_shift) as u64;
         // Pages outside of the window come with a large folio, and no pointer leads to them.
@@ -197,12 +277,20 @@ impl MappedPages for Mirror {
         if touched {
             INSTALLED.with_borrow_mut(|installed| installed.extend(pages.clone()));
         }
+        // A page that is about to be dirty wakes the threads that wait for it when it is.
+        let quiet = self.is_stored_to() && touched && pages.clone().all(answers_itself);
         let skipped = ((pages.start - first) << self.page_shift) as usize;
         let len = ((pages.end - pages.start) << self.page_shift) as usize;
         let (range, bytes) = (self.range(pages), &bytes[skipped..skipped + len]);
         let mut done = 0;
         while done < bytes.len() {
-            match self.faults.copy(range.start + done, &bytes[done..], false) {
+            let (at, rest) = (range.start + done, &bytes[done..]);
+            let copied = if quiet {
+                self.faults.copy_quietly(at, rest)
+            } else {
+                self.faults.copy(at, rest, self.is_stored_to())
+            };
+            match copied {
                 Ok(copied) => done += copied,
                 Err(CopyError::Changing) => std::thread::yield_now(),
                 Err(CopyError::Present) => {
@@ -228,6 +316,38 @@ impl MappedPages for Mirror {
         let bytes = |page: u64| (page - self.first) << self.page_shift;
         if let Err(error) = page_cache::punch(&self.memory, bytes(pages.start)..bytes(pages.end)) {
             tracing::error!(%error, "memory of a map cannot be given back");
+        }
+    }
+}
+
+impl StoredPages for Mirror {
+    fn bounds(&self) -> Range<u64> {
+        self.stored.as_ref().map_or(0..0, |stored| stored.bounds.clone())
+    }
+
+    fn protect(&self, pages: Range<u64>) -> io::Result<()> {
+        // Without a pointer there are no stores.
+        if self.detached.load(Relaxed) { Ok(()) } else { self.set_protection(pages, true) }
+    }
+
+    fn address(&self, page: u64) -> *const u8 {
+        let stored = self.stored.as_ref().expect("only pages that may be stored to are written");
+        assert!((self.first..self.first + self.pages).contains(&page), "page {page} is elsewhere");
+        stored.alias.as_ptr().wrapping_add(((page - self.first) << self.page_shift) as usize)
+    }
+
+    fn read(&self, offset: u64, to: &mut [u8]) {
+        let page = offset >> self.page_shift;
+        let within = (offset - (page << self.page_shift)) as usize;
+        let end = (offset + to.len() as u64).div_ceil(1 << self.page_shift);
+        assert!(end <= self.first + self.pages, "bytes behind a map are read");
+        // SAFETY: the alias lives as long as this, and the bytes are in it, as was just checked.
+        // The program may store to them meanwhile, through another address; which version is
+        // copied does not matter (`stores.rs`).
+        #[expect(unsafe_code, reason = "memory that the program stores to")]
+        unsafe {
+            let from = self.address(page).wrapping_add(within);
+            std::ptr::copy_nonoverlapping(from, to.as_mut_ptr(), to.len());
         }
     }
 }

@@ -28,6 +28,7 @@
 //! | `pages` | what reclaim and a miss ask of memory behind a pointer |
 //! | `space`, `fresh` | a map's entry in the pager; which pages are new |
 //! | `mirror`, `server` | the way `userfault`: this process serves page faults |
+//! | `stores` | there, what is stored: noticed, written back, never lost |
 //! | `watched`, `watch`, `adopt` | the way `pagecache`: the kernel's mapping, watched and trimmed |
 //! | `streams` | read-ahead for the kernel's mappings |
 //! | `copy` | private mappings that are stored to |
@@ -47,6 +48,7 @@ mod remap;
 mod report;
 mod server;
 mod space;
+mod stores;
 mod streams;
 mod watch;
 mod watched;
@@ -56,7 +58,7 @@ pub use adopt::Adopted;
 pub use error::MapError;
 pub use handle::Map;
 pub use options::{Advice, MapOptions, UnknownWay, Way};
-pub(crate) use pages::{Landing, MappedPages};
+pub(crate) use pages::{Landing, MappedPages, StoredPages};
 pub use remap::RemapOptions;
 pub use report::MapReport;
 pub(crate) use server::Server;

@@ -154,17 +154,28 @@ impl MapOptions {
         Area::new(self, pager, file.as_fd(), Stores::Never).map(Map)
     }
 
-    /// Maps a file for reading and writing: what is stored is in the file for all programs at once,
-    /// and on the disk after [`MapMut::flush`]. The way is `pagecache`.
+    /// Maps a file for reading and writing, by default in the way `pagecache`:
     ///
-    /// A page with stores that are not written yet stays in memory until the kernel has written it,
-    /// so a program that stores faster than the device writes exceeds its budget, by what the
-    /// kernel's own limits on dirty pages permit.
+    /// | | `pagecache` | `userfault` |
+    /// |---|---|---|
+    /// | a store is in the file | for all programs at once | when it is written |
+    /// | and survives the end of this program | at once | then |
+    /// | and a power cut | after [`MapMut::flush`] | after [`MapMut::flush`] |
+    /// | the budget | is exceeded by what is dirty | holds: what is dirty is in it |
+    /// | a write fails | the store may be lost | it stays, and is tried again |
+    ///
+    /// The second writes by [`MapMut::flush`], in the background, and on drop.
+    ///
+    /// In the way `pagecache` a page with stores that are not written yet stays in memory until the
+    /// kernel has written it, so a program that stores faster than the device writes exceeds its
+    /// budget, by what the kernel's own limits on dirty pages permit. In the way `userfault` such a
+    /// program waits, by the dirty limits of the [tenant](crate::Tenant::set_dirty_limits). What a
+    /// device stores past the page cache (a read with `O_DIRECT` into the map, a registered buffer
+    /// of io_uring) is not noticed there.
     ///
     /// # Errors
-    /// As [`map`](Self::map); [`MapError::Way`] for the way `userfault` and for a file that is open
-    /// for writing in this pager; [`MapError::Kernel`] for a descriptor that was not opened for
-    /// reading and writing.
+    /// As [`map`](Self::map); [`MapError::Way`] for a file that is open for writing in this pager;
+    /// [`MapError::Kernel`] for a descriptor that was not opened for reading and writing.
     ///
     /// # Safety
     /// While references to the bytes live no other process, and no other map, may change them, and

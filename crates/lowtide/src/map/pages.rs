@@ -9,6 +9,13 @@
 //! pages are *present* in the page table, and a page that is taken out of the table without being
 //! freed (*zapped*) comes back with the next touch. So a young bit is sampled: zap, wait, see what
 //! is present again.
+//!
+//! # Who provides the bytes, and who takes them
+//!
+//! This memory knows nothing of files. A miss brings bytes from the backing of the page's space and
+//! [installs](MappedPages::install) them; write-back takes the bytes of dirty pages from
+//! [`StoredPages`] and carries them to the backing; reclaim [gives back](MappedPages::release) what
+//! is clean. So memory whose backing is a swap store, and not a file, needs nothing new here.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -33,6 +40,36 @@ pub(crate) trait MappedPages: Send + Sync + fmt::Debug {
     /// Gives the memory of pages back. Called under the pool's lock, while their translations are
     /// locked for eviction, or lead nowhere.
     fn release(&self, pages: Range<u64>);
+
+    /// Gives all memory back: the file is closed, and clean.
+    fn close(&self) {}
+
+    /// The pages as write-back sees them, if the program may store to them.
+    fn stored(&self) -> Option<&dyn StoredPages> {
+        None
+    }
+}
+
+/// Pages that a program stores to through a pointer. `stores.rs` has the protocol.
+pub(crate) trait StoredPages {
+    /// Bytes of the file that may be stored to. What lies around them in the first and the last
+    /// page belongs to others, and is not written.
+    fn bounds(&self) -> Range<u64>;
+
+    /// From its return on, a store to one of these pages waits until it is
+    /// admitted, and what was stored before is in their bytes. Called under the
+    /// pool's lock.
+    ///
+    /// # Errors
+    /// The kernel's; then stores may go on unnoticed.
+    fn protect(&self, pages: Range<u64>) -> io::Result<()>;
+
+    /// Where the bytes of a resident page can be read, without a fault that this process serves;
+    /// those of the next pages follow. They change while the program stores to them.
+    fn address(&self, page: u64) -> *const u8;
+
+    /// Copies bytes of resident pages, from this offset of the file on.
+    fn read(&self, offset: u64, to: &mut [u8]);
 }
 
 /// Memory of this thread in which the bytes of a map's pages arrive before they are installed:

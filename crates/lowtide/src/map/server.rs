@@ -4,13 +4,18 @@
 //! batch, sorts them by file and page, and brings the pages in as `get_many` does: neighbours
 //! together, reads overlapping. A fault of a page that is there by now only has to be woken.
 //!
+//! A thread that stores to a page for the first time waits, too, until the page is dirty
+//! (`stores.rs`), and longer if its map makes more dirty than may be.
+//!
 //! A page that cannot be brought in is *poisoned*: the thread that touches it gets `SIGBUS`, as
 //! from a map of the kernel, and the error is in [`Map::error`](super::Map::error).
 //!
 //! A server thread works for all tenants. So it never sleeps for one that is over its `high`: it
 //! evicts, and the sleep is let off.
 
-use super::mirror::{Mirror, forget_installed, has_installed};
+use super::mirror::{Mirror, forget_installed, has_installed, will_answer};
+use super::pages::MappedPages;
+use super::stores::{Storing, begin_store};
 use crate::error::Error;
 use crate::fault::Access;
 use crate::high::Pay;
@@ -20,8 +25,9 @@ use crate::readahead::ReadAhead;
 use crate::space::Space;
 use crate::translation::{Entry, State};
 use crate::view::Open;
+use crate::writeback;
 use lowtide_sys::userfault::{CopyError, Event, Features, Modes, Scope, UserFault};
-use rustix::event::{EventfdFlags, epoll, eventfd};
+use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
 use std::collections::BTreeMap;
 use std::io;
 use std::mem::MaybeUninit;
@@ -30,6 +36,7 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockWriteGuard};
 use std::thread::JoinHandle;
+use std::time::Instant;
 
 /// Faults that a thread takes at a time.
 const BATCH: usize = 32;
@@ -48,16 +55,64 @@ pub(super) struct Served {
     pub(super) faults: AtomicU64,
     /// What is read in order is read ahead.
     pub(super) ahead: ReadAhead,
+    /// What its stores have to answer for.
+    pub(super) storing: Storing,
+    /// The failures of writes that the handle knows of.
+    pub(super) cursor: AtomicU64,
     /// Keeps the file open. Taken only on drop.
     pub(super) open: Option<Open>,
+}
+
+impl Served {
+    /// Makes durable what was stored to these pages before the call.
+    pub(super) fn flush(&self, pages: Range<u64>) -> Result<(), Error> {
+        match &self.open {
+            Some(open) => writeback::flush(open.pool(), &self.space, pages, &self.cursor),
+            None => Ok(()),
+        }
+    }
+
+    /// Has these pages written soon; where no thread does that, now.
+    pub(super) fn start_flush(&self, pages: Range<u64>) -> Result<(), Error> {
+        match (&self.open, self.space.device.get()) {
+            (Some(open), Some(device)) if open.pool().background => {
+                device.request(&self.space, pages);
+                Ok(())
+            }
+            _ => self.flush(pages),
+        }
+    }
 }
 
 impl Drop for Served {
     /// The map is gone, and no thread serves it any more.
     fn drop(&mut self) {
-        self.mirror.close();
+        if self.mirror.is_stored_to() {
+            // What was stored is written first, and the memory goes with the file.
+            self.mirror.detach();
+            if let Some(open) = &self.open {
+                self.storing.leave(open.pool());
+            }
+        } else {
+            self.mirror.close();
+        }
         // Now the frames are free in the engine's eyes, too.
         drop(self.open.take());
+    }
+}
+
+/// A page that a thread waits for.
+#[derive(Debug)]
+struct Wanted {
+    served: Arc<Served>,
+    page: u64,
+    /// It is to be stored to.
+    store: bool,
+}
+
+impl Wanted {
+    fn space(&self) -> u32 {
+        self.served.space.id.0
     }
 }
 
@@ -164,22 +219,46 @@ impl Server {
             Err(error) => return tracing::error!(%error, "cannot wait for page faults"),
         };
         let mut events = [Event::default(); BATCH];
+        // Stores that have to wait, and until when.
+        let mut later: Vec<(Instant, Wanted)> = Vec::new();
         while !self.closing.load(Relaxed) {
+            let now = Instant::now();
+            let mut wanted: Vec<_> =
+                later.extract_if(.., |(at, _)| *at <= now).map(|(_, wanted)| wanted).collect();
             match self.faults.read_events(&mut events) {
-                Ok(0) => {}
-                Ok(count) => {
-                    self.serve(pool, &events[..count]);
-                    continue;
-                }
+                Ok(count) => self.find(&events[..count], &mut wanted),
                 Err(error) => tracing::error!(%error, "cannot read page faults"),
             }
+            if !wanted.is_empty() {
+                self.serve(pool, wanted, &mut later);
+                continue;
+            }
+            let next = later.iter().map(|(at, _)| at.saturating_duration_since(now)).min();
+            let next = next.map(|left| Timespec {
+                tv_sec: left.as_secs().cast_signed(),
+                tv_nsec: left.subsec_nanos().into(),
+            });
             let mut ready = [MaybeUninit::uninit(); 2];
-            if let Err(error) = epoll::wait(&waiting, &mut ready, None)
+            if let Err(error) = epoll::wait(&waiting, &mut ready, next.as_ref())
                 && error != rustix::io::Errno::INTR
             {
                 return tracing::error!(%error, "cannot wait for page faults");
             }
         }
+    }
+
+    /// What threads wait for.
+    fn find(&self, events: &[Event], wanted: &mut Vec<Wanted>) {
+        let maps = self.maps.read().unwrap_or_else(PoisonError::into_inner);
+        wanted.extend(events.iter().filter_map(|event| {
+            // A fault without a map is of one that was dropped while a thread touched it.
+            let (_, served) = maps.range(event.address + 1..).next()?;
+            let mirror = &served.mirror;
+            let store = (event.write || event.wp) && mirror.is_stored_to();
+            let inside = mirror.addresses().contains(&event.address);
+            let page = inside.then(|| mirror.page_at(event.address))?;
+            Some(Wanted { served: Arc::clone(served), page, store })
+        }));
     }
 
     /// What one thread waits for. A fault wakes one of the threads, and not all of them.
@@ -192,50 +271,20 @@ impl Server {
         Ok(set)
     }
 
-    fn serve(&self, pool: &Pool, events: &[Event]) {
-        let mut wanted: Vec<(Arc<Served>, u64)> = {
-            let maps = self.maps.read().unwrap_or_else(PoisonError::into_inner);
-            let map_at = |event: &Event| {
-                let (_, served) = maps.range(event.address + 1..).next()?;
-                let inside = served.mirror.addresses().contains(&event.address);
-                inside.then(|| (Arc::clone(served), served.mirror.page_at(event.address)))
-            };
-            // A fault without a map is of one that was dropped while a thread touched it.
-            events.iter().filter_map(map_at).collect()
-        };
-        wanted.sort_unstable_by_key(|(served, page)| (served.space.id.0, *page));
-        wanted.dedup_by_key(|(served, page)| (served.space.id.0, *page));
-        for of_file in wanted.chunk_by(|a, b| a.0.space.id == b.0.space.id) {
-            let served = &*of_file[0].0;
-            served.faults.fetch_add(of_file.len() as u64, Relaxed);
-            forget_installed();
-            let wake = |page| {
-                // Installing wakes. A page that was there already may have been zapped while a
-                // thread was on its way to sleep.
-                if !has_installed(page)
-                    && let Err(error) = self.faults.wake(served.mirror.addresses_of(page))
-                {
-                    tracing::error!(%error, "a thread that waits for a page cannot be woken");
-                }
-            };
-            let pages = of_file.iter().map(|(_, page)| *page);
-            let space = &*served.space;
-            self.look_ahead(pool, served, of_file);
-            // One page is read in this thread, which costs less than a batch of one.
-            let together = of_file.len() > 1
-                && pool
-                    .read_many(space, pages.clone(), Access::Mapped, |_, page, _| wake(page))
-                    .is_ok();
-            if together {
-                continue;
+    fn serve(&self, pool: &Pool, mut wanted: Vec<Wanted>, later: &mut Vec<(Instant, Wanted)>) {
+        wanted.sort_unstable_by_key(|w| (w.space(), w.page, !w.store));
+        let mut now = Vec::with_capacity(wanted.len());
+        for w in wanted {
+            let pause = || w.served.storing.pause(pool, &w.served.space);
+            match w.store.then(pause).flatten() {
+                Some(until) => later.push((until, w)),
+                None => now.push(w),
             }
-            // Or one of them failed: which, and what of the others?
-            for page in pages {
-                match pool.hold_page(space, page, Access::Mapped) {
-                    Ok(_held) => wake(page),
-                    Err(error) => self.poison(served, page, error),
-                }
-            }
+        }
+        // Of a page that is loaded from and stored to, the store is left.
+        now.dedup_by_key(|w| (w.space(), w.page));
+        for of_file in now.chunk_by(|a, b| a.space() == b.space()) {
+            self.serve_file(pool, of_file);
         }
         // What it owes is paid without a sleep, before it takes the next faults.
         if let Err(error) = pool.settle(Pay::Reclaim) {
@@ -243,13 +292,52 @@ impl Server {
         }
     }
 
+    /// Brings in pages of one file, in order, and answers the threads that wait for them.
+    fn serve_file(&self, pool: &Pool, wanted: &[Wanted]) {
+        let served = &*wanted[0].served;
+        let space = &*served.space;
+        served.faults.fetch_add(wanted.len() as u64, Relaxed);
+        forget_installed();
+        will_answer(wanted.iter().filter(|w| w.store).map(|w| w.page));
+        let mut must_answer = false;
+        let mut answer = |page| {
+            let stores = |at: usize| wanted[at].store;
+            if wanted.binary_search_by_key(&page, |w| w.page).is_ok_and(stores) {
+                must_answer |= begin_store(pool, (space, &served.mirror), &served.storing, page);
+            } else if !has_installed(page) {
+                // Installing wakes. A page that was there already may have been zapped while a
+                // thread was on its way to sleep.
+                served.mirror.wake(page);
+            }
+        };
+        self.look_ahead(pool, served, wanted);
+        let pages = wanted.iter().map(|w| w.page);
+        // One page is read in this thread, which costs less than a batch of one.
+        let together = wanted.len() > 1
+            && pool
+                .read_many(space, pages.clone(), Access::Mapped, |_, page, _| answer(page))
+                .is_ok();
+        if !together {
+            // Or one of them failed: which, and what of the others?
+            for page in pages {
+                match pool.hold_page(space, page, Access::Mapped) {
+                    Ok(_held) => answer(page),
+                    Err(error) => self.poison(served, page, error),
+                }
+            }
+        }
+        if must_answer {
+            served.storing.answer(pool, space);
+        }
+    }
+
     /// Requests what will be wanted next, if the map is read in order.
-    fn look_ahead(&self, pool: &Pool, served: &Served, faults: &[(Arc<Served>, u64)]) {
+    fn look_ahead(&self, pool: &Pool, served: &Served, faults: &[Wanted]) {
         if served.ahead.is_off() {
             return;
         }
-        for run in faults.chunk_by(|a, b| a.1 + 1 == b.1) {
-            let request = run[0].1..run[run.len() - 1].1 + 1;
+        for run in faults.chunk_by(|a, b| a.page + 1 == b.page) {
+            let request = run[0].page..run[run.len() - 1].page + 1;
             let absent = |&page: &u64| {
                 let entry = served.space.table.get(page).map(Entry::load);
                 matches!(entry, Some(State::Absent { .. }))
@@ -271,7 +359,9 @@ impl Server {
             that touches it gets SIGBUS");
         crate::sync::lock(&served.error).get_or_insert(error);
         match self.faults.poison(served.mirror.addresses_of(page)) {
-            Ok(_) | Err(CopyError::Present) => {}
+            Ok(_) => {}
+            // It came in after all.
+            Err(CopyError::Present) => served.mirror.wake(page),
             Err(error) => tracing::error!(%error, "a page cannot be poisoned"),
         }
     }

@@ -53,7 +53,9 @@ pub(super) fn open_space(
     let path = std::fs::read_link(&link).unwrap_or(link);
     let given = file.try_clone_to_owned().map_err(MapError::kernel("dup(2)"))?;
     let mode = if cached { IoMode::Buffered } else { pool.io_mode };
-    let wanted = Wanted { write: false, create: Create::No, mode, page_bytes: pool.page_bytes() };
+    // The kernel writes what is stored to mappings of its own.
+    let write = stores && !cached;
+    let wanted = Wanted { write, create: Create::No, mode, page_bytes: pool.page_bytes() };
     let descriptors = Descriptors::of_file(&path, given, &wanted)?;
     let _one_at_a_time = crate::sync::lock(&pool.opening);
     let mut state = pool.lock();

@@ -1,10 +1,12 @@
 //! The handle of a map that is stored to.
 //!
-//! A store goes to the kernel's page of the file, or, in a map of
+//! In the way `pagecache` a store goes to the kernel's page of the file, or, in a map of
 //! [`map_copy`](super::MapOptions::map_copy), to a copy. lowtide takes no part in writing: a page
 //! that is zapped hands its dirty bit to the page cache, which writes it as ever, and a dirty page
 //! is not dropped. So a budget can take a page out of the program's addresses at any moment, and no
 //! store is lost.
+//!
+//! In the way `userfault` lowtide writes what is stored, as it does for views (`stores.rs`).
 
 use super::area::{Area, Memory, Stores};
 use super::error::MapError;
@@ -76,7 +78,8 @@ impl MapMut {
     ///
     /// # Errors
     /// `EIO`, `ENOSPC` and others where writing failed, also earlier and in the background; the
-    /// kernel tells each open file once. What could not be written may be lost: store it again.
+    /// kernel tells each open file once. What could not be written may be lost: store it again. In
+    /// the way `userfault` it is not lost, and is tried again.
     pub fn flush(&self) -> io::Result<()> {
         self.flush_part(0..self.0.len)
     }
@@ -111,9 +114,12 @@ impl MapMut {
     /// # Errors
     /// [`MapError::Kernel`]; the map is gone then.
     pub fn make_read_only(self) -> Result<Map, MapError> {
-        if let Memory::PageCache { window, .. } = &self.0.memory {
-            window.protect(Access::Read).map_err(MapError::kernel("mprotect(2)"))?;
-        }
+        let protected = match &self.0.memory {
+            Memory::Nothing => Ok(()),
+            Memory::Mirror { served, .. } => served.mirror.permit(Access::Read),
+            Memory::PageCache { window, .. } => window.protect(Access::Read),
+        };
+        protected.map_err(MapError::kernel("mprotect(2)"))?;
         Ok(Map(self.0))
     }
 
@@ -181,6 +187,10 @@ impl MapMut {
                 let before = self.0.base.addr().get() - window.addresses().start;
                 window.sync(before + part.start..before + part.end)
             }
+            Memory::Mirror { served, .. } if !part.is_empty() => {
+                self.check_own()?;
+                Ok(served.flush(self.pages_of(&part))?)
+            }
             _ => Ok(()),
         }
     }
@@ -192,8 +202,28 @@ impl MapMut {
                 let start = self.0.options.offset + part.start as u64;
                 page_cache::start_writing_range(adopted.file(), start, part.len() as u64)
             }
+            Memory::Mirror { served, .. } if !part.is_empty() => {
+                self.check_own()?;
+                Ok(served.start_flush(self.pages_of(&part))?)
+            }
             _ => Ok(()),
         }
+    }
+
+    /// The pages of the file that a part of the map touches.
+    fn pages_of(&self, part: &Range<usize>) -> Range<u64> {
+        let (offset, shift) = (self.0.options.offset, self.0.pager.inner.pool.page_shift);
+        let end = offset + part.end as u64;
+        (offset + part.start as u64) >> shift..end.div_ceil(1 << shift)
+    }
+
+    /// A child of `fork` has no threads that write.
+    fn check_own(&self) -> io::Result<()> {
+        if !self.0.is_foreign() {
+            return Ok(());
+        }
+        let text = "a child does not have the maps of its parent";
+        Err(io::Error::new(io::ErrorKind::Unsupported, text))
     }
 }
 

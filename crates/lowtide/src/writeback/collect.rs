@@ -27,12 +27,21 @@
 //! this thread has released the lock. If it is dirty, it stays so and the folio is dirty again at
 //! once: what was stored before is in this write, and what is being stored now follows in another.
 //!
+//! # Behind a pointer
+//!
+//! The pages of a map are stored to without a call, and being write-protected is their clean bit
+//! (`map/stores.rs`). So the protection is set again under the acquisition of the lock that made
+//! them clean, and their bytes are read afterwards, from the map's memory. A map may begin and end
+//! within pages: the bytes around it belong to others. They are not written, which takes the page
+//! cache. Nor is what lies behind the end of a file that others have cut.
+//!
 //! A dirty translation whose folio is neither dirty nor being written would never be written and
 //! never leave memory. That would be a defect of ours; it is logged and repaired where it is met.
 
 use crate::beneath::BLOCK;
 use crate::fault_sites::FaultSite;
 use crate::io::Slice;
+use crate::map::StoredPages;
 use crate::pool::{Pool, State};
 use crate::space::Space;
 use crate::translation::{Entry, State as EntryState};
@@ -129,6 +138,7 @@ pub(super) fn collect(
             break;
         }
         let mut left_dirty = false;
+        let begun_before = found.folios.len();
         while *at < whole.min(end) && found.pages < most {
             let page = *at;
             let busy = match space.table.get(page).map(Entry::load) {
@@ -168,6 +178,9 @@ pub(super) fn collect(
             }
             *at += 1;
         }
+        if let Some(stored) = space.stored() {
+            protect(&mut state, space, stored, &found.folios[begun_before..]);
+        }
         drop(state);
         if left_dirty || *at < whole.min(space.table.pages()) {
             space.table.hint(table).note_dirty();
@@ -176,15 +189,37 @@ pub(super) fn collect(
     found
 }
 
+/// Lets stores to pages whose write begins be noticed again.
+fn protect(state: &mut State, space: &Space, stored: &dyn StoredPages, begun: &[InFlight]) {
+    for together in begun.chunk_by(|a, b| a.end() == b.page) {
+        let pages = pages_of(together);
+        let Err(error) = stored.protect(pages.clone()) else { continue };
+        tracing::error!(path = %space.path().display(), ?pages, %error, "stores to a map cannot \
+            be seen: its pages stay dirty");
+        for f in together {
+            state.engine.set_dirty(f.folio);
+            for (entry, page) in space.entries(f.page, f.order).zip(f.page..) {
+                let kept = entry.set_dirty();
+                assert!(kept, "page {page} left memory although the pool's lock was held");
+                space.table.hint(page).note_dirty();
+            }
+        }
+    }
+}
+
 /// The memory of a run that is written past the page cache, and what goes through it: the block
-/// in which the file ends, if it ends within one.
+/// in which the file ends, if it ends within one. Both may be nothing, of a map.
 ///
 /// That block is a page of the kernel's cache at least. Making the file longer touches that
 /// page in the cache, whatever a base page is, and must not meet a direct write to it.
-pub(super) fn cut_run(pool: &Pool, run: &[InFlight], len: u64) -> (Vec<Slice>, Option<Tail>) {
+pub(super) fn cut_run(pool: &Pool, space: &Space, run: &[InFlight]) -> (Vec<Slice>, Option<Tail>) {
+    let block = (pool.page_bytes() as u64).max(BLOCK);
+    if let Some(stored) = space.stored() {
+        return cut_stored(pool, space, stored, run, block);
+    }
+    let len = space.len();
     let mut slices: Vec<Slice> = Vec::with_capacity(run.len());
     let mut tail: Option<Tail> = None;
-    let block = (pool.page_bytes() as u64).max(BLOCK);
     let direct_end = len & !(block - 1);
     for f in run {
         let start = f.page << pool.page_shift;
@@ -195,19 +230,48 @@ pub(super) fn cut_run(pool: &Pool, run: &[InFlight], len: u64) -> (Vec<Slice>, O
             slices.push(Slice::new(pool.frame_ptr(f.folio.0), direct as usize));
         }
         if direct < bytes {
-            let tail =
-                tail.get_or_insert_with(|| Tail { offset: start + direct, pieces: Vec::new() });
+            let tail = tail.get_or_insert_with(|| Tail::at(start + direct));
             let frame = f.folio.0 + (direct >> pool.page_shift) as u32;
             tail.pieces.push((frame, (bytes - direct) as usize));
+            tail.len += (bytes - direct) as usize;
         }
     }
+    (slices, tail)
+}
+
+/// The same, for pages of a map. What it shares a page with, and what must not change while it is
+/// written, goes through the page cache, as a copy.
+fn cut_stored(
+    pool: &Pool,
+    space: &Space,
+    stored: &dyn StoredPages,
+    run: &[InFlight],
+    block: u64,
+) -> (Vec<Slice>, Option<Tail>) {
+    let (pages, bounds) = (pages_of(run), stored.bounds());
+    // A file that is shorter is not made longer, as with a mapping of the kernel.
+    let size = space.backing.size().unwrap_or(u64::MAX);
+    let start = (pages.start << pool.page_shift).max(bounds.start);
+    let end = (pages.end << pool.page_shift).min(bounds.end).min(size);
+    let whole = start.is_multiple_of(block) && !space.is_stable();
+    let direct_end = if whole { (end & !(block - 1)).max(start) } else { start };
+    let mut slices = Vec::new();
+    if direct_end > start {
+        slices.push(Slice::new(stored.address(pages.start), (direct_end - start) as usize));
+    }
+    let rest = end.saturating_sub(direct_end) as usize;
+    let tail = (rest > 0).then(|| Tail { len: rest, ..Tail::at(direct_end) });
     (slices, tail)
 }
 
 /// Copies the part of a run that goes through the page cache. `None` if a store has a page of it
 /// locked at the moment: the flusher does not wait for stores, and tries again.
 pub(super) fn copy_tail(pool: &Pool, space: &Space, tail: &Tail) -> Option<Vec<u8>> {
-    let mut copy = vec![0; tail.pieces.iter().map(|(_, bytes)| bytes).sum()];
+    let mut copy = vec![0; tail.len];
+    if let Some(stored) = space.stored() {
+        stored.read(tail.offset, &mut copy);
+        return Some(copy);
+    }
     let frames = tail
         .pieces
         .iter()
@@ -271,15 +335,20 @@ pub(super) fn make_dirty(pool: &Pool, space: &Space, page: u64) -> bool {
 pub(super) struct Tail {
     /// Where in the file.
     pub(super) offset: u64,
-    /// First frames, and how many bytes of them and of those behind them.
+    /// Its bytes.
+    len: usize,
+    /// First frames, and how many bytes of them and of those behind them. None for a map.
     pieces: Vec<(u32, usize)>,
 }
 
 impl Tail {
+    const fn at(offset: u64) -> Self {
+        Self { offset, len: 0, pieces: Vec::new() }
+    }
+
     /// Which bytes of the file.
     pub(super) fn bytes(&self) -> Range<u64> {
-        let bytes: usize = self.pieces.iter().map(|(_, bytes)| bytes).sum();
-        self.offset..self.offset + bytes as u64
+        self.offset..self.offset + self.len as u64
     }
 }
 

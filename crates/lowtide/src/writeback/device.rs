@@ -118,7 +118,12 @@ impl Device {
 
     /// Requests the write of a file that is not open and that no thread waits for.
     pub(crate) fn write_orphan(&self, space: &Arc<Space>) {
-        self.put(|queue| queue.tickets.push(Ticket::new(space, 0..u64::MAX)));
+        self.request(space, 0..u64::MAX);
+    }
+
+    /// Requests that pages are made durable, and does not wait.
+    pub(crate) fn request(&self, space: &Arc<Space>, pages: Range<u64>) {
+        self.put(|queue| queue.tickets.push(Ticket::new(space, pages)));
     }
 
     /// Wakes the threads that wait for tickets, since some have been finished.

@@ -211,7 +211,7 @@ fn the_end_of_a_file_is_not_copied_while_a_store_has_it_locked() {
     let (pool, space) = (&*world.pool, &*world.space);
     world.view.write_at(0, &[7; 2 * PAGE + 100]).unwrap();
     let run = collect(pool, space, &mut 0, u64::MAX, 256, true).folios;
-    let (_, tail) = cut_run(pool, &run, space.len());
+    let (_, tail) = cut_run(pool, space, &run);
     let tail = tail.expect("the file ends within a block");
     let entry = space.table.entry(2);
     let taken = entry.try_lock_for_store().unwrap();

@@ -489,10 +489,14 @@ impl<'p> Worker<'p> {
         let (slices, tail) = if run.only_tail {
             (Vec::new(), run.tail)
         } else {
-            cut_run(self.pool, &run.folios, run.space.len())
+            cut_run(self.pool, &run.space, &run.folios)
         };
         let offset = pages_of(&run.folios).start << self.pool.page_shift;
         let mut run = Run { tail, begun: self.pool.now(), ..run };
+        if slices.is_empty() && run.tail.is_none() {
+            // Others have cut off what a map had there.
+            return self.nothing_to_write(&run);
+        }
         if run.on_its_way.is_none() {
             let direct: usize = slices.iter().map(Slice::len).sum();
             let cached = run.tail.as_ref().map_or(0..0, Tail::bytes);
@@ -509,13 +513,21 @@ impl<'p> Worker<'p> {
         }
         let slot = self.take_slot(InHand::Run(run));
         let (path, fd) = (space.path_ref(), space.backing.write_fd());
-        // SAFETY: the folios are under writeback, so their frames are neither evicted nor given
-        // back before `Pool::end_run`, which comes after the completion; the run keeps the space
-        // and its descriptors. A writer that is abandoned leaks the pool and all of it. A
-        // concurrent store may reach the file or not: its page is dirty again.
+        // SAFETY: the folios are under writeback, so their frames, or the memory of a map, are
+        // neither evicted nor given back before `Pool::end_run`, which comes after the completion;
+        // the run keeps the space, its descriptors and its memory. A writer that is abandoned leaks
+        // the pool and all of it. A concurrent store may reach the file or not: its page is dirty
+        // again.
         #[expect(unsafe_code, reason = "promised where the frames are taken")]
         let write = unsafe { Write::new(path, fd, offset, slices, slot as u64) };
         self.writer.push(write);
+    }
+
+    /// Ends a run of which the file has no byte.
+    fn nothing_to_write(&self, run: &Run) {
+        crate::sync::lock(&run.space.ledger).written(pages_of(&run.folios));
+        end_run(self.pool, &run.space, &run.folios, true);
+        run.space.run_ends();
     }
 
     /// Hands the end of a file that is no whole block to the page cache.
