@@ -1,9 +1,14 @@
 //! The memory of one class of objects: blocks, and which of their objects are used.
 //!
-//! A [`Class`] has blocks of a few pages ([`classes`](crate::classes)). Its bookkeeping is outside
-//! of the pages: a word for each object, which is the handle of its owner, or a link to the next
-//! free object of the block. So nothing that is written into a page can break the lists, and the
-//! owners of a block's objects are known when the block is to be emptied.
+//! A [`Class`] has blocks of up to eight pages ([`classes`](crate::classes)). Its bookkeeping is
+//! outside of the pages: a word for each object, which is the handle of its owner, or a link to the
+//! next free object of the block. So nothing that is written into a page can break the lists, and
+//! the owners of a block's objects are known when the block is to be emptied.
+//!
+//! **Blocks grow page by page.** An object is smaller than a page and begins where the one before
+//! ends, so one more object never needs more than one more page. A class has at most one block that
+//! is still growing, unless compaction has interrupted one. So whatever is stored needs at most one
+//! page of memory first, and the last block of a class wastes less than a page.
 //!
 //! Blocks that are partly used are kept in groups by how full they are. A new object goes into a
 //! block of the fullest group: blocks that are nearly full fill up, and those that are nearly empty
@@ -39,8 +44,9 @@ pub(crate) type Pages<P> = Vec<P>;
 
 struct Block<P> {
     pages: Pages<P>,
-    /// For each object the owner, below [`FREE`], or [`FREE`] and the next free one.
-    owners: Box<[u32]>,
+    /// For each object that lies in the pages the owner, below [`FREE`], or [`FREE`] and the next
+    /// free one.
+    owners: Vec<u32>,
     first_free: u32,
     used: u16,
     group: u8,
@@ -57,7 +63,11 @@ pub(crate) struct Class<P> {
     /// Unused positions of `blocks`.
     vacant: Vec<u32>,
     groups: [Vec<u32>; GROUPS],
+    /// The block that gets the next page.
+    growing: Option<u32>,
+    /// Objects that are used, and that lie in pages.
     used: usize,
+    capacity: usize,
     live: usize,
 }
 
@@ -73,14 +83,16 @@ impl<P: DerefMut<Target = [u8]>> Class<P> {
             blocks: Vec::new(),
             vacant: Vec::new(),
             groups: Default::default(),
+            growing: None,
             used: 0,
+            capacity: 0,
             live: 0,
         }
     }
 
-    /// Objects that are not used, in blocks that exist.
-    pub(crate) fn free(&self) -> usize {
-        self.live * self.shape.objects - self.used
+    /// Objects that lie in pages and are not used.
+    fn free(&self) -> usize {
+        self.capacity - self.used
     }
 
     /// Copies an object into the fullest block that has room.
@@ -104,34 +116,45 @@ impl<P: DerefMut<Target = [u8]>> Class<P> {
         Ok(place)
     }
 
-    /// Adds a block.
+    /// Adds a page, in which there is room for one object at least.
     ///
     /// # Panics
-    /// When it has not as many pages of the right size as blocks of the class have.
-    pub(crate) fn add(&mut self, pages: Pages<P>) {
-        assert_eq!(pages.len(), self.shape.pages);
-        assert!(pages.iter().all(|page| page.len() == PAGE_BYTES), "pages have {PAGE_BYTES} bytes");
-        let objects = self.shape.objects as u32;
-        let owners =
-            (1..=objects).map(|next| if next == objects { LAST } else { FREE | next }).collect();
+    /// When it has another size.
+    pub(crate) fn grow(&mut self, page: P) {
+        assert_eq!(page.len(), PAGE_BYTES, "pages have {PAGE_BYTES} bytes");
+        let number = self.growing.unwrap_or_else(|| self.begin());
+        let block = block(&mut self.blocks, number);
+        block.pages.push(page);
+        let objects = block.pages.len() * PAGE_BYTES / self.shape.size;
+        let more = block.owners.len() as u32..objects.min(self.shape.objects) as u32;
+        self.capacity += more.len();
+        for index in more {
+            block.owners.push(block.first_free);
+            block.first_free = FREE | index;
+        }
+        let whole = block.pages.len() == self.shape.pages;
+        self.growing = (!whole).then_some(number);
+        self.regroup(number);
+    }
+
+    /// A block without pages.
+    fn begin(&mut self) -> u32 {
         let new = Block {
-            pages,
-            owners,
-            first_free: FREE,
+            pages: Vec::with_capacity(self.shape.pages),
+            owners: Vec::with_capacity(self.shape.objects),
+            first_free: LAST,
             used: 0,
             group: APART,
             draining: false,
             at: 0,
         };
-        let number = if let Some(number) = self.vacant.pop() {
-            self.blocks[number as usize] = Some(new);
-            number
-        } else {
-            self.blocks.push(Some(new));
-            u32::try_from(self.blocks.len() - 1).expect("fewer blocks than handles")
-        };
         self.live += 1;
-        self.regroup(number);
+        if let Some(number) = self.vacant.pop() {
+            self.blocks[number as usize] = Some(new);
+            return number;
+        }
+        self.blocks.push(Some(new));
+        u32::try_from(self.blocks.len() - 1).expect("fewer blocks than handles")
     }
 
     /// Copies the first bytes of an object.
@@ -168,14 +191,19 @@ impl<P: DerefMut<Target = [u8]>> Class<P> {
         None
     }
 
-    /// Takes a block of the emptiest group apart from the others, to be emptied: nothing is put
-    /// into it any more. Returns it with its objects and their owners. `None` if its objects do not
-    /// fit into the other blocks.
+    /// Takes a block apart from the others, to be emptied: nothing is put into it any more. That is
+    /// the one that is still growing, or one of the emptiest group. Returns it with its objects
+    /// and their owners. `None` if they do not fit into the other blocks.
     pub(crate) fn drain(&mut self) -> Option<(u32, Vec<(Place, u32)>)> {
-        let number = *self.groups.iter().find_map(|group| group.last())?;
-        let used = usize::from(block(&mut self.blocks, number).used);
-        if self.free() - (self.shape.objects - used) < used {
-            return None;
+        let emptiest = self.groups.iter().find_map(|group| group.last().copied());
+        let fits = |number: &u32| {
+            let one = self.blocks[*number as usize].as_ref().expect("a block that is listed");
+            let used = usize::from(one.used);
+            used > 0 && self.free() - (one.owners.len() - used) >= used
+        };
+        let number = self.growing.filter(fits).or_else(|| emptiest.filter(fits))?;
+        if self.growing == Some(number) {
+            self.growing = None;
         }
         block(&mut self.blocks, number).draining = true;
         self.regroup(number);
@@ -193,21 +221,17 @@ impl<P: DerefMut<Target = [u8]>> Class<P> {
             return false;
         };
         block.draining = false;
+        if block.pages.len() < self.shape.pages && self.growing.is_none() {
+            self.growing = Some(number);
+        }
         self.regroup(number);
         true
     }
 
-    /// Pages of the blocks.
-    #[cfg(test)]
-    fn pages(&self) -> usize {
-        self.live * self.shape.pages
-    }
-
     /// Puts a block into the group where it belongs now.
     fn regroup(&mut self, number: u32) {
-        let objects = self.shape.objects;
         let block = block(&mut self.blocks, number);
-        let used = usize::from(block.used);
+        let (used, objects) = (usize::from(block.used), block.owners.len());
         let group =
             if used == objects || block.draining { APART } else { (used * GROUPS / objects) as u8 };
         if group == block.group {
@@ -236,6 +260,10 @@ impl<P: DerefMut<Target = [u8]>> Class<P> {
     fn take_out(&mut self, number: u32) -> Pages<P> {
         let gone = self.blocks[number as usize].take().expect("the block of an object");
         self.leave(gone.group, gone.at);
+        if self.growing == Some(number) {
+            self.growing = None;
+        }
+        self.capacity -= gone.owners.len();
         self.live -= 1;
         self.vacant.push(number);
         if self.live == 0 {
@@ -277,8 +305,15 @@ mod tests {
     use super::*;
     use crate::classes::{CLASSES, class_of};
 
-    fn pages(class: usize) -> Vec<Vec<u8>> {
-        vec![vec![0; PAGE_BYTES]; shape(class).pages]
+    /// Puts an object, and gives the class a page if it needs one. Returns whether it did.
+    fn put(class: &mut Class<Vec<u8>>, owner: u32, bytes: &[u8]) -> (Place, bool) {
+        match class.put(owner, bytes) {
+            Ok(place) => (place, false),
+            Err(NoRoom) => {
+                class.grow(vec![0; PAGE_BYTES]);
+                (class.put(owner, bytes).expect("one page is enough"), true)
+            }
+        }
     }
 
     fn contents(owner: u32, len: usize) -> Vec<u8> {
@@ -289,20 +324,20 @@ mod tests {
     fn objects_of_every_class_keep_their_bytes_across_pages() {
         for number in 0..CLASSES {
             let mut class = Class::new(number);
-            let size = shape(number).size;
-            assert_eq!(class.put(1, &[1]), Err(NoRoom));
-            class.add(pages(number));
-            let all: Vec<Place> = (0..shape(number).objects as u32)
-                .map(|owner| class.put(owner, &contents(owner, size)).expect("room"))
+            let Shape { size, pages, objects } = shape(number);
+            let put: Vec<(Place, bool)> = (0..2 * objects as u32)
+                .map(|owner| put(&mut class, owner, &contents(owner, size)))
                 .collect();
-            assert_eq!(class.put(1, &[1]), Err(NoRoom), "the block is full");
+            assert_eq!(put.iter().filter(|(_, grown)| *grown).count(), 2 * pages);
+            assert_eq!((class.capacity, class.free()), (2 * objects, 0), "class {number}");
             let mut bytes = vec![0; size];
-            for (owner, &place) in (0..).zip(&all) {
+            for (owner, &(place, _)) in (0..).zip(&put) {
                 class.read(place, &mut bytes);
                 assert_eq!(bytes, contents(owner, size), "class {number}, object {owner}");
             }
-            let gone = all.iter().filter_map(|&place| class.remove(place)).count();
-            assert_eq!((gone, class.pages(), class.free()), (1, 0, 0));
+            let gone = put.iter().filter_map(|&(place, _)| class.remove(place));
+            assert_eq!(gone.map(|block| block.len()).sum::<usize>(), 2 * pages);
+            assert_eq!((class.live, class.capacity, class.used, class.growing), (0, 0, 0, None));
         }
     }
 
@@ -312,13 +347,8 @@ mod tests {
         let each = shape(number).objects;
         assert!(each > 2);
         let mut class = Class::new(number);
-        let mut places = Vec::new();
-        for owner in 0..3 * each as u32 {
-            if class.free() == 0 {
-                class.add(pages(number));
-            }
-            places.push(class.put(owner, &contents(owner, 500)).expect("room"));
-        }
+        let put = |class: &mut _, owner| put(class, owner, &contents(owner, 500)).0;
+        let places: Vec<Place> = (0..3 * each as u32).map(|n| put(&mut class, n)).collect();
         assert!(class.drain().is_none(), "all blocks are full");
         // One object stays in the first block, all but one in the second.
         assert!(places[1..each].iter().all(|&place| class.remove(place).is_none()));
@@ -330,5 +360,25 @@ mod tests {
         assert_eq!(class.put(9, &[1]), Err(NoRoom), "nothing goes into a block being drained");
         assert!(class.end_drain(number));
         assert!(class.put(9, &[1]).is_ok(), "a block that was not emptied is used again");
+    }
+
+    #[test]
+    fn a_block_that_is_drained_while_it_grows_is_whole_or_grows_on() {
+        let number = class_of(3000);
+        let Shape { pages, objects, .. } = shape(number);
+        assert!(pages > 2 && objects > 2);
+        let mut class = Class::new(number);
+        let places: Vec<Place> =
+            (0..=objects as u32).map(|n| put(&mut class, n, &contents(n, 3000)).0).collect();
+        assert!(class.remove(places[0]).is_none());
+        // The second block has one page and one object, for which the first has room.
+        let (number, rest) = class.drain().expect("the second");
+        assert_eq!(rest, [(places[objects], objects as u32)]);
+        assert!(class.end_drain(number), "it was not emptied");
+        let (place, _) = put(&mut class, 77, &contents(77, 3000));
+        assert_eq!(place, places[0], "the free object of the first");
+        let (place, grown) = put(&mut class, 78, &contents(78, 3000));
+        assert_eq!((place.block, grown), (number, true), "and then the second grows");
+        assert_eq!(class.growing, Some(number));
     }
 }

@@ -29,12 +29,10 @@ pub enum Rejected {
     },
     /// The source had no page.
     #[error(
-        "there is no memory for {pages} more pages of the compressed tier, which has {used}: raise \
-         the tenant's budget, or write the coldest pages to the swap file"
+        "there is no memory for one more page of the compressed tier, which has {used}: raise the \
+         tenant's budget, or write the coldest pages to the swap file"
     )]
     NoMemory {
-        /// Pages that were needed.
-        pages: usize,
         /// Pages that the store has.
         used: usize,
     },

@@ -44,8 +44,8 @@
 //! while they compress, decompress or hash. No method calls the source, or drops a page, while it
 //! has a lock, so a source may take the locks of its owner.
 //!
-//! Storing needs memory before it frees memory: up to four pages when no block has room for the
-//! object. An owner that stores because it has none left keeps a few pages for that.
+//! Storing needs memory before it frees memory: a page, when no block has room for the object. An
+//! owner that stores because it has none left keeps a page for that.
 //!
 //! ## Pages in a file
 //!

@@ -26,7 +26,7 @@ use std::sync::atomic::Ordering;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Recompressed {
     /// Pages that were looked at. Fewer than the budget: all cold pages are done, or there is no
-    /// memory for a new block now.
+    /// memory for another page now.
     pub tried: usize,
     /// Pages that are in a smaller class now.
     pub smaller: usize,
@@ -51,7 +51,7 @@ impl<S: PageSource> CompressedStore<S> {
     /// zstd. Takes some tens of microseconds a page, and about a MiB of heap for zstd's contexts
     /// while it runs; a few contexts are kept in the process.
     ///
-    /// A new block may be needed before an old one is empty, so the store may take some pages.
+    /// A page may be needed before an old block is empty.
     pub fn recompress(&self, budget: usize) -> Recompressed {
         let bytes = || vec![0; PAGE_BYTES].into_boxed_slice();
         let mut buffers = Buffers { object: bytes(), page: bytes(), packed: bytes() };
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn without_memory_for_a_new_block_the_rest_waits() {
+    fn without_memory_for_another_page_the_rest_waits() {
         let (store, all) = cold_store(40);
         store.set_limit(0);
         assert_eq!(store.recompress(1000), Recompressed::default());

@@ -9,9 +9,10 @@
 //! source may take any lock of its owner, and an owner may call the store under those locks only if
 //! the source does not need them.
 
+use crate::lock::lock;
 use std::ops::DerefMut;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 /// Bytes of a page, in both tiers.
 pub const PAGE_BYTES: usize = 4096;
@@ -30,24 +31,30 @@ pub trait PageSource: Send + Sync {
 }
 
 /// Pages on the heap, at most as many as a limit: for tests, benchmarks, and programs that use a
-/// store without the runtime.
+/// store without the runtime. Pages that come back are kept for later, until the source is dropped.
 #[derive(Debug)]
 pub struct HeapPages {
-    taken: Arc<AtomicUsize>,
+    shared: Arc<Shared>,
     limit: usize,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    taken: AtomicUsize,
+    spare: Mutex<Vec<Box<[u8]>>>,
 }
 
 impl HeapPages {
     /// A source that has at most `limit` pages out at any time.
     #[must_use]
     pub fn new(limit: usize) -> HeapPages {
-        HeapPages { taken: Arc::new(AtomicUsize::new(0)), limit }
+        HeapPages { shared: Arc::default(), limit }
     }
 
     /// Pages that are out now.
     #[must_use]
     pub fn taken(&self) -> usize {
-        self.taken.load(Ordering::Acquire)
+        self.shared.taken.load(Ordering::Acquire)
     }
 }
 
@@ -56,11 +63,10 @@ impl PageSource for HeapPages {
 
     fn take(&self) -> Option<HeapPage> {
         let more = |taken| (taken < self.limit).then_some(taken + 1);
-        self.taken.fetch_update(Ordering::AcqRel, Ordering::Acquire, more).ok()?;
-        Some(HeapPage {
-            bytes: vec![0; PAGE_BYTES].into_boxed_slice(),
-            taken: Arc::clone(&self.taken),
-        })
+        self.shared.taken.fetch_update(Ordering::AcqRel, Ordering::Acquire, more).ok()?;
+        let spare = lock(&self.shared.spare).pop();
+        let bytes = spare.unwrap_or_else(|| vec![0; PAGE_BYTES].into_boxed_slice());
+        Some(HeapPage { bytes, shared: Arc::clone(&self.shared) })
     }
 }
 
@@ -68,7 +74,7 @@ impl PageSource for HeapPages {
 #[derive(Debug)]
 pub struct HeapPage {
     bytes: Box<[u8]>,
-    taken: Arc<AtomicUsize>,
+    shared: Arc<Shared>,
 }
 
 impl std::ops::Deref for HeapPage {
@@ -87,7 +93,8 @@ impl DerefMut for HeapPage {
 
 impl Drop for HeapPage {
     fn drop(&mut self) {
-        self.taken.fetch_sub(1, Ordering::AcqRel);
+        lock(&self.shared.spare).push(std::mem::take(&mut self.bytes));
+        self.shared.taken.fetch_sub(1, Ordering::AcqRel);
     }
 }
 

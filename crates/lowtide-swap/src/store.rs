@@ -15,7 +15,7 @@
 //! between.
 
 use crate::blocks::{Class, NoRoom, Pages, Place};
-use crate::classes::{CLASSES, class_of, shape};
+use crate::classes::{CLASSES, class_of};
 use crate::codec::{self, Form, Scratch};
 use crate::entries::{Object, Shard, State};
 use crate::error::{Corrupt, Fault, Rejected};
@@ -117,7 +117,7 @@ impl<S: PageSource> CompressedStore<S> {
     /// Stores a page and returns its handle, with which it can be loaded any number of times until
     /// it is freed.
     ///
-    /// Takes up to four pages of memory if no block has room, and often none.
+    /// Takes a page of memory if no block has room.
     ///
     /// # Errors
     /// [`Rejected`]; nothing was kept, and the page is the caller's as before.
@@ -322,41 +322,39 @@ impl<S: PageSource> CompressedStore<S> {
         })
     }
 
-    /// Puts an object into a block of its class, a new one if none has room.
+    /// Puts an object into a block of its class, which gets another page if none has room.
     pub(crate) fn place(&self, owner: Handle, bytes: &[u8]) -> Result<Place, Rejected> {
-        let number = class_of(bytes.len());
-        if let Ok(place) = self.class(number as u8).put(owner.to_bits(), bytes) {
+        let number = class_of(bytes.len()) as u8;
+        if let Ok(place) = self.class(number).put(owner.to_bits(), bytes) {
             return Ok(place);
         }
-        let pages = self.take_block(shape(number).pages)?;
-        let mut class = self.class(number as u8);
+        let page = self.take()?;
+        let mut class = self.class(number);
         match class.put(owner.to_bits(), bytes) {
             // Another thread has made room meanwhile.
             Ok(place) => {
                 drop(class);
-                self.give_back(Some(pages));
+                self.give_back(Some(vec![page]));
                 Ok(place)
             }
             Err(NoRoom) => {
-                class.add(pages);
-                Ok(class.put(owner.to_bits(), bytes).expect("a new block has room"))
+                class.grow(page);
+                Ok(class.put(owner.to_bits(), bytes).expect("a page more is room"))
             }
         }
     }
 
-    fn take_block(&self, pages: usize) -> Result<Pages<S::Page>, Rejected> {
+    fn take(&self) -> Result<S::Page, Rejected> {
         let limit = self.limit.load(Ordering::Acquire);
-        let more = |used: usize| used.checked_add(pages).filter(|&after| after <= limit);
-        let used = self
-            .memory
-            .0
+        let more = |used: usize| (used < limit).then_some(used + 1);
+        let count = &self.memory.0;
+        let used = count
             .fetch_update(Ordering::AcqRel, Ordering::Acquire, more)
             .map_err(|used| Rejected::Limit { used, limit })?;
-        self.peak.fetch_max(used + pages, Ordering::Relaxed);
-        let taken: Option<Pages<S::Page>> = (0..pages).map(|_| self.source.take()).collect();
-        taken.ok_or_else(|| {
-            self.memory.0.fetch_sub(pages, Ordering::AcqRel);
-            Rejected::NoMemory { pages, used }
+        self.peak.fetch_max(used + 1, Ordering::Relaxed);
+        self.source.take().ok_or_else(|| {
+            count.fetch_sub(1, Ordering::AcqRel);
+            Rejected::NoMemory { used }
         })
     }
 

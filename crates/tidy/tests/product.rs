@@ -27,8 +27,9 @@ const USES: [(&str, &[&str]); 11] = [
 ];
 
 /// Crates of others that a program links with the product. Each is a decision.
-const FOREIGN: [&str; 12] = [
+const FOREIGN: [&str; 13] = [
     "bitflags",
+    "crc32fast",
     "hashbrown",
     "io-uring",
     "libc",

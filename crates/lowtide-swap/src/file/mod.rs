@@ -10,8 +10,8 @@
 //! not given out as contents of another. A cluster that is wholly free is punched out of the file
 //! by [`SwapFile::discard`], or used again before that.
 //!
-//! **Contents** have a checksum (the low half of XXH3) that stays in memory, and are verified when
-//! they are read: a device that returns other bytes, or none, gives an error and never data.
+//! **Contents** have a checksum (CRC-32) that stays in memory, and are verified when they are read:
+//! a device that returns other bytes, or none, gives an error and never data.
 //!
 //! **Locks.** One, for the tables. No I/O and no hashing under it. Waiting for it is short: what
 //! happens under it is bounded by the slots of one batch.
