@@ -115,7 +115,10 @@ impl Pool {
             // A page that was dropped before it was used may have left it.
             self.unused.take(frame);
         }
-        state.engine.count_fault(group, !new.replaced);
+        let anon =
+            state.spaces[new.owner.space.0 as usize].as_ref().is_some_and(|s| s.anon.is_some());
+        let major = if anon { new.shadow != 0 } else { !new.replaced };
+        state.engine.count_fault(group, major);
         let (id, payer) = (FolioId(frame), Payer::Space(new.owner.space));
         let shadow = lowtide_core::Shadow::from_bits(new.shadow);
         let space =
@@ -127,8 +130,19 @@ impl Pool {
             "{:?} gets a frame while it is {claimed:?}",
             new.owner
         );
-        let refaulted =
-            state.engine.insert(id, new.owner, new.order, LruType::File, group, shadow, new.task);
+        let engine = &mut state.engine;
+        let refaulted = match (anon, shadow) {
+            (true, Some(_)) => engine.swap_in(id, new.owner, new.order, group, shadow, new.task),
+            (true, None) => {
+                // Its contents are nowhere else.
+                engine.insert(id, new.owner, new.order, LruType::Anon, group, None, new.task);
+                engine.set_dirty(id);
+                None
+            }
+            (false, _) => {
+                engine.insert(id, new.owner, new.order, LruType::File, group, shadow, new.task)
+            }
+        };
         let stall = if new.replaced {
             state.engine.set_dirty(id);
             self.refault_without_wait(state, group, refaulted);

@@ -307,8 +307,9 @@ pub(crate) enum Held {
 #[derive(Debug)]
 pub(crate) struct Backing {
     path: Arc<PathBuf>,
-    /// The descriptors for reads.
-    first: Descriptors,
+    key: FileKey,
+    /// The descriptors for reads; an anonymous region has none.
+    first: Option<Descriptors>,
     /// The descriptors for writes, where `first` cannot write.
     later: OnceLock<Descriptors>,
     held: Mutex<Held>,
@@ -319,8 +320,25 @@ pub(crate) struct Backing {
 impl Backing {
     /// A file, whose lock is held on these descriptors as `held` says.
     pub(crate) fn new(path: &Path, first: Descriptors, held: Held) -> Self {
-        let (path, stamp) = (Arc::new(path.to_owned()), first.stamp());
-        Self { path, first, later: OnceLock::new(), held: Mutex::new(held), stamp }
+        let (path, stamp, key) = (Arc::new(path.to_owned()), first.stamp(), first.key);
+        let (later, held) = (OnceLock::new(), Mutex::new(held));
+        Self { path, key, first: Some(first), later, held, stamp }
+    }
+
+    /// What a region of anonymous pages has instead: a name, and a number that no other has.
+    pub(crate) fn anonymous(name: &Path, number: u32) -> Self {
+        let key = FileKey { device: u64::MAX, inode: Some(number.into()) };
+        let (path, later, held) =
+            (Arc::new(name.to_owned()), OnceLock::new(), Mutex::new(Held::Nothing));
+        Self { path, key, first: None, later, held, stamp: None }
+    }
+
+    /// The descriptors for reads.
+    ///
+    /// # Panics
+    /// For an anonymous region.
+    fn first(&self) -> &Descriptors {
+        self.first.as_ref().expect("an anonymous region is not read from a file")
     }
 
     pub(crate) const fn path(&self) -> &Arc<PathBuf> {
@@ -328,12 +346,12 @@ impl Backing {
     }
 
     pub(crate) const fn key(&self) -> FileKey {
-        self.first.key
+        self.key
     }
 
     /// Whether the file may be written to: whether it was opened so.
     pub(crate) fn is_writable(&self) -> bool {
-        self.first.writes || self.later.get().is_some()
+        self.first.as_ref().is_some_and(|first| first.writes) || self.later.get().is_some()
     }
 
     /// Lets the file be written from now on, if it could not be.
@@ -345,12 +363,12 @@ impl Backing {
     }
 
     fn writer(&self) -> &Descriptors {
-        self.later.get().unwrap_or(&self.first)
+        self.later.get().unwrap_or_else(|| self.first())
     }
 
     /// The descriptor for reading whole pages.
     pub(crate) fn read_fd(&self) -> RawFd {
-        self.first.page_fd()
+        self.first().page_fd()
     }
 
     /// The descriptor for writing whole pages; one that refuses if the file is not open for
@@ -366,21 +384,21 @@ impl Backing {
     }
 
     pub(crate) fn is_direct(&self) -> bool {
-        self.first.direct.is_some()
+        self.first().direct.is_some()
     }
 
     pub(crate) fn is_regular(&self) -> bool {
-        self.first.kind == FileKind::Regular
+        self.first().kind == FileKind::Regular
     }
 
     /// Makes a name durable that this pager gave to the file.
     pub(crate) fn sync_name(&self, backend: &Backend, name: &NewName) -> io::Result<()> {
-        backend.sync_name(&self.path, || name.sync(&self.first.buffered))
+        backend.sync_name(&self.path, || name.sync(&self.first().buffered))
     }
 
     /// Size of the file now.
     pub(crate) fn size(&self) -> io::Result<u64> {
-        file::size(&self.first.buffered)
+        file::size(&self.first().buffered)
     }
 
     /// Makes the file `len` bytes long.
@@ -395,7 +413,7 @@ impl Backing {
 
     /// One line for people: how the file is read.
     pub(crate) fn why(&self) -> &str {
-        &self.first.why
+        self.first.as_ref().map_or("anonymous memory", |first| &first.why)
     }
 
     /// Takes the lock for reading, unless one is held. Returns whether it is held, or the file
@@ -403,7 +421,7 @@ impl Backing {
     pub(crate) fn try_lock_shared(&self) -> bool {
         let mut held = crate::sync::lock(&self.held);
         if matches!(*held, Held::Nothing | Held::Elsewhere) {
-            *held = self.first.try_lock(&self.path, false);
+            *held = self.first().try_lock(&self.path, false);
         }
         *held != Held::Elsewhere
     }
@@ -419,17 +437,17 @@ impl Backing {
         }
         let change = *held == Held::Shared;
         if change {
-            let _ = flock(self.first.pages(), FlockOperation::Unlock);
+            let _ = flock(self.first().pages(), FlockOperation::Unlock);
         }
         let on = if self.is_writable() { self.writer() } else { new };
         *held = on.try_lock(&self.path, true);
         let taken = *held != Held::Elsewhere;
         if !taken && change {
-            *held = self.first.try_lock(&self.path, false);
+            *held = self.first().try_lock(&self.path, false);
         }
         if taken
             && !self.is_writable()
-            && (self.stamp.is_none() || self.first.stamp() != self.stamp)
+            && (self.stamp.is_none() || self.first().stamp() != self.stamp)
         {
             changed();
         }
@@ -441,7 +459,7 @@ impl Backing {
         let mut held = crate::sync::lock(&self.held);
         let file = match std::mem::replace(&mut *held, Held::Nothing) {
             Held::Nothing | Held::Elsewhere => return,
-            Held::Shared => self.first.pages(),
+            Held::Shared => self.first().pages(),
             Held::Exclusive => self.writer().pages(),
         };
         let _ = flock(file, FlockOperation::Unlock);

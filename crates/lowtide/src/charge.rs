@@ -11,9 +11,10 @@
 //! at every page of the group, so the pauses between fruitless attempts grow, and an attempt ends
 //! when the patience does.
 //!
-//! Three conditions end the charge early, because no waiting changes them: guards of this thread
-//! pin all pages; the dirty pages could not be written, at several attempts, also since the wait
-//! began; the kernel refuses the barrier that shows which pages are being read.
+//! Four conditions end the charge early, because no waiting changes them: guards of this thread pin
+//! all pages; the dirty pages could not be written, at several attempts, also since the wait began;
+//! there are anonymous pages only, and swap has refused them as often; the kernel refuses the
+//! barrier that shows which pages are being read.
 //!
 //! A thread inside a callback of `get_many` waits long enough for a write to end, and no longer. It
 //! pins the page that it is shown, and perhaps has reads in flight. Several such threads may pin
@@ -43,6 +44,15 @@ const NESTED_TRIES: u32 = FREE_TRIES + 2 * DOUBLINGS;
 /// pin all pages there are.
 const MANY_GUARDS: usize = 64;
 
+/// Attempts to make room that have failed so far.
+#[derive(Clone, Copy, Debug)]
+struct Failed {
+    /// To write any of the open files.
+    writes: u64,
+    /// To store a batch of victims in swap: all of them were refused.
+    swaps: u64,
+}
+
 impl State {
     /// The group that pays; `None` if the thing that it pays for is gone.
     pub(crate) fn group_of(&self, payer: Payer) -> Option<MemcgId> {
@@ -51,6 +61,7 @@ impl State {
                 self.spaces.get(id.0 as usize)?.as_ref().map(|_| self.engine.group_of_space(id))
             }
             Payer::Reservation(index) => self.reservations.group(index),
+            Payer::Swap(index) => self.swaps.group(index),
         }
     }
 }
@@ -96,8 +107,7 @@ impl Pool {
                             return (state, Err(Full { over, payer: group, nested: false }));
                         }
                         if fruitless >= FREE_TRIES && wait {
-                            let failed =
-                                *failed_before.get_or_insert_with(|| state.failed_rounds());
+                            let failed = *failed_before.get_or_insert_with(|| state.failed());
                             let hopeless = self.is_hopeless(&mut state, over, failed);
                             let nested = !hopeless && is_nested() && fruitless >= NESTED_TRIES;
                             if until.has_passed() || hopeless || nested {
@@ -128,7 +138,7 @@ impl Pool {
             // Everything is pinned, in flight, dirty or being written. Others will give up some of
             // it.
             let until = *deadline.get_or_insert_with(|| Deadline::after(self.patience));
-            let failed = *failed_before.get_or_insert_with(|| state.failed_rounds());
+            let failed = *failed_before.get_or_insert_with(|| state.failed());
             let hopeless = !wait || self.is_hopeless(&mut state, over, failed);
             let nested = !hopeless && is_nested() && fruitless >= NESTED_TRIES;
             if until.has_passed() || hopeless || nested {
@@ -138,14 +148,16 @@ impl Pool {
         }
     }
 
-    /// Whether waiting for room in a group changes nothing. `failed` is [`State::failed_rounds`]
-    /// when the wait began.
-    fn is_hopeless(&self, state: &mut State, over: MemcgId, failed: u64) -> bool {
+    /// Whether waiting for room in a group changes nothing. `failed` is [`State::failed`] when the
+    /// wait began.
+    fn is_hopeless(&self, state: &mut State, over: MemcgId, failed: Failed) -> bool {
         // One try may have begun before the trouble was over.
-        let tried = state.failed_rounds() >= failed + 2;
+        let tried = state.failed_rounds() >= failed.writes + 2;
+        let refused = state.swaps.refusals() >= failed.swaps + 2;
         hazard::is_refused()
             || !state.engine.may_become_reclaimable(over)
             || (tried && !state.engine.has_clean(over) && state.unwritable(over).is_some())
+            || (refused && !state.engine.has_file(over))
             || held_here(state, over)
     }
 
@@ -167,6 +179,11 @@ impl Pool {
 }
 
 impl State {
+    /// What has failed so far.
+    fn failed(&self) -> Failed {
+        Failed { writes: self.failed_rounds(), swaps: self.swaps.refusals() }
+    }
+
     /// How often writing any of the open files has failed so far.
     fn failed_rounds(&self) -> u64 {
         self.spaces

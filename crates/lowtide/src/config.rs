@@ -1,6 +1,7 @@
 //! How a pager is built: the budget, the policy, the page, and how it may do I/O.
 
 use crate::io::{Inject, IoEngine};
+use crate::swap::Swap;
 use lowtide_core::{DirtyLimits, DirtyTimers, Policy, Size};
 use std::fmt;
 use std::path::PathBuf;
@@ -72,6 +73,7 @@ pub struct Builder {
     pub(crate) export_dir: Option<PathBuf>,
     pub(crate) inject: Option<Arc<dyn Inject>>,
     pub(crate) populate: bool,
+    pub(crate) swap: Option<Swap>,
 }
 
 impl fmt::Debug for Builder {
@@ -102,6 +104,7 @@ impl Default for Builder {
             export_dir: None,
             inject: None,
             populate: false,
+            swap: None,
         }
     }
 }
@@ -225,6 +228,13 @@ impl Builder {
     /// Errors stop nothing; [`Pager::export_error`](crate::Pager::export_error) has the last one.
     pub fn export_dir(mut self, dir: impl Into<PathBuf>) -> Self {
         self.export_dir = Some(dir.into());
+        self
+    }
+
+    /// Where anonymous pages ([`Tenant::anon`](crate::Tenant::anon)) go that are evicted. Default:
+    /// nowhere, they stay in memory until they are discarded. Needs pages of 4096 bytes.
+    pub fn swap(mut self, swap: Swap) -> Self {
+        self.swap = Some(swap);
         self
     }
 

@@ -39,6 +39,7 @@ impl Error {
         match self {
             Self::Read { source, .. }
             | Self::Install { source, .. }
+            | Self::SwapIn { source, .. }
             | Self::Write { source, .. }
             | Self::Name { source, .. }
             | Self::Punch { source, .. }
@@ -63,6 +64,7 @@ impl Error {
         match self {
             Self::Read { source, .. }
             | Self::Install { source, .. }
+            | Self::SwapIn { source, .. }
             | Self::Write { source, .. }
             | Self::Name { source, .. }
             | Self::Punch { source, .. }

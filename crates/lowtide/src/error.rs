@@ -68,6 +68,12 @@ pub enum BuildError {
         /// The kernel's error.
         source: io::Error,
     },
+    /// Swap was requested for pages of another size than it can store.
+    #[error("swap needs pages of 4096 bytes, and these have {page_bytes}: choose one of the two")]
+    Swap {
+        /// The page size.
+        page_bytes: usize,
+    },
     /// io_uring was requested, and this machine refuses it.
     #[error(
         "io_uring was requested and cannot be used: {step} failed: {source} ({hint}); use the \
@@ -275,6 +281,18 @@ pub enum Error {
         /// First page of the read.
         page: u64,
         /// The device's error.
+        source: Arc<io::Error>,
+    },
+    /// An anonymous page cannot be brought back from swap. It stays there, and is tried again at
+    /// the next access; [`Anon::discard`](crate::Anon::discard) gives it up. No other page is
+    /// affected.
+    #[error("cannot bring page {page} of {path} back from swap: {source}")]
+    SwapIn {
+        /// The region's name.
+        path: Arc<PathBuf>,
+        /// The page.
+        page: u64,
+        /// Why.
         source: Arc<io::Error>,
     },
     /// A page that was read cannot be put where the program's pointer finds it.

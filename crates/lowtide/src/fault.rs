@@ -14,6 +14,7 @@
 
 use crate::account::Stall;
 use crate::allocate::{Allocated, NewFolio};
+use crate::anon;
 use crate::error::Error;
 use crate::fault_sites::FaultSite;
 use crate::hazard::{self, Held};
@@ -329,7 +330,11 @@ impl Pool {
                 }
             }
             Err(_) => {
-                self.give_back(frame, claim.order);
+                if space.anon.is_some() {
+                    anon::give_back(self, frame);
+                } else {
+                    self.give_back(frame, claim.order);
+                }
                 self.abandon(space, claim, &result);
             }
         }
@@ -476,11 +481,12 @@ impl Pool {
                         continue;
                     };
                     let to = self.destination(space, self.page_bytes() << claim.order, frame);
-                    let outcome =
-                        self.read_now(space, self.read_request(space, &claim, &to), frame);
-                    if let Ok(got) = outcome {
-                        self.io.note_read(got);
-                    }
+                    let outcome = if space.anon.is_some() {
+                        anon::fill(self, space, page, frame)
+                    } else {
+                        let request = self.read_request(space, &claim, &to);
+                        self.read_now(space, request, frame).inspect(|&got| self.io.note_read(got))
+                    };
                     let resolved = self.resolve(space, &claim, (frame, &to), outcome, access);
                     self.stall_ends(stall, (self.page_bytes() as u64) << claim.order);
                     resolved?;

@@ -26,6 +26,9 @@
 //! under one of them. Reading gives a guard, [`Page`]; a hit costs about as much as a pointer into
 //! a memory map, a miss one read of the device and no more, however many threads want the page.
 //!
+//! An [`Anon`] region is memory without a file that may be larger than its budget: pages that are
+//! not used are compressed ([`Swap`]).
+//!
 //! The [`guide`] says how large a budget should be, and what threads, async code, `fork` and
 //! signals need to know.
 //!
@@ -101,6 +104,7 @@
 //! | `attempt`, `nested` | a thread that waits owns nothing for long; threads that must not wait |
 //! | `store`, `writeback`, `close` | writing to pages; writing pages to files; closing a file |
 //! | `length`, `punch`, `owned` | where a file ends; holes; owning many pages at once |
+//! | `anon`, `swap` | regions without a file; where their pages are when not in memory |
 //! | `space`, `backing`, `stable`, `io` | open files, their descriptors; I/O engines |
 //! | `poison`, `fault_sites` | after a panic of the engine; counters of failing devices |
 //! | `sync`, `wakeup`, `deadline` | atomics and locks; a cheap condition variable; time limits |
@@ -109,6 +113,7 @@
 mod account;
 mod adapters;
 mod allocate;
+mod anon;
 mod attempt;
 mod background;
 mod backing;
@@ -153,6 +158,7 @@ mod space;
 mod stable;
 mod stat;
 mod store;
+mod swap;
 mod sync;
 mod tenant;
 #[allow(unsafe_code, reason = "see the file's header")]
@@ -164,6 +170,7 @@ mod wakeup;
 mod writeback;
 
 pub use adapters::Cursor;
+pub use anon::{Anon, AnonOptions, Elements, PageMut};
 pub use config::{Builder, IoMode};
 pub use error::{BuildError, CloseError, Error, OpenError, Unwritten};
 pub use fault_sites::FaultSite;
@@ -181,6 +188,7 @@ pub use lowtide_core::{
 pub use open::OpenOptions;
 pub use pager::Pager;
 pub use stat::{DirtyStat, IoStat, Stat};
+pub use swap::{Swap, SwapStat};
 pub use tenant::{
     Consumer, ExportError, OnStall, OomReport, Reservation, Tenant, TenantBuilder, TenantError,
     TenantFile, TenantLimits, TenantPolicyError, Unwritable,
@@ -202,6 +210,8 @@ mod documents {
     struct Tenants;
     #[doc = include_str!("../../../docs/guide/map.md")]
     struct Map;
+    #[doc = include_str!("../../../docs/guide/anon.md")]
+    struct Anon;
     #[doc = include_str!("../../../docs/guide/counters.md")]
     struct Counters;
 }

@@ -9,6 +9,8 @@ pub(crate) enum Payer {
     Space(SpaceId),
     /// A reservation, by its place in [`Reservations`](crate::tenant::Reservations).
     Reservation(usize),
+    /// The memory of a store of compressed pages, by its place in [`Swaps`](crate::swap::Swaps).
+    Swap(usize),
 }
 
 /// No room.

@@ -22,6 +22,7 @@ use crate::io::{Arena, Backend, Options};
 use crate::resident::Resident;
 use crate::space::Space;
 use crate::stat::IoCounters;
+use crate::swap::Swaps;
 use crate::sync;
 use crate::tenant::{Names, OnStall, Reservations};
 use crate::translation::State as EntryState;
@@ -30,7 +31,7 @@ use crate::wait::WaitTable;
 use crate::wakeup::Wakeup;
 use crate::writeback::Devices;
 use lowtide_bpf::Programs;
-use lowtide_core::{AccessCounts, Dirtier, Engine, EngineConfig, FolioId, MemcgId, SpaceId};
+use lowtide_core::{AccessCounts, Dirtier, Engine, EngineConfig, FolioId, MemcgId, SpaceId, Swap};
 use lowtide_sys::memory::{HugePages, Mapping};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -59,6 +60,8 @@ pub(crate) struct State {
     pub(crate) names: Names,
     /// The tenants that pay for the program's own memory.
     pub(crate) reservations: Reservations,
+    /// The stores of compressed pages.
+    pub(crate) swaps: Swaps,
     /// What is done instead for tenants that must not be throttled.
     pub(crate) on_stall: HashMap<MemcgId, OnStall>,
     /// Programs that decide about tenants' limits, for the reclaim that they request by themselves.
@@ -163,6 +166,10 @@ pub(crate) struct Pool {
     /// One thread opens a file, or closes one for good, at a time. Taken before the pool's
     /// lock.
     pub(crate) opening: Mutex<()>,
+    /// Evicted anonymous pages go somewhere.
+    pub(crate) has_swap: bool,
+    /// One thread makes a tenant's store at a time. Taken before the pool's lock.
+    pub(crate) making_swap: Mutex<()>,
     /// Names that this pager gave to files that are closed, and that could not be made durable.
     pub(crate) new_names: Mutex<HashMap<FileKey, NewName>>,
     pub(crate) devices: Devices,
@@ -228,6 +235,15 @@ impl Pool {
         engine.set_exact_dirty(true);
         engine.set_dirty_limits(MemcgId::ROOT, config.dirty_limits)?;
         engine.set_dirty_timers(config.dirty_timers)?;
+        let page_shift = page_bytes.trailing_zeros();
+        if let Some(swap) = &config.swap {
+            if page_bytes != crate::swap::PAGE_BYTES {
+                return Err(BuildError::Swap { page_bytes });
+            }
+            let swap = Swap { pages: swap.slots(page_shift), synchronous: true };
+            engine.set_swap(swap).expect("nothing is in swap yet");
+        }
+        let limit = config.swap.as_ref().map_or(0, |swap| swap.frames(page_shift));
         let bytes = frames as usize * page_bytes;
         let memory = |source| BuildError::Memory { bytes: bytes as u64, source };
         let arena = Mapping::new(bytes, HugePages::Yes).map_err(memory)?;
@@ -252,7 +268,7 @@ impl Pool {
         let (names, reservations) = (Names::default(), Reservations::default());
         Ok(Self {
             number: POOLS.fetch_add(1, Relaxed),
-            page_shift: page_bytes.trailing_zeros(),
+            page_shift,
             page_bytes,
             frames,
             accesses: engine.accesses(),
@@ -264,6 +280,7 @@ impl Pool {
                 files: HashMap::new(),
                 names,
                 reservations,
+                swaps: Swaps::new(limit),
                 on_stall: HashMap::new(),
                 programs: HashMap::new(),
             }),
@@ -271,6 +288,8 @@ impl Pool {
             kswapd: Wakeup::default(),
             throttled: Condvar::new(),
             opening: Mutex::new(()),
+            has_swap: config.swap.is_some(),
+            making_swap: Mutex::new(()),
             new_names: Mutex::default(),
             devices: Devices::default(),
             dirtiers_left: Arc::default(),
@@ -354,14 +373,29 @@ impl Pool {
     /// Takes free frames for pages of a file. Those that a program reaches through a pointer have
     /// memory of their own, so their frames are to have none; the others get some.
     pub(crate) fn take_frames(&self, state: &mut State, space: &Space, order: u8) -> Option<u32> {
+        if space.mapped.is_none() {
+            return self.take_arena_frames(state, order);
+        }
         let frame = state.frames.alloc(order)?;
-        let State { engine, resident, .. } = state;
-        let outcome = if space.mapped.is_some() {
-            resident.unback(&self.arena, frame, order)
-        } else {
-            let generous = engine.max(MemcgId::ROOT) >= u64::from(self.frames);
-            resident.back(&self.arena, frame, order, generous)
-        };
+        let outcome = state.resident.unback(&self.arena, frame, order);
+        Self::taken(state, frame, order, outcome)
+    }
+
+    /// Takes free frames that have memory of the arena.
+    pub(crate) fn take_arena_frames(&self, state: &mut State, order: u8) -> Option<u32> {
+        let frame = state.frames.alloc(order)?;
+        let generous = state.engine.max(MemcgId::ROOT) >= u64::from(self.frames);
+        let outcome = state.resident.back(&self.arena, frame, order, generous);
+        Self::taken(state, frame, order, outcome)
+    }
+
+    /// The frames that were taken, unless the system refuses the memory behind them.
+    fn taken(
+        state: &mut State,
+        frame: u32,
+        order: u8,
+        outcome: std::io::Result<()>,
+    ) -> Option<u32> {
         match outcome {
             Ok(()) => Some(frame),
             Err(error) => {

@@ -7,6 +7,8 @@
 //!    already.
 //! 2. One `membarrier` for the whole batch; then every hazard slot of every thread is read. A
 //!    victim that some slot names is in use: its translations are unlocked again, unchanged.
+//!    A victim that is anonymous is compressed now, while the lock is given back (`swap/out.rs`):
+//!    the one case in which folios are isolated and the lock is free.
 //! 3. The others are gone: the engine computes what is to be remembered of them, which takes the
 //!    place of their translations, and their frames are free.
 //!
@@ -19,6 +21,7 @@ use crate::hazard;
 use crate::pool::{Pool, State};
 use crate::readahead::{note_evicted, note_touch};
 use crate::space::Space;
+use crate::swap::{fill_reserves, swap_out};
 use crate::translation::{Entry, State as EntryState, Taken};
 use lowtide_core::limits::{LOOK_AROUND_MAX, TABLE_ENTRIES};
 use lowtide_core::{
@@ -203,6 +206,7 @@ impl Pool {
                 Step::Unmap => {
                     let victims = reclaim.victims();
                     unmap(self, spaces, victims);
+                    state = swap_out(self, state, victims);
                     pinned = if victims.iter().all(|v| v.outcome == Unmapped::Pinned) {
                         pinned + 1
                     } else {
@@ -226,6 +230,7 @@ impl Pool {
                         note_evicted(self, space, gone.folio.0..gone.folio.0 + (1 << gone.order));
                         frames.free(gone.folio.0, gone.order);
                     }
+                    fill_reserves(self, &mut state);
                     self.freed.wake_all();
                 }
                 Step::Walk => state = self.walk(state, reclaim.age_job()),

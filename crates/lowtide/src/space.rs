@@ -1,5 +1,6 @@
 //! One open file and its translations: the state that all views of it share.
 
+use crate::anon::AnonPages;
 use crate::backing::{Backing, NewName};
 use crate::beneath::Beneath;
 use crate::error::{Error, OpenError};
@@ -60,6 +61,8 @@ pub(crate) struct Space {
     /// Where the bytes of its pages are, if a program reaches them through a pointer. Otherwise
     /// they are in the arena.
     pub(crate) mapped: Option<Arc<dyn MappedPages>>,
+    /// What it has instead of a file.
+    pub(crate) anon: Option<AnonPages>,
     /// log2 of base pages in the folios that a miss brings in.
     pub(crate) order: u8,
     page_shift: u32,
@@ -129,6 +132,7 @@ impl Space {
             table,
             backing,
             mapped: None,
+            anon: None,
             order,
             page_shift,
             len: AtomicU64::new(len),
@@ -151,6 +155,14 @@ impl Space {
             changed: AtomicBool::new(false),
             stable: OnceLock::new(),
         })
+    }
+
+    /// What it has instead of a file.
+    ///
+    /// # Panics
+    /// When it has a file.
+    pub(crate) fn anon(&self) -> &AnonPages {
+        self.anon.as_ref().expect("anonymous pages belong to a region")
     }
 
     pub(crate) fn path_ref(&self) -> &Arc<PathBuf> {
@@ -304,7 +316,11 @@ impl Space {
     }
 
     pub(crate) fn read_error(&self, page: u64, source: io::Error) -> Error {
-        Error::Read { path: self.path(), page, source: Arc::new(source) }
+        let (path, source) = (self.path(), Arc::new(source));
+        match self.anon {
+            None => Error::Read { path, page, source },
+            Some(_) => Error::SwapIn { path, page, source },
+        }
     }
 
     /// Lets this thread store to pages: none is cut out of the file meanwhile. A thread gives way
@@ -438,9 +454,11 @@ impl Space {
     /// The error of a file that would have more pages than there is room for.
     pub(crate) fn too_long(&self, len: u64) -> Error {
         let room = self.reserved << self.page_shift;
-        let advice = format!(
-            "the view has room for {room} bytes; open the file with a larger `OpenOptions::growth`"
-        );
+        let advice = match self.anon {
+            None => "view has room for {} bytes; open the file with a larger `OpenOptions::growth`",
+            Some(_) => "region has room for {} bytes; make it with a larger `AnonOptions::growth`",
+        };
+        let advice = format!("the {}", advice.replace("{}", &room.to_string()));
         self.grow_error(len, io::Error::new(io::ErrorKind::FileTooLarge, advice))
     }
 

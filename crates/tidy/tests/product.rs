@@ -13,7 +13,7 @@ const PRODUCT: [&str; 5] =
 /// Crates of the repository that each crate uses, tests and examples apart. The command may use
 /// all of them; `lowtide-tidy` looks at files only.
 const USES: [(&str, &[&str]); 11] = [
-    ("lowtide", &["lowtide-bpf", "lowtide-core", "lowtide-sys"]),
+    ("lowtide", &["lowtide-bpf", "lowtide-core", "lowtide-swap", "lowtide-sys"]),
     ("lowtide-bpf", &["lowtide-core"]),
     ("lowtide-core", &[]),
     ("lowtide-host", &["lowtide-sys"]),
@@ -27,8 +27,9 @@ const USES: [(&str, &[&str]); 11] = [
 ];
 
 /// Crates of others that a program links with the product. Each is a decision.
-const FOREIGN: [&str; 13] = [
+const FOREIGN: [&str; 14] = [
     "bitflags",
+    "bytemuck",
     "crc32fast",
     "hashbrown",
     "io-uring",

@@ -8,6 +8,8 @@
 use super::counter::Kind;
 use super::group::Memcg;
 use crate::engine::Engine;
+use crate::limits::MIN_SWAP_PAGES;
+use crate::policy::Lists;
 use crate::stat::{Events, MemcgEvents, MemoryStat};
 use crate::units::{LruType, MemcgId};
 
@@ -65,10 +67,26 @@ impl Engine {
 
     /// Whether waiting can help a charge that a full group refuses: something below it is resident
     /// and not under hard protection, so what is pinned, dirty or being written now may be
-    /// evicted later. Cost: O(groups below).
+    /// evicted later. Anonymous memory counts where there are slots of swap for it. Cost: O(groups
+    /// below).
     #[must_use]
     pub fn may_become_reclaimable(&mut self, full: MemcgId) -> bool {
-        self.has_unprotected(full, |group| group.resident.iter().sum())
+        let needed = if self.policy().lists() == Lists::MultiGen { MIN_SWAP_PAGES } else { 1 };
+        let swap = self.swap.free_pages >= needed && self.alive(full) && {
+            self.memcgs.upwards(full.slot).all(|at| self.memcgs[at].swap.margin() > 0)
+        };
+        self.has_unprotected(full, |group| {
+            let [anon, file] = group.resident;
+            let goes = swap && group.swap.margin() > 0;
+            file + if goes { anon } else { group.swapcached }
+        })
+    }
+
+    /// Whether a group has a file page, itself or below it, that is not under hard protection.
+    /// Cost: O(groups below).
+    #[must_use]
+    pub fn has_file(&mut self, full: MemcgId) -> bool {
+        self.has_unprotected(full, |group| group.resident[LruType::File as usize])
     }
 
     /// Whether a group has a file page, itself or below it, that is clean and not under hard

@@ -14,6 +14,10 @@ use crate::reclaim::{PIECE, piece};
 use lowtide_core::limits::{MAX_RECLAIM_RETRIES, SWAP_CLUSTER_MAX};
 use lowtide_core::{GroupError, Limits, MemcgId, Reason, Size};
 use std::sync::{Arc, MutexGuard};
+use std::time::Duration;
+
+/// Time between two attempts to remove a tenant.
+const BUSY_PAUSE: Duration = Duration::from_millis(1);
 
 /// The limit that usage is to come down to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -76,6 +80,17 @@ impl Tenant {
     pub fn set_swap_max(&self, max: Size) -> Result<(), TenantError> {
         let (mut state, pages) = self.below_root(max)?;
         state.engine.set_swap_max(self.id, pages);
+        Ok(())
+    }
+
+    /// Sets how willingly anonymous pages are evicted instead of pages of files: 0 (never) to 200,
+    /// or 201 for nothing else. Larger numbers mean 201; 60 is the default. It makes no difference
+    /// without [swap](crate::Builder::swap).
+    ///
+    /// # Errors
+    /// [`TenantError::Gone`].
+    pub fn set_swappiness(&self, swappiness: u32) -> Result<(), TenantError> {
+        self.lock()?.engine.set_swappiness(self.id, swappiness);
         Ok(())
     }
 
@@ -250,12 +265,19 @@ impl Tenant {
     pub fn remove(&self) -> Result<(), TenantError> {
         let mut state = self.lock()?;
         let parent = state.engine.parent(self.id).ok_or(TenantError::Root)?;
-        let State { engine, names, reservations, on_stall, programs, .. } = &mut *state;
-        engine.remove_group(self.id).map_err(|e| {
+        let State { engine, names, reservations, swaps, on_stall, programs, .. } = &mut *state;
+        let removed = engine.remove_group(self.id).map_err(|e| {
             TenantError::from_group(e, self.pool().page_shift, || names.path(engine, self.id))
-        })?;
+        });
+        if removed == Err(TenantError::Busy) {
+            // A reclaim pass compresses pages of it; that takes less than a millisecond.
+            drop(self.pool().freed.wait(state, BUSY_PAUSE));
+            return self.remove();
+        }
+        removed?;
         names.remove(self.id, parent);
         reservations.inherit(self.id, parent);
+        swaps.inherit(self.id, parent);
         on_stall.remove(&self.id);
         programs.remove(&self.id);
         Ok(())

@@ -5,6 +5,7 @@ use crate::error::OpenError;
 use crate::open::OpenOptions;
 use crate::pager::Pager;
 use crate::pool::{Pool, State};
+use crate::swap::{self, SwapStat};
 use crate::view::View;
 use lowtide_core::{MemcgEvents, MemcgId, MemoryStat};
 use std::fmt;
@@ -182,6 +183,27 @@ impl Tenant {
     /// [`TenantError::Gone`].
     pub fn peak(&self) -> Result<u64, TenantError> {
         Ok(self.to_bytes(self.lock()?.engine.peak(self.id)))
+    }
+
+    /// Bytes of pages that it and those below have in swap, as they were before compression:
+    /// `memory.swap.current`. What the compressed pages take is part of [`usage`](Tenant::usage).
+    ///
+    /// # Errors
+    /// [`TenantError::Gone`].
+    pub fn swap_usage(&self) -> Result<u64, TenantError> {
+        Ok(self.to_bytes(self.lock()?.engine.swap_usage(self.id)))
+    }
+
+    /// What swap has of the anonymous pages of it and those below, and what that takes.
+    ///
+    /// # Errors
+    /// [`TenantError::Gone`].
+    pub fn swap_stat(&self) -> Result<SwapStat, TenantError> {
+        let stores = {
+            let state = self.lock()?;
+            state.swaps.all(|group| state.engine.is_within(group, self.id))
+        };
+        Ok(swap::sum(&stores, self.pool().page_shift))
     }
 
     /// Counters and sizes of it and those below; `Display` is the text of `memory.stat`. Cost:

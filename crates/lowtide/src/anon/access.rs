@@ -1,0 +1,175 @@
+//! Holding a page for reading, owning it for storing, copying to and from it.
+
+use super::page::writes_here;
+use crate::attempt::{Attempts, Stop};
+use crate::error::Error;
+use crate::fault::Access;
+use crate::hazard::{self, Held};
+use crate::nested::is_nested;
+use crate::pool::Pool;
+use crate::readahead::note_access;
+use crate::space::{Space, parts};
+use crate::store::{outwait_readers, unlock};
+use crate::translation::{Entry, State as EntryState, Taken};
+
+/// The largest page.
+const PAGE_MAX: usize = *crate::config::PAGE_BYTES.end();
+
+/// What pages hold that are nowhere.
+#[repr(align(4096))]
+struct Zeroes([u8; PAGE_MAX]);
+
+static ZEROES: Zeroes = Zeroes([0; PAGE_MAX]);
+
+/// A page that this thread has locked for a store, and that no thread reads.
+#[derive(Debug)]
+pub(super) struct Owned<'a> {
+    pub(super) pool: &'a Pool,
+    space: &'a Space,
+    page: u64,
+    entry: &'a Entry,
+    taken: Taken,
+}
+
+impl<'a> Owned<'a> {
+    /// Makes a page resident and locks it; waits for the guards on it.
+    ///
+    /// # Errors
+    /// As [`Anon::write_at`](super::Anon::write_at).
+    pub(super) fn take(pool: &'a Pool, space: &'a Space, page: u64) -> Result<Self, Error> {
+        let entry = entry(space, page)?;
+        check_not_held(space, page, entry)?;
+        let mut attempts = Attempts::new(pool, space);
+        // The fault reports this access to the engine.
+        let mut reported = false;
+        loop {
+            pool.check()?;
+            match entry.load() {
+                EntryState::Absent { .. } => {
+                    drop(pool.hold_entry(space, page, entry, Access::Mapped)?);
+                    reported = true;
+                }
+                EntryState::Resident { .. } => {
+                    let Ok(mut taken) = entry.try_lock_for_store() else { continue };
+                    if outwait_readers(entry, &mut attempts) {
+                        taken.young |= !reported;
+                        return Ok(Self { pool, space, page, entry, taken });
+                    }
+                    unlock(pool, space, page, entry, taken);
+                    attempts.again(Stop::Guarded(page))?;
+                }
+                EntryState::Busy | EntryState::Locked { .. } if is_nested() => {
+                    return Err(Error::Nested { path: space.path(), page });
+                }
+                // An error of another thread's fault is no error of this one: it looks again.
+                seen @ (EntryState::Busy | EntryState::Locked { .. }) => {
+                    drop(pool.wait(entry, seen));
+                }
+            }
+        }
+    }
+
+    /// The translation's address, which names the page.
+    pub(super) fn address(&self) -> usize {
+        self.entry.address()
+    }
+
+    /// The first byte of the page.
+    pub(super) fn as_ptr(&self) -> *mut u8 {
+        self.pool.frame_ptr(self.taken.frame)
+    }
+
+    /// The bytes of the page.
+    pub(super) fn bytes(&mut self) -> &mut [u8] {
+        // SAFETY: the translation is locked by this value, so the frame is this page's, and no
+        // other thread reads or writes it; within the thread it is borrowed from this value.
+        #[expect(unsafe_code, reason = "this is where a frame becomes a slice")]
+        unsafe {
+            std::slice::from_raw_parts_mut(self.as_ptr(), self.pool.page_bytes())
+        }
+    }
+}
+
+impl Drop for Owned<'_> {
+    fn drop(&mut self) {
+        unlock(self.pool, self.space, self.page, self.entry, self.taken);
+    }
+}
+
+/// The translation of a page of a region.
+pub(super) fn entry(space: &Space, page: u64) -> Result<&Entry, Error> {
+    let entry = space.table.get(page).filter(|_| page < space.pages());
+    entry.ok_or_else(|| space.out_of_range(page))
+}
+
+/// A thread that owns a page, or holds it, would wait for itself.
+pub(super) fn check_not_held(space: &Space, page: u64, entry: &Entry) -> Result<(), Error> {
+    let address = entry.address();
+    if hazard::held_by_this_thread(address) || writes_here(address) {
+        return Err(Error::HeldHere { path: space.path(), page });
+    }
+    Ok(())
+}
+
+/// Pins a page for reading: its first byte. A page that is nowhere stays there.
+///
+/// # Errors
+/// As [`Anon::read`](super::Anon::read).
+pub(super) fn hold(pool: &Pool, space: &Space, page: u64) -> Result<(*const u8, Held), Error> {
+    let entry = entry(space, page)?;
+    let (seen, held) = entry.hold();
+    let frame = match seen {
+        EntryState::Absent { shadow: 0 } => {
+            pool.check()?;
+            // The slot keeps stores to the page waiting, as it does for a page in memory.
+            return Ok((ZEROES.0.as_ptr(), held));
+        }
+        EntryState::Resident { frame, .. } => {
+            note_access(pool, space, page, seen, Access::Mapped, false);
+            return Ok((pool.frame_ptr(frame), held));
+        }
+        EntryState::Locked { .. } if writes_here(entry.address()) => {
+            return Err(Error::HeldHere { path: space.path(), page });
+        }
+        _ => pool.fault(space, page, entry, held, Access::Mapped)?,
+    };
+    Ok((pool.frame_ptr(frame.0), frame.1))
+}
+
+/// The error of a range that is not all in a region.
+pub(super) fn check_range(space: &Space, offset: u64, bytes: u64) -> Result<(), Error> {
+    if offset.checked_add(bytes).is_none_or(|end| end > space.len()) {
+        return Err(space.range_out_of(offset, bytes));
+    }
+    Ok(())
+}
+
+/// Copies bytes out of a region.
+pub(super) fn copy_out(
+    pool: &Pool,
+    space: &Space,
+    offset: u64,
+    buf: &mut [u8],
+) -> Result<(), Error> {
+    check_range(space, offset, buf.len() as u64)?;
+    for (page, at, part) in parts(offset, buf.len(), pool.page_shift) {
+        let (bytes, _held) = hold(pool, space, page)?;
+        let count = part.len();
+        // SAFETY: the page has `page_bytes` bytes, in which the part lies; while `_held` lives they
+        // are neither stored to nor given to another page.
+        #[expect(unsafe_code, reason = "this is where a frame becomes a slice")]
+        let bytes = unsafe { std::slice::from_raw_parts(bytes.wrapping_add(at), count) };
+        buf[part].copy_from_slice(bytes);
+    }
+    Ok(())
+}
+
+/// Copies bytes into a region.
+pub(super) fn copy_in(pool: &Pool, space: &Space, offset: u64, bytes: &[u8]) -> Result<(), Error> {
+    check_range(space, offset, bytes.len() as u64)?;
+    for (page, at, part) in parts(offset, bytes.len(), pool.page_shift) {
+        let mut owned = Owned::take(pool, space, page)?;
+        owned.bytes()[at..at + part.len()].copy_from_slice(&bytes[part]);
+    }
+    Ok(())
+}

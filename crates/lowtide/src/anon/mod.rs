@@ -1,0 +1,52 @@
+//! Anonymous regions: memory of the program's own that may be larger than its budget.
+//!
+//! A region is pages without a file. A page that was never stored to is nowhere and reads as
+//! zeroes; reading it takes no memory. The first store gives it a frame. From then on the policy
+//! decides, together with the pages of files, whether it stays: one that goes is compressed into
+//! swap ([`swap`](crate::swap)) and comes back at the next access.
+//!
+//! The words of the translation table are those of files (`translation/`), read like this:
+//!
+//! | word | the page is |
+//! |---|---|
+//! | absent without a shadow | nowhere: zeroes |
+//! | absent with a shadow | in swap: reclaim has put it there and left the shadow |
+//! | busy | on its way from swap, or being cleared for a first store |
+//! | locked | being stored to, compressed or discarded by one thread |
+//! | resident | in a frame, and nowhere else |
+//!
+//! DIRTY is not used: a page in a frame has no other copy, so for the engine its folio is always
+//! dirty, and the word need not say so. So a store into a page in memory needs no lock of the pool.
+//!
+//! Which slot of swap a page has is in a table beside (`slots.rs`), and belongs to the thread that
+//! has the translation busy or locked.
+//!
+//! | file | concept |
+//! |---|---|
+//! | `region.rs` | the handle: making, growing and closing a region |
+//! | `access.rs` | holding a page for reading, owning it for storing, copying |
+//! | `page.rs` | the guard of a page that is stored to |
+//! | `typed.rs` | elements of plain types instead of bytes |
+//! | `fill.rs` | what a fault puts into a frame |
+//! | `discard.rs` | giving ranges up |
+//! | `pages.rs` | what a space has instead of a file |
+//! | `slots.rs` | which slot of swap a page has |
+//!
+//! What is not here: a pointer to a region. It would be a map of the way `userfault` whose missing
+//! pages come from [`fill.rs`](self) instead of a file; its pages would have memory of their own,
+//! as those of maps do (`map/pages.rs`), and be copied from there when they are stored to swap.
+
+mod access;
+mod discard;
+mod fill;
+mod page;
+mod pages;
+mod region;
+mod slots;
+mod typed;
+
+pub(crate) use fill::{fill, give_back};
+pub use page::PageMut;
+pub(crate) use pages::AnonPages;
+pub use region::{Anon, AnonOptions};
+pub use typed::Elements;

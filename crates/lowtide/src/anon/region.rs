@@ -1,0 +1,341 @@
+//! The handle of a region: making, growing and closing it.
+
+use super::access::{self, Owned};
+use super::page::PageMut;
+use super::{discard, pages::AnonPages};
+use crate::backing::Backing;
+use crate::error::Error;
+use crate::guard::Page;
+use crate::hits::Hits;
+use crate::pager::Pager;
+use crate::pool::Pool;
+use crate::space::{PAGES_MAX, SPACES_MAX, Space};
+use crate::swap::{Store, TenantSwap};
+use crate::tenant::{Tenant, TenantError};
+use crate::translation::{Entry, State as EntryState};
+use std::fmt;
+use std::io;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Addresses that are reserved for the translations of a region beyond its size: for 64 GiB of
+/// pages of 4 KiB.
+const GROWTH_PAGES: u64 = 1 << 24;
+
+/// The choices for a region.
+///
+/// ```
+/// use lowtide::{AnonOptions, Pager, Swap};
+///
+/// # let swap = Swap::compressed("1M".parse()?);
+/// # let pager = Pager::builder().max("4M".parse()?).swap(swap).build()?;
+/// let tenant = pager.tenant("query").max("2M".parse()?).create()?;
+/// let sorted = AnonOptions::new().name("sort").create(&tenant, 16 << 20)?;
+/// assert_eq!(format!("{sorted:?}").contains("[anon:sort]"), true);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug, Default)]
+#[must_use = "options do nothing until `create`"]
+pub struct AnonOptions {
+    name: Option<String>,
+    growth: u64,
+}
+
+impl AnonOptions {
+    /// A region without a name that can grow.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Its name in errors and reports, as in `/proc/self/maps`: `[anon:NAME]`.
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.name = Some(name.into());
+        self
+    }
+
+    /// Bytes that the region can [grow](Anon::grow) to, if that is more than its size and 64 GiB
+    /// (with pages of 4 KiB). Only addresses are reserved.
+    pub const fn growth(mut self, bytes: u64) -> Self {
+        self.growth = bytes;
+        self
+    }
+
+    /// Makes a region of `bytes` zeroes whose pages are charged to a tenant. It takes no memory
+    /// before it is stored to; the first region of a tenant reserves up to 16 pages for the
+    /// compression of others.
+    ///
+    /// # Errors
+    /// [`Error::Tenant`] when the tenant is gone; [`Error::OutOfBudget`] when there is no room for
+    /// that reserve; [`Error::Grow`] for a size that cannot be described.
+    pub fn create(&self, tenant: &Tenant, bytes: u64) -> Result<Anon, Error> {
+        let pool = &tenant.pager.inner.pool;
+        let name = self.name.as_deref();
+        let path = PathBuf::from(name.map_or("[anon]".to_owned(), |n| format!("[anon:{n}]")));
+        let store = TenantSwap::of(pool, tenant.id)?;
+        let space = Self::add_space(pool, tenant, &path, bytes, self.growth, store)?;
+        let open = Open { pager: tenant.pager.clone(), space: Arc::clone(&space) };
+        Ok(Anon {
+            hits: Hits::new(&space, pool),
+            space,
+            pool: Arc::clone(pool),
+            open: Arc::new(open),
+        })
+    }
+
+    fn add_space(
+        pool: &Pool,
+        tenant: &Tenant,
+        path: &Path,
+        bytes: u64,
+        growth: u64,
+        store: Option<Arc<dyn Store>>,
+    ) -> Result<Arc<Space>, Error> {
+        let pages = bytes.div_ceil(pool.page_bytes() as u64);
+        let refused = |why: String| Error::Grow {
+            path: Arc::new(path.to_owned()),
+            len: bytes,
+            source: Arc::new(io::Error::new(io::ErrorKind::FileTooLarge, why)),
+        };
+        let room = growth.max((pages + GROWTH_PAGES).min(PAGES_MAX) << pool.page_shift);
+        let mut state = pool.lock();
+        pool.check()?;
+        if !state.engine.alive(tenant.id) {
+            return Err(TenantError::Gone.into());
+        }
+        let id = state.engine.add_space(tenant.id);
+        let made = if id.0 < SPACES_MAX {
+            let backing = Backing::anonymous(path, id.0);
+            Space::new(id, backing, bytes, 0, pool.page_shift, room).map_err(|e| e.to_string())
+        } else {
+            Err(format!("a pager has at most {SPACES_MAX} files and regions"))
+        };
+        match made {
+            Ok(mut space) => {
+                space.anon = Some(AnonPages::new(store));
+                let space = Arc::new(space);
+                state.add_space(&space);
+                Ok(space)
+            }
+            Err(why) => {
+                state.engine.remove_space(id);
+                drop(state);
+                Err(refused(why))
+            }
+        }
+    }
+}
+
+/// What all clones of a region share. Dropping it gives up all pages.
+struct Open {
+    pager: Pager,
+    space: Arc<Space>,
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        let pool = &*self.pager.inner.pool;
+        if pool.is_poisoned() {
+            drop(self.space.anon().take_store());
+            return;
+        }
+        self.space.drop_handle();
+        if !discard::discard_all(pool, &self.space) {
+            let path = self.space.path_ref().display();
+            tracing::warn!(%path, "a region was dropped, and a guard on a page of it forgotten");
+            return;
+        }
+        let store = self.space.anon().take_store();
+        {
+            let mut state = pool.lock();
+            self.space.close();
+            state.remove_space(&self.space);
+        }
+        drop(store);
+        pool.freed.wake_all();
+    }
+}
+
+/// Memory of the program's own that may be larger than the tenant's budget: the pages that are not
+/// in memory are in swap ([`Swap`](crate::Swap)). Cheap to clone and to share between threads;
+/// dropping the last clone gives everything back.
+///
+/// ```
+/// use lowtide::{Pager, Swap};
+///
+/// let swap = Swap::compressed("1M".parse()?);
+/// let pager = Pager::builder().max("4M".parse()?).swap(swap).build()?;
+/// let tenant = pager.tenant("query").max("2M".parse()?).create()?;
+///
+/// let heap = tenant.anon(8 << 20)?;                 // four times what the tenant may use
+/// for page in 0..heap.pages() {
+///     heap.write(page)?.fill(page as u8);           // a guard: the page is this thread's
+/// }
+/// assert!(tenant.usage()? <= 2 << 20);              // compressed pages included
+/// assert!(heap.read(700)?.iter().all(|byte| *byte == 700_u32 as u8));
+///
+/// heap.write_at(5_000_000, b"bytes")?;              // copied, at any offset
+/// heap.discard(0..4 << 20)?;                        // zeroes from now on, and no memory
+/// assert_eq!(heap.read(3)?[0], 0);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Anon {
+    hits: Hits,
+    pub(super) space: Arc<Space>,
+    pub(super) pool: Arc<Pool>,
+    open: Arc<Open>,
+}
+
+impl Tenant {
+    /// Makes a region of `bytes` zeroes; [`AnonOptions`] has choices.
+    ///
+    /// # Errors
+    /// As [`AnonOptions::create`].
+    pub fn anon(&self, bytes: u64) -> Result<Anon, Error> {
+        AnonOptions::new().create(self, bytes)
+    }
+}
+
+impl Clone for Anon {
+    fn clone(&self) -> Self {
+        Self {
+            hits: Hits::new(&self.space, &self.pool),
+            space: Arc::clone(&self.space),
+            pool: Arc::clone(&self.pool),
+            open: Arc::clone(&self.open),
+        }
+    }
+}
+
+impl fmt::Debug for Anon {
+    /// One line, without the pool's lock: values that contain a region are logged.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut it = f.debug_struct("Anon");
+        it.field("name", &self.space.path_ref()).field("len", &self.space.len());
+        it.finish_non_exhaustive()
+    }
+}
+
+impl Anon {
+    /// Bytes of the region.
+    #[must_use]
+    pub fn len(&self) -> u64 {
+        self.space.len()
+    }
+
+    /// Whether the region has no bytes.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Pages of the region, a partial last one included.
+    #[must_use]
+    pub fn pages(&self) -> u64 {
+        self.space.pages()
+    }
+
+    /// Bytes of a page.
+    #[must_use]
+    pub fn page_size(&self) -> usize {
+        self.pool.page_bytes()
+    }
+
+    /// The pager.
+    #[must_use]
+    pub fn pager(&self) -> &Pager {
+        &self.open.pager
+    }
+
+    /// Whether a page is in memory at this moment. This call is no access. Cost: one load.
+    #[must_use]
+    pub fn is_resident(&self, page: u64) -> bool {
+        let state = self.space.table.get(page).map(Entry::load);
+        matches!(state, Some(EntryState::Resident { .. } | EntryState::Locked { .. }))
+    }
+
+    /// Pages that are in swap. Cost: a look at a word for each page of tables that ever had one
+    /// there.
+    #[must_use]
+    pub fn swapped_pages(&self) -> u64 {
+        self.space.anon().slots.count()
+    }
+
+    /// Pins a page for reading. A page that was never stored to shows zeroes and takes no memory.
+    ///
+    /// Cost: a few nanoseconds if the page is in memory; otherwise a decompression, and perhaps the
+    /// reclaim of a few pages.
+    ///
+    /// # Errors
+    /// [`Error::OutOfRange`], [`Error::SwapIn`], [`Error::OutOfBudget`]; [`Error::HeldHere`] if
+    /// this thread has a [`PageMut`] of the page.
+    #[inline(always)]
+    pub fn read(&self, page: u64) -> Result<Page<'_>, Error> {
+        match self.hits.find(page) {
+            Some((bytes, held)) => Ok(Page::new(bytes, self.hits.page_bytes(), held)),
+            None => self.read_slow(page),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn read_slow(&self, page: u64) -> Result<Page<'_>, Error> {
+        let (bytes, held) = access::hold(&self.pool, &self.space, page)?;
+        self.hits.learn(&self.space);
+        Ok(Page::new(bytes, self.pool.page_bytes(), held))
+    }
+
+    /// Takes a page for storing: it is this thread's while the guard lives. Waits for guards of
+    /// other threads on it.
+    ///
+    /// Cost: about half a microsecond if the page is in memory; else as for
+    /// [`read`](Anon::read).
+    ///
+    /// # Errors
+    /// As [`read`](Anon::read); [`Error::HeldHere`] and [`Error::HeldElsewhere`] when a guard
+    /// stands in the way.
+    pub fn write(&self, page: u64) -> Result<PageMut<'_>, Error> {
+        Ok(PageMut::new(Owned::take(&self.pool, &self.space, page)?))
+    }
+
+    /// Copies bytes from the region, from any offset. Each page counts as accessed.
+    ///
+    /// # Errors
+    /// As [`read`](Anon::read); [`Error::OutOfRange`] when the range ends behind the region. A part
+    /// of the buffer may have been filled then.
+    pub fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), Error> {
+        access::copy_out(&self.pool, &self.space, offset, buf)
+    }
+
+    /// Copies bytes into the region, at any offset. Within one page the write is atomic against
+    /// guards and other writes; pages are written in ascending order.
+    ///
+    /// # Errors
+    /// As [`write`](Anon::write); [`Error::OutOfRange`] when the range ends behind the region.
+    /// Pages before the failing one have been written.
+    pub fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), Error> {
+        access::copy_in(&self.pool, &self.space, offset, bytes)
+    }
+
+    /// Makes a range of bytes zeroes. The whole pages in it take neither memory nor swap
+    /// afterwards.
+    ///
+    /// # Errors
+    /// As [`write`](Anon::write); pages before the failing one are zeroes.
+    pub fn discard(&self, bytes: Range<u64>) -> Result<(), Error> {
+        discard::discard(&self.pool, &self.space, bytes)
+    }
+
+    /// Makes the region `bytes` longer, all zeroes. Returns where they begin.
+    ///
+    /// # Errors
+    /// [`Error::Grow`]: more than [`AnonOptions::growth`] allows, or there is no memory for the
+    /// translations.
+    pub fn grow(&self, bytes: u64) -> Result<u64, Error> {
+        let _one_at_a_time = self.space.growing()?;
+        let len = self.space.len();
+        let longer = len.checked_add(bytes).ok_or_else(|| self.space.too_long(u64::MAX))?;
+        self.space.set_known_len(longer)?;
+        Ok(len)
+    }
+}

@@ -1,0 +1,110 @@
+//! Frames of the arena as the memory of a store.
+//!
+//! A store takes one when it needs more, and drops it when it is empty. Each is charged to the
+//! group of the store. Where the group is full the frame comes from the store's reserve, so that
+//! reclaim, which stores pages *because* the group is full, gets on. No reclaim is begun here.
+
+use crate::pool::{Pool, State};
+use lowtide_core::{MemcgId, Task};
+use lowtide_swap::PageSource;
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
+
+/// The frames of one store.
+#[derive(Clone, Debug)]
+pub(super) struct FrameSource {
+    pub(super) pool: Arc<Pool>,
+    /// Its place among the [`Swaps`](super::Swaps) of the pool.
+    pub(super) index: usize,
+}
+
+/// One frame that a store has. Given back on drop.
+#[derive(Debug)]
+pub(super) struct Frame {
+    source: FrameSource,
+    number: u32,
+}
+
+impl PageSource for FrameSource {
+    type Page = Frame;
+
+    fn take(&self) -> Option<Frame> {
+        let pool = &*self.pool;
+        let mut state = pool.lock();
+        if pool.is_poisoned() || !state.swaps.has_room() {
+            return None;
+        }
+        let group = state.swaps.group(self.index)?;
+        let charged = take_charged(pool, &mut state, group);
+        let number = state.swaps.take(self.index, charged)?;
+        Some(Frame { source: self.clone(), number })
+    }
+}
+
+impl Deref for Frame {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        let pool = &*self.source.pool;
+        // SAFETY: the frame was taken from the allocator for this value alone, and no translation
+        // leads to it until it is given back, when this value is dropped. Its memory was populated
+        // when it was taken, and the pool, which this keeps alive, keeps it mapped.
+        #[expect(unsafe_code, reason = "this is where a frame becomes a slice")]
+        unsafe {
+            std::slice::from_raw_parts(pool.frame_ptr(self.number), pool.page_bytes())
+        }
+    }
+}
+
+impl DerefMut for Frame {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        let pool = &*self.source.pool;
+        // SAFETY: as for `deref`; and this value is borrowed mutably, so no other slice of it is.
+        #[expect(unsafe_code, reason = "this is where a frame becomes a slice")]
+        unsafe {
+            std::slice::from_raw_parts_mut(pool.frame_ptr(self.number), pool.page_bytes())
+        }
+    }
+}
+
+impl Drop for Frame {
+    fn drop(&mut self) {
+        let pool = &*self.source.pool;
+        let mut state = pool.lock();
+        if pool.is_poisoned() {
+            return;
+        }
+        let index = self.source.index;
+        if state.swaps.give(index, self.number) {
+            return;
+        }
+        let group = state.swaps.group(index).expect("a store has a place while it has frames");
+        state.frames.free(self.number, 0);
+        state.engine.uncharge(group, 1);
+        drop(state);
+        pool.freed.wake_all();
+    }
+}
+
+/// A frame that is charged to a group, if there is room for it as things are.
+fn take_charged(pool: &Pool, state: &mut State, group: MemcgId) -> Option<u32> {
+    state.engine.charge_if_room(group, 1, Task::DESCRIPTOR)?;
+    let frame = pool.take_arena_frames(state, 0);
+    if frame.is_none() {
+        state.engine.uncharge(group, 1);
+    }
+    frame
+}
+
+/// Fills the reserves of stores as far as there is room: called when frames have come free, before
+/// other threads can charge them.
+pub(crate) fn fill_reserves(pool: &Pool, state: &mut State) {
+    while let Some((index, frame)) = {
+        let lacking: Vec<_> = state.swaps.lacking().collect();
+        let charge = |(index, group)| Some((index, take_charged(pool, state, group)?));
+        lacking.into_iter().find_map(charge)
+    } {
+        let kept = state.swaps.keep(index, frame);
+        assert!(kept, "the reserve lacked a frame, and does not any more");
+    }
+}

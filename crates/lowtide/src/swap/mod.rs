@@ -1,0 +1,56 @@
+//! Swap: where anonymous pages are while they are not in memory.
+//!
+//! A page of an anonymous region is in exactly one of three places: nowhere (it reads as zeroes),
+//! in a frame, or in swap. So a page that a fault brings back gives its place in swap up at once:
+//! for the engine, swap is *synchronous* (`docs/kernel/fault-and-writeback.md` A7, C3).
+//!
+//! ```text
+//!   reclaim ─► victims locked ─┐ pool's lock ┌─► slot noted, frame freed, translation absent
+//!                              └─ compress ──┘   rejected: the victim goes back among the young
+//!
+//!   fault ─► busy ─► frame ─► decompress ─► slot given up ─► resident
+//! ```
+//!
+//! **Compressed memory is part of the budget.** The store of a tenant gets its memory as frames of
+//! the arena, each charged to the tenant (`frames.rs`), so a limit holds for pages and compressed
+//! pages together, at every instant. To store a page takes room before it frees some; so each
+//! tenant that has regions keeps a few charged frames in *reserve*, which only the store takes,
+//! and which is filled up first when frames come free.
+//!
+//! **No compression under the pool's lock.** Reclaim gives the lock back while it compresses the
+//! victims of a batch. Their translations are locked, so no thread reads or stores to them, and
+//! the folios of the batch stay isolated: what wants to remove an anonymous folio meanwhile waits
+//! ([`State::try_free_folio`](crate::pool::State)).
+//!
+//! Lock order: no call into a store is made under the pool's lock, because the store takes frames,
+//! which takes it.
+//!
+//! | file | concept |
+//! |---|---|
+//! | `slot.rs` | where a page is, and what keeps it there |
+//! | `config.rs` | the choices of a pager's builder |
+//! | `places.rs` | which group pays for which store; the reserves |
+//! | `frames.rs` | frames as the memory of a store |
+//! | `tenant.rs` | the swap of one tenant: storing, loading and freeing pages |
+//! | `stat.rs` | figures |
+//! | `out.rs` | the part of a reclaim pass that compresses |
+
+mod config;
+mod frames;
+mod out;
+mod places;
+mod slot;
+mod stat;
+mod tenant;
+
+pub use config::Swap;
+pub(crate) use frames::fill_reserves;
+pub(crate) use out::swap_out;
+pub(crate) use places::Swaps;
+pub(crate) use slot::{Slot, Store};
+pub use stat::SwapStat;
+pub(crate) use stat::sum;
+pub(crate) use tenant::TenantSwap;
+
+/// Bytes of a page that can be stored.
+pub(crate) use lowtide_swap::PAGE_BYTES;

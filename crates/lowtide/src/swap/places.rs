@@ -1,0 +1,149 @@
+//! The stores of a pager: the group that pays for each, and the frames that each has in reserve.
+//!
+//! Under the pool's lock. A store belongs to the regions of one group; when the group is removed,
+//! its parent pays from then on, as for everything that the group had. Then the parent may have
+//! several stores.
+
+use super::slot::Store;
+use lowtide_core::MemcgId;
+use std::sync::{Arc, Weak};
+
+/// See the module documentation.
+#[derive(Debug)]
+pub(crate) struct Swaps {
+    places: Vec<Option<Place>>,
+    /// Frames that all stores together may have, reserves not counted.
+    limit: u64,
+    /// Frames that they have.
+    taken: u64,
+    /// Batches of which nothing could be stored.
+    refusals: u64,
+}
+
+/// One store.
+#[derive(Debug)]
+struct Place {
+    group: MemcgId,
+    store: Option<Weak<dyn Store>>,
+    /// Frames that are charged, and that only the store may take.
+    reserve: Vec<u32>,
+    /// How many there should be.
+    wanted: usize,
+}
+
+impl Place {
+    /// The store, if it lives.
+    fn store(&self) -> Option<Arc<dyn Store>> {
+        self.store.as_ref().and_then(Weak::upgrade)
+    }
+}
+
+impl Swaps {
+    pub(crate) const fn new(limit: u64) -> Self {
+        Self { places: Vec::new(), limit, taken: 0, refusals: 0 }
+    }
+
+    /// The store of a group, if it has one that lives.
+    pub(super) fn find(&self, group: MemcgId) -> Option<Arc<dyn Store>> {
+        self.places.iter().flatten().filter(|p| p.group == group).find_map(Place::store)
+    }
+
+    /// A place for a new store.
+    pub(super) fn begin(&mut self, group: MemcgId) -> usize {
+        let place = Some(Place { group, store: None, reserve: Vec::new(), wanted: 0 });
+        match self.places.iter().position(Option::is_none) {
+            Some(index) => {
+                self.places[index] = place;
+                index
+            }
+            None => {
+                self.places.push(place);
+                self.places.len() - 1
+            }
+        }
+    }
+
+    fn place(&mut self, index: usize) -> &mut Place {
+        self.places[index].as_mut().expect("a store has its place until it is dropped")
+    }
+
+    /// The store can be found from now on, and has these frames in reserve.
+    pub(super) fn settle(&mut self, index: usize, store: &Arc<dyn Store>, reserve: Vec<u32>) {
+        let place = self.place(index);
+        place.store = Some(Arc::downgrade(store));
+        place.wanted = reserve.len();
+        place.reserve = reserve;
+    }
+
+    /// A store is gone: returns its reserve, and the group that has paid for it.
+    pub(super) fn end(&mut self, index: usize) -> (Vec<u32>, MemcgId) {
+        let place = self.places[index].take().expect("a store ends once");
+        (place.reserve, place.group)
+    }
+
+    /// The group that pays for a store.
+    pub(crate) fn group(&self, index: usize) -> Option<MemcgId> {
+        self.places[index].as_ref().map(|place| place.group)
+    }
+
+    /// A group is gone: its heir pays from now on. Cost: O(stores).
+    pub(crate) fn inherit(&mut self, gone: MemcgId, heir: MemcgId) {
+        for place in self.places.iter_mut().flatten().filter(|place| place.group == gone) {
+            place.group = heir;
+        }
+    }
+
+    /// Counts a batch of which nothing could be stored.
+    pub(super) const fn note_refusal(&mut self) {
+        self.refusals += 1;
+    }
+
+    /// Batches of which nothing could be stored, so far.
+    pub(crate) const fn refusals(&self) -> u64 {
+        self.refusals
+    }
+
+    /// Whether the stores may have one more frame.
+    pub(super) const fn has_room(&self) -> bool {
+        self.taken < self.limit
+    }
+
+    /// A store takes a frame; without one from elsewhere, one of its reserve.
+    pub(super) fn take(&mut self, index: usize, frame: Option<u32>) -> Option<u32> {
+        let frame = frame.or_else(|| self.place(index).reserve.pop())?;
+        self.taken += 1;
+        Some(frame)
+    }
+
+    /// A store gives a frame back. Returns whether its reserve has kept it.
+    pub(super) fn give(&mut self, index: usize, frame: u32) -> bool {
+        assert!(self.taken > 0, "frame {frame} comes back from a store, and none was out");
+        self.taken -= 1;
+        self.keep(index, frame)
+    }
+
+    /// Puts a charged frame into the reserve of a store, if it lacks one.
+    pub(super) fn keep(&mut self, index: usize, frame: u32) -> bool {
+        let place = self.place(index);
+        let lacks = place.reserve.len() < place.wanted;
+        if lacks {
+            place.reserve.push(frame);
+        }
+        lacks
+    }
+
+    /// The stores whose reserves lack frames, and their groups.
+    pub(super) fn lacking(&self) -> impl Iterator<Item = (usize, MemcgId)> {
+        let places = self.places.iter().enumerate();
+        places.filter_map(|(index, place)| {
+            let place = place.as_ref()?;
+            (place.reserve.len() < place.wanted).then_some((index, place.group))
+        })
+    }
+
+    /// The stores of some groups. Not to be dropped under the pool's lock.
+    pub(crate) fn all(&self, of: impl Fn(MemcgId) -> bool) -> Vec<Arc<dyn Store>> {
+        let places = self.places.iter().flatten().filter(|place| of(place.group));
+        places.filter_map(Place::store).collect()
+    }
+}

@@ -1,0 +1,69 @@
+//! Figures of swap, for people and programs.
+
+use super::slot::Store;
+use std::fmt;
+use std::sync::Arc;
+
+/// What the swap of a tenant, and of those below it, has at a moment. `Display` has one line for
+/// each figure. Other threads may work meanwhile: then figures are some pages apart.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
+pub struct SwapStat {
+    /// Pages that are stored.
+    pub pages: u64,
+    /// Of these, pages of one repeated word, which take no memory.
+    pub same_pages: u64,
+    /// Of these, pages that are kept as they are, because they do not compress.
+    pub raw_pages: u64,
+    /// Bytes of all pages as they were.
+    pub orig_bytes: u64,
+    /// Bytes of all pages as they are kept.
+    pub compressed_bytes: u64,
+    /// Bytes of memory that they take, unused parts included: charged to the tenant.
+    pub memory_bytes: u64,
+    /// Pages that were not taken in, for want of room.
+    pub rejected: u64,
+    /// Loads that found other contents than were stored.
+    pub corrupt: u64,
+}
+
+impl SwapStat {
+    /// How many times larger the pages were than the memory that they take. `None` if they take
+    /// none.
+    #[must_use]
+    pub fn ratio(&self) -> Option<f64> {
+        (self.memory_bytes > 0).then(|| self.orig_bytes as f64 / self.memory_bytes as f64)
+    }
+}
+
+impl fmt::Display for SwapStat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let lines = [
+            ("pages", self.pages),
+            ("same_pages", self.same_pages),
+            ("raw_pages", self.raw_pages),
+            ("orig_bytes", self.orig_bytes),
+            ("compressed_bytes", self.compressed_bytes),
+            ("memory_bytes", self.memory_bytes),
+            ("rejected", self.rejected),
+            ("corrupt", self.corrupt),
+        ];
+        lines.into_iter().try_for_each(|(name, value)| writeln!(f, "{name} {value}"))
+    }
+}
+
+/// The figures of some stores together. Called without the pool's lock.
+pub(crate) fn sum(stores: &[Arc<dyn Store>], page_shift: u32) -> SwapStat {
+    let mut sum = SwapStat::default();
+    for stat in stores.iter().map(|store| store.stat()) {
+        sum.pages += stat.stored;
+        sum.same_pages += stat.same;
+        sum.raw_pages += stat.raw;
+        sum.orig_bytes += stat.orig_bytes();
+        sum.compressed_bytes += stat.compressed_bytes;
+        sum.memory_bytes += stat.memory << page_shift;
+        sum.rejected += stat.rejected;
+        sum.corrupt += stat.corrupt;
+    }
+    sum
+}

@@ -1,0 +1,237 @@
+//! Anonymous regions: contents, zeroes, limits, giving up, growing, closing.
+
+use lowtide::{AnonOptions, Error, Pager, Swap};
+use std::time::Duration;
+
+fn pager(max: &str, swap: Option<&str>) -> Pager {
+    let mut builder = Pager::builder().max(max.parse().unwrap());
+    if let Some(limit) = swap {
+        builder = builder.swap(Swap::compressed(limit.parse().unwrap()));
+    }
+    builder.build().unwrap()
+}
+
+/// What a page holds in some version: compressible, and of this page and version alone.
+fn fill(page: u64, version: u64, bytes: &mut [u8]) {
+    for (at, word) in bytes.chunks_exact_mut(8).enumerate() {
+        let value = if at % 4 == 0 { page << 32 | version << 12 | at as u64 } else { page };
+        word.copy_from_slice(&value.to_le_bytes());
+    }
+}
+
+fn check(page: u64, version: u64, bytes: &[u8]) {
+    let mut expected = vec![0; bytes.len()];
+    fill(page, version, &mut expected);
+    assert!(bytes == expected, "page {page} has other contents than version {version}");
+}
+
+#[test]
+fn a_region_of_four_times_its_budget_keeps_its_contents() {
+    let pager = pager("16M", Some("4M"));
+    let tenant = pager.tenant("heap").max("2M".parse().unwrap()).create().unwrap();
+    let heap = tenant.anon(8 << 20).unwrap();
+    let pages = heap.pages();
+    for version in 1..4 {
+        for page in 0..pages {
+            if version > 1 {
+                check(page, version - 1, &heap.read(page).unwrap());
+            }
+            fill(page, version, &mut heap.write(page).unwrap());
+        }
+        assert!(tenant.usage().unwrap() <= 2 << 20);
+        pager.validate().unwrap();
+    }
+    for page in (0..pages).rev() {
+        check(page, 3, &heap.read(page).unwrap());
+    }
+    let stat = tenant.stat().unwrap();
+    assert!(stat.events.pswpout > pages && stat.events.pswpin > pages, "{stat}");
+    assert!(heap.swapped_pages() > pages / 2, "{} pages are in swap", heap.swapped_pages());
+    pager.validate().unwrap();
+    drop(heap);
+    assert_eq!(tenant.stat().unwrap().anon, 0);
+    let left = pager.root().usage().unwrap();
+    assert_eq!(left, 0, "frames of pages, of the store and of the reserve");
+    pager.validate().unwrap();
+}
+
+#[test]
+fn a_page_that_was_never_stored_to_reads_as_zeroes_and_takes_no_memory() {
+    let pager = pager("4M", None);
+    let heap = pager.root().anon((1 << 30) + 5).unwrap();
+    assert_eq!(heap.pages(), (1 << 18) + 1);
+    for page in (0..heap.pages()).step_by(1000) {
+        assert!(heap.read(page).unwrap().iter().all(|byte| *byte == 0));
+    }
+    let mut bytes = [1; 10_000];
+    heap.read_at(123_456, &mut bytes).unwrap();
+    assert_eq!(bytes, [0; 10_000]);
+    assert_eq!(pager.root().usage().unwrap(), 0);
+    heap.write_at(4090, &[7; 10]).unwrap();
+    assert_eq!(heap.read(0).unwrap()[4089..], [0, 7, 7, 7, 7, 7, 7]);
+    assert_eq!(heap.read(1).unwrap()[..5], [7, 7, 7, 7, 0]);
+    assert_eq!(pager.root().stat().unwrap().anon, 2);
+    assert!(matches!(heap.read(1 << 19), Err(Error::OutOfRange { .. })));
+    assert!(matches!(heap.write_at(1 << 30, &[0; 6]), Err(Error::OutOfRange { .. })));
+    heap.write_at(1 << 30, &[9; 5]).unwrap();
+    pager.validate().unwrap();
+}
+
+#[test]
+fn discarded_ranges_are_zeroes_and_give_memory_and_swap_back() {
+    let pager = pager("8M", Some("2M"));
+    let tenant = pager.tenant("heap").max("1M".parse().unwrap()).create().unwrap();
+    let heap = tenant.anon(2 << 20).unwrap();
+    for page in 0..512 {
+        fill(page, 1, &mut heap.write(page).unwrap());
+    }
+    let swapped = heap.swapped_pages();
+    assert!(swapped > 100 && swapped == tenant.stat().unwrap().events.pswpout);
+    // Half a page at each end.
+    heap.discard(2048..100 * 4096 + 1000).unwrap();
+    let first = heap.read(0).unwrap().to_vec();
+    let mut expected = vec![0; 4096];
+    fill(0, 1, &mut expected);
+    expected[2048..].fill(0);
+    assert!(first == expected, "the first half is there");
+    for page in 1..100 {
+        assert!(heap.read(page).unwrap().iter().all(|byte| *byte == 0) && !heap.is_resident(page));
+    }
+    fill(100, 1, &mut expected);
+    expected[..1000].fill(0);
+    assert!(heap.read(100).unwrap().to_vec() == expected, "all but the first bytes are there");
+    for page in 101..512 {
+        check(page, 1, &heap.read(page).unwrap());
+    }
+    pager.validate().unwrap();
+    heap.discard(0..2 << 20).unwrap();
+    assert_eq!((heap.swapped_pages(), tenant.stat().unwrap().anon), (0, 0));
+    heap.discard(5..5).unwrap();
+    heap.discard(7..9).unwrap();
+    assert!(matches!(heap.discard(0..(2 << 20) + 1), Err(Error::OutOfRange { .. })));
+    heap.write_at(4000, &[5; 200]).unwrap();
+    heap.discard(4050..4100).unwrap();
+    let mut bytes = [1; 200];
+    heap.read_at(4000, &mut bytes).unwrap();
+    assert!(bytes[..50] == [5; 50] && bytes[50..100] == [0; 50] && bytes[100..] == [5; 100]);
+    drop(heap);
+    assert_eq!(pager.root().usage().unwrap(), 0);
+    pager.validate().unwrap();
+}
+
+#[test]
+fn a_region_grows_and_what_it_grows_by_is_zeroes() {
+    let pager = pager("4M", None);
+    let heap = AnonOptions::new().name("list").create(&pager.root(), 100).unwrap();
+    heap.write_at(0, &[3; 100]).unwrap();
+    assert!(matches!(heap.write_at(50, &[3; 51]), Err(Error::OutOfRange { .. })));
+    assert_eq!(heap.grow(10_000).unwrap(), 100);
+    assert_eq!((heap.len(), heap.pages()), (10_100, 3));
+    let mut bytes = vec![1; 10_100];
+    heap.read_at(0, &mut bytes).unwrap();
+    assert!(bytes[..100] == [3; 100] && bytes[100..].iter().all(|byte| *byte == 0));
+    let error = heap.grow(1 << 50).unwrap_err();
+    assert!(
+        matches!(error, Error::Grow { .. }) && error.to_string().contains("AnonOptions::growth"),
+        "{error}"
+    );
+    assert!(error.to_string().contains("[anon:list]"), "{error}");
+    assert_eq!(heap.len(), 10_100);
+    assert!(heap.grow(u64::MAX).is_err());
+}
+
+#[test]
+fn without_swap_a_region_is_as_large_as_its_budget_and_then_fails_at_once() {
+    let pager = pager("8M", None);
+    let tenant = pager.tenant("heap").max("1M".parse().unwrap()).create().unwrap();
+    let heap = tenant.anon(4 << 20).unwrap();
+    let begun = std::time::Instant::now();
+    let failed = (0..heap.pages()).find(|&page| match heap.write(page) {
+        Ok(mut guard) => {
+            fill(page, 1, &mut guard);
+            false
+        }
+        Err(Error::OutOfBudget { report }) => {
+            assert_eq!(report.stat.anon, 256, "{report}");
+            true
+        }
+        Err(other) => panic!("{other}"),
+    });
+    assert_eq!(failed, Some(256));
+    assert!(begun.elapsed() < Duration::from_secs(5), "no waiting helps");
+    assert_eq!(tenant.events().unwrap().oom, 1);
+    for page in 0..256 {
+        check(page, 1, &heap.read(page).unwrap());
+    }
+    heap.discard(0..4096).unwrap();
+    fill(256, 1, &mut heap.write(256).unwrap());
+    pager.validate().unwrap();
+}
+
+#[test]
+fn a_thread_that_holds_a_page_gets_an_error_instead_of_waiting_for_itself() {
+    let pager = pager("4M", None);
+    let heap = pager.root().anon(1 << 20).unwrap();
+    {
+        let guard = heap.write(3).unwrap();
+        assert!(matches!(heap.read(3), Err(Error::HeldHere { page: 3, .. })));
+        assert!(matches!(heap.write(3), Err(Error::HeldHere { page: 3, .. })));
+        assert!(matches!(heap.read_at(3 * 4096, &mut [0]), Err(Error::HeldHere { .. })));
+        assert!(matches!(heap.discard(0..1 << 20), Err(Error::HeldHere { page: 3, .. })));
+        drop(heap.read(4).unwrap());
+        drop(guard);
+    }
+    let guard = heap.read(3).unwrap();
+    assert!(matches!(heap.write(3), Err(Error::HeldHere { page: 3, .. })));
+    assert!(matches!(heap.discard(0..1 << 20), Err(Error::HeldHere { page: 3, .. })));
+    assert_eq!(heap.read(3).unwrap()[0], guard[0]);
+    drop(guard);
+    heap.write(3).unwrap()[0] = 1;
+}
+
+#[test]
+fn a_guard_keeps_its_bytes_and_a_store_waits_for_it() {
+    let pager = pager("4M", None);
+    let heap = pager.root().anon(1 << 20).unwrap();
+    for page in [0, 1] {
+        if page == 1 {
+            heap.write(page).unwrap().fill(1);
+        }
+        let guard = heap.read(page).unwrap();
+        std::thread::scope(|scope| {
+            let store = scope.spawn(|| heap.write(page).unwrap().fill(9));
+            for _ in 0..2000 {
+                assert!(guard.iter().all(|byte| u64::from(*byte) == page));
+                std::thread::yield_now();
+            }
+            assert!(!store.is_finished());
+            drop(guard);
+            store.join().unwrap();
+        });
+        assert!(heap.read(page).unwrap().iter().all(|byte| *byte == 9));
+    }
+}
+
+#[test]
+fn elements_are_those_of_one_page_and_copies_cross_pages() {
+    #[derive(Clone, Copy, PartialEq, Debug, bytemuck::Pod, bytemuck::Zeroable)]
+    #[repr(C)]
+    struct Odd([u8; 12]);
+    let pager = pager("4M", None);
+    let heap = pager.root().anon(10_000).unwrap();
+    {
+        let mut numbers = heap.elements_mut::<u32>(1020).unwrap();
+        assert_eq!(numbers.len(), 4);
+        numbers.copy_from_slice(&[1, 2, 3, 4]);
+    }
+    assert_eq!(heap.elements::<u32>(1022).unwrap()[..], [3, 4]);
+    assert_eq!(heap.elements::<u32>(2048).unwrap().len(), (10_000 - 8192) / 4);
+    assert!(matches!(heap.elements::<u32>(2500), Err(Error::OutOfRange { .. })));
+    heap.store_slice(1022, &[5_u32, 6, 7, 8]).unwrap();
+    let mut back = [0_u32; 6];
+    heap.load_slice(1020, &mut back).unwrap();
+    assert_eq!(back, [1, 2, 5, 6, 7, 8]);
+    heap.store(341, Odd([9; 12])).unwrap();
+    assert_eq!(heap.load::<Odd>(341).unwrap(), Odd([9; 12]));
+    assert!(matches!(heap.load::<u64>(u64::MAX), Err(Error::OutOfRange { .. })));
+}
