@@ -41,6 +41,8 @@ pub struct Actor {
     pub low: u64,
     /// `high` of the group.
     pub high: Option<u64>,
+    /// `io.max` of the group: bytes it may read from the device in a second. Only simulated.
+    pub io_max: Option<u64>,
     /// Size of the file.
     pub file: u64,
     /// Threads.
@@ -162,6 +164,7 @@ mod tests {
             name: "reader".into(),
             low: 0,
             high: None,
+            io_max: None,
             file: 40 << 10,
             threads: 2,
             order,

@@ -43,6 +43,7 @@ impl Circles {
             name: format!("tenant-{}", number + 1),
             low: 0,
             high: None,
+            io_max: None,
             file: setting.file(self.max / 100 * FILE_PCT),
             threads: 1,
             order: Order::Sequential,

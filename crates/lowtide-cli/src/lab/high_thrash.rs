@@ -14,7 +14,8 @@
 //! One more run measures the neighbour without a thrasher.
 //!
 //! `--high` varies the limit and leaves the file as it is: reviewers of the patch said that a
-//! thrash is answered by a lower limit, or by a higher one. `--cold` adds the other case of the
+//! thrash is answered by a lower limit, or by a higher one. `--io-max` adds what they called the
+//! right tool: a limit of what the group may read in a second. `--cold` adds the other case of the
 //! published discussion: the group reads new pages for ever and needs none of them again, so it is
 //! above its `high` as often, but reclaim is no harm, and it should not be made to sleep.
 //!
@@ -85,17 +86,22 @@ pub(crate) struct HighThrash {
     /// Also rows of a group that reads new pages and needs none of them again (simulation only)
     #[arg(long)]
     cold: bool,
+    /// Also rows with throttle policy overage and a limit of what the group reads in a second,
+    /// io.max, a list for rows of each (simulation only)
+    #[arg(long, value_name = "SIZE,SIZE", value_delimiter = ',', value_parser = budget)]
+    io_max: Vec<u64>,
 }
 
 impl HighThrash {
     /// The actors of a run: a thrasher, if it has threads, and the neighbour, if present.
     fn actors(&self, setting: &Setting, run: Run) -> Vec<Actor> {
-        let Run { threads, around, beside, high, cold } = run;
+        let Run { threads, around, beside, high, io_max, cold } = run;
         let parts = |parts| setting.file(self.max / PARTS * parts);
         let thrasher = Actor {
             name: "thrasher".into(),
             low: 0,
             high: Some(high),
+            io_max,
             file: if cold { COLD_FILE } else { parts(FILE) },
             threads,
             order: if cold { Order::Sequential } else { Order::Uniform },
@@ -108,6 +114,7 @@ impl HighThrash {
         let neighbour = Actor {
             name: "neighbour".into(),
             high: None,
+            io_max: None,
             file: parts(NEIGHBOUR_FILE),
             threads: 1,
             order: Order::Uniform,
@@ -148,7 +155,10 @@ impl HighThrash {
         let row = Row {
             data_bytes: Some(thrasher.file),
             threads: thrasher.threads,
-            high_policy: Some(play.throttle.name()),
+            high_policy: Some(match thrasher.io_max {
+                Some(limit) => format!("{}, io.max {}", play.throttle.name(), Size::new(limit)),
+                None => play.throttle.name(),
+            }),
             high_bytes: thrasher.high,
             memory: Some(if thrasher.order == Order::Uniform { "hot" } else { "cold" }),
             readahead: Some(thrasher.call == Call::Load { around: true }),
@@ -194,6 +204,8 @@ struct Run {
     beside: bool,
     /// The limit of the thrasher's group.
     high: u64,
+    /// What its group may read in a second, in bytes.
+    io_max: Option<u64>,
     /// Whether the thrasher needs new pages for ever, instead of the same.
     cold: bool,
 }
@@ -335,18 +347,30 @@ Examples:
         // Cold rows need a file that is larger than what is read in a run.
         let cold: &[bool] =
             if self.cold && setting.world == "sim" { &[false, true] } else { &[false] };
+        let run = Run {
+            threads: 0,
+            around: true,
+            beside: false,
+            high: self.max,
+            io_max: None,
+            cold: false,
+        };
         let mut runs = Vec::new();
         for &threads in &self.threads {
             for high in self.limits() {
-                for &cold in cold {
-                    runs.push(Run { threads, around: true, beside: false, high, cold });
+                runs.extend(cold.iter().map(|&cold| Run { threads, high, cold, ..run }));
+                if setting.world == "sim" {
+                    let limited = |&limit| Run { threads, high, io_max: Some(limit), ..run };
+                    runs.extend(self.io_max.iter().map(limited));
                 }
             }
         }
+        let overage = [ThrottlePolicy::Builtin(HighPolicy::Overage)];
         let mut plays = Vec::new();
         for &policy in &setting.policies {
             for &run in &runs {
-                for throttle in &throttles {
+                let throttles = if run.io_max.is_some() { &overage } else { &throttles[..] };
+                for throttle in throttles {
                     for &around in readahead.iter().take(if run.cold { 1 } else { 2 }) {
                         let play = |run| self.play(setting, policy, throttle, run);
                         if plays.is_empty() {
@@ -427,7 +451,12 @@ mod tests {
     ) -> Played {
         let (threads, around, beside) = run;
         let high = PUBLISHED_HIGH_BYTES;
-        run_of(policy, throttle, Run { threads, around, beside, high, cold: false }, seconds)
+        run_of(
+            policy,
+            throttle,
+            Run { threads, around, beside, high, io_max: None, cold: false },
+            seconds,
+        )
     }
 
     fn run_of(
@@ -455,10 +484,20 @@ mod tests {
             no_readahead: false,
             high: vec![],
             cold: false,
+            io_max: vec![],
         };
         let play = thrash.play(&setting, policy, &ThrottlePolicy::Builtin(throttle), run);
         simulated::play(&spec, &play).expect("nothing can fail")
     }
+
+    const THRASHER: Run = Run {
+        threads: 1,
+        around: true,
+        beside: false,
+        high: PUBLISHED_HIGH_BYTES,
+        io_max: None,
+        cold: false,
+    };
 
     /// Pages that no thread has touched yet are rare by then, and prices have settled.
     const SHORT: (u64, u64) = (40, 6);
@@ -512,8 +551,7 @@ mod tests {
     #[test]
     fn cold_memory_above_high_costs_no_sleep() {
         for throttle in [HighPolicy::Overage, HighPolicy::RefaultRecency, HighPolicy::StallDebt] {
-            let high = PUBLISHED_HIGH_BYTES;
-            let run = Run { threads: 1, around: true, beside: false, high, cold: true };
+            let run = Run { cold: true, ..THRASHER };
             let found = run_of(Policy::MGLRU, throttle, run, (3, 3));
             assert!(found.slept_ms < 30.0, "{throttle}: {} ms of 3 s", found.slept_ms);
             let read = DeviceSample::mean(&found.samples).read_kib;
@@ -526,14 +564,24 @@ mod tests {
     fn only_a_higher_limit_ends_a_thrash() {
         // Loads that hit take long to simulate, so the run in which all do is a short one.
         let busy = |(high, seconds)| {
-            let run =
-                Run { threads: 1, around: true, beside: false, high: high << 20, cold: false };
+            let run = Run { high: high << 20, ..THRASHER };
             busy_percent(&run_of(Policy::MGLRU_7_1, HighPolicy::Overage, run, seconds))
         };
         let [lower, published, higher] =
             [(50_u64, (20, 3)), (150, (20, 3)), (201, (2, 1))].map(busy);
         assert!(lower > 85.0 && published > 85.0, "{lower} {published}");
         assert!(higher < 1.0, "{higher}");
+    }
+
+    /// It limits what the device is used for, whether or not the pages come back.
+    #[test]
+    fn io_max_bounds_what_a_thrash_reads_and_makes_cold_memory_wait_as_well() {
+        for cold in [false, true] {
+            let run = Run { io_max: Some(20 << 20), cold, ..THRASHER };
+            let found = run_of(Policy::MGLRU_7_1, HighPolicy::Overage, run, (20, 5));
+            let read = DeviceSample::mean(&found.samples).read_kib;
+            assert!((18_000.0..21_500.0).contains(&read), "{cold}: {read} KiB/s");
+        }
     }
 
     #[test]

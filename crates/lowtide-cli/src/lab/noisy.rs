@@ -81,6 +81,7 @@ impl Noisy {
             name: format!("tenant-{}", number + 1),
             low,
             high: None,
+            io_max: None,
             file: setting.file(self.parts(FILE)),
             threads: 1,
             order: Order::Zipf,

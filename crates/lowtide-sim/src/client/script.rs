@@ -214,6 +214,10 @@ fn set_up(
     let engine = &mut world.pool.engine;
     let group = engine.create_group(parent).expect("there is room for a few groups");
     engine.set_low(group, actor.low / page);
+    if let Some(bytes_per_s) = actor.io_max {
+        world.groups.io_max.set(group, bytes_per_s);
+    }
+    let engine = &mut world.pool.engine;
     if let Some(high) = actor.high {
         engine.set_high(group, high / page);
         engine.set_high_policy(group, policy);
@@ -345,6 +349,7 @@ mod tests {
             name: "thrasher".into(),
             low: 0,
             high: Some(15 << 20),
+            io_max: None,
             file: 20 << 20,
             threads: 2,
             order: Order::Uniform,

@@ -15,6 +15,7 @@
 
 use super::ctx::Ctx;
 use super::files::FileId;
+use super::io_max::IoLimits;
 use super::sched::TaskId;
 use super::world::World;
 use crate::memory::ObjectId;
@@ -71,6 +72,7 @@ struct Reads {
 #[derive(Debug, Default)]
 pub(crate) struct Groups {
     members: Vec<Member>,
+    pub(crate) io_max: IoLimits,
     refaults: BTreeMap<FolioId, Refaulted>,
 }
 
@@ -106,12 +108,22 @@ impl World {
     ) -> u64 {
         let now = self.sched.local(id);
         let bytes = frames.len() as u64 * self.page_bytes;
-        let (until, copied) = self.submit_read(now, file, first, frames);
+        let start = self.groups.io_max.admit(self.memcg(id), now, bytes);
         let reads = &mut self.groups.member(id).reads;
         reads.from.get_or_insert(now);
-        reads.until = until;
         reads.bytes += bytes;
+        if start > now {
+            self.hold_read(start, id, file, first, frames);
+            return 0;
+        }
+        let (until, copied) = self.submit_read(now, file, first, frames);
+        self.served(id, until);
         copied
+    }
+
+    /// The last read of a task will have been served by then.
+    pub(crate) fn served(&mut self, id: TaskId, until: u64) {
+        self.groups.member(id).reads.until = until;
     }
 
     /// A page that came back is on its way.

@@ -37,6 +37,7 @@ mod files;
 mod flusher;
 mod groups;
 mod hold;
+mod io_max;
 mod kswapd;
 mod lock;
 mod read;
@@ -297,7 +298,7 @@ impl Machine {
                 }
                 match world.sched.next() {
                     Some(Happens::Io(request)) => {
-                        world.complete(request);
+                        world.due(request);
                         continue;
                     }
                     Some(Happens::Run(task)) => task,

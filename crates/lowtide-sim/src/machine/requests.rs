@@ -26,6 +26,14 @@ struct Request {
     failed: bool,
     /// It takes [`HANG_NS`] longer than it should.
     hung: bool,
+    /// The task that submitted it, while its group may not read yet.
+    held_for: Option<TaskId>,
+}
+
+impl Request {
+    const fn new(file: FileId, purpose: Purpose) -> Self {
+        Self { file, purpose, failed: false, hung: false, held_for: None }
+    }
 }
 
 /// How much longer a read takes that hangs. No task cancels it: in a kernel, a command is cancelled
@@ -117,6 +125,19 @@ impl Requests {
         })
     }
 
+    /// A request is no longer held. Returns which task it is for and what it reads; `None` if it
+    /// was not held.
+    fn release(&mut self, slot: u32) -> Option<(TaskId, FileId, u64, u64)> {
+        let request = self.slots[slot as usize].as_mut()?;
+        let task = request.held_for.take()?;
+        match &request.purpose {
+            Purpose::Read { first, frames } => {
+                Some((task, request.file, *first, frames.len() as u64))
+            }
+            Purpose::Write { .. } | Purpose::Flush { .. } => None,
+        }
+    }
+
     fn is_hung(&self, slot: u32) -> bool {
         self.slots[slot as usize].as_ref().is_some_and(|request| request.hung)
     }
@@ -139,18 +160,62 @@ impl World {
         pages: u64,
         purpose: Purpose,
     ) -> (u64, u64) {
-        let position = self.files[file.0 as usize].position + page * self.page_bytes;
-        let done = self.device.submit(now, direction, position, pages * self.page_bytes);
-        let slot = self.requests.add(Request { file, purpose, failed: false, hung: false });
+        let slot = self.requests.add(Request::new(file, purpose));
+        let done = self.command(now, file, direction, page, pages);
         if self.device.spec.synchronous && direction == Direction::Read {
             self.complete(slot);
             return (done, done - now);
         }
+        (self.in_flight(slot, done), 0)
+    }
+
+    /// Gives the device a command. Returns when it will have been served.
+    fn command(
+        &mut self,
+        now: u64,
+        file: FileId,
+        direction: Direction,
+        page: u64,
+        pages: u64,
+    ) -> u64 {
+        let position = self.files[file.0 as usize].position + page * self.page_bytes;
+        self.device.submit(now, direction, position, pages * self.page_bytes)
+    }
+
+    /// A request completes then, unless it hangs. Returns when it will complete.
+    fn in_flight(&mut self, slot: u32, done: u64) -> u64 {
         let hung = self.requests.is_hung(slot);
         self.counts.hung_reads += u64::from(hung);
         let done = if hung { done + HANG_NS } else { done };
         self.sched.at(done, Event::Io(slot));
-        (done, 0)
+        done
+    }
+
+    /// Keeps a read of pages that have been inserted and locked from the device until `start`.
+    pub(crate) fn hold_read(
+        &mut self,
+        start: u64,
+        task: TaskId,
+        file: FileId,
+        first: u64,
+        frames: Vec<FolioId>,
+    ) {
+        let mut request = Request::new(file, Purpose::Read { first, frames });
+        request.held_for = Some(task);
+        let slot = self.requests.add(request);
+        self.sched.at(start, Event::Io(slot));
+    }
+
+    /// The time of a request has come: of one that was held, to go to the device; of others, to
+    /// complete.
+    pub(crate) fn due(&mut self, slot: u32) {
+        let Some((task, file, first, pages)) = self.requests.release(slot) else {
+            return self.complete(slot);
+        };
+        let now = self.sched.now;
+        let done = self.command(now, file, Direction::Read, first, pages);
+        let done = self.in_flight(slot, done);
+        self.served(task, done);
     }
 
     /// Submits a read of pages that have been inserted and locked. Returns when they will have
