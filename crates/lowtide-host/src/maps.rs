@@ -5,8 +5,9 @@
 //! | `userfault` | page faults of a memfd served by this process, and a scan of page tables |
 //! | `pagecache` | a scan of page tables; to see single pages, asynchronous write protection |
 //!
-//! A map for which no way was named takes `userfault` where system calls may use the memory, else
-//! `pagecache`. Each step is tried on a page of a memfd, as the runtime does it.
+//! Without a scan `pagecache` works by `mincore(2)`, for files that the user owns or may write, and
+//! sees no touches. A map for which no way was named takes `userfault` where system calls may use
+//! the memory, else `pagecache`. Each step is tried on a page of a memfd, as the runtime does it.
 //!
 //! # Safety
 //!
@@ -63,13 +64,12 @@ impl Maps {
         }
     }
 
-    /// The way that a map takes, if none was named and there is one.
+    /// The way that a map takes, if none was named.
     #[must_use]
-    pub fn way(&self) -> Option<&'static str> {
+    pub fn way(&self) -> &'static str {
         match (&self.scan, &self.served) {
-            (Err(_), _) => None,
-            (Ok(()), Ok(true)) => Some("userfault"),
-            (Ok(()), _) => Some("pagecache"),
+            (Ok(()), Ok(true)) => "userfault",
+            _ => "pagecache",
         }
     }
 
@@ -82,11 +82,15 @@ impl Maps {
     }
 }
 
-/// `userfault`, or `pagecache` and why, or why not even that; then what follows.
+/// `userfault`, or `pagecache` and why; then what follows.
 impl fmt::Display for Maps {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (&self.scan, &self.served) {
-            (Err(why), _) => write!(f, "no ({why})"),
+            (Err(why), _) => write!(
+                f,
+                "pagecache (for files that this user owns or may write; touches are not seen, and \
+                 `map_copy` is refused: {why})"
+            ),
             (Ok(()), Ok(true)) => {
                 write!(f, "userfault (an exact budget; system calls may use the memory)")
             }
@@ -133,14 +137,14 @@ mod tests {
     #[test]
     fn the_report_names_the_way_and_the_reason() {
         for (maps, way, words) in [
-            (maps(true, Ok(true), true), Some("userfault"), ["exact budget", "system calls"]),
-            (maps(true, Ok(false), true), Some("pagecache"), ["unprivileged", "single pages"]),
-            (maps(true, Err("refused"), false), Some("pagecache"), ["refused", "a neighbour was"]),
-            (maps(false, Ok(true), true), None, ["no (", "too old"]),
+            (maps(true, Ok(true), true), "userfault", ["exact budget", "system calls"]),
+            (maps(true, Ok(false), true), "pagecache", ["unprivileged", "single pages"]),
+            (maps(true, Err("refused"), false), "pagecache", ["refused", "a neighbour was"]),
+            (maps(false, Ok(true), true), "pagecache", ["not seen", "too old"]),
         ] {
             let text = maps.to_string();
             assert_eq!(maps.way(), way, "{text}");
-            assert!(text.starts_with(way.unwrap_or("no")), "{text}");
+            assert!(text.starts_with(way), "{text}");
             assert!(words.iter().all(|word| text.contains(word)), "{text}");
         }
     }

@@ -31,7 +31,7 @@ use std::io;
 use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd};
 
-use rustix::fs::FallocateFlags;
+use rustix::fs::{Access, AtFlags, FallocateFlags, accessat};
 use rustix::io::Errno;
 use rustix::mm;
 
@@ -243,6 +243,18 @@ pub fn cachestat(fd: impl AsFd, offset: u64, len: u64) -> io::Result<CacheStat> 
         });
     }
     Ok(stat)
+}
+
+/// Whether the kernel says what its page cache has of a file, and pages it out for this user:
+/// who owns the file or may write it. To others `mincore(2)` says that all of it is cached.
+#[must_use]
+pub fn is_visible(fd: impl AsFd) -> bool {
+    let owner = rustix::fs::fstat(&fd).map(|stat| stat.st_uid);
+    if owner.is_ok_and(|owner| owner == rustix::process::geteuid().as_raw()) {
+        return true;
+    }
+    let itself = AtFlags::EMPTY_PATH | AtFlags::EACCESS;
+    accessat(fd, c"", Access::WRITE_OK, itself).is_ok()
 }
 
 /// Starts writing what is dirty of a file, and does not wait for it (`sync_file_range(2)`). It may

@@ -8,22 +8,19 @@
 
 #[path = "common/mapped.rs"]
 mod mapped;
+#[path = "common/scene.rs"]
+mod scene;
 
 use lowtide::map::{Advice, Map, MapError, MapOptions, Way};
 use lowtide::{Inject, InjectOp, Pager, Request, Size, Verdict};
 use mapped::{PAGE, file, pager, random, word};
-use std::ffi::CStr;
+use scene::{NEW_USERFAULTFD, SKIPPED, assert_well, child, refuse};
 use std::fs::File;
 use std::io::Write;
-use std::process::{Command, Output};
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
-
-/// Says to a process that it is the child of a test.
-const CHILD: &str = "LOWTIDE_MAP_CHILD";
-/// The exit code of a child that can say why the scene cannot be played here.
-const SKIPPED: i32 = 77;
 
 /// Maps a whole file in one way; nothing where the kernel refuses the way.
 fn map(pager: &Pager, file: &File, way: Way) -> Option<Map> {
@@ -40,30 +37,6 @@ fn map(pager: &Pager, file: &File, way: Way) -> Option<Map> {
 /// A map, or the end of this child with a word why not.
 fn map_or_skip(pager: &Pager, file: &File, way: Way) -> Map {
     map(pager, file, way).unwrap_or_else(|| std::process::exit(SKIPPED))
-}
-
-/// In the test: starts the scene in a process of its own, and returns how it ended, or nothing if
-/// it cannot be played here. In that process: plays the scene, which never returns here.
-fn child(test: &str, scene: fn() -> i32) -> Option<Output> {
-    if std::env::var(CHILD).is_ok_and(|name| name == test) {
-        std::process::exit(scene());
-    }
-    let output = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", test, "--nocapture", "--test-threads=1"])
-        .env(CHILD, test)
-        .output()
-        .unwrap();
-    if output.status.code() == Some(SKIPPED) {
-        eprintln!("SKIPPED: {}", String::from_utf8_lossy(&output.stderr));
-        return None;
-    }
-    Some(output)
-}
-
-/// Checks that a scene ended well.
-fn assert_well(output: &Output) {
-    let [out, error] = [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text));
-    assert!(output.status.success(), "{}\n{out}\n{error}", output.status);
 }
 
 /// What the handler of SIGBUS does.
@@ -99,45 +72,6 @@ fn forked(does: impl FnOnce()) -> i32 {
     // SAFETY: the status is written to an integer that lives.
     assert_eq!(unsafe { libc::waitpid(id, &raw mut status, 0) }, id);
     if libc::WIFSIGNALED(status) { -libc::WTERMSIG(status) } else { libc::WEXITSTATUS(status) }
-}
-
-/// Makes userfaultfd(2), and the request of /dev/userfaultfd for a new descriptor, fail with EPERM
-/// in all threads. False if the kernel does not let us.
-fn forbid_userfaultfd() -> bool {
-    const fn statement(code: u32, k: u32) -> libc::sock_filter {
-        libc::sock_filter { code: code as u16, jt: 0, jf: 0, k }
-    }
-    const fn unless_equal(k: u32, skip: u8) -> libc::sock_filter {
-        let code = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
-        libc::sock_filter { code, jt: 0, jf: skip, k }
-    }
-    let refuse =
-        statement(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ERRNO | libc::EPERM as u32);
-    let load = libc::BPF_LD | libc::BPF_W | libc::BPF_ABS;
-    let mut program = [
-        statement(load, 0), // the number of the call
-        unless_equal(libc::SYS_userfaultfd as u32, 1),
-        refuse,
-        unless_equal(libc::SYS_ioctl as u32, 3),
-        statement(load, 24), // the second argument: the request
-        unless_equal(0xAA00, 1),
-        refuse,
-        statement(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ALLOW),
-    ];
-    let filter = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
-    // SAFETY: the call takes numbers only.
-    let no_new = unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) };
-    let (set, all) = (libc::SECCOMP_SET_MODE_FILTER, libc::SECCOMP_FILTER_FLAG_TSYNC);
-    // SAFETY: the kernel copies the program, which lives until the call has returned.
-    let installed = unsafe { libc::syscall(libc::SYS_seccomp, set, all, &raw const filter) };
-    no_new == 0 && installed == 0
-}
-
-/// Mounts over a folder. False if this user may not.
-fn mount(at: &CStr, kind: &CStr, flags: libc::c_ulong) -> bool {
-    let none = c"none".as_ptr();
-    // SAFETY: the strings live until the call has returned.
-    unsafe { libc::mount(none, at.as_ptr(), kind.as_ptr(), flags, std::ptr::null()) == 0 }
 }
 
 /// Fails reads of one page while the test wants that.
@@ -217,7 +151,8 @@ fn without_userfaultfd_maps_are_mappings_of_the_kernel_and_the_other_way_is_refu
     let played = child(
         "without_userfaultfd_maps_are_mappings_of_the_kernel_and_the_other_way_is_refused",
         || {
-            if !forbid_userfaultfd() {
+            let ioctl = (libc::SYS_ioctl, Some(NEW_USERFAULTFD));
+            if !refuse(&[(libc::SYS_userfaultfd, None), ioctl], libc::EPERM) {
                 eprintln!("this kernel takes no seccomp filter");
                 return SKIPPED;
             }
@@ -241,34 +176,6 @@ fn without_userfaultfd_maps_are_mappings_of_the_kernel_and_the_other_way_is_refu
             0
         },
     );
-    played.iter().for_each(assert_well);
-}
-
-#[test]
-fn without_proc_both_ways_are_refused_with_the_name_of_the_missing_file() {
-    let played =
-        child("without_proc_both_ways_are_refused_with_the_name_of_the_missing_file", || {
-            let (file, pager) = (file(16), pager("1M"));
-            // SAFETY: the call takes a number.
-            let own = unsafe { libc::unshare(libc::CLONE_NEWNS) } == 0;
-            let private = libc::MS_REC | libc::MS_PRIVATE;
-            let hidden = own && mount(c"/", c"none", private) && mount(c"/proc", c"tmpfs", 0);
-            if !hidden {
-                eprintln!("this user cannot mount: {}", std::io::Error::last_os_error());
-                return SKIPPED;
-            }
-            for way in [Way::PageCache, Way::Userfault, Way::Auto] {
-                // SAFETY: as in `map`.
-                let error = unsafe { MapOptions::new().way(way).map(&pager, file.as_file()) };
-                let error = error.unwrap_err();
-                let userfaultfd = matches!(error, MapError::Way { way: Way::Userfault, .. });
-                assert!(error.to_string().contains("/proc/self/pagemap") || userfaultfd, "{error}");
-            }
-            pager.validate().unwrap();
-            let view = pager.open(file.path()).unwrap();
-            assert_eq!(word(&view.read(2).unwrap(), 0), 2 * PAGE as u64, "views need no /proc");
-            0
-        });
     played.iter().for_each(assert_well);
 }
 

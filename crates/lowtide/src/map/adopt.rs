@@ -91,15 +91,18 @@ impl MapOptions {
         let end = first + (addresses.len() >> pool.page_shift) as u64;
         let size = lowtide_sys::file::size(file).map_err(MapError::kernel("fstat(2)"))?;
         let file = self.watched_file(pager, &watcher, file, (group, stores), end)?;
-        let exact = watcher.make_exact(&addresses);
+        let sees_touches = file.watched.sees_touches();
+        let exact = sees_touches && watcher.make_exact(&addresses);
         if self.read_ahead != Some(u64::MAX) {
             // Best effort: with read-around more comes in than is used.
             drop(page_cache::advise(addresses.clone(), Advice::Random));
-            let largest = window_pages(pool, self.read_ahead);
-            crate::sync::lock(&file.streams).allow(largest);
+            if sees_touches {
+                let largest = window_pages(pool, self.read_ahead);
+                crate::sync::lock(&file.streams).allow(largest);
+            }
         }
         let mapping = Mapping { addresses: addresses.clone(), first };
-        if stores == Stores::Private {
+        if stores == Stores::Private || !sees_touches {
             file.watched.add_copies(mapping);
         } else {
             file.watched.add(mapping);
@@ -126,14 +129,20 @@ impl MapOptions {
             space.backing.key() == key && pool.lock().engine.group_of_space(space.id) == group
         });
         if let Some(found) = found {
+            if stores.are_private() && !found.watched.sees_touches() {
+                drop(page_tables(Way::PageCache)?);
+            }
             found
                 .space
                 .make_room(end << pool.page_shift)
                 .map_err(|error| MapError::Way { way: Way::PageCache, why: error.to_string() })?;
             return Ok(found);
         }
-        let pagemap = page_tables(Way::PageCache)?;
         let own = file.try_clone_to_owned().map_err(MapError::kernel("dup(2)"))?;
+        let pagemap = page_tables(Way::PageCache).map(Some).or_else(|error| {
+            let seen = page_cache::is_visible(&own) && !stores.are_private();
+            if seen { Ok(None) } else { Err(error) }
+        })?;
         let watched =
             Arc::new(Watched::new(own.into(), pagemap, pool.page_shift, pool.young_faults));
         // Pages that are cached already may be in large folios, of which no part can be dropped.
@@ -217,6 +226,13 @@ impl Adopted {
     #[must_use]
     pub const fn is_exact(&self) -> bool {
         self.exact
+    }
+
+    /// Whether it is seen which pages are touched. If not, page tables cannot be scanned, and pages
+    /// leave in the order in which they came.
+    #[must_use]
+    pub fn sees_touches(&self) -> bool {
+        self.file.watched.sees_touches()
     }
 
     /// Bytes of the file that are known to be in memory. Cost: a look at each of its translations.

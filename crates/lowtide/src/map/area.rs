@@ -57,6 +57,13 @@ pub(super) enum Stores {
     PrivateLater,
 }
 
+impl Stores {
+    /// Whether pages may become copies, which are nowhere else.
+    pub(super) const fn are_private(self) -> bool {
+        matches!(self, Self::Private | Self::PrivateLater)
+    }
+}
+
 /// Addresses, and what belongs to them.
 #[derive(Debug)]
 pub(super) struct Area {
@@ -141,7 +148,9 @@ impl Area {
             Way::PageCache => Self::cached(options, pager, file, &pages, stores)?,
             // A map that a system call cannot read would surprise.
             Way::Auto => match pager.inner.threads.server() {
-                Ok(server) if !server.faults().user_mode_only() => {
+                Ok(server)
+                    if !server.faults().user_mode_only() && page_tables(Way::Auto).is_ok() =>
+                {
                     Self::mirrored(options, pager, file, &pages, stores)?
                 }
                 _ => Self::cached(options, pager, file, &pages, stores)?,
@@ -382,6 +391,9 @@ impl Area {
             Memory::PageCache { adopted, stores, .. } => {
                 let how = match stores {
                     Stores::Private => "pages that are stored to are the program's own memory",
+                    _ if !adopted.sees_touches() => {
+                        "what is cached is seen, and not what is touched"
+                    }
                     _ if adopted.is_exact() => "touches of single pages are seen",
                     _ => "a page looks touched when a neighbour was",
                 };

@@ -41,8 +41,9 @@ impl Copies {
     }
 
     /// Takes pages of the file out of memory, where they are not copies. After other mappings of
-    /// the file have given them up: the kernel does not page out what is mapped twice.
-    pub(super) fn page_out(&self, pagemap: &Pagemap, pages: &Range<u64>, page_shift: u32) {
+    /// the file have given them up: the kernel does not page out what is mapped twice. Without
+    /// page tables there are no copies, since no mapping with stores of its own is watched then.
+    pub(super) fn page_out(&self, pagemap: Option<&Pagemap>, pages: &Range<u64>, page_shift: u32) {
         let mut found = Vec::new();
         for mapping in &self.0 {
             let addresses = mapping.addresses_of(pages, page_shift);
@@ -50,11 +51,13 @@ impl Copies {
                 continue;
             }
             found.clear();
-            let scanned = pagemap.scan(addresses, &IN_USE, &mut found);
-            let out = scanned.and_then(|()| {
-                let of_file = found.iter().filter(|region| is_of_file(region));
-                of_file.map(Region::range).try_for_each(page_cache::pageout)
-            });
+            let out = match pagemap {
+                Some(pagemap) => pagemap.scan(addresses, &IN_USE, &mut found).and_then(|()| {
+                    let of_file = found.iter().filter(|region| is_of_file(region));
+                    of_file.map(Region::range).try_for_each(page_cache::pageout)
+                }),
+                None => page_cache::pageout(addresses),
+            };
             if let Err(error) = out {
                 tracing::error!(%error, "pages of a private map cannot be paged out");
             }

@@ -18,13 +18,18 @@
 //! been touched. Where a mapping can be registered for asynchronous write protection
 //! (`userfaultfd(2)`, for mappings that may become writable) the kernel maps the page alone, and
 //! young bits are exact; elsewhere they are coarse. [`Map::report`](super::Map::report) says which.
+//!
+//! **Without page tables** (no `PAGEMAP_SCAN`, no `/proc`) it is seen what the page cache has
+//! (`mincore(2)`), and not what is mapped. Then touches cannot be seen, pages leave by
+//! `MADV_PAGEOUT` in the order in which they came (`copy.rs`), and nothing is read ahead, since it
+//! cannot be seen how far a reader has come.
 
 use super::copy::{Copies, cut};
 use super::fresh::Fresh;
 use super::mirror::PRESENT;
 use super::pages::MappedPages;
 use lowtide_sys::page_cache;
-use lowtide_sys::pagemap::{Categories, Pagemap, Query, Region};
+use lowtide_sys::pagemap::{Categories, Pagemap, Query, Region, mincore};
 use std::fs::File;
 use std::io;
 use std::ops::Range;
@@ -46,6 +51,8 @@ pub(super) fn is_of_file(region: &Region) -> bool {
 /// Bytes that are requested with one call: a kernel reads no more than its own window at a time,
 /// and forgets the rest.
 const PREFETCH: u64 = 128 << 10;
+/// Bytes of a part of a mapping that is asked about at a time, without page tables.
+const PART: usize = 64 << 20;
 /// Bytes of the largest folio that a page cache makes of a file.
 const FOLIO_MAX: u64 = 2 << 20;
 
@@ -72,7 +79,8 @@ impl Mapping {
 #[derive(Debug)]
 pub(crate) struct Watched {
     file: File,
-    pagemap: Pagemap,
+    /// None where they cannot be scanned.
+    pagemap: Option<Pagemap>,
     page_shift: u32,
     young_faults: bool,
     state: Mutex<State>,
@@ -91,13 +99,23 @@ struct State {
 }
 
 impl Watched {
-    pub(super) fn new(file: File, pagemap: Pagemap, page_shift: u32, young_faults: bool) -> Self {
+    pub(super) fn new(
+        file: File,
+        pagemap: Option<Pagemap>,
+        page_shift: u32,
+        young_faults: bool,
+    ) -> Self {
         let state = Mutex::new(State::default());
         Self { file, pagemap, page_shift, young_faults, state }
     }
 
     pub(super) const fn file(&self) -> &File {
         &self.file
+    }
+
+    /// Whether it is seen which pages are touched, and not only which are cached.
+    pub(super) const fn sees_touches(&self) -> bool {
+        self.pagemap.is_some()
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -111,7 +129,8 @@ impl Watched {
         state.mappings.push(mapping);
     }
 
-    /// Watches a private mapping that may be stored to.
+    /// Watches a mapping whose pages are never zapped: a private one that may be stored to, or any
+    /// without page tables.
     pub(super) fn add_copies(&self, mapping: Mapping) {
         let mut state = self.state();
         self.make_fresh(&mut state, &mapping);
@@ -144,9 +163,44 @@ impl Watched {
             if addresses.is_empty() {
                 continue;
             }
-            self.pagemap.scan(addresses, &IN_USE, &mut found)?;
+            let Some(pagemap) = &self.pagemap else {
+                self.cached(mapping, addresses, runs)?;
+                continue;
+            };
+            pagemap.scan(addresses, &IN_USE, &mut found)?;
             let regions = found.iter().filter(|region| is_of_file(region));
-            runs.extend(regions.map(|region| self.pages_of(mapping, region)));
+            runs.extend(regions.map(|region| self.pages_of(mapping, region.range())));
+        }
+        Ok(())
+    }
+
+    /// Pages of the page cache, as runs. Cost: a few nanoseconds for each page of those parts of
+    /// the mapping of which anything is cached.
+    fn cached(
+        &self,
+        mapping: &Mapping,
+        addresses: Range<usize>,
+        runs: &mut Vec<Range<u64>>,
+    ) -> io::Result<()> {
+        let mut resident = Vec::new();
+        for start in addresses.clone().step_by(PART) {
+            let part = start..start.saturating_add(PART).min(addresses.end);
+            let pages = self.pages_of(mapping, part.clone());
+            let (offset, len) = (pages.start << self.page_shift, part.len() as u64);
+            if page_cache::cachestat(&self.file, offset, len).is_ok_and(|stat| stat.cached == 0) {
+                continue;
+            }
+            resident.clear();
+            resident.resize((pages.end - pages.start) as usize, 0);
+            mincore(part, &mut resident)?;
+            let mut at = pages.start;
+            for run in resident.chunk_by(|one, next| one & 1 == next & 1) {
+                let end = at + run.len() as u64;
+                if run[0] & 1 == 1 {
+                    runs.push(at..end);
+                }
+                at = end;
+            }
         }
         Ok(())
     }
@@ -200,14 +254,15 @@ impl Watched {
         page_cache::drop_cached(&self.file, start, end - start)
     }
 
-    fn pages_of(&self, mapping: &Mapping, region: &Region) -> Range<u64> {
+    fn pages_of(&self, mapping: &Mapping, addresses: Range<usize>) -> Range<u64> {
         let page =
             |at: usize| mapping.first + ((at - mapping.addresses.start) >> self.page_shift) as u64;
-        page(region.range().start)..page(region.range().end)
+        page(addresses.start)..page(addresses.end)
     }
 
     /// Takes pages out of the page tables; calls `each` with those that were there.
     fn zap(&self, state: &State, pages: &Range<u64>, mut each: impl FnMut(Range<u64>)) {
+        let Some(pagemap) = &self.pagemap else { return };
         let mut found = Vec::new();
         for mapping in &state.mappings {
             let addresses = mapping.addresses_of(pages, self.page_shift);
@@ -215,7 +270,7 @@ impl Watched {
                 continue;
             }
             found.clear();
-            if let Err(error) = self.pagemap.scan(addresses, &IN_USE, &mut found) {
+            if let Err(error) = pagemap.scan(addresses, &IN_USE, &mut found) {
                 tracing::error!(%error, "touches of a map cannot be seen");
             }
             let (Some(first), Some(last)) = (found.first(), found.last()) else { continue };
@@ -231,7 +286,7 @@ impl Watched {
                 tracing::error!(%error, "touches of a map cannot be seen");
             }
             for region in found.iter().filter(|region| is_of_file(region)) {
-                each(self.pages_of(mapping, region));
+                each(self.pages_of(mapping, region.range()));
             }
         }
     }
@@ -268,7 +323,7 @@ impl MappedPages for Watched {
             return;
         }
         self.zap(&state, &pages, |_| ());
-        state.copies.page_out(&self.pagemap, &pages, self.page_shift);
+        state.copies.page_out(self.pagemap.as_ref(), &pages, self.page_shift);
         if let Err(error) = self.drop_cached(pages.clone()) {
             tracing::error!(%error, "pages of a map cannot be dropped");
         }
