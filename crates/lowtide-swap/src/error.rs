@@ -36,6 +36,11 @@ pub enum Rejected {
         /// Pages that the store has.
         used: usize,
     },
+    /// It does not compress, and the store keeps no such pages ([`StoreLimits::raw`]).
+    ///
+    /// [`StoreLimits::raw`]: crate::StoreLimits::raw
+    #[error("the page does not compress: keep it in memory, or write it to the swap file")]
+    Incompressible,
     /// As many pages are stored as there may be.
     #[error("all {slots} slots of the compressed tier are in use: give it more, or free memory")]
     Slots {

@@ -41,11 +41,14 @@ pub struct StoreLimits {
     /// The most pages that may be stored, those of one word included; at most [`Handle::MAX`].
     /// Tables take 40 bytes for each.
     pub slots: u32,
+    /// Whether pages that do not compress are kept as they are. They take as much memory as they
+    /// give back, so an owner that wants memory from its store refuses them.
+    pub raw: bool,
 }
 
 impl Default for StoreLimits {
     fn default() -> StoreLimits {
-        StoreLimits { memory: usize::MAX, slots: Handle::MAX }
+        StoreLimits { memory: usize::MAX, slots: Handle::MAX, raw: true }
     }
 }
 
@@ -163,6 +166,9 @@ impl<S: PageSource> CompressedStore<S> {
 
     fn keep(&self, owner: Handle, page: &[u8], scratch: &mut Scratch) -> Result<State, Rejected> {
         let (form, bytes) = scratch.pack(page);
+        if form == Form::Raw && !self.limits.raw {
+            return Err(Rejected::Incompressible);
+        }
         let checksum = codec::checksum(bytes);
         let place = self.place(owner, bytes)?;
         let len = bytes.len() as u16;

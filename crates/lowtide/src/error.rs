@@ -74,6 +74,9 @@ pub enum BuildError {
         /// The page size.
         page_bytes: usize,
     },
+    /// The swap file cannot be made.
+    #[error(transparent)]
+    SwapFile(#[from] lowtide_swap::CreateError),
     /// io_uring was requested, and this machine refuses it.
     #[error(
         "io_uring was requested and cannot be used: {step} failed: {source} ({hint}); use the \

@@ -185,6 +185,7 @@ pub use lowtide_core::{
     DirtyLimits, DirtyLimitsError, DirtyShare, DirtyTimers, DirtyTimersError, Events, Lists,
     MemcgEvents, MemoryStat, Policy, PolicyError, Size, SizeError, SizeProblem, Switches,
 };
+pub use lowtide_swap::{CreateError as SwapFileError, FileStat};
 pub use open::OpenOptions;
 pub use pager::Pager;
 pub use stat::{DirtyStat, IoStat, Stat};

@@ -10,6 +10,7 @@ use crate::stat::{DirtyStat, Stat};
 use crate::tenant::{ExportError, Exporter};
 use crate::view::View;
 use lowtide_core::{MemcgId, MemoryStat};
+use lowtide_swap::FileStat;
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
@@ -151,6 +152,12 @@ impl Pager {
             hits: pool.io.hits(),
             misses: pool.io.misses(),
         }
+    }
+
+    /// Figures of the swap file; `None` if there is none ([`Swap::file`](crate::Swap::file)).
+    #[must_use]
+    pub fn swap_file(&self) -> Option<FileStat> {
+        self.inner.pool.swap_file.as_ref().map(|file| file.stat())
     }
 
     /// Lines for people: which I/O engine was chosen and why, how each open file is read, and

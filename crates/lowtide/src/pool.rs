@@ -22,7 +22,7 @@ use crate::io::{Arena, Backend, Options};
 use crate::resident::Resident;
 use crate::space::Space;
 use crate::stat::IoCounters;
-use crate::swap::Swaps;
+use crate::swap::{Backing, Swaps};
 use crate::sync;
 use crate::tenant::{Names, OnStall, Reservations};
 use crate::translation::State as EntryState;
@@ -32,6 +32,7 @@ use crate::wakeup::Wakeup;
 use crate::writeback::Devices;
 use lowtide_bpf::Programs;
 use lowtide_core::{AccessCounts, Dirtier, Engine, EngineConfig, FolioId, MemcgId, SpaceId, Swap};
+use lowtide_swap::SwapFile;
 use lowtide_sys::memory::{HugePages, Mapping};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -168,6 +169,8 @@ pub(crate) struct Pool {
     pub(crate) opening: Mutex<()>,
     /// Evicted anonymous pages go somewhere.
     pub(crate) has_swap: bool,
+    /// Where those go that do not compress, or were not used for long.
+    pub(crate) swap_file: Option<Arc<SwapFile<Backing>>>,
     /// One thread makes a tenant's store at a time. Taken before the pool's lock.
     pub(crate) making_swap: Mutex<()>,
     /// Names that this pager gave to files that are closed, and that could not be made durable.
@@ -244,6 +247,9 @@ impl Pool {
             engine.set_swap(swap).expect("nothing is in swap yet");
         }
         let limit = config.swap.as_ref().map_or(0, |swap| swap.frames(page_shift));
+        let file = config.swap.as_ref().and_then(|swap| swap.file_slots(page_shift));
+        let make = |(dir, slots)| crate::swap::create(dir, slots, config.inject.clone());
+        let swap_file = file.map(make).transpose()?;
         let bytes = frames as usize * page_bytes;
         let memory = |source| BuildError::Memory { bytes: bytes as u64, source };
         let arena = Mapping::new(bytes, HugePages::Yes).map_err(memory)?;
@@ -289,6 +295,7 @@ impl Pool {
             throttled: Condvar::new(),
             opening: Mutex::new(()),
             has_swap: config.swap.is_some(),
+            swap_file,
             making_swap: Mutex::new(()),
             new_names: Mutex::default(),
             devices: Devices::default(),

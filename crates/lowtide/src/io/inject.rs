@@ -202,7 +202,7 @@ impl Start {
 
 /// Gets the verdict for a request that cannot overlap with others, and carries it out in the
 /// calling thread.
-pub(super) fn carry_out(
+pub(crate) fn carry_out(
     inject: &dyn Inject,
     request: &Request<'_>,
     act: impl FnOnce() -> io::Result<()>,

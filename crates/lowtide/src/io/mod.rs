@@ -27,6 +27,7 @@ mod tests;
 pub(crate) use backend::Backend;
 pub(crate) use choose::Options;
 pub use choose::{IoEngine, UnknownIoEngine};
+pub(crate) use inject::carry_out;
 pub use inject::{Gate, Inject, InjectOp, Request, Verdict};
 pub(crate) use overlap::{Batch, Writer};
 pub(crate) use request::{Arena, Completion, Read, ReadRun, Slice, Write};

@@ -6,7 +6,8 @@
 //!
 //! ```text
 //!   reclaim ─► victims locked ─┐ pool's lock ┌─► slot noted, frame freed, translation absent
-//!                              └─ compress ──┘   rejected: the victim goes back among the young
+//!                              └─ compress ──┘   rejected, also by the swap file: the victim goes
+//!                                                back among the young
 //!
 //!   fault ─► busy ─► frame ─► decompress ─► slot given up ─► resident
 //! ```
@@ -31,19 +32,24 @@
 //! | `config.rs` | the choices of a pager's builder |
 //! | `places.rs` | which group pays for which store; the reserves |
 //! | `frames.rs` | frames as the memory of a store |
+//! | `file.rs` | the swap file |
+//! | `spill.rs` | from memory to the file |
 //! | `tenant.rs` | the swap of one tenant: storing, loading and freeing pages |
 //! | `stat.rs` | figures |
 //! | `out.rs` | the part of a reclaim pass that compresses |
 
 mod config;
+mod file;
 mod frames;
 mod out;
 mod places;
 mod slot;
+mod spill;
 mod stat;
 mod tenant;
 
 pub use config::Swap;
+pub(crate) use file::{Backing, create};
 pub(crate) use frames::fill_reserves;
 pub(crate) use out::swap_out;
 pub(crate) use places::Swaps;

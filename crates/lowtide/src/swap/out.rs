@@ -1,18 +1,25 @@
 //! The part of a reclaim pass that compresses.
 //!
+//! A page is compressed; one that does not compress, or for which there is no room in memory, is
+//! written to the swap file, if there is one. When memory is full the coldest pages in it go to the
+//! file first (`spill.rs`), so that the file has what is not needed soon.
+//!
 //! The victims' translations are locked and no slot of a reader is on them, so their bytes stay as
 //! they are while the pool's lock is given back. What could not be stored is dirty as before, gives
 //! its slot up, and goes back among the young, as in a kernel whose swap refuses a page
 //! (`docs/kernel/fault-and-writeback.md` C3, step 5).
 
-use super::slot::{Slot, Store};
+use super::slot::{Refused, Slot, Store};
+use super::spill::spill;
 use crate::pool::{Pool, State};
 use crate::space::Space;
 use crate::translation::Taken;
 use lowtide_core::{FolioId, Owner, Task, Unmapped, Victim};
 use std::sync::{Arc, MutexGuard};
 
-/// Frames that compaction is to free when a page was refused.
+/// Pages that go from memory to the file when a page was refused.
+const SPILLED: usize = 64;
+/// Frames that compaction is to free then.
 const COMPACTED: usize = 16;
 
 /// A victim on its way to swap.
@@ -24,6 +31,14 @@ struct Leaving {
     frame: u32,
     /// Where it is in swap, if it was stored.
     slot: Option<Slot>,
+    /// It could not be written.
+    failed: bool,
+}
+
+impl Leaving {
+    fn owner(&self) -> Owner {
+        Owner { space: self.space.id, page: self.page }
+    }
 }
 
 /// Stores the victims that go to swap and that were unmapped. Gives the lock back meanwhile.
@@ -42,23 +57,14 @@ pub(crate) fn swap_out<'a>(
         assert!(begun, "{:?} goes to swap, and there is nothing to write", victim.owner);
         victim.outcome = Unmapped::Writing;
         let (page, frame) = (victim.owner.page, victim.folio.0);
-        leaving.push(Leaving { at, space, page, frame, slot: None });
+        leaving.push(Leaving { at, space, page, frame, slot: None, failed: false });
     }
     if leaving.is_empty() {
         return state;
     }
     drop(state);
-    let mut compacted = false;
-    for page in &mut leaving {
-        let store = page.space.anon().store();
-        page.slot = store_page(pool, &*store, page);
-        if page.slot.is_none() && !compacted {
-            compacted = true;
-            if store.compact(COMPACTED) > 0 {
-                page.slot = store_page(pool, &*store, page);
-            }
-        }
-    }
+    keep(pool, &mut leaving);
+    write(pool, &mut leaving);
     let mut state = pool.lock();
     if pool.is_poisoned() {
         return state;
@@ -66,7 +72,7 @@ pub(crate) fn swap_out<'a>(
     if leaving.iter().all(|page| page.slot.is_none()) {
         state.swaps.note_refusal();
     }
-    for Leaving { at, space, page, frame, slot } in &leaving {
+    for Leaving { at, space, page, frame, slot, .. } in &leaving {
         let id = FolioId(*frame);
         state.engine.end_writeback(id, slot.is_some(), Task::DESCRIPTOR);
         match slot {
@@ -84,8 +90,55 @@ pub(crate) fn swap_out<'a>(
     state
 }
 
-fn store_page(pool: &Pool, store: &dyn Store, leaving: &Leaving) -> Option<Slot> {
-    let owner = Owner { space: leaving.space.id, page: leaving.page };
-    // The bytes do not change: see the module documentation.
-    store.store(owner, pool.bytes(leaving.frame)).ok()
+/// Keeps in memory what there is room for. Where there is none, room is made once for each tenant:
+/// compressed pages move together, and the coldest go to the file.
+fn keep(pool: &Pool, leaving: &mut [Leaving]) {
+    let mut full: Option<Arc<dyn Store>> = None;
+    for page in leaving {
+        let store = page.space.anon().store();
+        let is_full = full.as_ref().is_some_and(|other| Arc::ptr_eq(other, &store));
+        let mut kept = store.keep(page.owner(), pool.bytes(page.frame));
+        if kept == Err(Refused::Full) && !is_full {
+            if make_room(pool, &store) > 0 {
+                kept = store.keep(page.owner(), pool.bytes(page.frame));
+            }
+            full = kept.is_err().then_some(store);
+        }
+        page.slot = kept.ok();
+    }
+}
+
+/// Writes what memory has refused to the file, neighbours together. A write is all or nothing: one
+/// that fails is tried with half of the pages, so that the last slots are used, too.
+fn write(pool: &Pool, leaving: &mut [Leaving]) {
+    let mut most = usize::MAX;
+    while let Some(first) = leaving.iter().find(|page| page.slot.is_none() && !page.failed) {
+        let store = first.space.anon().store();
+        let goes = |page: &Leaving| {
+            let same = || Arc::ptr_eq(&store, &page.space.anon().store());
+            page.slot.is_none() && !page.failed && same()
+        };
+        let chosen: Vec<_> =
+            (0..leaving.len()).filter(|&at| goes(&leaving[at])).take(most).collect();
+        let bytes = |&at: &usize| (leaving[at].owner(), pool.bytes(leaving[at].frame));
+        match store.write(&chosen.iter().map(bytes).collect::<Vec<_>>()) {
+            Ok(slots) => {
+                for (at, slot) in chosen.into_iter().zip(slots) {
+                    leaving[at].slot = Some(slot);
+                }
+            }
+            Err(_) if chosen.len() > 1 && store.has_file() => most = chosen.len() / 2,
+            Err(_) => {
+                let all: Vec<_> = (0..leaving.len()).filter(|&at| goes(&leaving[at])).collect();
+                all.into_iter().for_each(|at| leaving[at].failed = true);
+                most = usize::MAX;
+            }
+        }
+    }
+}
+
+/// Frees frames of a store that is full. Returns how many pages or frames it got anywhere with.
+fn make_room(pool: &Pool, store: &Arc<dyn Store>) -> usize {
+    let gone = if store.has_file() { spill(pool, store, SPILLED) } else { 0 };
+    gone + store.compact(COMPACTED)
 }

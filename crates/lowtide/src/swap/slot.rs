@@ -18,32 +18,56 @@ impl Slot {
     }
 }
 
-/// A page did not go to swap: there is no room for it.
-#[derive(Debug)]
-pub(crate) struct Refused;
+/// A page was not taken into memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Refused {
+    /// There is no room for it; there may be, when others have gone.
+    Full,
+    /// It does not compress, so there is no gain.
+    Incompressible,
+}
 
-/// What keeps the pages of one tenant that are in swap. Called, and dropped, without the pool's
-/// lock: it takes frames and gives them back.
+/// What keeps the pages of one tenant that are in swap: in memory, then in a file. Called, and
+/// dropped, without the pool's lock: it takes frames and gives them back.
 pub(crate) trait Store: Send + Sync + fmt::Debug {
-    /// Stores a page.
+    /// Keeps a page in memory.
     ///
     /// # Errors
-    /// There is no room for it.
-    fn store(&self, owner: Owner, bytes: &[u8]) -> Result<Slot, Refused>;
+    /// [`Refused`].
+    fn keep(&self, owner: Owner, bytes: &[u8]) -> Result<Slot, Refused>;
 
-    /// Loads a page, which stays in swap.
+    /// Writes pages to the file. Waits for the device.
+    ///
+    /// # Errors
+    /// There is no file, or no room in it for all of them, or it cannot be written: none of them
+    /// was.
+    fn write(&self, pages: &[(Owner, &[u8])]) -> io::Result<Vec<Slot>>;
+
+    /// Whether there is a file.
+    fn has_file(&self) -> bool;
+
+    /// Loads a page, which stays in swap. Waits for the device, if it is in the file.
     ///
     /// # Errors
     /// What was stored cannot be read, or is not what was stored.
     fn load(&self, slot: Slot, to: &mut [u8]) -> io::Result<()>;
 
+    /// Loads a page from memory, without an effect on its age.
+    ///
+    /// # Errors
+    /// As [`load`](Store::load).
+    fn peek(&self, slot: Slot, to: &mut [u8]) -> io::Result<()>;
+
     /// Drops a page.
     fn free(&self, slot: Slot);
+
+    /// The pages in memory that were not used for longest, and where they are.
+    fn coldest(&self, count: usize) -> Vec<(Owner, Slot)>;
 
     /// Moves compressed pages together, so that some frames come free. Returns how many. Cost: some
     /// tens of microseconds a frame.
     fn compact(&self, frames: usize) -> usize;
 
-    /// Figures.
+    /// Figures of what is in memory.
     fn stat(&self) -> StoreStat;
 }

@@ -1,5 +1,6 @@
 //! The swap of one tenant: storing, loading and freeing pages.
 
+use super::file::Backing;
 use super::frames::FrameSource;
 use super::slot::{Refused, Slot, Store};
 use crate::error::Error;
@@ -7,8 +8,11 @@ use crate::oom::out_of_budget;
 use crate::payer::Payer;
 use crate::pool::Pool;
 use crate::tenant::TenantError;
-use lowtide_core::{MemcgId, Owner, Task};
-use lowtide_swap::{CompressedStore, Handle, StoreLimits, StoreStat};
+use lowtide_core::{MemcgId, Owner, SpaceId, Task};
+use lowtide_swap::{
+    CompressedStore, Corrupt, Handle, Outgoing, ReadError, Rejected, StoreLimits, StoreStat,
+    SwapFile,
+};
 use std::io;
 use std::sync::Arc;
 
@@ -23,6 +27,12 @@ const fn tag(owner: Owner) -> u64 {
     (owner.space.0 as u64) << TAG_SHIFT | owner.page
 }
 
+const fn owner(tag: u64) -> Owner {
+    Owner { space: SpaceId((tag >> TAG_SHIFT) as u32), page: tag & ((1 << TAG_SHIFT) - 1) }
+}
+
+/// In a slot: the page is in the file.
+const IN_FILE: u64 = 1 << 40;
 /// Bits of a tag for the page.
 const TAG_SHIFT: u32 = 40;
 const _: () = assert!(Owner::PAGES_MAX <= 1 << TAG_SHIFT && Owner::SPACES_MAX as u64 <= 1 << 24);
@@ -33,6 +43,8 @@ const _: () = assert!(Owner::PAGES_MAX <= 1 << TAG_SHIFT && Owner::SPACES_MAX as
 pub(crate) struct TenantSwap {
     /// Before `place`, so that all frames are back when the place ends.
     store: CompressedStore<FrameSource>,
+    /// The file of the pager, for what does not compress and what was not used for long.
+    file: Option<Arc<SwapFile<Backing>>>,
     place: Place,
 }
 
@@ -66,7 +78,12 @@ impl TenantSwap {
         drop(state);
         let source = FrameSource { pool: Arc::clone(pool), index };
         let swap = Arc::new(Self {
-            store: CompressedStore::new(source.clone(), StoreLimits::default()),
+            // What does not compress takes as much as it gives back.
+            store: CompressedStore::new(
+                source.clone(),
+                StoreLimits { raw: false, ..StoreLimits::default() },
+            ),
+            file: pool.swap_file.clone(),
             place: Place(source),
         });
         let found: Arc<dyn Store> = Arc::<Self>::clone(&swap);
@@ -76,16 +93,52 @@ impl TenantSwap {
 }
 
 impl Store for TenantSwap {
-    fn store(&self, owner: Owner, bytes: &[u8]) -> Result<Slot, Refused> {
-        self.store.store_tagged(bytes, tag(owner)).map(slot_of).map_err(|_| Refused)
+    fn keep(&self, owner: Owner, bytes: &[u8]) -> Result<Slot, Refused> {
+        let stored = self.store.store_tagged(bytes, tag(owner));
+        stored.map(|handle| Slot(u64::from(handle.to_bits()) + 1)).map_err(|why| match why {
+            Rejected::Incompressible => Refused::Incompressible,
+            _ => Refused::Full,
+        })
+    }
+
+    fn write(&self, pages: &[(Owner, &[u8])]) -> io::Result<Vec<Slot>> {
+        let Some(file) = &self.file else {
+            return Err(io::Error::new(io::ErrorKind::StorageFull, "there is no swap file"));
+        };
+        let outgoing = |&(owner, bytes): &(Owner, _)| Outgoing { bytes, tag: tag(owner) };
+        let outgoing: Vec<_> = pages.iter().map(outgoing).collect();
+        let slots = file.write(&outgoing).map_err(io::Error::other)?;
+        Ok(slots.into_iter().map(|slot| Slot(IN_FILE | u64::from(slot.to_bits()))).collect())
+    }
+
+    fn has_file(&self) -> bool {
+        self.file.is_some()
     }
 
     fn load(&self, slot: Slot, to: &mut [u8]) -> io::Result<()> {
-        self.store.load(handle(slot), to).map_err(io::Error::other)
+        match Kept::of(slot) {
+            Kept::Memory(handle) => self.store.load(handle, to).map_err(corrupt),
+            Kept::File(slot) => self.file().read_alone(slot, to).map_err(read_error),
+        }
+    }
+
+    fn peek(&self, slot: Slot, to: &mut [u8]) -> io::Result<()> {
+        match Kept::of(slot) {
+            Kept::Memory(handle) => self.store.peek(handle, to).map_err(corrupt),
+            Kept::File(_) => Err(io::ErrorKind::InvalidInput.into()),
+        }
     }
 
     fn free(&self, slot: Slot) {
-        self.store.free(handle(slot));
+        match Kept::of(slot) {
+            Kept::Memory(handle) => self.store.free(handle),
+            Kept::File(slot) => self.file().free(slot),
+        }
+    }
+
+    fn coldest(&self, count: usize) -> Vec<(Owner, Slot)> {
+        let cold = self.store.coldest(count).into_iter();
+        cold.map(|cold| (owner(cold.tag), Slot(u64::from(cold.handle.to_bits()) + 1))).collect()
     }
 
     fn compact(&self, frames: usize) -> usize {
@@ -97,13 +150,39 @@ impl Store for TenantSwap {
     }
 }
 
-fn slot_of(handle: Handle) -> Slot {
-    Slot(u64::from(handle.to_bits()) + 1)
+impl TenantSwap {
+    fn file(&self) -> &SwapFile<Backing> {
+        self.file.as_deref().expect("a page is in the swap file, so there is one")
+    }
 }
 
-fn handle(slot: Slot) -> Handle {
-    assert!(!slot.is_none(), "a page is read from swap that is not there");
-    Handle::from_bits((slot.0 - 1) as u32)
+/// A slot, decoded.
+enum Kept {
+    Memory(Handle),
+    File(lowtide_swap::Slot),
+}
+
+impl Kept {
+    fn of(slot: Slot) -> Self {
+        assert!(!slot.is_none(), "a page is read from swap that is not there");
+        if slot.0 & IN_FILE == 0 {
+            Self::Memory(Handle::from_bits((slot.0 - 1) as u32))
+        } else {
+            Self::File(lowtide_swap::Slot::from_bits(slot.0 as u32))
+        }
+    }
+}
+
+fn corrupt(error: Corrupt) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, error)
+}
+
+/// The device's error as it is; one of the contents with its text.
+fn read_error(error: ReadError) -> io::Error {
+    match error {
+        ReadError::Io { source, .. } => source,
+        other => io::Error::new(io::ErrorKind::InvalidData, other),
+    }
 }
 
 impl Place {

@@ -1,0 +1,258 @@
+//! The swap file: pages that do not compress, pages that were not used for long, a file that fails.
+
+use lowtide::{Anon, Error, Inject, InjectOp, Pager, Request, Swap, Tenant, Verdict};
+use std::io;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+mod common;
+use common::Dir;
+
+const PAGE: u64 = 4096;
+
+/// Bytes that do not compress, of this page and version alone.
+fn noise(page: u64, version: u64) -> Vec<u8> {
+    let mut state = (page << 20 | version).wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
+    let next = |_| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state.to_le_bytes()
+    };
+    (0..PAGE / 8).flat_map(next).collect()
+}
+
+/// Bytes that compress to a small part.
+fn text(page: u64, version: u64) -> Vec<u8> {
+    format!("page {page} in version {version}; ").bytes().cycle().take(PAGE as usize).collect()
+}
+
+fn pager(dir: &Path, limit: &str, file: &str, inject: Option<Arc<dyn Inject>>) -> Pager {
+    let swap = Swap::compressed(limit.parse().unwrap()).file(dir, file.parse().unwrap());
+    let builder = Pager::builder().max("16M".parse().unwrap()).swap(swap);
+    let builder = builder.patience(Duration::from_secs(2));
+    match inject {
+        Some(inject) => builder.inject(inject).build().unwrap(),
+        None => builder.build().unwrap(),
+    }
+}
+
+fn heap(pager: &Pager, max: &str, bytes: u64) -> (Tenant, Anon) {
+    let tenant = pager.tenant("heap").max(max.parse().unwrap()).create().unwrap();
+    let heap = tenant.anon(bytes).unwrap();
+    (tenant, heap)
+}
+
+fn check_empty(pager: &Pager) {
+    pager.validate().unwrap();
+    let root = pager.root();
+    assert_eq!((root.usage().unwrap(), root.swap_usage().unwrap()), (0, 0));
+    assert_eq!(pager.swap_file().unwrap().used, 0);
+}
+
+#[test]
+fn pages_that_do_not_compress_go_to_the_file_and_come_back() {
+    let dir = Dir::new();
+    let pager = pager(dir.path(), "1M", "16M", None);
+    let (tenant, heap) = heap(&pager, "2M", 8 << 20);
+    for version in 1..3 {
+        for page in 0..heap.pages() {
+            if version > 1 {
+                assert!(heap.read(page).unwrap()[..] == noise(page, version - 1), "page {page}");
+            }
+            heap.write(page).unwrap().copy_from_slice(&noise(page, version));
+        }
+    }
+    let (memory, file) = (tenant.swap_stat().unwrap(), pager.swap_file().unwrap());
+    assert!(memory.raw_pages == 0 && u64::from(file.used) > heap.pages() / 2, "{memory}{file:?}");
+    assert!(file.written > 10 * file.write_requests, "neighbours are written together: {file:?}");
+    assert!(tenant.usage().unwrap() <= 2 << 20);
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "the file has no name");
+    heap.discard(0..4 << 20).unwrap();
+    assert!(heap.read(7).unwrap().iter().all(|byte| *byte == 0));
+    assert!(heap.read(1500).unwrap()[..] == noise(1500, 2));
+    drop(heap);
+    check_empty(&pager);
+}
+
+#[test]
+fn compressed_pages_that_were_not_used_for_long_go_to_the_file_when_memory_is_full() {
+    let dir = Dir::new();
+    let pager = pager(dir.path(), "64K", "16M", None);
+    let (tenant, heap) = heap(&pager, "1M", 12 << 20);
+    for page in 0..heap.pages() {
+        heap.write(page).unwrap().copy_from_slice(&text(page, 1));
+    }
+    let (memory, file) = (tenant.swap_stat().unwrap(), pager.swap_file().unwrap());
+    assert!(memory.pages > 100 && memory.memory_bytes <= 64 << 10, "{memory}");
+    assert!(file.used > 500, "{file:?}");
+    assert_eq!(memory.pages + u64::from(file.used), heap.swapped_pages());
+    // The oldest are in the file: what was stored last comes back without a read.
+    let before = file.read;
+    for page in heap.pages() - 300..heap.pages() {
+        assert!(heap.read(page).unwrap()[..] == text(page, 1), "page {page}");
+    }
+    let read = pager.swap_file().unwrap().read - before;
+    assert!(read < 60, "{read} of 300 were read from the file");
+    for page in 0..heap.pages() {
+        assert!(heap.read(page).unwrap()[..] == text(page, 1), "page {page}");
+    }
+    drop(heap);
+    check_empty(&pager);
+}
+
+/// Fails requests on the swap file: with a period, from the first one that is counted on.
+struct Faults {
+    op: InjectOp,
+    verdict: fn() -> Verdict,
+    /// Every how many fails; 0 for none.
+    every: AtomicU64,
+    seen: AtomicU64,
+    failed: Mutex<Vec<u64>>,
+}
+
+impl Faults {
+    fn new(op: InjectOp, verdict: fn() -> Verdict) -> Arc<Self> {
+        let (every, seen) = (AtomicU64::new(0), AtomicU64::new(0));
+        Arc::new(Self { op, verdict, every, seen, failed: Mutex::default() })
+    }
+
+    fn fail_every(&self, every: u64) {
+        self.every.store(every, Relaxed);
+    }
+}
+
+impl Inject for Faults {
+    fn before(&self, request: &Request<'_>) -> Verdict {
+        let every = self.every.load(Relaxed);
+        if request.op != self.op || every == 0 {
+            return Verdict::Pass;
+        }
+        assert_eq!(request.path, Path::new("[swap]"));
+        if (self.seen.fetch_add(1, Relaxed) + 1).is_multiple_of(every) {
+            self.failed.lock().unwrap().push(request.number);
+            return (self.verdict)();
+        }
+        Verdict::Pass
+    }
+}
+
+fn broken() -> Verdict {
+    Verdict::Fail(io::Error::from_raw_os_error(5))
+}
+
+#[test]
+fn a_read_that_fails_is_an_error_of_that_page_and_is_tried_again() {
+    let dir = Dir::new();
+    for (verdict, kind) in [
+        (broken as fn() -> Verdict, None),
+        // The bytes that come back are others than were written.
+        (|| Verdict::Pretend, Some(io::ErrorKind::InvalidData)),
+    ] {
+        let faults = Faults::new(InjectOp::Read, verdict);
+        let pager = pager(dir.path(), "1M", "16M", Some(Arc::<Faults>::clone(&faults)));
+        let (tenant, heap) = heap(&pager, "1M", 4 << 20);
+        for page in 0..heap.pages() {
+            heap.write(page).unwrap().copy_from_slice(&noise(page, 1));
+        }
+        faults.fail_every(3);
+        let mut errors = 0;
+        for page in 0..heap.pages() {
+            match heap.read(page) {
+                Ok(guard) => assert!(guard[..] == noise(page, 1), "page {page}"),
+                Err(Error::SwapIn { page: of, source, .. }) => {
+                    assert_eq!((of, kind.unwrap_or(source.kind())), (page, source.kind()));
+                    errors += 1;
+                }
+                Err(other) => panic!("{other}"),
+            }
+        }
+        assert!(errors > 100, "{errors} errors");
+        assert_eq!(errors, faults.failed.lock().unwrap().len());
+        pager.validate().unwrap();
+        // Storing and discarding need no contents, or fail as well.
+        faults.fail_every(1);
+        let away = (0..heap.pages()).find(|&page| !heap.is_resident(page)).unwrap();
+        assert!(matches!(heap.write(away), Err(Error::SwapIn { .. })));
+        assert!(matches!(heap.write_at(away * PAGE, &[1]), Err(Error::SwapIn { .. })));
+        heap.discard(away * PAGE..(away + 1) * PAGE).unwrap();
+        faults.fail_every(0);
+        for page in (0..heap.pages()).filter(|&page| page != away) {
+            assert!(heap.read(page).unwrap()[..] == noise(page, 1), "page {page}");
+        }
+        assert!(tenant.usage().unwrap() <= 1 << 20);
+        drop(heap);
+        check_empty(&pager);
+    }
+}
+
+#[test]
+fn a_write_that_fails_keeps_the_pages_in_memory_and_loses_nothing() {
+    let dir = Dir::new();
+    for every in [1, 2, 3, 7] {
+        let faults = Faults::new(InjectOp::Write, broken);
+        let pager = pager(dir.path(), "256K", "16M", Some(Arc::<Faults>::clone(&faults)));
+        let (_tenant, heap) = heap(&pager, "1M", 4 << 20);
+        faults.fail_every(every);
+        let mut stored = Vec::new();
+        for page in 0..heap.pages() {
+            match heap.write(page) {
+                Ok(mut guard) => {
+                    guard.copy_from_slice(&noise(page, every));
+                    stored.push(page);
+                }
+                Err(Error::OutOfBudget { .. }) => break,
+                Err(other) => panic!("{other}"),
+            }
+        }
+        assert!(stored.len() as u64 == heap.pages() || every == 1, "{} of {every}", stored.len());
+        assert!(!faults.failed.lock().unwrap().is_empty());
+        pager.validate().unwrap();
+        faults.fail_every(0);
+        for &page in &stored {
+            assert!(heap.read(page).unwrap()[..] == noise(page, every), "page {page}");
+        }
+        drop(heap);
+        check_empty(&pager);
+    }
+}
+
+#[test]
+fn the_file_is_filled_to_its_last_slot_by_many_threads() {
+    let dir = Dir::new();
+    let pager = pager(dir.path(), "1M", "1M", None);
+    let (_tenant, heap) = heap(&pager, "1M", 8 << 20);
+    let full = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        for number in 0..16 {
+            let (heap, full) = (&heap, &full);
+            scope.spawn(move || {
+                for page in (0..heap.pages()).filter(|page| page % 16 == number) {
+                    match heap.write(page) {
+                        Ok(mut guard) => guard.copy_from_slice(&noise(page, 1)),
+                        Err(Error::OutOfBudget { .. }) => {
+                            full.fetch_add(1, Relaxed);
+                            return;
+                        }
+                        Err(other) => panic!("{other}"),
+                    }
+                }
+            });
+        }
+    });
+    assert!(full.into_inner() > 0, "8 MiB do not fit");
+    let file = pager.swap_file().unwrap();
+    assert_eq!((file.used, file.slots), (256, 256));
+    pager.validate().unwrap();
+    drop(heap);
+    check_empty(&pager);
+}
+
+#[test]
+fn a_swap_file_that_cannot_be_made_is_an_error_of_the_builder() {
+    let swap = Swap::compressed("1M".parse().unwrap()).file("/nowhere", "1M".parse().unwrap());
+    let error = Pager::builder().max("4M".parse().unwrap()).swap(swap).build().unwrap_err();
+    assert!(error.to_string().contains("/nowhere"), "{error}");
+}
