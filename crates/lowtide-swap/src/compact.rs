@@ -109,4 +109,30 @@ mod tests {
         }
         assert_eq!((store.memory(), store.source().taken()), (0, 0));
     }
+
+    #[test]
+    fn an_object_that_its_owner_does_not_refer_to_stays_where_it_is() {
+        let store = CompressedStore::new(HeapPages::new(1 << 20), StoreLimits::default());
+        let all: Vec<Handle> = (0..40).map(|n| store.store(&page(n)).expect("room")).collect();
+        let place = |handle: Handle| {
+            let shard = store.shard(handle.shard());
+            let Some(State::Object(object)) = shard.get(handle.index()).map(|entry| entry.state)
+            else {
+                panic!("an object")
+            };
+            object.place
+        };
+        let (one, other) = (place(all[0]), place(all[1]));
+        let mut buffer = vec![0; PAGE_BYTES];
+        let memory = store.memory();
+        store.relocate(other, all[0], &mut buffer);
+        store.free(all[2]);
+        store.relocate(other, all[2], &mut buffer);
+        assert_eq!((place(all[0]), place(all[1]), store.memory()), (one, other, memory));
+        let mut back = vec![0; PAGE_BYTES];
+        for (n, &handle) in (0..).zip(&all).filter(|(n, _)| *n != 2) {
+            store.load(handle, &mut back).expect("what was stored");
+            assert_eq!(back, page(n));
+        }
+    }
 }

@@ -226,4 +226,25 @@ mod tests {
         assert_eq!(store.recompress(1000).tried, 40, "none was skipped");
         check(&store, &all);
     }
+
+    #[test]
+    fn a_page_that_was_freed_meanwhile_is_not_replaced_by_its_old_contents() {
+        let (store, all) = cold_store(1);
+        let (index, before) = store.shard(all[0].shard()).next_untried(|_| true).expect("cold");
+        let State::Object(object) = before.state else { panic!("an object") };
+        store.free(all[0]);
+        // The next pages go to the other shards first, and then to the same entry.
+        let again: Vec<Handle> = (0..16).map(|n| store.store(&page(n)).expect("room")).collect();
+        let (n, handle) = (0..).zip(again).find(|(_, handle)| *handle == all[0]).expect("reused");
+        assert_eq!(handle.index(), index);
+        let bytes = || vec![0; PAGE_BYTES].into_boxed_slice();
+        let mut buffers = Buffers { object: bytes(), page: bytes(), packed: bytes() };
+        assert!(!store.copy(handle, before.version, &object, &mut buffers.object));
+        assert!(matches!(store.recompress_one(handle, &before, &mut buffers), Outcome::AsBefore));
+        // And if it is freed after its contents were copied.
+        assert!(!store.exchange(handle, before.version, object));
+        let mut back = vec![0; PAGE_BYTES];
+        store.load(handle, &mut back).expect("what was stored");
+        assert!(back == page(n));
+    }
 }

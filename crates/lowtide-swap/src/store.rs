@@ -357,11 +357,12 @@ impl<S: PageSource> CompressedStore<S> {
         let used = count
             .fetch_update(Ordering::AcqRel, Ordering::Acquire, more)
             .map_err(|used| Rejected::Limit { used, limit })?;
-        self.peak.fetch_max(used + 1, Ordering::Relaxed);
-        self.source.take().ok_or_else(|| {
+        let Some(page) = self.source.take() else {
             count.fetch_sub(1, Ordering::AcqRel);
-            Rejected::NoMemory { used }
-        })
+            return Err(Rejected::NoMemory { used });
+        };
+        self.peak.fetch_max(used + 1, Ordering::Relaxed);
+        Ok(page)
     }
 
     /// Drops pages of a block, for which the caller has no lock. Returns their number.

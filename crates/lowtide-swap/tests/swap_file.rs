@@ -167,6 +167,18 @@ fn trouble_at_every_call_loses_no_slot_and_gives_no_wrong_byte() {
 }
 
 #[test]
+fn a_page_is_read_alone_when_it_cannot_be_read_with_its_neighbours() {
+    let file = SwapFile::on(Planned::default(), 64).expect("a swap file");
+    let slots = write(&file, 0..64).expect("free slots");
+    file.backing().plan_next([Trouble::Error(5)]);
+    let (mut all, mut back) = (All::default(), vec![0; PAGE_BYTES]);
+    file.read(slots[9], &mut back, &ReadAhead::default(), &mut all).expect("the page alone");
+    assert_eq!((back, all.0.len()), (page(9), 0));
+    let stat = file.stat();
+    assert_eq!((stat.read, stat.read_requests, stat.read_errors, stat.ahead), (1, 2, 0, 0));
+}
+
+#[test]
 fn wrong_contents_are_an_error_and_never_data() {
     let file = SwapFile::on(Planned::default(), 64).expect("a swap file");
     let slots = write(&file, 0..64).expect("free slots");
