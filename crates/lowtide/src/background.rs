@@ -12,6 +12,7 @@ use crate::pool::{Pool, State};
 use crate::readers::Readers;
 use crate::reclaim::{PIECE, piece};
 use crate::space::Space;
+use crate::swap;
 use crate::tenant::Exporter;
 use lowtide_core::limits::PUBLISH_INTERVAL_NS;
 use lowtide_core::{MemcgId, Reason, Reclaim, Task};
@@ -165,6 +166,7 @@ fn kswapd(pool: &Pool) {
             state.engine.publish();
             published = Instant::now();
             state = pool.trim(state);
+            state = swap::maintain(pool, state);
             if !state.programs.is_empty() {
                 state = serve_programs(pool, state);
             }

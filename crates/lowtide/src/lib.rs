@@ -170,7 +170,7 @@ mod wakeup;
 mod writeback;
 
 pub use adapters::Cursor;
-pub use anon::{Anon, AnonOptions, Elements, PageMut};
+pub use anon::{Anon, AnonOptions, Elements, PageMut, TenantVec};
 pub use config::{Builder, IoMode};
 pub use error::{BuildError, CloseError, Error, OpenError, Unwritten};
 pub use fault_sites::FaultSite;

@@ -1,6 +1,6 @@
 //! Anonymous regions: contents, zeroes, limits, giving up, growing, closing.
 
-use lowtide::{AnonOptions, Error, Pager, Swap};
+use lowtide::{AnonOptions, Error, Pager, Swap, TenantVec};
 use std::time::Duration;
 
 fn pager(max: &str, swap: Option<&str>) -> Pager {
@@ -234,4 +234,80 @@ fn elements_are_those_of_one_page_and_copies_cross_pages() {
     heap.store(341, Odd([9; 12])).unwrap();
     assert_eq!(heap.load::<Odd>(341).unwrap(), Odd([9; 12]));
     assert!(matches!(heap.load::<u64>(u64::MAX), Err(Error::OutOfRange { .. })));
+}
+
+#[test]
+fn a_region_whose_guard_was_forgotten_keeps_that_page_and_gives_back_the_others() {
+    let swap = Swap::compressed("1M".parse().unwrap());
+    let builder = Pager::builder().max("4M".parse().unwrap()).swap(swap);
+    let pager = builder.patience(Duration::from_millis(200)).build().unwrap();
+    for stores in [false, true] {
+        let before = pager.root().stat().unwrap().anon;
+        let heap = pager.root().anon(2 << 20).unwrap();
+        for page in 0..heap.pages() {
+            fill(page, 1, &mut heap.write(page).unwrap());
+        }
+        if stores {
+            std::mem::forget(heap.write(7).unwrap());
+        } else {
+            std::mem::forget(heap.read(7).unwrap());
+        }
+        drop(heap);
+        assert_eq!(pager.root().stat().unwrap().anon, before + 1);
+        pager.validate().unwrap();
+    }
+}
+
+#[test]
+fn a_vector_larger_than_its_budget_behaves_as_one_of_the_standard_library() {
+    let pager = pager("8M", Some("2M"));
+    let tenant = pager.tenant("list").max("512K".parse().unwrap()).create().unwrap();
+    // 12 bytes: elements lie across pages.
+    let mut vec = TenantVec::<[u32; 3]>::new(&tenant).unwrap();
+    let mut model: Vec<[u32; 3]> = Vec::new();
+    let mut state = 1_u64;
+    let mut random = |bound: usize| {
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) as usize % bound
+    };
+    for step in 0..60_000_u32 {
+        match random(40) {
+            0..20 => {
+                vec.push([step; 3]).unwrap();
+                model.push([step; 3]);
+            }
+            20..22 => {
+                let more = vec![[step, 1, 2]; random(300)];
+                vec.extend_from_slice(&more).unwrap();
+                model.extend_from_slice(&more);
+            }
+            22..24 => assert_eq!(vec.pop().unwrap(), model.pop()),
+            24..30 if !model.is_empty() => {
+                let at = random(model.len());
+                vec.set(at as u64, [step, 5, 5]).unwrap();
+                model[at] = [step, 5, 5];
+            }
+            30 if random(500) == 0 => {
+                let len = random(model.len() + 10);
+                vec.truncate(len as u64).unwrap();
+                model.truncate(len);
+            }
+            _ => {
+                let at = random(model.len() + 3);
+                assert_eq!(vec.get(at as u64).unwrap(), model.get(at).copied());
+            }
+        }
+        assert_eq!(vec.len(), model.len() as u64);
+    }
+    assert!(model.len() * 12 > 1 << 20, "{} elements", model.len());
+    assert!(tenant.usage().unwrap() <= 512 << 10);
+    let mut all = Vec::new();
+    vec.for_each_chunk(|chunk| all.extend_from_slice(chunk)).unwrap();
+    assert!(all == model);
+    vec.truncate(0).unwrap();
+    assert!(vec.is_empty() && vec.pop().unwrap().is_none());
+    assert_eq!((vec.region().swapped_pages(), tenant.stat().unwrap().anon), (0, 0));
+    drop(vec);
+    assert_eq!(pager.root().usage().unwrap(), 0);
 }

@@ -290,3 +290,45 @@ fn regions_come_and_go_beside_files_and_each_other() {
     drop(view);
     check_empty(&pager, &tenant);
 }
+
+#[test]
+fn memory_and_file_together_keep_all_contents_while_the_coldest_move() {
+    let dir = tempfile::tempdir().unwrap();
+    for (policy, limit) in [("mglru", "256K"), ("lru", "128K"), ("mglru-7.1", "4K")] {
+        let swap = compressed(limit).file(dir.path(), "32M".parse().unwrap());
+        let pager = pager("16M", swap, policy);
+        let tenant = pager.tenant("heap").max("2M".parse().unwrap()).create().unwrap();
+        let other = pager.tenant("other").max("1M".parse().unwrap()).create().unwrap();
+        let (heap, beside) = (tenant.anon(8 << 20).unwrap(), other.anon(2 << 20).unwrap());
+        let (full, done) = (AtomicU64::new(0), AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            let mut workers = Vec::new();
+            for number in 0..4 {
+                let (heap, full) = (&heap, &full);
+                workers.push(scope.spawn(move || work(heap, number, 4, 5000, 3, full)));
+            }
+            let (beside, full) = (&beside, &full);
+            workers.push(scope.spawn(move || work(beside, 0, 1, 5000, 4, full)));
+            let (other, done) = (&other, &done);
+            // Regions that end while their pages are moved, and whose numbers are used again.
+            scope.spawn(move || {
+                for round in 0.. {
+                    if done.load(Relaxed) {
+                        break;
+                    }
+                    let short = other.anon(1 << 20).unwrap();
+                    work(&short, 0, 1, 300, round, full);
+                }
+            });
+            for worker in workers {
+                worker.join().unwrap();
+            }
+            done.store(true, Relaxed);
+        });
+        assert_eq!(full.into_inner(), 0, "{policy}: the file is large enough");
+        assert!(pager.swap_file().unwrap().written > 100, "{policy}");
+        drop((heap, beside));
+        check_empty(&pager, &tenant);
+        assert_eq!(pager.swap_file().unwrap().used, 0);
+    }
+}

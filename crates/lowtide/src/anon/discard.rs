@@ -6,6 +6,7 @@
 use super::access::{Owned, check_not_held, check_range, entry};
 use super::fill::PAUSE;
 use crate::attempt::{Attempts, Stop};
+use crate::deadline::Deadline;
 use crate::error::Error;
 use crate::nested::is_nested;
 use crate::pool::Pool;
@@ -14,6 +15,10 @@ use crate::store::{outwait_readers, unlock};
 use crate::translation::{Entry, State as EntryState};
 use lowtide_core::FolioId;
 use std::ops::Range;
+use std::time::Duration;
+
+/// Time between two looks at a page of a region that is closed.
+const LOOK: Duration = Duration::from_micros(50);
 
 /// Makes a range of bytes zeroes. Whole pages take no memory and no swap afterwards.
 pub(super) fn discard(pool: &Pool, space: &Space, bytes: Range<u64>) -> Result<(), Error> {
@@ -131,10 +136,18 @@ fn drop_frame(pool: &Pool, entry: &Entry, frame: u32) -> bool {
 /// Drops all pages of a region that no thread uses any more. Returns whether all are gone: one
 /// whose guard was forgotten stays.
 pub(super) fn discard_all(pool: &Pool, space: &Space) -> bool {
+    let deadline = Deadline::after(pool.patience);
     let mut gone = true;
     for pages in space.table.used() {
         for page in pages {
-            gone &= discard_page(pool, space, page).is_ok();
+            // No thread uses the region: what has a page now ends by itself, unless a guard for
+            // storing was forgotten.
+            let entry = space.table.entry(page);
+            let owned = || matches!(entry.load(), EntryState::Busy | EntryState::Locked { .. });
+            while owned() && !deadline.has_passed() {
+                std::thread::sleep(LOOK);
+            }
+            gone &= !owned() && discard_page(pool, space, page).is_ok();
         }
     }
     gone

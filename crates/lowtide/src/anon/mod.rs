@@ -28,6 +28,7 @@
 //! | `page.rs` | the guard of a page that is stored to |
 //! | `typed.rs` | elements of plain types instead of bytes |
 //! | `fill.rs` | what a fault puts into a frame |
+//! | `vec.rs` | a vector in a region |
 //! | `discard.rs` | giving ranges up |
 //! | `pages.rs` | what a space has instead of a file |
 //! | `slots.rs` | which slot of swap a page has |
@@ -44,9 +45,11 @@ mod pages;
 mod region;
 mod slots;
 mod typed;
+mod vec;
 
 pub(crate) use fill::{fill, give_back};
 pub use page::PageMut;
 pub(crate) use pages::AnonPages;
 pub use region::{Anon, AnonOptions};
 pub use typed::Elements;
+pub use vec::TenantVec;

@@ -34,6 +34,7 @@
 //! | `frames.rs` | frames as the memory of a store |
 //! | `file.rs` | the swap file |
 //! | `spill.rs` | from memory to the file |
+//! | `maintain.rs` | what the background thread does now and then |
 //! | `tenant.rs` | the swap of one tenant: storing, loading and freeing pages |
 //! | `stat.rs` | figures |
 //! | `out.rs` | the part of a reclaim pass that compresses |
@@ -41,6 +42,7 @@
 mod config;
 mod file;
 mod frames;
+mod maintain;
 mod out;
 mod places;
 mod slot;
@@ -51,6 +53,7 @@ mod tenant;
 pub use config::Swap;
 pub(crate) use file::{Backing, create};
 pub(crate) use frames::fill_reserves;
+pub(crate) use maintain::maintain;
 pub(crate) use out::swap_out;
 pub(crate) use places::Swaps;
 pub(crate) use slot::{Slot, Store};

@@ -68,6 +68,10 @@ pub(crate) trait Store: Send + Sync + fmt::Debug {
     /// tens of microseconds a frame.
     fn compact(&self, frames: usize) -> usize;
 
+    /// Looks after what is in memory, now and then: what has been cold for long becomes smaller,
+    /// and blocks that are partly used become fewer. Cost: some milliseconds.
+    fn maintain(&self);
+
     /// Figures of what is in memory.
     fn stat(&self) -> StoreStat;
 }

@@ -19,6 +19,10 @@ use std::sync::Arc;
 /// Frames that a store has in reserve, at most: as many as a batch of victims needs if it
 /// compresses to a quarter.
 const RESERVE_MAX: u64 = 16;
+/// Cold pages that one round of maintenance compresses again.
+const RECOMPRESSED: usize = 256;
+/// Frames that one round is to free by moving pages together.
+const COMPACTED: usize = 64;
 /// The part of the tenant's budget that the reserve may be.
 const RESERVE_PART: u64 = 32;
 
@@ -145,6 +149,12 @@ impl Store for TenantSwap {
         self.store.compact(frames)
     }
 
+    fn maintain(&self) {
+        self.store.age();
+        self.store.recompress(RECOMPRESSED);
+        self.store.compact(COMPACTED);
+    }
+
     fn stat(&self) -> StoreStat {
         self.store.stat()
     }
@@ -221,5 +231,61 @@ impl Drop for Place {
         }
         drop(state);
         pool.freed.wake_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Error, Pager, Swap};
+    use lowtide_core::FolioId;
+    use std::io::ErrorKind;
+
+    /// A page that repeats a text of its own.
+    fn text(page: u64) -> Vec<u8> {
+        format!("what page {page} holds; ").bytes().cycle().take(4096).collect()
+    }
+
+    #[test]
+    fn a_compressed_page_that_was_overwritten_is_an_error_and_never_other_bytes() {
+        let swap = Swap::compressed("1M".parse().unwrap());
+        let pager = Pager::builder().max("2M".parse().unwrap()).swap(swap).build().unwrap();
+        let heap = pager.root().anon(4 << 20).unwrap();
+        for page in 0..heap.pages() {
+            heap.write(page).unwrap().copy_from_slice(&text(page));
+        }
+        let pool = &pager.inner.pool;
+        {
+            let state = pool.lock();
+            for frame in (0..pool.frames).filter(|&f| state.engine.folio_of(FolioId(f)).is_none()) {
+                // One bit of every few compressed pages.
+                for at in (0..4096).step_by(1024) {
+                    // SAFETY: the frame is free, in reserve or a store's. No thread uses a store
+                    // now, and none takes a frame while this one has the lock.
+                    #[expect(unsafe_code, reason = "plays broken memory")]
+                    unsafe {
+                        *pool.frame_ptr(frame).wrapping_add(at) ^= 1;
+                    }
+                }
+            }
+        }
+        let mut wrong = 0;
+        for page in (0..heap.pages()).rev() {
+            match heap.read(page) {
+                Ok(guard) => assert!(guard[..] == text(page), "page {page}"),
+                Err(Error::SwapIn { source, .. }) => {
+                    assert_eq!(source.kind(), ErrorKind::InvalidData);
+                    wrong += 1;
+                }
+                Err(other) => panic!("{other}"),
+            }
+        }
+        assert!(wrong > 10, "{wrong} pages were overwritten");
+        assert!(pager.root().swap_stat().unwrap().corrupt >= wrong);
+        pager.validate().unwrap();
+        heap.discard(0..heap.len()).unwrap();
+        heap.write(7).unwrap().copy_from_slice(&text(7));
+        drop(heap);
+        assert_eq!(pager.root().usage().unwrap(), 0);
+        pager.validate().unwrap();
     }
 }
