@@ -368,3 +368,35 @@ fn the_lists_and_the_doctor_answer() {
     assert!(said(&["doctor"]).contains("io_uring"));
     assert!(!said(&["--help"]).contains("peer-mmap"), "the worker is not a public command");
 }
+
+/// Each page of each round is known by its mark, or is a hole.
+#[test]
+fn threads_that_map_read_and_unmap_files_find_the_right_pages_in_every_system() {
+    const TEST: &str = "threads_that_map_read_and_unmap_files";
+    let maps = maps_or_skip(TEST);
+    if maps.len() < 2 {
+        return;
+    }
+    let peers = if memcg_or_skip(TEST) { "map-pagecache,mmap-random" } else { "map-pagecache" };
+    let dir = tempfile::tempdir().unwrap();
+    let results = results(
+        dir.path(),
+        &[
+            &["bench", "mmap-thrash", "--scale", "0.01", "--seconds", "0.5", "--rounds", "1"],
+            ["--against", peers].as_slice(),
+        ]
+        .concat(),
+    );
+    let systems: Vec<_> =
+        rows(&results).iter().map(|row| row["system"].as_str().unwrap()).collect();
+    assert_eq!(systems[..2], maps);
+    assert_eq!(systems.len(), 1 + peers.split(',').count());
+    for row in rows(&results) {
+        let (verified, rounds) = (row["verified"].as_u64().unwrap(), row["ops"].as_u64().unwrap());
+        assert_eq!((verified, row["errors"].as_u64()), (rounds * 4096, Some(0)), "{row}");
+        assert_eq!((row["threads"].as_u64(), row["max_bytes"].as_u64()), (Some(5), Some(12 << 20)));
+        assert!(rounds >= 5, "each thread has made a round: {row}");
+    }
+    assert_eq!(rows(&results)[0]["fault_path"], "hold");
+    assert!(files(dir.path()).is_empty(), "{:?}", files(dir.path()));
+}

@@ -19,8 +19,10 @@
 use std::io;
 use std::sync::Arc;
 
-use lowtide::Pager;
+use std::fs::File;
+
 use lowtide::map::{Map, MapError, MapOptions, Way};
+use lowtide::{Pager, Tenant};
 
 use super::access::{AccessError, DataAccess};
 use super::datafile::DataFile;
@@ -53,6 +55,15 @@ pub(crate) fn open(
     }
     // SAFETY: the file is locked for this run, which does not write to it while it is mapped.
     unsafe { options.map(pager, file.file()) }
+}
+
+/// Maps a whole file for a tenant.
+///
+/// # Errors
+/// As [`open`].
+pub(crate) fn of_tenant(tenant: &Tenant, way: Way, file: &File) -> Result<Map, MapError> {
+    // SAFETY: it is a file of this run, which does not write to it while it is mapped.
+    unsafe { MapOptions::new().way(way).tenant(tenant).map(tenant.pager(), file) }
 }
 
 /// One thread's access to a map.

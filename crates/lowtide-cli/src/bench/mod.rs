@@ -17,6 +17,7 @@
 //! | `map_fault` | what a page of a map costs, without a device |
 //! | `write` | files written from start to end, by lowtide and its peers |
 //! | `slow` | an artificially slow device |
+//! | `storm` | threads that map, read and unmap files |
 //! | `tenancy` | benchmarks with tenants: limits, throttle policies, programs, protection |
 //! | `proof` | killed, cut off and lied to, without losing a flushed byte |
 //! | `machine`, `table`, `json`, `error` | output |
@@ -40,6 +41,7 @@ pub(crate) mod proof;
 mod record;
 pub(crate) mod rounds;
 pub(crate) mod slow;
+pub(crate) mod storm;
 pub(crate) mod system;
 mod table;
 pub(crate) mod tally;
@@ -61,9 +63,12 @@ use crate::lab::circles::Circles;
 use crate::lab::dd_oom::DdOom;
 use crate::lab::fill::Fill;
 use crate::lab::high_thrash::HighThrash;
+use crate::lab::mapping::Mapping;
 use crate::lab::mixed::RealMixed;
+use crate::lab::mmap_thrash::MmapThrash;
 use crate::lab::noisy::Noisy;
 use crate::lab::real::Real;
+use crate::lab::real_thrash::RealThrash;
 use crate::lab::writing::Writing;
 use crate::lab::writing::real::RealWriting;
 
@@ -94,6 +99,8 @@ pub(crate) enum Bench {
     DdOom(Box<RealWriting<DdOom>>),
     #[command(name = HighThrash::NAME, about = HighThrash::ABOUT)]
     HighThrash(Box<Real<HighThrash>>),
+    #[command(name = MmapThrash::NAME, about = MmapThrash::ABOUT)]
+    MmapThrash(Box<RealThrash>),
     #[command(name = Circles::NAME, about = Circles::ABOUT)]
     Circles(Box<Real<Circles>>),
     #[command(name = Noisy::NAME, about = Noisy::ABOUT)]
@@ -130,6 +137,7 @@ pub(crate) fn run(bench: &Bench) -> Result<(), BenchError> {
         Bench::Fill(args) => args.run(),
         Bench::DdOom(args) => args.run(),
         Bench::HighThrash(args) => args.run(),
+        Bench::MmapThrash(args) => args.run(),
         Bench::Circles(args) => args.run(),
         Bench::NoisyNeighbour(args) => args.run(),
         Bench::Tenants(args) => equals::run(args),

@@ -5,7 +5,7 @@
 
 use std::io::{self, BufRead, Write};
 use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use lowtide_host::usage::CpuTime;
 
@@ -16,6 +16,7 @@ use crate::bench::error::BenchError;
 use crate::bench::play::checkpoint::Checkpointer;
 use crate::bench::play::job::{Job, Script};
 use crate::bench::play::slice::Turn;
+use crate::bench::storm::Storm;
 use crate::bench::tally::Slice;
 use crate::bench::thread_pool::{ThreadPool, Until};
 use crate::bench::write::Fill;
@@ -43,6 +44,8 @@ fn converse(requests: &mut impl BufRead, replies: &mut impl Write) -> io::Result
 struct Peer {
     prepared: Option<Prepared>,
     playing: Option<Playing>,
+    /// Threads that map and unmap.
+    storm: Option<ThreadPool>,
 }
 
 struct Prepared {
@@ -90,11 +93,33 @@ impl Peer {
             Request::Fill { fill, mapped } => {
                 Ok(Reply::Played { slice: Box::new(fill_file(&fill, mapped)?) })
             }
+            Request::Storm { storm, random, until } => {
+                let pool = match &mut self.storm {
+                    Some(pool) => pool,
+                    none => none.insert(storm.start(storm.kernels(random)).map_err(text)?),
+                };
+                let cpu = CpuTime::now_self();
+                let mut slice = Slice::of(&pool.run(until, 1).map_err(|e| e.to_string())?);
+                slice.cpu_seconds = CpuTime::now_self().since(cpu).seconds();
+                Ok(Reply::Played { slice: Box::new(slice) })
+            }
             Request::Run { until } => {
                 let playing = self.playing.as_mut().ok_or("asked to run before it was to map")?;
                 Ok(Reply::Played { slice: Box::new(playing.run(until).map_err(text)?) })
             }
         }
+    }
+}
+
+impl Storm {
+    /// Maps a file as the kernel does.
+    fn kernels(
+        &self,
+        random: bool,
+    ) -> impl Fn(&Path) -> Result<MappingAccess, AccessError> + Clone + Send + 'static {
+        let len = self.bytes() as usize;
+        let how = Use { writes: false, shared: false, random };
+        move |path: &Path| Ok(MappingAccess::open(path, len, how)?)
     }
 }
 

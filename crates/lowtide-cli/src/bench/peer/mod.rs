@@ -5,6 +5,7 @@
 //! | `process.rs` | the bench's side of a child process under a memory cgroup |
 //! | `mmap.rs` | a kernel mapping in such a child |
 //! | `filler.rs` | a file written by such a child |
+//! | `storm.rs` | threads that map and unmap files in such a child |
 //! | `dd.rs` | a file written by dd |
 //! | `child.rs` | the child process itself |
 //! | `protocol.rs` | the messages between bench and child |
@@ -21,3 +22,4 @@ pub(crate) mod mmap;
 mod process;
 mod program;
 mod protocol;
+pub(crate) mod storm;

@@ -12,6 +12,8 @@
 //!     │  ◄────────────  Played{slice}
 //!     │  Fill{fill}  ──────────────►   or: writes a whole file, flushes
 //!     │  ◄────────────  Played{slice}
+//!     │  Storm{storm, until}  ─────►   or: maps, reads and unmaps files
+//!     │  ◄────────────  Played{slice}
 //!     │  (end of file)  ───────────►   ends
 //! ```
 //!
@@ -24,6 +26,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::bench::play::job::Job;
+use crate::bench::storm::Storm;
 use crate::bench::tally::Slice;
 use crate::bench::thread_pool::Until;
 use crate::bench::write::Fill;
@@ -53,6 +56,15 @@ pub(super) enum Request {
         fill: Fill,
         /// Through a mapping instead of the descriptor.
         mapped: bool,
+    },
+    /// Map, read and unmap files.
+    Storm {
+        /// The files.
+        storm: Storm,
+        /// With `MADV_RANDOM`.
+        random: bool,
+        /// How long.
+        until: Until,
     },
 }
 

@@ -1,0 +1,39 @@
+//! Threads that map, read and unmap files by the kernel's mappings, in a child under a memory
+//! cgroup.
+
+use super::process::Process;
+use super::protocol::Request;
+use crate::bench::error::BenchError;
+use crate::bench::storm::Storm;
+use crate::bench::tally::Slice;
+use crate::bench::thread_pool::Until;
+
+/// A child with such threads.
+pub(crate) struct StormPeer {
+    process: Process,
+    /// With `MADV_RANDOM`.
+    random: bool,
+}
+
+impl StormPeer {
+    /// Starts a child with a budget of `max_bytes`.
+    ///
+    /// # Errors
+    /// Those of [`Process::start`].
+    pub(crate) fn start(
+        name: &'static str,
+        random: bool,
+        max_bytes: u64,
+    ) -> Result<Self, BenchError> {
+        Ok(Self { process: Process::start(name, max_bytes, None)?, random })
+    }
+
+    /// Plays a slice.
+    ///
+    /// # Errors
+    /// Those of [`Process::play`].
+    pub(crate) fn play(&mut self, storm: &Storm, until: Until) -> Result<Slice, BenchError> {
+        let (storm, random) = (storm.clone(), self.random);
+        self.process.play(&Request::Storm { storm, random, until })
+    }
+}
