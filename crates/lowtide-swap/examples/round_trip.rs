@@ -6,9 +6,10 @@
 //! and they are stored, loaded and freed. Rounds alternate which of the two comes first, so both
 //! meet the same machine. The figures are nanoseconds of CPU time a page: the median of all
 //! rounds, and the range of the middle eight tenths. *Engine* is store + load beside compress +
-//! decompress of the same round. *Copy* is a page copied once, for comparison.
+//! decompress of the same round. *Copy* is a page copied once, for comparison. At the end all pages
+//! are recompressed.
 //!
-//! `cargo run --release -p lowtide-swap --example round_trip [PAGES] [ROUNDS]`
+//! `cargo run --release -p lowtide-swap --example round_trip [PAGES] [ROUNDS] [KIND]`
 #![expect(clippy::print_stdout, reason = "it is a report")]
 
 use lowtide_swap::{CompressedStore, Handle, HeapPages, PAGE_BYTES, StoreLimits};
@@ -200,14 +201,38 @@ fn measure(name: &str, pages: &[Vec<u8>], rounds: usize) {
     free.print("free");
     let (low, mid, high) = (engine.at(0.1), engine.at(0.5), engine.at(0.9));
     println!("  {:<12} {mid:8.2} ×    {low:.2} … {high:.2}", "engine");
+    cold(pages, &mut tier, &mut back);
+}
+
+/// What recompression gains, and what it costs then and at a load.
+fn cold(pages: &[Vec<u8>], tier: &mut Tier, back: &mut [u8]) {
+    tier.round(pages, back);
+    tier.store.age();
+    tier.store.age();
+    let mut smaller = 0;
+    let spent = timed(pages.len(), || smaller = tier.store.recompress(pages.len()).smaller);
+    let ratio = tier.store.stat().ratio().unwrap_or(f64::INFINITY);
+    let load = timed(pages.len(), || {
+        for &handle in &tier.handles {
+            tier.store.load(handle, back).expect("what was stored");
+        }
+    });
+    println!(
+        "  zstd: {smaller} pages smaller, ratio {ratio:.2} with what blocks lose; \
+         {spent:.0} ns a page, then {load:.0} ns a load"
+    );
 }
 
 fn main() {
-    let mut args = std::env::args().skip(1).map(|arg| arg.parse::<usize>().expect("a number"));
-    let (pages, rounds) = (args.next().unwrap_or(4096), args.next().unwrap_or(41));
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let number = |n: usize, default: usize| {
+        args.get(n).map_or(default, |arg| arg.parse().expect("a number"))
+    };
+    let (pages, rounds) = (number(0, 4096), number(1, 41));
     println!("{pages} pages of {PAGE_BYTES} bytes, {rounds} rounds");
     let kinds: [(&str, Fill); 3] = [("text", text), ("structures", structures), ("random", random)];
-    for (name, fill) in kinds {
+    let chosen = |name: &str| args.get(2).is_none_or(|only| only == name);
+    for (name, fill) in kinds.into_iter().filter(|(name, _)| chosen(name)) {
         let mut bits = Bits(0x2545_f491_4f6c_dd1d);
         let make = |_| {
             let mut page = vec![0; PAGE_BYTES];
