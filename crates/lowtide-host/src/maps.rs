@@ -92,7 +92,11 @@ impl fmt::Display for Maps {
                  `map_copy` is refused: {why})"
             ),
             (Ok(()), Ok(true)) => {
-                write!(f, "userfault (an exact budget; system calls may use the memory)")
+                write!(
+                    f,
+                    "userfault (an exact budget, for stores if it is named; system calls may use \
+                     the memory)"
+                )
             }
             (Ok(()), Ok(false)) => write!(
                 f,
