@@ -98,6 +98,11 @@ fn open(dir: &Path, flags: OFlags) -> io::Result<File> {
         Err(error) if NO_TMPFILE.contains(&error) => {}
         Err(error) => return Err(error.into()),
     }
+    open_and_unlink(dir, flags, owner)
+}
+
+/// Opens a file with a name that no other file has, and removes the name.
+fn open_and_unlink(dir: &Path, flags: OFlags, owner: Mode) -> io::Result<File> {
     let random = RandomState::new().build_hasher().finish();
     let path = dir.join(format!(".lowtide-swap-{random:016x}"));
     let opened = rustix::fs::open(&path, flags | OFlags::CREATE | OFlags::NOFOLLOW, owner);
@@ -197,6 +202,23 @@ mod tests {
             Ok(()) => assert!(blocks(&file) < before, "{before} → {}", blocks(&file)),
             Err(error) => assert_eq!(error.kind(), io::ErrorKind::Unsupported),
         }
+    }
+
+    #[test]
+    fn without_o_tmpfile_the_name_is_gone_at_once() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::EXCL;
+        let owner = Mode::RUSR | Mode::WUSR;
+        let file = open_and_unlink(dir.path(), flags, owner).expect("a file");
+        assert_eq!(std::fs::read_dir(dir.path()).expect("a directory").count(), 0);
+        let data = file.metadata().expect("metadata");
+        assert_eq!((data.mode() & 0o7777 & !0o600, data.nlink(), data.len()), (0, 0, 0));
+        let file = UnlinkedFile { file, direct: false };
+        file.trial().expect("it can be written");
+        // A flag that is refused leaves no name, either.
+        let refused = open_and_unlink(dir.path(), flags | OFlags::DIRECTORY, owner);
+        assert!(refused.is_err(), "a regular file is no directory");
+        assert_eq!(std::fs::read_dir(dir.path()).expect("a directory").count(), 0);
     }
 
     #[test]
