@@ -54,12 +54,22 @@ impl Pool {
     pub(crate) fn allocate(&self, space: &Space, new: &NewFolio) -> Allocated {
         let pages = 1 << new.order;
         let payer = Payer::Space(space.id);
-        let wait = new.order == 0;
-        let (mut state, charged) = self.charge(self.lock(), payer, pages, new.task, wait);
+        let state = self.lock();
+        // One that comes back from swap may have a frame of the reserve, and need not wait.
+        let from_swap = space.anon.is_some() && new.shadow != 0;
+        let may_borrow =
+            from_swap && state.group_of(payer).is_some_and(|group| state.swaps.can_borrow(group));
+        let wait = new.order == 0 && !may_borrow;
+        let (mut state, charged) = self.charge(state, payer, pages, new.task, wait);
         let group = match charged {
             Ok(group) => group,
             Err(_) if self.is_poisoned() => return Allocated::Failed(Error::Poisoned),
             Err(_) if new.order > 0 => return Allocated::TooLarge,
+            // What it takes in swap is free soon.
+            Err(full) if from_swap && let Some(frame) = state.swaps.borrow(full.payer) => {
+                let stall = self.place_in(&mut state, new, full.payer, frame);
+                return Allocated::Frame(frame, stall);
+            }
             Err(Full { nested: true, .. }) => return Allocated::Nested,
             Err(full) => {
                 return Allocated::Failed(out_of_budget(&mut state, full, pages, self.page_shift));

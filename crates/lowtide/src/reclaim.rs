@@ -38,7 +38,7 @@ const WALK_CHUNK: u64 = 4096;
 /// What a visit of a table of translations counts as.
 const VISIT: u64 = 256;
 /// Batches in a row, all of whose pages are pinned, after which an invocation gives up: it waits
-/// for the guards instead.
+/// for the guards instead. Two, if swap has refused all of them.
 const PINNED_BATCHES: u32 = 16;
 
 /// Pages that one [`piece`] is to free at most: the lock is held for a few dozen microseconds at a
@@ -206,13 +206,17 @@ impl Pool {
                 Step::Unmap => {
                     let victims = reclaim.victims();
                     unmap(self, spaces, victims);
+                    let refusals = state.swaps.refusals();
                     state = swap_out(self, state, victims);
                     pinned = if victims.iter().all(|v| v.outcome == Unmapped::Pinned) {
-                        pinned + 1
+                        // Guards are dropped at any moment; swap has room when something else has
+                        // happened.
+                        let refused = state.swaps.refusals() > refusals;
+                        pinned + if refused { PINNED_BATCHES / 2 } else { 1 }
                     } else {
                         0
                     };
-                    if pinned == PINNED_BATCHES {
+                    if pinned >= PINNED_BATCHES {
                         reclaim.give_up();
                     }
                 }

@@ -311,3 +311,107 @@ fn a_vector_larger_than_its_budget_behaves_as_one_of_the_standard_library() {
     drop(vec);
     assert_eq!(pager.root().usage().unwrap(), 0);
 }
+
+#[test]
+fn a_tenant_swaps_no_more_than_its_swap_max() {
+    for policy in ["mglru", "lru"] {
+        let swap = Swap::compressed("4M".parse().unwrap());
+        let builder = Pager::builder().max("8M".parse().unwrap()).swap(swap);
+        let pager = builder.policy(policy.parse().unwrap()).build().unwrap();
+        let tenant = pager.tenant("heap").max("1M".parse().unwrap()).create().unwrap();
+        tenant.set_swap_max("256K".parse().unwrap()).unwrap();
+        let heap = tenant.anon(4 << 20).unwrap();
+        let begun = std::time::Instant::now();
+        let failed = (0..heap.pages()).find(|&page| match heap.write(page) {
+            Ok(mut guard) => {
+                fill(page, 1, &mut guard);
+                false
+            }
+            Err(Error::OutOfBudget { .. }) => true,
+            Err(other) => panic!("{other}"),
+        });
+        let failed = failed.expect("1 MiB and 256 KiB hold less than 4 MiB");
+        assert!(begun.elapsed() < Duration::from_secs(5), "{policy}: no waiting helps");
+        assert!((256..320).contains(&failed), "{policy}: failed at page {failed}");
+        assert_eq!(tenant.swap_usage().unwrap(), 256 << 10, "{policy}");
+        tenant.set_swap_max(lowtide::Size::MAX).unwrap();
+        for page in failed..heap.pages() {
+            fill(page, 1, &mut heap.write(page).unwrap());
+        }
+        for page in 0..heap.pages() {
+            check(page, 1, &heap.read(page).unwrap());
+        }
+        pager.validate().unwrap();
+    }
+}
+
+#[test]
+fn swappiness_decides_between_pages_of_files_and_of_regions() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("data");
+    std::fs::write(&path, vec![7; 8 << 20]).unwrap();
+    for (swappiness, expected) in [(0, [false, true]), (201, [true, false])] {
+        let pager = pager("8M", Some("4M"));
+        let tenant = pager.tenant("both").max("2M".parse().unwrap()).create().unwrap();
+        tenant.set_swappiness(swappiness).unwrap();
+        let (heap, view) = (tenant.anon(1 << 20).unwrap(), tenant.open(&path).unwrap());
+        for page in 0..heap.pages() {
+            fill(page, 1, &mut heap.write(page).unwrap());
+        }
+        // As much again in pages of the file, and a little more: something has to go.
+        for page in 0..heap.pages() + 64 {
+            assert_eq!(view.read(page).unwrap()[5], 7);
+        }
+        let swapped = tenant.swap_usage().unwrap() > 0;
+        let file = (0..heap.pages() + 64).any(|page| !view.is_resident(page));
+        assert_eq!([swapped, file], expected, "swappiness {swappiness}");
+        for page in 0..heap.pages() {
+            check(page, 1, &heap.read(page).unwrap());
+        }
+    }
+}
+
+#[test]
+fn a_tenant_that_is_full_of_compressed_pages_can_still_read_all_that_it_has() {
+    for policy in ["mglru", "lru"] {
+        let swap = Swap::compressed("8M".parse().unwrap());
+        let builder = Pager::builder().max("8M".parse().unwrap()).swap(swap);
+        let pager = builder.policy(policy.parse().unwrap()).build().unwrap();
+        let tenant = pager.tenant("heap").max("2M".parse().unwrap()).create().unwrap();
+        let heap = tenant.anon(64 << 20).unwrap();
+        // Three quarters of a page compress to a word.
+        let content = |page: u64| {
+            let mut bytes = vec![1; 4096];
+            let mut state = page * 2 + 1;
+            for word in bytes[..1024].chunks_exact_mut(8) {
+                state = state.wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(31);
+                word.copy_from_slice(&state.to_le_bytes());
+            }
+            bytes
+        };
+        let full = (0..heap.pages())
+            .find(|&page| match heap.write(page) {
+                Ok(mut guard) => {
+                    guard.copy_from_slice(&content(page));
+                    false
+                }
+                Err(Error::OutOfBudget { .. }) => true,
+                Err(other) => panic!("{other}"),
+            })
+            .expect("64 MiB compress to 16");
+        let stat = tenant.swap_stat().unwrap();
+        assert!(stat.memory_bytes <= 1536 << 10, "{policy}: {stat}");
+        assert!(full > 1200, "{policy}: full at {full}; {stat}");
+        for round in 0..2 {
+            for page in 0..full {
+                let page = if round == 0 { page } else { page * 7919 % full };
+                let guard = heap.read(page).unwrap_or_else(|e| panic!("{policy}, {page}: {e}"));
+                assert!(guard[..] == content(page), "{policy}: page {page}");
+            }
+        }
+        assert!(tenant.usage().unwrap() <= 2 << 20);
+        pager.validate().unwrap();
+        drop(heap);
+        assert_eq!(pager.root().usage().unwrap(), 0);
+    }
+}

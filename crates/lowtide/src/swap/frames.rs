@@ -10,6 +10,9 @@ use lowtide_swap::PageSource;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
+/// The part of a group's budget that compressed pages may take: three of four.
+const SHARE: (u64, u64) = (3, 4);
+
 /// The frames of one store.
 #[derive(Clone, Debug)]
 pub(super) struct FrameSource {
@@ -31,10 +34,14 @@ impl PageSource for FrameSource {
     fn take(&self) -> Option<Frame> {
         let pool = &*self.pool;
         let mut state = pool.lock();
-        if pool.is_poisoned() || !state.swaps.has_room() {
+        if pool.is_poisoned() {
             return None;
         }
         let group = state.swaps.group(self.index)?;
+        let most = share(&state, group);
+        if !state.swaps.has_room(self.index, most) {
+            return None;
+        }
         let charged = take_charged(pool, &mut state, group);
         let number = state.swaps.take(self.index, charged)?;
         Some(Frame { source: self.clone(), number })
@@ -84,6 +91,14 @@ impl Drop for Frame {
         drop(state);
         pool.freed.wake_all();
     }
+}
+
+/// Frames that compressed pages of a group may take: not all that the group may have, or nothing
+/// would be left for the pages that it works with.
+fn share(state: &State, group: MemcgId) -> u64 {
+    let levels = std::iter::successors(Some(group), |&at| state.engine.parent(at));
+    let max = levels.map(|at| state.engine.max(at)).min().unwrap_or_default();
+    max / SHARE.1 * SHARE.0
 }
 
 /// A frame that is charged to a group, if there is room for it as things are.

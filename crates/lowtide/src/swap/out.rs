@@ -17,6 +17,8 @@ use crate::translation::Taken;
 use lowtide_core::{FolioId, Owner, Task, Unmapped, Victim};
 use std::sync::{Arc, MutexGuard};
 
+/// Pages of a batch that are refused before no more are tried.
+const TRIES: u32 = 4;
 /// Pages that go from memory to the file when a page was refused.
 const SPILLED: usize = 64;
 /// Frames that compaction is to free then.
@@ -91,18 +93,25 @@ pub(crate) fn swap_out<'a>(
 }
 
 /// Keeps in memory what there is room for. Where there is none, room is made once for each tenant:
-/// compressed pages move together, and the coldest go to the file.
+/// compressed pages move together, and the coldest go to the file. If that does not help, a few
+/// more are tried, which may be smaller, and then no more: compressing for nothing takes long.
 fn keep(pool: &Pool, leaving: &mut [Leaving]) {
-    let mut full: Option<Arc<dyn Store>> = None;
+    let mut full: Option<(Arc<dyn Store>, u32)> = None;
     for page in leaving {
         let store = page.space.anon().store();
-        let is_full = full.as_ref().is_some_and(|other| Arc::ptr_eq(other, &store));
+        let tries = match &full {
+            Some((other, tries)) if Arc::ptr_eq(other, &store) => *tries,
+            _ => 0,
+        };
+        if tries == TRIES {
+            continue;
+        }
         let mut kept = store.keep(page.owner(), pool.bytes(page.frame));
-        if kept == Err(Refused::Full) && !is_full {
-            if make_room(pool, &store) > 0 {
-                kept = store.keep(page.owner(), pool.bytes(page.frame));
-            }
-            full = kept.is_err().then_some(store);
+        if kept == Err(Refused::Full) && tries == 0 && make_room(pool, &store) > 0 {
+            kept = store.keep(page.owner(), pool.bytes(page.frame));
+        }
+        if kept == Err(Refused::Full) {
+            full = Some((store, tries + 1));
         }
         page.slot = kept.ok();
     }

@@ -29,6 +29,8 @@ struct Place {
     reserve: Vec<u32>,
     /// How many there should be.
     wanted: usize,
+    /// Frames that the store has.
+    taken: u64,
 }
 
 impl Place {
@@ -50,7 +52,7 @@ impl Swaps {
 
     /// A place for a new store.
     pub(super) fn begin(&mut self, group: MemcgId) -> usize {
-        let place = Some(Place { group, store: None, reserve: Vec::new(), wanted: 0 });
+        let place = Some(Place { group, store: None, reserve: Vec::new(), wanted: 0, taken: 0 });
         match self.places.iter().position(Option::is_none) {
             Some(index) => {
                 self.places[index] = place;
@@ -103,14 +105,28 @@ impl Swaps {
         self.refusals
     }
 
-    /// Whether the stores may have one more frame.
-    pub(super) const fn has_room(&self) -> bool {
-        self.taken < self.limit
+    /// Whether a store may have one more frame: all together have fewer than their limit, and it
+    /// has fewer than `most`.
+    pub(super) fn has_room(&mut self, index: usize, most: u64) -> bool {
+        self.taken < self.limit && self.place(index).taken < most
+    }
+
+    /// Whether a group has a frame in reserve.
+    pub(crate) fn can_borrow(&self, group: MemcgId) -> bool {
+        self.places.iter().flatten().any(|place| place.group == group && !place.reserve.is_empty())
+    }
+
+    /// Takes a frame out of the reserve of a group's stores, for a page of the group that comes
+    /// back from swap: it stays charged, and what it took in the store is free soon.
+    pub(crate) fn borrow(&mut self, group: MemcgId) -> Option<u32> {
+        let mut places = self.places.iter_mut().flatten();
+        places.find_map(|place| (place.group == group).then(|| place.reserve.pop())?)
     }
 
     /// A store takes a frame; without one from elsewhere, one of its reserve.
     pub(super) fn take(&mut self, index: usize, frame: Option<u32>) -> Option<u32> {
         let frame = frame.or_else(|| self.place(index).reserve.pop())?;
+        self.place(index).taken += 1;
         self.taken += 1;
         Some(frame)
     }
@@ -119,6 +135,7 @@ impl Swaps {
     pub(super) fn give(&mut self, index: usize, frame: u32) -> bool {
         assert!(self.taken > 0, "frame {frame} comes back from a store, and none was out");
         self.taken -= 1;
+        self.place(index).taken -= 1;
         self.keep(index, frame)
     }
 
