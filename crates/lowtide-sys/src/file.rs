@@ -168,11 +168,11 @@ pub fn reopen(fd: impl AsFd, mode: OpenMode) -> Result<File, OpenError> {
     open(path_of(fd), OpenMode { create: false, create_new: false, ..mode })
 }
 
-/// A path that leads to the file of a descriptor, in this process, while the descriptor is open.
-/// Needs `/proc`.
+/// A path that leads to the file of a descriptor, in this thread and those that share its table of
+/// descriptors, while the descriptor is open. Needs `/proc`.
 #[must_use]
 pub fn path_of(fd: impl AsFd) -> PathBuf {
-    PathBuf::from(format!("/proc/self/fd/{}", fd.as_fd().as_raw_fd()))
+    PathBuf::from(format!("/proc/thread-self/fd/{}", fd.as_fd().as_raw_fd()))
 }
 
 /// The rules of direct I/O on this file, or `None` when there is none (a file system that refuses
@@ -389,5 +389,29 @@ mod tests {
         if asked == 0 {
             eprintln!("SKIPPED: no block device here may be read");
         }
+    }
+
+    #[test]
+    fn a_thread_with_descriptors_of_its_own_reopens_its_own_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let paths = ["program", "thread"].map(|name| dir.path().join(name));
+        paths.iter().for_each(|path| std::fs::write(path, path.to_str().unwrap()).unwrap());
+        let of_program = File::open(&paths[0]).unwrap();
+        let number = of_program.as_raw_fd();
+        let path = paths[1].clone();
+        let read = std::thread::spawn(move || {
+            // SAFETY: The call takes a number; the thread owns no descriptor yet.
+            assert_eq!(unsafe { libc::unshare(libc::CLONE_FILES) }, 0);
+            let own = File::open(&path).unwrap();
+            // SAFETY: The number is the program's file in this thread's copy of the table, which
+            // nothing here uses.
+            assert_eq!(unsafe { libc::dup2(own.as_raw_fd(), number) }, number);
+            // SAFETY: The duplicate is this thread's.
+            let own = unsafe { std::os::fd::BorrowedFd::borrow_raw(number) };
+            let mut text = String::new();
+            reopen(own, OpenMode::READ).unwrap().read_to_string(&mut text).unwrap();
+            text
+        });
+        assert_eq!(read.join().unwrap(), paths[1].to_str().unwrap());
     }
 }
