@@ -276,6 +276,50 @@ fn a_page_that_a_device_cannot_read_is_sigbus_and_the_map_has_the_devices_error(
     }
 }
 
+/// Threads that a SIGBUS has stopped.
+static STOPPED: AtomicU64 = AtomicU64::new(0);
+
+#[test]
+fn a_page_that_failed_once_is_sigbus_for_every_thread_that_touches_it_and_no_other_page_is() {
+    let played = child(
+        "a_page_that_failed_once_is_sigbus_for_every_thread_that_touches_it_and_no_other_page_is",
+        || {
+            extern "C" fn stop(_signal: libc::c_int) {
+                STOPPED.fetch_add(1, Relaxed);
+                loop {
+                    // SAFETY: waits, for ever.
+                    unsafe { libc::pause() };
+                }
+            }
+            let broken = Arc::new(Broken(AtomicBool::new(true)));
+            let inject = Arc::<Broken>::clone(&broken);
+            let pager = Pager::builder().max(Size::new(1 << 20)).inject(inject).build().unwrap();
+            let file = file(64);
+            let _ = MAP.set(map_or_skip(&pager, file.as_file(), Way::Userfault));
+            let map = MAP.get().unwrap();
+            map.advise(Advice::Random).unwrap();
+            let at = stop as extern "C" fn(libc::c_int);
+            // SAFETY: the handler waits, and does nothing else.
+            unsafe { libc::signal(libc::SIGBUS, at as libc::sighandler_t) };
+            for stopped in 1..=3 {
+                std::thread::spawn(|| std::hint::black_box(MAP.get().unwrap()[5 * PAGE + 8]));
+                let began = Instant::now();
+                while STOPPED.load(Relaxed) < stopped {
+                    assert!(began.elapsed() < Duration::from_secs(60), "no signal for {stopped}");
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                // The device works again, which the map of the failed page does not know.
+                broken.0.store(false, Relaxed);
+                let others = (0..64).filter(|page| *page != 5);
+                others.for_each(|page| assert_eq!(word(map, page * PAGE), (page * PAGE) as u64));
+            }
+            assert_eq!(STOPPED.load(Relaxed), 3);
+            0
+        },
+    );
+    played.iter().for_each(assert_well);
+}
+
 #[test]
 fn a_tenant_without_room_is_sigbus_and_the_map_names_the_full_budget() {
     let played = child("a_tenant_without_room_is_sigbus_and_the_map_names_the_full_budget", || {
@@ -356,6 +400,38 @@ fn a_limit_that_is_lowered_takes_pages_of_maps_and_one_that_is_raised_lets_them_
         assert!(map.report().resident_bytes >= max.bytes() / 8, "{}", map.report());
     }
     assert!(map.error().is_none());
+    pager.validate().unwrap();
+}
+
+/// Waits until the page cache has at most this much of a file, and an eighth.
+fn await_cached(file: &File, most: u64) {
+    let began = Instant::now();
+    let cached = || lowtide_sys::page_cache::cachestat(file, 0, 0).unwrap().cached * PAGE as u64;
+    while cached() > most + most / 8 {
+        assert!(began.elapsed() < Duration::from_secs(60), "{} bytes, not {most}", cached());
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn a_limit_that_is_lowered_takes_pages_of_a_mapping_of_the_kernel_at_the_next_looks() {
+    let (file, pager) = (file(1024), pager("4M"));
+    let tenant = pager.tenant("t").max("4M".parse().unwrap()).create().unwrap();
+    let options = MapOptions::new().way(Way::PageCache).tenant(&tenant);
+    // SAFETY: as in `map`.
+    let map = match unsafe { options.map(&pager, file.as_file()) } {
+        Err(MapError::Way { why, .. }) => return eprintln!("SKIPPED: {why}"),
+        other => other.unwrap(),
+    };
+    for max in ["2M", "256K", "3M", "512K"] {
+        let max: Size = max.parse().unwrap();
+        tenant.set_max(max).unwrap();
+        assert!(tenant.usage().unwrap() <= max.bytes());
+        (0..1024).for_each(|page| assert_eq!(word(&map, page * PAGE), (page * PAGE) as u64));
+        await_cached(file.as_file(), max.bytes());
+        assert!(map.report().resident_bytes <= max.bytes(), "{}", map.report());
+    }
+    drop(map);
     pager.validate().unwrap();
 }
 
@@ -520,6 +596,10 @@ fn a_map_that_is_forgotten_works_until_the_process_ends() {
         drop(pager);
         for _ in 0..3 {
             (0..512).for_each(|page| assert_eq!(word(bytes, page * PAGE), (page * PAGE) as u64));
+        }
+        if way == Way::PageCache {
+            // It is watched still.
+            await_cached(file.as_file(), 512 << 10);
         }
     }
 }

@@ -66,8 +66,9 @@ impl MapOptions {
         if len == 0 || !start.is_multiple_of(page) || !self.offset.is_multiple_of(page as u64) {
             return Err(range("a mapping begins with a page and has bytes"));
         }
-        let addresses = start
-            .checked_add(len.next_multiple_of(page))
+        let addresses = len
+            .checked_next_multiple_of(page)
+            .and_then(|len| start.checked_add(len))
             .map(|end| start..end)
             .ok_or_else(|| range("no address space is as large"))?;
         self.adopt_as(pager, file, addresses, Stores::Never)

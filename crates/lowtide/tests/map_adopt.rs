@@ -1,0 +1,136 @@
+//! Mappings that a program makes itself and gives to a pager: taken over, given back in parts, and
+//! replaced by other memory meanwhile.
+
+#![expect(unsafe_code, reason = "the program maps and unmaps by itself")]
+
+#[path = "common/mapped.rs"]
+mod mapped;
+
+use lowtide::Pager;
+use lowtide::map::{Adopted, MapError, MapOptions};
+use mapped::{PAGE, file, pager, random, word};
+use std::fs::File;
+use std::os::fd::{AsFd, AsRawFd};
+use std::ptr;
+use std::time::{Duration, Instant};
+
+const PAGES: usize = 2048;
+
+/// A mapping that the program makes.
+#[derive(Clone, Copy)]
+struct Own {
+    start: *mut u8,
+    pages: usize,
+}
+
+impl Own {
+    fn of(file: &File) -> Self {
+        let (len, flags) = (PAGES * PAGE, libc::MAP_SHARED);
+        // SAFETY: a new mapping at an address of the kernel's choice.
+        let start = unsafe {
+            libc::mmap(ptr::null_mut(), len, libc::PROT_READ, flags, file.as_raw_fd(), 0)
+        };
+        assert_ne!(start, libc::MAP_FAILED);
+        Self { start: start.cast(), pages: PAGES }
+    }
+
+    fn part(self, first: usize, pages: usize) -> Self {
+        assert!(first + pages <= self.pages);
+        Self { start: self.start.wrapping_add(first * PAGE), pages }
+    }
+
+    fn bytes(self) -> &'static [u8] {
+        // SAFETY: it is mapped while the test uses it.
+        unsafe { std::slice::from_raw_parts(self.start, self.pages * PAGE) }
+    }
+
+    fn addresses(self) -> std::ops::Range<usize> {
+        self.start.addr()..self.start.addr() + self.pages * PAGE
+    }
+
+    fn unmap(self) {
+        // SAFETY: the test does not use it any more.
+        assert_eq!(unsafe { libc::munmap(self.start.cast(), self.pages * PAGE) }, 0);
+    }
+
+    /// Puts memory of the program's own at these addresses, each byte 7.
+    fn replace(self) {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
+        let (rights, len) = (libc::PROT_READ | libc::PROT_WRITE, self.pages * PAGE);
+        // SAFETY: the addresses are the test's.
+        let at = unsafe { libc::mmap(self.start.cast(), len, rights, flags, -1, 0) };
+        assert_eq!(at, self.start.cast());
+        // SAFETY: as above, and writable.
+        unsafe { self.start.write_bytes(7, len) };
+    }
+}
+
+fn adopt(pager: &Pager, file: &File, own: Own) -> Option<Adopted> {
+    let len = own.pages * PAGE;
+    // SAFETY: a mapping of this file; the test forgets what it takes away.
+    match unsafe { MapOptions::new().adopt(pager, file.as_fd(), own.start, len) } {
+        Err(error @ MapError::Way { .. }) => {
+            eprintln!("SKIPPED: {error}");
+            None
+        }
+        adopted => Some(adopted.unwrap()),
+    }
+}
+
+/// Reads pages `first` and on at random, until this number of pages was evicted meanwhile.
+fn press(pager: &Pager, part: Own, first: usize, evictions: u64) {
+    let (began, before) = (Instant::now(), pager.stat().memory.events.pgsteal);
+    let mut state = 11;
+    while pager.stat().memory.events.pgsteal < before + evictions {
+        for _ in 0..200 {
+            let offset = random(&mut state) % (part.pages * PAGE / 8) * 8;
+            assert_eq!(word(part.bytes(), offset), (first * PAGE + offset) as u64);
+        }
+        assert!(began.elapsed() < Duration::from_secs(60), "{}", pager.stat());
+    }
+}
+
+#[test]
+fn a_part_that_is_unmapped_can_have_other_memory_and_the_rest_is_kept_within_the_budget() {
+    let (file, pager) = (file(PAGES), pager("1M"));
+    let own = Own::of(file.as_file());
+    let Some(adopted) = adopt(&pager, file.as_file(), own) else { return own.unmap() };
+    press(&pager, own, 0, 1000);
+    let (left, hole, right) = (own.part(0, 600), own.part(600, 500), own.part(1100, 948));
+    adopted.forget(hole.addresses());
+    hole.unmap();
+    hole.replace();
+    for _ in 0..3 {
+        press(&pager, left, 0, 500);
+        press(&pager, right, 1100, 500);
+        assert!(hole.bytes().iter().all(|byte| *byte == 7), "other memory was taken away");
+    }
+    // What is forgotten twice, or was never taken over, is no matter.
+    adopted.forget(hole.addresses());
+    adopted.forget(0..own.start.addr());
+    adopted.forget(left.addresses());
+    press(&pager, right, 1100, 500);
+    assert!(adopted.resident_bytes() <= 1 << 20);
+    drop(adopted);
+    (0..600).for_each(|page| assert_eq!(word(left.bytes(), page * PAGE), (page * PAGE) as u64));
+    assert!(hole.bytes().iter().all(|byte| *byte == 7));
+    assert_eq!(pager.stat().memory.file, 0, "nothing is charged for what was given back");
+    own.unmap();
+    pager.validate().unwrap();
+}
+
+#[test]
+fn a_mapping_that_is_taken_over_begins_with_a_page_and_has_bytes() {
+    let (file, pager) = (file(PAGES), pager("1M"));
+    let own = Own::of(file.as_file());
+    let refused = |start: usize, len: usize, offset: u64| {
+        let options = MapOptions::new().offset(offset);
+        let at = own.start.wrapping_add(start);
+        // SAFETY: it is refused.
+        let error = unsafe { options.adopt(&pager, file.as_file().as_fd(), at, len) };
+        matches!(error, Err(MapError::Range { .. }))
+    };
+    assert!(refused(8, PAGE, 0) && refused(0, 0, 0) && refused(0, PAGE, 12));
+    assert!(refused(0, usize::MAX, 0), "no address space is as large");
+    own.unmap();
+}
