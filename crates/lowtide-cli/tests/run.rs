@@ -27,7 +27,8 @@ fn maps() -> &'static Path {
         let profile = command.parent().unwrap();
         let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../Cargo.toml");
         let mut build = Command::new(env!("CARGO"));
-        build.args(["build", "-q", "-p", "lowtide-preload", "--lib", "--example", "maps"]);
+        build.args(["build", "-q", "-p", "lowtide-preload", "--lib"]);
+        build.args(["--example", "maps", "--example", "sandboxed"]);
         build.arg("--manifest-path").arg(manifest);
         build.arg("--target-dir").arg(profile.parent().unwrap());
         if profile.ends_with("release") {
@@ -174,11 +175,83 @@ fn a_program_that_dies_or_becomes_another_keeps_its_status() {
     let (output, summaries) = files.within(&[], &[maps, "abort", &files.data()]);
     assert_eq!(output.status.signal(), Some(6), "{}", text(&output.stderr));
     assert!(summaries.is_empty(), "a process that aborts runs nothing of ours: {summaries:?}");
+    let (output, summaries) = files.within(&[], &[maps, "kill", &files.data()]);
+    assert_eq!(output.status.signal(), Some(9), "{}", text(&output.stderr));
+    assert!(summaries.is_empty(), "a process that is killed says nothing: {summaries:?}");
     let program = [maps, "exec", &files.data(), "sh", "-c", "echo $0 $LOWTIDE_RUN_PID; exit 7"];
     let (output, _) = files.within(&[], &program);
     assert_eq!(output.status.code(), Some(7), "{}", text(&output.stderr));
     let (output, _) = files.within(&[], &["sh", "-c", "kill -TERM $$"]);
     assert_eq!(output.status.signal(), Some(15));
+}
+
+#[test]
+fn a_daemon_goes_on_in_the_background_with_a_budget_of_its_own() {
+    let files = Files::new();
+    let (alone, within) = (files.path("alone"), files.path("within"));
+    let maps_path = maps().to_str().unwrap();
+    let begin = Instant::now();
+    let wait_for = |what: &str, is_there: &dyn Fn() -> bool| {
+        while !is_there() {
+            assert!(begin.elapsed().as_secs() < 120, "{what} does not come");
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+    };
+    let (with, _) = files.within(&[], &[maps_path, "daemon", &files.data(), &within]);
+    wait_for("what the daemon read", &|| Path::new(&within).exists());
+    // One summary of the process that was started, one of the daemon.
+    let lines = || fs::read_to_string(files.path("summary")).unwrap();
+    wait_for("the daemon's summary", &|| lines().lines().count() == 2);
+    for line in lines().lines() {
+        let line: Value = serde_json::from_str(line).unwrap();
+        let budget = &line["budgets"][0];
+        assert!(budget["evicted"].as_u64().unwrap() > 0, "{line}");
+        assert!(budget["resident_bytes"].as_u64().unwrap() <= 10 * MIB as u64, "{line}");
+    }
+    same(&with, &maps_with(&["daemon", &files.data(), &alone]));
+    wait_for("what the daemon reads alone", &|| Path::new(&alone).exists());
+    assert_eq!(fs::read_to_string(within).unwrap(), fs::read_to_string(alone).unwrap());
+}
+
+#[test]
+fn a_file_that_shrinks_under_its_mapping_is_sigbus_as_without() {
+    let files = Files::new();
+    let program = [maps().to_str().unwrap(), "shrink", &files.data()];
+    let (with, summaries) = files.within(&[], &program);
+    assert!(summaries[0]["budgets"][0]["evicted"].as_u64().unwrap() > 0, "{summaries:?}");
+    assert!(maps_with(&["make", &files.data(), &FILE.to_string()]).status.success());
+    same(&with, &maps_with(&["shrink", &files.data()]));
+}
+
+#[test]
+fn sandboxes_of_a_program_change_how_its_mappings_are_kept_and_not_what_it_reads() {
+    let files = Files::new();
+    let sandboxed = maps().with_file_name("sandboxed");
+    let alone = |what: &str| plain(&sandboxed).args([what, &files.data()]).output().unwrap();
+    for (what, forced, automatic) in [
+        ("userfaultfd", "userfaultfd", "auto is pagecache"),
+        ("scan", "PAGEMAP_SCAN", "auto is pagecache"),
+    ] {
+        let _ = fs::remove_file(files.path("summary"));
+        let (with, summaries) =
+            files.within(&[], &[sandboxed.to_str().unwrap(), what, &files.data()]);
+        let out = text(&with.stdout);
+        if out.contains("SKIPPED") {
+            return eprintln!("{out}");
+        }
+        same(&with, &alone(what));
+        let line = |start: &str| {
+            out.lines().find(|line| line.starts_with(start)).unwrap_or_else(|| panic!("{out}"))
+        };
+        let refused = line("userfault: ");
+        assert!(refused.contains(forced) || refused.contains("userfaultfd"), "{refused}");
+        assert!(line("auto").starts_with(automatic), "{out}");
+        let budget = &summaries[0]["budgets"][0];
+        assert!(budget["evicted"].as_u64().unwrap() > 0, "{what}: {summaries:?}");
+        // The program has another budget of 4 MiB for the map of its own.
+        let most = 14 * MIB as u64;
+        assert!(budget["resident_bytes"].as_u64().unwrap() <= most, "{budget}");
+    }
 }
 
 #[test]

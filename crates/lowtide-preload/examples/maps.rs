@@ -12,7 +12,11 @@
 //! maps locks FILE                POSIX locks while mappings of the file come and go
 //! maps threads FILE              many threads that map, read and unmap
 //! maps abort FILE                dies of a signal with a mapping
+//! maps kill FILE                 is killed with a mapping
 //! maps exec FILE PROGRAM ARGS    becomes another program with a mapping
+//! maps daemon FILE OUT           goes to the background with a mapping, maps again there, and says
+//!                                in OUT what it read
+//! maps shrink FILE               cuts the file under its mapping
 //! ```
 //!
 //! # Safety
@@ -313,6 +317,70 @@ fn forks(file: &File, path: &str) {
     map.unmap();
 }
 
+/// As daemons begin: a child of a child, in a session of its own, without descriptors.
+fn daemon(path: &str, out: &str) {
+    let file = File::open(path).unwrap();
+    Map::whole(&file, READ, libc::MAP_SHARED).check();
+    // SAFETY: the child uses what it inherited.
+    if unsafe { libc::fork() } != 0 {
+        println!("in the background");
+        return;
+    }
+    // SAFETY: a session of its own.
+    assert!(unsafe { libc::setsid() } > 0);
+    // SAFETY: as above; the parent ends without the handlers of the program.
+    if unsafe { libc::fork() } != 0 {
+        // SAFETY: ends the process.
+        unsafe { libc::_exit(0) };
+    }
+    std::mem::forget(file);
+    // SAFETY: as above.
+    unsafe { libc::syscall(libc::SYS_close_range, 0, u32::MAX, 0) };
+    let file = File::open(path).unwrap();
+    let map = Map::whole(&file, READ, libc::MAP_SHARED);
+    map.check();
+    let sum = map.sum(20_000, 9, |_| {});
+    let fresh = format!("{out}.new");
+    std::fs::write(&fresh, format!("{sum:x}\n")).unwrap();
+    std::fs::rename(fresh, out).unwrap();
+    // What the caller has open is closed already.
+    std::process::exit(0);
+}
+
+/// Whether a child that touches a page is ended by SIGBUS.
+fn touch_is_sigbus(map: Map, page: usize) -> bool {
+    // SAFETY: the child reads memory, and ends.
+    let pid = unsafe { libc::fork() };
+    if pid == 0 {
+        std::hint::black_box(map.words()[page * PAGE / 8]);
+        // SAFETY: ends the child at once.
+        unsafe { libc::_exit(0) };
+    }
+    let mut status = 0;
+    // SAFETY: the child is ours.
+    assert_eq!(unsafe { libc::waitpid(pid, &raw mut status, 0) }, pid);
+    libc::WIFSIGNALED(status) && libc::WTERMSIG(status) == libc::SIGBUS
+}
+
+fn shrink(file: &File) {
+    let map = Map::whole(file, READ, libc::MAP_SHARED);
+    let pages = map.pages();
+    map.check();
+    for left in [pages / 2, pages / 8, pages / 16] {
+        file.set_len((left * PAGE) as u64).unwrap();
+        map.part(0, left).check();
+        let behind = [left, pages / 2 + 1, pages - 1];
+        assert!(behind.into_iter().all(|page| touch_is_sigbus(map, page)), "{left} pages are left");
+        map.part(0, left).check();
+    }
+    // Longer again: zeroes, and not what was there.
+    file.set_len(map.len as u64).unwrap();
+    map.part(0, pages / 16).check();
+    assert!(map.part(pages / 16, pages - pages / 16).words().iter().all(|word| *word == 0));
+    map.unmap();
+    println!("shrunk from {pages} pages");
+}
+
 fn locks(file: &File) {
     rustix::fs::fcntl_lock(file, FlockOperation::NonBlockingLockExclusive).unwrap();
     for _ in 0..4 {
@@ -357,7 +425,7 @@ fn main() {
     if command == "make" {
         return make(path, number(2).expect("bytes"));
     }
-    let writes = ["stores", "locks", "parts"].contains(&command);
+    let writes = ["stores", "locks", "parts", "shrink"].contains(&command);
     let file = File::options().read(true).write(writes).open(path).unwrap();
     match command {
         "read" => read(&file, number(2).expect("reads"), number(3)),
@@ -371,6 +439,14 @@ fn main() {
             Map::whole(&file, READ, libc::MAP_SHARED).check();
             std::process::abort();
         }
+        "kill" => {
+            Map::whole(&file, READ, libc::MAP_SHARED).check();
+            let own = std::process::id().cast_signed();
+            // SAFETY: the process itself.
+            unsafe { libc::kill(own, libc::SIGKILL) };
+        }
+        "daemon" => daemon(path, &args[2]),
+        "shrink" => shrink(&file),
         "exec" => {
             Map::whole(&file, READ, libc::MAP_SHARED).check();
             panic!("{}", Command::new(&args[2]).args(&args[3..]).exec());
