@@ -28,6 +28,7 @@ pub(crate) mod content;
 pub(crate) mod datafile;
 mod depth;
 pub(crate) mod error;
+pub(crate) mod heap;
 mod hit;
 mod in_order;
 pub(crate) mod json;
@@ -59,6 +60,7 @@ use proof::{crash, cut};
 use tenancy::{cost, equals, mix};
 
 use crate::lab::Experiment;
+use crate::lab::anon_zipf::RealAnonZipf;
 use crate::lab::circles::Circles;
 use crate::lab::dd_oom::DdOom;
 use crate::lab::fill::Fill;
@@ -97,6 +99,8 @@ pub(crate) enum Bench {
     Fill(Box<RealWriting<Fill>>),
     #[command(name = DdOom::NAME, about = DdOom::ABOUT)]
     DdOom(Box<RealWriting<DdOom>>),
+    #[command(name = RealAnonZipf::NAME, about = RealAnonZipf::ABOUT)]
+    AnonZipf(Box<RealAnonZipf>),
     #[command(name = HighThrash::NAME, about = HighThrash::ABOUT)]
     HighThrash(Box<Real<HighThrash>>),
     #[command(name = MmapThrash::NAME, about = MmapThrash::ABOUT)]
@@ -136,6 +140,7 @@ pub(crate) fn run(bench: &Bench) -> Result<(), BenchError> {
         Bench::MapFault(args) => map_fault::run(args),
         Bench::Fill(args) => args.run(),
         Bench::DdOom(args) => args.run(),
+        Bench::AnonZipf(args) => args.run(),
         Bench::HighThrash(args) => args.run(),
         Bench::MmapThrash(args) => args.run(),
         Bench::Circles(args) => args.run(),

@@ -175,6 +175,15 @@ impl WriteBack {
     }
 }
 
+/// What of a heap is in swap.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct SwapLevel {
+    /// Bytes of its pages.
+    pub(crate) orig_bytes: u64,
+    /// Bytes of memory that those take which are kept in memory.
+    pub(crate) memory_bytes: u64,
+}
+
 /// Counts of one system in one slice.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Slice {
@@ -215,6 +224,8 @@ pub(crate) struct Slice {
     /// Bytes of its file in the page cache when its operations ended, if the budget is kept there
     /// by looking; of several slices the most.
     pub(crate) cached_bytes: Option<u64>,
+    /// What of its heap is in swap at the end, where there is swap.
+    pub(crate) swap: Option<SwapLevel>,
 }
 
 impl Slice {
@@ -276,6 +287,7 @@ impl Slice {
             }
             sum.current_bytes = slice.current_bytes;
             sum.metadata_bytes = slice.metadata_bytes;
+            sum.swap = slice.swap;
             if sum.first_error.is_none() {
                 sum.first_error.clone_from(&slice.first_error);
             }

@@ -105,6 +105,9 @@ pub(crate) struct Row {
     /// Processor seconds of everything else: faults, reclaim, compression, locks, switches.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) system_s: Option<f64>,
+    /// Bytes of pages in swap at the end, as they were before compression.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) swap_bytes: Option<u64>,
     /// Memory that compressed pages took at the end.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) zram_bytes: Option<u64>,

@@ -114,11 +114,27 @@ impl Memcg {
     /// Keeps the group from swapping, where the kernel has swap accounting; without it there is
     /// nothing to set.
     fn forbid_swap(&self) {
-        let file = match self.version {
+        let _ = fs::write(self.path.join(self.swap_file()), "0");
+    }
+
+    const fn swap_file(&self) -> &'static str {
+        match self.version {
             Version::V1 => "memory.swappiness",
             Version::V2 => "memory.swap.max",
+        }
+    }
+
+    /// Lets the group swap as the machine does by default: [`create`](Memcg::create) forbids it.
+    ///
+    /// # Errors
+    ///
+    /// [`MemcgError::Io`], also where the kernel has no accounting of swap.
+    pub fn allow_swap(&self) -> Result<(), MemcgError> {
+        let (path, value) = match self.version {
+            Version::V1 => (self.path.join(self.swap_file()), "60"),
+            Version::V2 => (self.path.join(self.swap_file()), "max"),
         };
-        let _ = fs::write(self.path.join(file), "0");
+        fs::write(&path, value).map_err(|error| MemcgError::io("allow swap in", &path, error))
     }
 
     /// Changes the limit, in bytes (rounded down to whole pages by the kernel; at least one page is

@@ -141,7 +141,7 @@ pub enum Work {
 }
 
 /// The steps of a piece.
-pub type Steps = Box<dyn Iterator<Item = Step>>;
+pub type Steps = Box<dyn Iterator<Item = Step> + Send>;
 
 /// A program. See the module documentation.
 pub trait HeapProgram: fmt::Debug + Send + Sync {

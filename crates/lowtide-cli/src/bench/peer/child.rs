@@ -8,11 +8,13 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use lowtide_host::usage::CpuTime;
+use lowtide_workload::heap::AnonZipf;
 
 use super::mapping::{MappingAccess, Use};
 use super::protocol::{Reply, Request, receive, send};
 use crate::bench::access::{AccessError, DataAccess};
 use crate::bench::error::BenchError;
+use crate::bench::heap::{Counts, Plain, fill, players};
 use crate::bench::play::checkpoint::Checkpointer;
 use crate::bench::play::job::{Job, Script};
 use crate::bench::play::slice::Turn;
@@ -43,9 +45,12 @@ fn converse(requests: &mut impl BufRead, replies: &mut impl Write) -> io::Result
 #[derive(Default)]
 struct Peer {
     prepared: Option<Prepared>,
+    heap: Option<(AnonZipf, Counts)>,
     playing: Option<Playing>,
     /// Threads that map and unmap.
     storm: Option<ThreadPool>,
+    /// The threads of a program with a heap.
+    workers: Option<ThreadPool>,
 }
 
 struct Prepared {
@@ -70,6 +75,18 @@ impl Peer {
             Request::Prepare { job, path, random } => {
                 let script = job.script(None).map_err(text)?;
                 self.prepared = Some(Prepared { job: *job, script, path, random });
+                Ok(Reply::Done)
+            }
+            Request::PrepareHeap { job } => {
+                self.heap = Some((job.into(), Counts::new(job.heap)));
+                Ok(Reply::Done)
+            }
+            Request::Map if self.heap.is_some() => {
+                let (program, counts) = self.heap.take().ok_or("there is no program")?;
+                let heap = Plain::new(program.heap);
+                fill(&program, &heap)?;
+                let players = players(&program, &heap, &counts);
+                self.workers = Some(ThreadPool::start(players).map_err(|e| e.to_string())?);
                 Ok(Reply::Done)
             }
             Request::Map => {
@@ -98,10 +115,10 @@ impl Peer {
                     Some(pool) => pool,
                     none => none.insert(storm.start(storm.kernels(random)).map_err(text)?),
                 };
-                let cpu = CpuTime::now_self();
-                let mut slice = Slice::of(&pool.run(until, 1).map_err(|e| e.to_string())?);
-                slice.cpu_seconds = CpuTime::now_self().since(cpu).seconds();
-                Ok(Reply::Played { slice: Box::new(slice) })
+                slice_of(pool, until)
+            }
+            Request::Run { until } if self.workers.is_some() => {
+                slice_of(self.workers.as_mut().ok_or("there are no threads")?, until)
             }
             Request::Run { until } => {
                 let playing = self.playing.as_mut().ok_or("asked to run before it was to map")?;
@@ -121,6 +138,14 @@ impl Storm {
         let how = Use { writes: false, shared: false, random };
         move |path: &Path| Ok(MappingAccess::open(path, len, how)?)
     }
+}
+
+/// A slice of threads that flush nothing.
+fn slice_of(pool: &mut ThreadPool, until: Until) -> Result<Reply, String> {
+    let cpu = CpuTime::now_self();
+    let mut slice = Slice::of(&pool.run(until, 1).map_err(|error| error.to_string())?);
+    slice.cpu_seconds = CpuTime::now_self().since(cpu).seconds();
+    Ok(Reply::Played { slice: Box::new(slice) })
 }
 
 /// Writes a whole file through the page cache, and makes it durable.

@@ -6,6 +6,7 @@
 //! | `mmap.rs` | a kernel mapping in such a child |
 //! | `filler.rs` | a file written by such a child |
 //! | `storm.rs` | threads that map and unmap files in such a child |
+//! | `swap.rs` | a heap in such a child that swaps to compressed memory |
 //! | `dd.rs` | a file written by dd |
 //! | `child.rs` | the child process itself |
 //! | `protocol.rs` | the messages between bench and child |
@@ -21,5 +22,6 @@ mod mapping;
 pub(crate) mod mmap;
 mod process;
 mod program;
-mod protocol;
+pub(crate) mod protocol;
 pub(crate) mod storm;
+pub(crate) mod swap;

@@ -83,6 +83,14 @@ impl Process {
         Ok(peer)
     }
 
+    /// Lets the child's pages go to swap.
+    ///
+    /// # Errors
+    /// [`BenchError::Memcg`].
+    pub(super) fn allow_swap(&self) -> Result<(), BenchError> {
+        Ok(self.group.allow_swap()?)
+    }
+
     /// Requests a slice, and adds the kernel's counters for it.
     ///
     /// # Errors

@@ -6,7 +6,7 @@
 //!     │  Prepare{job, …}  ─────────►   reads the trace, makes players' tables: charged outside
 //!     │  ◄─────────────────  Done
 //!     │  (moves the peer into the memory cgroup)
-//!     │  Map  ─────────────────────►   maps the file, starts its threads
+//!     │  Map  ─────────────────────►   maps the file (fills the heap), starts its threads
 //!     │  ◄─────────────────  Done
 //!     │  Run{until}  ──────────────►   plays one slice, flushes
 //!     │  ◄────────────  Played{slice}
@@ -22,6 +22,7 @@
 use std::io::{self, BufRead, Write};
 use std::path::PathBuf;
 
+use lowtide_workload::heap::AnonZipf;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -30,6 +31,27 @@ use crate::bench::storm::Storm;
 use crate::bench::tally::Slice;
 use crate::bench::thread_pool::Until;
 use crate::bench::write::Fill;
+
+/// `anon-zipf`, in numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct HeapJob {
+    /// Bytes of the heap.
+    pub(crate) heap: u64,
+    /// Threads.
+    pub(crate) threads: u32,
+    /// Operations that store, in percent.
+    pub(crate) stores: u32,
+    /// Seed of the choices.
+    pub(crate) seed: u64,
+}
+
+impl From<HeapJob> for AnonZipf {
+    /// Its sizes of time are those of a new one: a player on real memory has its own.
+    fn from(job: HeapJob) -> Self {
+        let HeapJob { heap, threads, stores, seed } = job;
+        Self { heap, threads, stores, seed, ..Self::new(heap, 1.0) }
+    }
+}
 
 /// A request from the bench.
 #[derive(Debug, Serialize, Deserialize)]
@@ -43,7 +65,12 @@ pub(super) enum Request {
         /// With `MADV_RANDOM`.
         random: bool,
     },
-    /// Map the file and start the threads.
+    /// Prepare for a program with a heap without touching the heap.
+    PrepareHeap {
+        /// The program.
+        job: HeapJob,
+    },
+    /// Map the file, or fill the heap, and start the threads.
     Map,
     /// Play a slice.
     Run {

@@ -1,4 +1,10 @@
 //! `anon-zipf`: loads and stores of one heap that is larger than its budget, by zipf popularity.
+//!
+//! Here are the options and the simulation; `real.rs` plays it on real memory.
+
+mod real;
+
+pub(crate) use real::RealAnonZipf;
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -7,8 +13,8 @@ use clap::Args;
 use lowtide::Size;
 use lowtide_workload::heap::{AnonZipf as Program, HeapProgram};
 
-use super::heap::{Heap, each_cell, seconds_cell};
 use crate::bench::options::values::{budget, scale};
+use crate::lab::heap::{Heap, each_cell, seconds_cell};
 use crate::sim::columns::{Columns, label, number, p99};
 use crate::sim::options::{seconds, threads};
 use crate::sim::row::{Row, RowLatency};
@@ -32,9 +38,22 @@ pub(crate) struct AnonZipf {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=100),
           default_value_t = 20)]
     write: u32,
-    /// Virtual seconds measured
+    /// Seconds measured; virtual ones in a simulation
     #[arg(long, value_name = "N", value_parser = seconds(), default_value = "5")]
     seconds: u64,
+}
+
+impl AnonZipf {
+    /// The program with one of the sizes.
+    fn of(&self, variant: usize, seed: u64) -> Program {
+        Program {
+            threads: self.threads,
+            stores: self.write,
+            run: Duration::from_secs(self.seconds),
+            seed,
+            ..Program::new(self.max, self.ratio[variant])
+        }
+    }
 }
 
 impl Heap for AnonZipf {
@@ -77,13 +96,7 @@ Examples:
     }
 
     fn program(&self, variant: usize, seed: u64) -> Rc<dyn HeapProgram> {
-        Rc::new(Program {
-            threads: self.threads,
-            stores: self.write,
-            run: Duration::from_secs(self.seconds),
-            seed,
-            ..Program::new(self.max, self.ratio[variant])
-        })
+        Rc::new(self.of(variant, seed))
     }
 
     fn scale(&self) -> Option<f64> {

@@ -1,0 +1,26 @@
+//! Programs with heaps on real memory: what `lowtide bench anon-zipf` is played on.
+//!
+//! ```text
+//!   program (lowtide_workload::heap) ──► players, one for each worker ──► memory
+//!                                                                          ├─ a region of lowtide
+//!                                                                          └─ private memory
+//! ```
+//!
+//! | file | concept |
+//! |---|---|
+//! | `content.rs` | what the pages hold, and how a wrong byte or a lost store is found |
+//! | `memory.rs` | a heap: a region of lowtide, or memory of the process |
+//! | `player.rs` | a worker of the program |
+//! | `systems.rs` | the rows: lowtide, and memory without a limit |
+//! | `zram.rs` | swap of the kernel on compressed memory, set up and taken away |
+
+mod content;
+mod memory;
+mod player;
+mod systems;
+mod zram;
+
+pub(crate) use memory::Plain;
+pub(crate) use player::{Counts, fill, players};
+pub(crate) use systems::{Lowtide, Unlimited};
+pub(crate) use zram::Zram;
