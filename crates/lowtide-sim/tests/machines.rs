@@ -4,7 +4,7 @@
 
 use std::fs;
 
-use lowtide_sim::spec::{DeviceSpec, MachineSpec, SpecError, SwapSpec};
+use lowtide_sim::spec::{Compressor, DeviceSpec, MachineSpec, SpecError, SwapSpec};
 
 fn machine(text: &str) -> MachineSpec {
     MachineSpec::from_toml(text, "test").unwrap_or_else(|error| panic!("{text}\n{error}"))
@@ -72,6 +72,19 @@ fn a_file_says_what_is_different_from_its_base() {
 
     let swap = machine("base = 'phone'\n[swap]\nsize = 1_073_741_824").swap;
     assert_eq!(swap, Some(SwapSpec::zram(1 << 30)), "the kind is still the base's");
+}
+
+#[test]
+fn a_compressor_leaves_what_it_leaves_unless_the_file_says_otherwise() {
+    let swap = |more| machine(&format!("base = 'phone'\n[swap]\n{more}")).swap.unwrap();
+    let of = |swap: SwapSpec| (swap.compressor, swap.compressed_percent);
+    assert_eq!(of(swap("size = '1G'")), (Compressor::LzoRle, 33));
+    assert_eq!(of(swap("compressor = 'zstd'")), (Compressor::Zstd, 23));
+    assert_eq!(of(swap("compressor = 'lz4'\ncompressed_percent = 50")), (Compressor::Lz4, 50));
+    assert_eq!(of(swap("compressed_percent = 50")), (Compressor::LzoRle, 50));
+    let costs = machine("base = 'phone'\n[costs]\ncompress_zstd_ns = 9_000").costs;
+    assert_eq!(costs.compress(Compressor::Zstd), 9_000);
+    assert_eq!(costs.compress(Compressor::LzoRle), 2_500);
 }
 
 #[test]
@@ -175,6 +188,10 @@ fn a_value_that_makes_no_machine_is_refused_with_its_key() {
     says(
         "[swap]\nkind = 'zram'\nsize = '1G'\ncompressed_percent = 0",
         &["`swap.compressed_percent = 0`", "1 to 100"],
+    );
+    says(
+        "[swap]\nkind = 'zram'\nsize = '1G'\ncompressor = 'gzip'",
+        &["gzip", "`lzo-rle`", "`lz4`", "`zstd`"],
     );
     says("[swap]\nkind = 'device'\nsize = 0", &["`swap.size = 0`", "swap = \"none\""]);
     says("[costs]\ntouch_ns = -1", &["`costs.touch_ns = -1`", "gives time back"]);

@@ -15,10 +15,11 @@ use std::rc::Rc;
 use std::sync::atomic::AtomicU64;
 
 use clap::Args;
+use clap::builder::PossibleValuesParser;
 use lowtide::{Policy, Size};
 use lowtide_sim::client::heap::{HeapResult, play};
 use lowtide_sim::published::Arm;
-use lowtide_sim::spec::{MachineSpec, SwapSpec};
+use lowtide_sim::spec::{Compressor, MachineSpec, SwapSpec};
 use lowtide_sim::{MachineConfig, MachineError};
 use lowtide_workload::heap::{HeapProgram, PAGE, Work};
 
@@ -98,12 +99,20 @@ pub(crate) struct SimulatedHeap<H: Heap> {
     /// The experiment's own.
     #[command(flatten)]
     own: H,
+    /// What compresses the pages of swap [default: the machine's, or lzo-rle]
+    #[arg(long, value_name = "NAME", value_parser = compressors())]
+    compressor: Option<String>,
     /// Whether rows include the simulation's speed.
     #[command(flatten)]
     timing: Timing,
     /// Policies, seed and results.
     #[command(flatten)]
     common: Common,
+}
+
+/// The names of the compressors.
+fn compressors() -> PossibleValuesParser {
+    PossibleValuesParser::new(Compressor::ALL.map(Compressor::name))
 }
 
 impl<H: Heap> SimulatedHeap<H> {
@@ -120,8 +129,11 @@ impl<H: Heap> SimulatedHeap<H> {
                 format!("these programs are described in pages of {}", Size::new(PAGE)),
             ));
         }
-        let published = MachineSpec::preset(H::MACHINE)?.as_ref() == Some(&machine);
-        let machine = self.own.machine(with_swap(machine));
+        let published = MachineSpec::preset(H::MACHINE)?.as_ref() == Some(&machine)
+            && self.compressor.is_none();
+        // The parser knows the names.
+        let compressor = self.compressor.as_deref().and_then(|name| name.parse().ok());
+        let machine = self.own.machine(with_swap(machine, compressor));
         machine.validate()?;
         let variants = self.own.variants();
         let plays: Vec<(Policy, usize)> =
@@ -130,7 +142,8 @@ impl<H: Heap> SimulatedHeap<H> {
         let parallel = self.parallel(&machine, &*largest)?;
         let swap = machine.swap.as_ref().map_or(0, |swap| swap.size);
         let mut lines = self.own.describe();
-        lines.push(("swap", format!("{} of compressed memory", floor(swap))));
+        let by = machine.swap.as_ref().map_or("", |swap| swap.compressor.name());
+        lines.push(("swap", format!("{} of memory compressed by {by}", floor(swap))));
         let length = match largest.work() {
             Work::Endless { warm, run } => {
                 format!("{} s, after {} s that are left out", run.as_secs_f64(), warm.as_secs_f64())
@@ -244,9 +257,10 @@ impl<H: Heap> SimulatedHeap<H> {
     }
 }
 
-/// A machine with swap: its own, or compressed memory.
-fn with_swap(machine: MachineSpec) -> MachineSpec {
+/// A machine with swap: its own, or compressed memory; by another compressor if one is given.
+fn with_swap(machine: MachineSpec, compressor: Option<Compressor>) -> MachineSpec {
     let swap = machine.swap.clone().unwrap_or_else(|| SwapSpec::zram(SWAP_TIMES * machine.memory));
+    let swap = compressor.map_or(swap.clone(), |compressor| swap.with(compressor));
     MachineSpec { swap: Some(swap), ..machine }
 }
 

@@ -19,7 +19,7 @@ use crate::sim::row::Row;
 #[derive(Debug, Args)]
 pub(crate) struct KernelBuild {
     /// Jobs, CPUs, memory and units relative to the published size
-    #[arg(long, value_name = "F", value_parser = scale, default_value = "0.0625",
+    #[arg(long, value_name = "F", value_parser = scale, default_value = "0.25",
           allow_negative_numbers = true)]
     scale: f64,
 }
@@ -37,7 +37,8 @@ impl Heap for KernelBuild {
 A kernel is built with make -j96 in a group of 3G: 96 compilers at a time, whose heaps grow to 68M
 on average, with sources and objects in tmpfs, on compressed memory as swap. What counts is the
 processor time of the system: faults, reclaim, compression, waiting for locks. Its sum over all
-units stands beside the published seconds, which are those of --scale 1.
+units stands beside the published seconds, which are those of --scale 1. Fewer jobs meet less at a
+lock; below --scale 0.125 the group is so small that the classical lists run out of memory.
 
 Examples:
   lowtide sim kernel-build --scale 1

@@ -216,9 +216,13 @@ fn set_up(m: &Machine, group: MemcgId, program: &dyn HeapProgram) -> Places {
         let (mapping, open) = match region.content {
             Content::Heap => (world.map_heap(space, region.pages), None),
             Content::Shared => (world.map_heap(of_shared, region.pages), None),
-            Content::File { file } => {
+            Content::File { file } | Content::Text { file } => {
                 let open = world.open(files[file as usize]);
-                (world.map_file(space, open), Some(open))
+                let mapping = world.map_file(space, open);
+                if matches!(region.content, Content::Text { .. }) {
+                    world.set_executable(mapping);
+                }
+                (mapping, Some(open))
             }
         };
         mappings.push(mapping);
@@ -381,6 +385,9 @@ impl Run {
                     space.munmap(ctx, mapping).await;
                     let open = ctx.w().open_again(open);
                     let mapping = space.mmap(ctx, open).await;
+                    if matches!(region.content, Content::Text { .. }) {
+                        ctx.w().set_executable(mapping);
+                    }
                     self.places.mappings.borrow_mut()[number] = mapping;
                 }
             }

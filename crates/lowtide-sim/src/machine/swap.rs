@@ -30,7 +30,7 @@ use super::watch::PageEvent;
 use super::world::{Mapping, MappingId, World};
 use crate::memory::ObjectId;
 use crate::pool::{Pool, UnmapWork};
-use crate::spec::{MachineSpec, SwapKind};
+use crate::spec::{Compressor, MachineSpec, SwapKind};
 use crate::zram::Zram;
 use lowtide_core::limits::MIN_BUDGET;
 use lowtide_core::{MemcgId, Swap};
@@ -42,6 +42,8 @@ pub(crate) struct SwapArea {
     pub(crate) slots: u64,
     /// The lock that slots are taken and given back under.
     pub(crate) lock: SpinLock,
+    /// What compresses its pages.
+    compressor: Compressor,
     /// Pages of the budget before compressed pages take their part of it; 0 if they take none of
     /// it.
     budget: u64,
@@ -68,7 +70,8 @@ impl SwapArea {
         pool.engine.set_swap(Swap { pages: slots, synchronous: true }).expect("none of it is used");
         pool.zram = Zram::new(spec.page * u64::from(swap.compressed_percent) / 100);
         let budget = if whole { pool.engine.max(MemcgId::ROOT) } else { 0 };
-        Ok(Self { slots, lock: SpinLock::default(), budget, taken: 0 })
+        let compressor = swap.compressor;
+        Ok(Self { slots, lock: SpinLock::default(), compressor, budget, taken: 0 })
     }
 }
 
@@ -102,7 +105,8 @@ impl World {
         let costs = &self.costs;
         let mut cost = work.translations * costs.unmap_ns;
         cost += if work.translations > 0 { costs.tlb_flush_ns } else { 0 };
-        cost += work.compressed * costs.compress_ns + work.zeros * costs.find_zeros_ns;
+        cost += work.compressed * costs.compress(self.swap.compressor)
+            + work.zeros * costs.find_zeros_ns;
         let slots = work.compressed + work.zeros;
         if slots > 0 {
             cost += self.swap.lock.take(self.sched.now, now, slots * costs.swap_slot_ns);
@@ -116,7 +120,8 @@ impl World {
             return self.costs.zero_page();
         }
         let zeros = self.pool.zram.is_zeros(object);
-        let contents = if zeros { self.costs.clear_page_ns } else { self.costs.decompress_ns };
+        let decompress = self.costs.decompress(self.swap.compressor);
+        let contents = if zeros { self.costs.clear_page_ns } else { decompress };
         let now = self.sched.local(task);
         self.costs.new_page()
             + contents
@@ -292,6 +297,38 @@ mod tests {
                 );
                 machine.world().pool.engine.validate().unwrap_or_else(|e| panic!("{policy}: {e}"));
             }
+        }
+    }
+
+    /// Under a limit, what is compressed takes nothing from the heap: the same pages go and come
+    /// whatever compresses them.
+    #[test]
+    fn a_compressor_costs_its_time_and_its_memory() {
+        let run = |compressor| {
+            let swap = SwapSpec::zram(16 << 20).with(compressor);
+            let whole = config("mglru", Some(swap));
+            let config = MachineConfig { max: Some(4 << 20), ..whole };
+            let (machine, result) = sweep(&config, 1, 1500, 4, false);
+            result.expect("there is swap for all of it");
+            machine.stat()
+        };
+        let costs = crate::Costs::default();
+        let [lzo, lz4, zstd] = Compressor::ALL.map(run);
+        let events = lzo.memory.events;
+        for (other, compressor) in [(&lz4, Compressor::Lz4), (&zstd, Compressor::Zstd)] {
+            assert!(events.iter().eq(other.memory.events.iter()), "{compressor}");
+            let cost = |c| {
+                (events.pswpout * costs.compress(c) + events.pswpin * costs.decompress(c)) as i64
+            };
+            let expected = cost(compressor) - cost(Compressor::LzoRle);
+            let found = other.busy_ns as i64 - lzo.busy_ns as i64;
+            assert!(
+                (found - expected).abs() * 50 < expected.abs(),
+                "{compressor}: {found}, {expected}"
+            );
+            let kept = (lzo.swap_pages - lzo.swap_free_pages)
+                * (4096 * u64::from(compressor.percent()) / 100);
+            assert_eq!(other.zram_bytes, kept, "{compressor}");
         }
     }
 

@@ -204,6 +204,13 @@ impl World {
         self.pool.memory.vmas[vma.0 as usize].recency = false;
     }
 
+    /// A mapping is of a program's text. Reclaim spares pages that are executed
+    /// (`docs/kernel/reclaim.md` §5.4, 5.5). Read-ahead treats it as any other.
+    pub(crate) fn set_executable(&mut self, mapping: MappingId) {
+        let vma = self.mappings[mapping.0 as usize].vma;
+        self.pool.memory.vmas[vma.0 as usize].exec = true;
+    }
+
     /// Whether accesses through a mapping count.
     pub(super) fn has_recency(&self, mapping: Mapping) -> bool {
         self.pool.memory.vmas[mapping.vma.0 as usize].recency

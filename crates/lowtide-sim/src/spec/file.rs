@@ -11,6 +11,7 @@ use lowtide_workload::nearest;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, Visitor};
 
+use super::compressor::Compressor;
 use super::device::DeviceSpec;
 use super::error::BadValue;
 use super::fault_path::FaultPath;
@@ -66,6 +67,7 @@ struct DeviceFile {
 struct SwapFile {
     kind: Option<SwapKind>,
     size: Option<Bytes>,
+    compressor: Option<Compressor>,
     compressed_percent: Option<Whole>,
 }
 
@@ -232,8 +234,14 @@ impl NameOr<SwapFile> {
             }
             Self::Table(file) => file,
         };
-        let percent =
-            base.as_ref().map_or(SwapSpec::COMPRESSED_PERCENT, |base| base.compressed_percent);
+        let before = base.as_ref().map(|base| (base.compressor, base.compressed_percent));
+        let (compressor, percent) = match (file.compressor, before) {
+            (None, Some(before)) => before,
+            (given, _) => {
+                let compressor = given.unwrap_or_default();
+                (compressor, compressor.percent())
+            }
+        };
         let compressed_percent =
             limits::COMPRESSED_PERCENT.take(file.compressed_percent, percent)?;
         let (kind, size) = base.map_or((None, None), |base| (Some(base.kind), Some(base.size)));
@@ -252,6 +260,6 @@ impl NameOr<SwapFile> {
                 );
             }
         };
-        Ok(Some(SwapSpec { kind, size, compressed_percent }))
+        Ok(Some(SwapSpec { kind, size, compressor, compressed_percent }))
     }
 }

@@ -8,6 +8,7 @@ use std::path::Path;
 use lowtide_workload::nearest;
 use serde::{Deserialize, Serialize};
 
+use super::compressor::Compressor;
 use super::device::DeviceSpec;
 use super::error::{BadValue, SpecError};
 use super::fault_path::FaultPath;
@@ -67,20 +68,26 @@ pub struct SwapSpec {
     /// Bytes of pages that it holds, before compression: 64 KiB to 16 TiB, and at most 64 times the
     /// memory.
     pub size: u64,
+    /// What compresses them. Zram only. Default `lzo-rle`.
+    pub compressor: Compressor,
     /// What compression leaves of a page, in percent, 1 to 100; a page of zeros takes nothing. Zram
-    /// only. Default 33.
+    /// only. Default: the compressor's ([`Compressor::percent`]).
     pub compressed_percent: u32,
 }
 
 impl SwapSpec {
-    /// What compression leaves of an ordinary page, in percent: a third. Guess (lzo-rle on
-    /// programs' heaps).
-    pub const COMPRESSED_PERCENT: u32 = 33;
-
-    /// Compressed memory for `size` bytes of pages.
+    /// Compressed memory for `size` bytes of pages, with the compressor that kernels choose.
     #[must_use]
     pub const fn zram(size: u64) -> Self {
-        Self { kind: SwapKind::Zram, size, compressed_percent: Self::COMPRESSED_PERCENT }
+        let compressor = Compressor::LzoRle;
+        let compressed_percent = compressor.percent();
+        Self { kind: SwapKind::Zram, size, compressor, compressed_percent }
+    }
+
+    /// The same swap with another compressor, and what that leaves of a page.
+    #[must_use]
+    pub const fn with(self, compressor: Compressor) -> Self {
+        Self { compressor, compressed_percent: compressor.percent(), ..self }
     }
 }
 

@@ -19,10 +19,11 @@
 //!     [swap]                      # or `swap = "none"`
 //!     kind = "zram"
 //!     size = "16G"
-//!     compressed_percent = 40     # of a page; 33 unless said
+//!     compressor = "lz4"          # lzo-rle unless said
+//!     compressed_percent = 40     # of a page; 38 with lz4 unless said
 //!
 //!     [costs]                     # nanoseconds; see `Costs`
-//!     compress_ns = 4_000
+//!     compress_lz4_ns = 4_000
 //!     "#,
 //!     "mine",
 //! )?;
@@ -41,12 +42,14 @@
 //! | file | concept |
 //! |---|---|
 //! | `machine`, `device` | the two descriptions, and the device presets |
+//! | `compressor` | what compresses the pages of swap |
 //! | `fault_path` | how a fault waits for its I/O |
 //! | `presets`, `this` | the machines by name; the machine that this runs on |
 //! | `file` | the grammar of the file, and how it lies over a base |
 //! | `limits` | what can be simulated |
 //! | `number`, `error` | how numbers are read; the errors |
 
+mod compressor;
 mod device;
 mod error;
 mod fault_path;
@@ -57,6 +60,7 @@ mod number;
 mod presets;
 mod this;
 
+pub use compressor::{Compressor, UnknownCompressor};
 pub use device::DeviceSpec;
 pub use error::{BadValue, SpecError};
 pub use fault_path::{FaultPath, UnknownFaultPath};

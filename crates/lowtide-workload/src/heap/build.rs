@@ -259,7 +259,7 @@ impl HeapProgram for KernelBuild {
     fn regions(&self) -> Vec<Region> {
         let objects = Region { content: Content::Shared, pages: self.object_room(), process: 0 };
         let jobs = (0..self.jobs).flat_map(|process| {
-            let text = Region { content: Content::File { file: 0 }, pages: self.text, process };
+            let text = Region { content: Content::Text { file: 0 }, pages: self.text, process };
             [text, Region { content: Content::Heap, pages: HEAP_ROOM, process }]
         });
         std::iter::once(objects).chain(jobs).collect()

@@ -103,6 +103,11 @@ pub enum Content {
     Heap,
     /// Shared memory without a process: a file of tmpfs, which swap takes as it takes heaps.
     Shared,
+    /// A program's text: a file, mapped to be executed.
+    Text {
+        /// Its index.
+        file: u32,
+    },
     /// A file, mapped.
     File {
         /// Its index.
@@ -251,7 +256,7 @@ mod tests {
             assert!(touched.iter().all(|&touched| touched), "{program:?}: {touched:?}");
             for region in &regions {
                 assert!(region.process < program.processes(), "{program:?}: {region:?}");
-                if let Content::File { file } = region.content {
+                if let Content::File { file } | Content::Text { file } = region.content {
                     assert!(region.pages <= files[file as usize], "{program:?}: {region:?}");
                 }
             }
