@@ -28,13 +28,14 @@ const BUFFER: usize = 4096;
 /// let pager = Pager::builder().max("4M".parse()?).swap(swap).build()?;
 /// let tenant = pager.tenant("sort").max("1M".parse()?).create()?;
 ///
-/// let mut squares = TenantVec::<u64>::new(&tenant)?;
-/// for n in 0..500_000 {                                   // 4 MB
-///     squares.push(n * n % 1000)?;
+/// let mut hundreds = TenantVec::<u64>::new(&tenant)?;
+/// for n in 0..500_000 {                                   // 4 MB, which compress well
+///     hundreds.push(n / 100)?;
 /// }
-/// assert_eq!(squares.get(12_345)?, Some(12_345 * 12_345 % 1000));
+/// assert_eq!(hundreds.get(12_345)?, Some(123));
 /// let mut sum = 0;
-/// squares.for_each_chunk(|chunk| sum += chunk.iter().sum::<u64>())?;
+/// hundreds.for_each_chunk(|chunk| sum += chunk.iter().sum::<u64>())?;
+/// assert_eq!(sum, 100 * (0..5000).sum::<u64>());
 /// assert!(tenant.usage()? <= 1 << 20);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
