@@ -16,7 +16,6 @@ use std::sync::Arc;
 
 use lowtide::map::Way;
 use lowtide::{Pager, Policy, Size, Tenant};
-use lowtide_host::usage::CpuTime;
 use lowtide_workload::mapping::MapThrash;
 use serde::{Deserialize, Serialize};
 
@@ -25,7 +24,7 @@ use super::datafile::{DataDir, Scratch};
 use super::error::BenchError;
 use super::map::{self, MapAccess};
 use super::peer::storm::StormPeer;
-use super::system::{System, count};
+use super::system::{System, counted};
 use super::tally::{Slice, Tally};
 use super::thread_pool::{Player, ThreadPool, Until};
 
@@ -191,11 +190,7 @@ impl System for LowtideStorm {
     }
 
     fn run(&mut self, until: Until) -> Result<Slice, BenchError> {
-        let (before, cpu) = (self.pager.stat(), CpuTime::now_self());
-        let mut slice = Slice::of(&self.pool.run(until, 1)?);
-        slice.cpu_seconds = CpuTime::now_self().since(cpu).seconds();
-        count(&mut slice, &before, &self.pager.stat());
-        Ok(slice)
+        counted(&mut self.pool, &self.pager, until)
     }
 }
 

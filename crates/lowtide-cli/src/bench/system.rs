@@ -208,6 +208,21 @@ pub(crate) fn dirty_bytes(pager: &Pager) -> u64 {
     dirty.dirty_bytes + dirty.writeback_bytes
 }
 
+/// A slice of threads that use a pager and flush nothing, with the pager's counts.
+///
+/// # Errors
+/// Those of [`ThreadPool::slice`].
+pub(crate) fn counted(
+    pool: &mut ThreadPool,
+    pager: &Pager,
+    until: Until,
+) -> Result<Slice, BenchError> {
+    let before = pager.stat();
+    let mut slice = pool.slice(until)?;
+    count(&mut slice, &before, &pager.stat());
+    Ok(slice)
+}
+
 /// The pager's counts between two readings, under the kernel's names and in its units.
 pub(crate) fn count(slice: &mut Slice, before: &Stat, after: &Stat) {
     slice.read_bytes = after.io.read_bytes.saturating_sub(before.io.read_bytes);

@@ -13,9 +13,10 @@ use std::sync::{Arc, Barrier};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use lowtide_host::usage::CpuTime;
 use serde::{Deserialize, Serialize};
 
-use super::tally::Tally;
+use super::tally::{Slice, Tally};
 use crate::interrupt;
 use crate::threads::ThreadError;
 
@@ -110,6 +111,20 @@ impl ThreadPool {
             .iter()
             .map(|worker| worker.tallies.recv().map_err(|_| ThreadError::Panicked))
             .collect()
+    }
+}
+
+impl ThreadPool {
+    /// Runs one slice, an operation at a time, of a system that flushes nothing, and measures the
+    /// processor time of this process.
+    ///
+    /// # Errors
+    /// Those of [`ThreadPool::run`].
+    pub(crate) fn slice(&mut self, until: Until) -> Result<Slice, ThreadError> {
+        let cpu = CpuTime::now_self();
+        let mut slice = Slice::of(&self.run(until, 1)?);
+        slice.cpu_seconds = CpuTime::now_self().since(cpu).seconds();
+        Ok(slice)
     }
 }
 

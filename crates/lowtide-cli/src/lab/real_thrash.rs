@@ -34,10 +34,9 @@ use crate::bench::tenancy::host::tail;
 use crate::bench::thread_pool::Until;
 use crate::interrupt::Cut;
 use crate::json::LatencyUs;
-use crate::lab::turns::row as row_of;
+use crate::lab::turns::{checked, row as row_of};
 use crate::sim::columns::{self, Columns, label, refaults};
 use crate::sim::row::{Row, RowLatency};
-use crate::table::thousands;
 use crate::{out, progress};
 
 const HELP: &str = "\
@@ -176,11 +175,9 @@ impl RealThrash {
             .iter()
             .map(|result| self.row(&thrash, result, base.unwrap_or(result)))
             .collect();
-        let count = |count: fn(&Row) -> Option<u64>| rows.iter().filter_map(count).sum::<u64>();
         let closing = [format!(
-            "{} pages verified, {} errors; ratios are to {}",
-            thousands(count(|row| row.verified) as f64),
-            thousands(count(|row| row.errors) as f64),
+            "{}; ratios are to {}",
+            checked(&rows, "pages"),
             base.map_or("", |base| base.label.as_str())
         )];
         let table = columns::table(COLUMNS, &rows);

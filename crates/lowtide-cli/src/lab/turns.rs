@@ -3,6 +3,15 @@
 use crate::bench::json::bytes_per_write;
 use crate::bench::rounds;
 use crate::sim::row::Row;
+use crate::table::thousands;
+
+/// What was checked in all rows together: a line's beginning.
+pub(crate) fn checked(rows: &[Row], what: &str) -> String {
+    let count = |count: fn(&Row) -> Option<u64>| rows.iter().filter_map(count).sum::<u64>();
+    let [verified, errors] =
+        [count(|row| row.verified), count(|row| row.errors)].map(|count| thousands(count as f64));
+    format!("{verified} {what} verified, {errors} errors")
+}
 
 /// The figures that every such row has.
 pub(crate) fn row(result: &rounds::Row) -> Row {

@@ -1,13 +1,12 @@
 //! The rows that play in this process: lowtide, and memory without a limit.
 
 use lowtide::{Anon, Pager, Policy, Tenant};
-use lowtide_host::usage::CpuTime;
 use lowtide_workload::heap::HeapProgram;
 
 use super::memory::{Heap, Plain};
 use super::player::{Counts, fill, players};
 use crate::bench::error::BenchError;
-use crate::bench::system::{System, count};
+use crate::bench::system::{System, counted};
 use crate::bench::tally::{Slice, SwapLevel};
 use crate::bench::thread_pool::{ThreadPool, Until};
 
@@ -66,10 +65,7 @@ impl System for Lowtide {
     }
 
     fn run(&mut self, until: Until) -> Result<Slice, BenchError> {
-        let (before, cpu) = (self.pager.stat(), CpuTime::now_self());
-        let mut slice = Slice::of(&self.pool.run(until, 1)?);
-        slice.cpu_seconds = CpuTime::now_self().since(cpu).seconds();
-        count(&mut slice, &before, &self.pager.stat());
+        let mut slice = counted(&mut self.pool, &self.pager, until)?;
         let (orig_bytes, compressed) = (self.tenant.swap_usage()?, self.tenant.swap_stat()?);
         slice.swap = Some(SwapLevel { orig_bytes, memory_bytes: compressed.memory_bytes });
         Ok(slice)
@@ -102,9 +98,6 @@ impl System for Unlimited {
     }
 
     fn run(&mut self, until: Until) -> Result<Slice, BenchError> {
-        let cpu = CpuTime::now_self();
-        let mut slice = Slice::of(&self.pool.run(until, 1)?);
-        slice.cpu_seconds = CpuTime::now_self().since(cpu).seconds();
-        Ok(slice)
+        Ok(self.pool.slice(until)?)
     }
 }

@@ -142,9 +142,7 @@ impl Storm {
 
 /// A slice of threads that flush nothing.
 fn slice_of(pool: &mut ThreadPool, until: Until) -> Result<Reply, String> {
-    let cpu = CpuTime::now_self();
-    let mut slice = Slice::of(&pool.run(until, 1).map_err(|error| error.to_string())?);
-    slice.cpu_seconds = CpuTime::now_self().since(cpu).seconds();
+    let slice = pool.slice(until).map_err(|error| error.to_string())?;
     Ok(Reply::Played { slice: Box::new(slice) })
 }
 

@@ -31,10 +31,10 @@ use crate::bench::thread_pool::Until;
 use crate::interrupt::Cut;
 use crate::json::LatencyUs;
 use crate::lab::heap::Heap;
-use crate::lab::turns::row as row_of;
+use crate::lab::turns::{checked, row as row_of};
 use crate::sim::columns::{self, Columns, number, p99};
 use crate::sim::row::{Row, RowLatency};
-use crate::table::{thousands, us};
+use crate::table::us;
 use crate::{out, progress};
 
 /// What is compared with.
@@ -148,12 +148,8 @@ impl RealAnonZipf {
                 break;
             }
         }
-        let count = |count: fn(&Row) -> Option<u64>| rows.iter().filter_map(count).sum::<u64>();
-        let closing = [format!(
-            "{} contents verified, {} errors; ratios are to the first row of each size",
-            thousands(count(|row| row.verified) as f64),
-            thousands(count(|row| row.errors) as f64),
-        )];
+        let closing =
+            [format!("{}; ratios are to the first row of each size", checked(&rows, "contents"))];
         let table = columns::table(COLUMNS, &rows);
         tail(&self.output, &machine, &table, rows, &closing, cut).and(wrong)
     }

@@ -33,11 +33,10 @@ use crate::bench::thread_pool::Until;
 use crate::bench::write::{FillPeer, Place, Source, Way, WritingSystem};
 use crate::interrupt::Cut;
 use crate::json::LatencyUs;
-use crate::lab::turns::row as row_of;
+use crate::lab::turns::{checked, row as row_of};
 use crate::sim::columns;
 use crate::sim::outcome::Naps;
 use crate::sim::row::Row;
-use crate::table::thousands;
 use crate::{out, progress};
 
 /// `lowtide bench NAME` of an experiment with a writer.
@@ -108,11 +107,9 @@ impl<W: Writing> RealWriting<W> {
         let base = results.iter().find(without_cache).or(results.first());
         let row = |result| self.rows(&writer, &slowness, result, base.unwrap_or(result));
         let rows: Vec<Row> = results.iter().flat_map(row).collect();
-        let count = |count: fn(&Row) -> Option<u64>| rows.iter().filter_map(count).sum::<u64>();
         let mut closing = vec![format!(
-            "{} contents verified, {} errors; ratios are to {}",
-            thousands(count(|row| row.verified) as f64),
-            thousands(count(|row| row.errors) as f64),
+            "{}; ratios are to {}",
+            checked(&rows, "contents"),
             base.map_or("", |base| base.label.as_str())
         )];
         closing.extend(self.own.closing(&rows));
