@@ -124,18 +124,19 @@ impl RealAnonZipf {
         let peers = chosen(&self.against, Peer::None)?;
         let probe = Probe::ask();
         let heap = self.program(self.own.ratio.len() - 1).heap;
-        let beside = peers.iter().filter(|&&peer| peer != Peer::None).count() as u64 * heap;
-        let budgets = self.policies.rows().len() as u64 + 1;
+        let beside = peers.len() as u64 * heap;
+        let policies = self.policies.rows();
+        let budgets = policies.len() as u64 + 1;
         check_memory(0, 1, budgets * self.own.max + beside, probe.memory_available)?;
         let data_dir = self.place.data_dir()?;
-        data_dir.check_free(self.policies.rows().len() as u64 * heap)?;
-        let machine = self.head(&probe, &data_dir)?;
+        data_dir.check_free(policies.len() as u64 * heap)?;
+        let machine = self.head(&probe, &data_dir, policies[0])?;
 
         let (mut rows, mut cut) = (Vec::new(), Cut::default());
         let mut wrong = Ok(());
         for variant in 0..self.own.ratio.len() {
             let program = self.program(variant);
-            let mut systems = self.systems(&program, &peers, &data_dir)?;
+            let mut systems = self.systems(&program, &policies, &peers, &data_dir)?;
             let steps = systems.len() as u64 * u64::from(self.rounds);
             let progress = progress::steps("", steps);
             let slice = Until::Seconds(self.own.seconds as f64 / f64::from(self.rounds));
@@ -165,9 +166,9 @@ impl RealAnonZipf {
         pager.map_err(|source| BenchError::Setup { max, page_bytes: PAGE, source })
     }
 
-    fn head(&self, probe: &Probe, dir: &DataDir) -> Result<Machine, BenchError> {
+    fn head(&self, probe: &Probe, dir: &DataDir, policy: Policy) -> Result<Machine, BenchError> {
         let example = dir.scratch("swap")?;
-        let pager = self.pager(self.policies.rows()[0], self.own.max, dir)?;
+        let pager = self.pager(policy, self.own.max, dir)?;
         let machine = Machine::of(probe, example.path(), example.file(), &pager)?;
         out::line(format_args!("{}: {}", AnonZipf::NAME, AnonZipf::ABOUT));
         let heap = self.program(self.own.ratio.len() - 1).heap;
@@ -188,11 +189,12 @@ impl RealAnonZipf {
     fn systems(
         &self,
         program: &Program,
+        policies: &[Policy],
         peers: &[Peer],
         dir: &DataDir,
     ) -> Result<Vec<Box<dyn System>>, BenchError> {
         let mut systems: Vec<Box<dyn System>> = Vec::new();
-        for policy in self.policies.rows() {
+        for &policy in policies {
             let pager = self.pager(policy, program.heap, dir)?;
             systems.push(Box::new(Lowtide::start(pager, policy, program)?));
         }
