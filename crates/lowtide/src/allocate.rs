@@ -67,6 +67,10 @@ impl Pool {
             Err(_) if new.order > 0 => return Allocated::TooLarge,
             // What it takes in swap is free soon.
             Err(full) if from_swap && let Some(frame) = state.swaps.borrow(full.payer) => {
+                if space.mapped.is_some() {
+                    // Its page has memory elsewhere.
+                    self.unback(&mut state, frame);
+                }
                 let stall = self.place_in(&mut state, new, full.payer, frame);
                 return Allocated::Frame(frame, stall);
             }

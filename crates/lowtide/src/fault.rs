@@ -312,7 +312,12 @@ impl Pool {
         let result = match outcome {
             Ok(got) => self
                 .check_filled(space, claim, to, u64::from(got))
-                .and_then(|()| self.install(space, claim, to, access)),
+                .and_then(|()| self.install(space, claim, to, access))
+                .inspect(|()| {
+                    if space.anon.is_some() {
+                        anon::leave_swap(self, space, claim.page, frame);
+                    }
+                }),
             Err(e) => {
                 self.fault_sites.mark(FaultSite::ReadFailed);
                 Err(space.read_error(claim.page, e))
@@ -331,7 +336,7 @@ impl Pool {
             }
             Err(_) => {
                 if space.anon.is_some() {
-                    anon::give_back(self, frame);
+                    anon::give_back(self, space, claim.page, frame);
                 } else {
                     self.give_back(frame, claim.order);
                 }
@@ -482,7 +487,7 @@ impl Pool {
                     };
                     let to = self.destination(space, self.page_bytes() << claim.order, frame);
                     let outcome = if space.anon.is_some() {
-                        anon::fill(self, space, page, frame)
+                        anon::fill(self, space, page, &to)
                     } else {
                         let request = self.read_request(space, &claim, &to);
                         self.read_now(space, request, frame).inspect(|&got| self.io.note_read(got))

@@ -388,6 +388,13 @@ impl Pool {
         Self::taken(state, frame, order, outcome)
     }
 
+    /// Gives the memory behind a frame back, which is to stand for memory elsewhere.
+    pub(crate) fn unback(&self, state: &mut State, frame: u32) {
+        if let Err(error) = state.resident.unback(&self.arena, frame, 0) {
+            tracing::error!(%error, "a page of a heap has memory twice");
+        }
+    }
+
     /// Takes free frames that have memory of the arena.
     pub(crate) fn take_arena_frames(&self, state: &mut State, order: u8) -> Option<u32> {
         let frame = state.frames.alloc(order)?;

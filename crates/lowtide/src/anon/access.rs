@@ -102,6 +102,15 @@ pub(super) fn entry(space: &Space, page: u64) -> Result<&Entry, Error> {
     entry.ok_or_else(|| space.out_of_range(page))
 }
 
+/// Makes a page resident and pins it, also one that was nowhere.
+///
+/// # Errors
+/// As [`Anon::write`](super::Anon::write), but for guards.
+pub(crate) fn bring_in(pool: &Pool, space: &Space, page: u64) -> Result<Held, Error> {
+    let entry = entry(space, page)?;
+    Ok(pool.hold_entry(space, page, entry, Access::Mapped)?.1)
+}
+
 /// A thread that owns a page, or holds it, would wait for itself.
 pub(super) fn check_not_held(space: &Space, page: u64, entry: &Entry) -> Result<(), Error> {
     let address = entry.address();

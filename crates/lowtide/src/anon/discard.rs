@@ -36,10 +36,19 @@ pub(super) fn discard(pool: &Pool, space: &Space, bytes: Range<u64>) -> Result<(
     }
     zero(pool, space, bytes.start..first * page_bytes)?;
     zero(pool, space, (end * page_bytes).max(bytes.start)..bytes.end)?;
-    for page in first..end {
-        discard_page(pool, space, page)?;
-    }
-    Ok(())
+    discard_pages(pool, space, first..end)
+}
+
+/// Makes pages nowhere.
+///
+/// # Errors
+/// A guard stays on one of them, or it is not in the region; those before it are gone.
+pub(crate) fn discard_pages(
+    pool: &Pool,
+    space: &Space,
+    mut pages: Range<u64>,
+) -> Result<(), Error> {
+    pages.try_for_each(|page| discard_page(pool, space, page))
 }
 
 /// Zeroes a part of one page, unless the page is nowhere.
@@ -57,9 +66,9 @@ fn zero(pool: &Pool, space: &Space, bytes: Range<u64>) -> Result<(), Error> {
     Ok(())
 }
 
-/// Makes a page nowhere.
+/// Makes a page nowhere, also one behind an end that was moved.
 fn discard_page(pool: &Pool, space: &Space, page: u64) -> Result<(), Error> {
-    let entry = entry(space, page)?;
+    let entry = space.table.get(page).ok_or_else(|| space.out_of_range(page))?;
     let mut attempts = Attempts::new(pool, space);
     loop {
         pool.check()?;
@@ -77,7 +86,7 @@ fn discard_page(pool: &Pool, space: &Space, page: u64) -> Result<(), Error> {
                 if !outwait_readers(entry, &mut attempts) {
                     unlock(pool, space, page, entry, taken);
                     attempts.again(Stop::Guarded(page))?;
-                } else if drop_frame(pool, entry, taken.frame) {
+                } else if drop_frame(pool, (space, page, entry), taken.frame) {
                     return Ok(());
                 } else {
                     unlock(pool, space, page, entry, taken);
@@ -114,10 +123,13 @@ fn drop_from_swap(pool: &Pool, space: &Space, page: u64, entry: &Entry) {
 
 /// Gives up the frame of a page that this thread has locked, and on which no guard is. False,
 /// having done nothing, after a defect of the pager.
-fn drop_frame(pool: &Pool, entry: &Entry, frame: u32) -> bool {
+fn drop_frame(pool: &Pool, (space, page, entry): (&Space, u64, &Entry), frame: u32) -> bool {
     let mut state = pool.lock();
     while !pool.is_poisoned() {
         if state.engine.remove(FolioId(frame)) {
+            if let Some(mapped) = &space.mapped {
+                mapped.release(page..page + 1);
+            }
             if entry.discard() {
                 pool.waits.complete(entry, &Ok(()));
             }

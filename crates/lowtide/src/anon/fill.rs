@@ -1,5 +1,11 @@
-//! What a fault of an anonymous page puts into a frame: zeroes, or what swap has.
+//! What a fault of an anonymous page brings: zeroes, or what swap has.
+//!
+//! ```text
+//!   busy ──► frame ──► fill: bytes ──► behind a pointer: installed ──► leave_swap ──► resident
+//!                        └─ cannot be read ──► give_back: in swap as before
+//! ```
 
+use crate::fault::Destination;
 use crate::pool::Pool;
 use crate::space::Space;
 use lowtide_core::{FolioId, Task};
@@ -9,25 +15,33 @@ use std::time::Duration;
 /// Time between two attempts to remove a folio that a reclaim pass has isolated.
 pub(super) const PAUSE: Duration = Duration::from_millis(1);
 
-/// Fills the frame of a page that this thread has made busy. Returns the bytes that it has now:
-/// all. If the page was in swap, it is not any more.
+/// Fetches the bytes of a page that this thread has made busy. Returns how many: all. The page is
+/// in swap as before.
 ///
 /// # Errors
-/// The page is in swap as before.
-pub(crate) fn fill(pool: &Pool, space: &Space, page: u64, frame: u32) -> io::Result<u32> {
+/// It cannot be read, or is not what was stored.
+pub(crate) fn fill(pool: &Pool, space: &Space, page: u64, to: &Destination) -> io::Result<u32> {
     let (anon, page_bytes) = (space.anon(), pool.page_bytes());
-    // SAFETY: the frame is this thread's until its claim is resolved: it is charged, and no
-    // translation leads to it.
+    // SAFETY: the destination is this thread's until its claim is resolved: a frame that is charged
+    // and that no translation leads to, or memory of this thread, of a page's size.
     #[expect(unsafe_code, reason = "frames are raw memory until they are published")]
-    let bytes = unsafe { std::slice::from_raw_parts_mut(pool.frame_ptr(frame), page_bytes) };
+    let bytes = unsafe { std::slice::from_raw_parts_mut(to.at, page_bytes) };
     let slot = anon.slots.get(page);
     if slot.is_none() {
         bytes.fill(0);
-        return Ok(page_bytes as u32);
+    } else {
+        anon.store().load(slot, bytes)?;
     }
-    let store = anon.store();
-    store.load(slot, bytes)?;
-    anon.slots.take(page);
+    Ok(page_bytes as u32)
+}
+
+/// The bytes of a page are where they are to be: if it was in swap, it is not any more.
+pub(crate) fn leave_swap(pool: &Pool, space: &Space, page: u64, frame: u32) {
+    let anon = space.anon();
+    let slot = anon.slots.take(page);
+    if slot.is_none() {
+        return;
+    }
     {
         let mut state = pool.lock();
         if !pool.is_poisoned() {
@@ -35,15 +49,18 @@ pub(crate) fn fill(pool: &Pool, space: &Space, page: u64, frame: u32) -> io::Res
             assert!(freed, "a page that was loaded keeps its slot");
         }
     }
-    store.free(slot);
-    Ok(page_bytes as u32)
+    anon.store().free(slot);
 }
 
-/// Gives back the frame of a page that could not be loaded: it is in swap as before.
-pub(crate) fn give_back(pool: &Pool, frame: u32) {
+/// Gives back the frame of a page that could not be brought in: it is where it was before.
+pub(crate) fn give_back(pool: &Pool, space: &Space, page: u64, frame: u32) {
+    let is_new = space.anon().slots.get(page).is_none();
     let mut state = pool.lock();
     while !pool.is_poisoned() {
-        if state.engine.swap_in_failed(FolioId(frame)) {
+        let id = FolioId(frame);
+        let removed =
+            if is_new { state.engine.remove(id) } else { state.engine.swap_in_failed(id) };
+        if removed {
             state.frames.free(frame, 0);
             drop(state);
             pool.freed.wake_all();

@@ -33,9 +33,9 @@
 //! | `pages.rs` | what a space has instead of a file |
 //! | `slots.rs` | which slot of swap a page has |
 //!
-//! What is not here: a pointer to a region. It would be a map of the way `userfault` whose missing
-//! pages come from [`fill.rs`](self) instead of a file; its pages would have memory of their own,
-//! as those of maps do (`map/pages.rs`), and be copied from there when they are stored to swap.
+//! A region behind a pointer is a map of the way `userfault` (`map/heap.rs`) whose missing pages
+//! come from [`fill.rs`](self) instead of a file. Its pages have memory of their own, as those of
+//! maps do (`map/pages.rs`), and are copied from there when they are stored to swap.
 
 mod access;
 mod discard;
@@ -47,9 +47,12 @@ mod slots;
 mod typed;
 mod vec;
 
-pub(crate) use fill::{fill, give_back};
+pub(crate) use access::bring_in;
+pub(crate) use discard::discard_pages;
+pub(crate) use fill::{fill, give_back, leave_swap};
 pub use page::PageMut;
 pub(crate) use pages::AnonPages;
+pub(crate) use region::Open;
 pub use region::{Anon, AnonOptions};
 pub use typed::Elements;
 pub use vec::TenantVec;

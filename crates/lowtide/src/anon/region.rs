@@ -7,12 +7,14 @@ use crate::backing::Backing;
 use crate::error::Error;
 use crate::guard::Page;
 use crate::hits::Hits;
+use crate::map::MappedPages;
 use crate::pager::Pager;
 use crate::pool::Pool;
 use crate::space::{PAGES_MAX, SPACES_MAX, Space};
-use crate::swap::{Store, TenantSwap};
+use crate::swap::TenantSwap;
 use crate::tenant::{Tenant, TenantError};
 use crate::translation::{Entry, State as EntryState};
+use lowtide_core::MemcgId;
 use std::fmt;
 use std::io;
 use std::ops::Range;
@@ -70,40 +72,66 @@ impl AnonOptions {
     /// that reserve; [`Error::Grow`] for a size that cannot be described.
     pub fn create(&self, tenant: &Tenant, bytes: u64) -> Result<Anon, Error> {
         let pool = &tenant.pager.inner.pool;
+        let pages = bytes.div_ceil(pool.page_bytes() as u64);
+        let room = (pages + GROWTH_PAGES).min(PAGES_MAX) << pool.page_shift;
         let name = self.name.as_deref();
-        let path = PathBuf::from(name.map_or("[anon]".to_owned(), |n| format!("[anon:{n}]")));
-        let store = TenantSwap::of(pool, tenant.id)?;
-        let space = Self::add_space(pool, tenant, &path, bytes, self.growth, store)?;
-        let open = Open { pager: tenant.pager.clone(), space: Arc::clone(&space) };
+        let open = Open::new(&tenant.pager, tenant.id, name, bytes..self.growth.max(room), None)?;
         Ok(Anon {
-            hits: Hits::new(&space, pool),
-            space,
+            hits: Hits::new(&open.space, pool),
+            space: Arc::clone(&open.space),
             pool: Arc::clone(pool),
             open: Arc::new(open),
         })
     }
+}
+
+/// What all clones of a region share. Dropping it gives up all pages.
+pub(crate) struct Open {
+    pager: Pager,
+    space: Arc<Space>,
+}
+
+impl Open {
+    /// Makes a region of `sizes.start` bytes that can grow to `sizes.end`. Its pages are in the
+    /// arena, or in memory that a program has a pointer to.
+    pub(crate) fn new(
+        pager: &Pager,
+        group: MemcgId,
+        name: Option<&str>,
+        sizes: Range<u64>,
+        mapped: Option<Arc<dyn MappedPages>>,
+    ) -> Result<Self, Error> {
+        let pool = &pager.inner.pool;
+        let path = PathBuf::from(name.map_or("[anon]".to_owned(), |n| format!("[anon:{n}]")));
+        let anon = AnonPages::new(TenantSwap::of(pool, group)?);
+        let space = Self::add_space(pool, group, &path, sizes, (anon, mapped))?;
+        Ok(Self { pager: pager.clone(), space })
+    }
+
+    /// The region's entry in the pager.
+    pub(crate) const fn space(&self) -> &Arc<Space> {
+        &self.space
+    }
 
     fn add_space(
         pool: &Pool,
-        tenant: &Tenant,
+        group: MemcgId,
         path: &Path,
-        bytes: u64,
-        growth: u64,
-        store: Option<Arc<dyn Store>>,
+        sizes: Range<u64>,
+        (anon, mapped): (AnonPages, Option<Arc<dyn MappedPages>>),
     ) -> Result<Arc<Space>, Error> {
-        let pages = bytes.div_ceil(pool.page_bytes() as u64);
+        let (bytes, room) = (sizes.start, sizes.end);
         let refused = |why: String| Error::Grow {
             path: Arc::new(path.to_owned()),
             len: bytes,
             source: Arc::new(io::Error::new(io::ErrorKind::FileTooLarge, why)),
         };
-        let room = growth.max((pages + GROWTH_PAGES).min(PAGES_MAX) << pool.page_shift);
         let mut state = pool.lock();
         pool.check()?;
-        if !state.engine.alive(tenant.id) {
+        if !state.engine.alive(group) {
             return Err(TenantError::Gone.into());
         }
-        let id = state.engine.add_space(tenant.id);
+        let id = state.engine.add_space(group);
         let made = if id.0 < SPACES_MAX {
             let backing = Backing::anonymous(path, id.0);
             Space::new(id, backing, bytes, 0, pool.page_shift, room).map_err(|e| e.to_string())
@@ -112,7 +140,8 @@ impl AnonOptions {
         };
         match made {
             Ok(mut space) => {
-                space.anon = Some(AnonPages::new(store));
+                space.anon = Some(anon);
+                space.mapped = mapped;
                 let space = Arc::new(space);
                 state.add_space(&space);
                 Ok(space)
@@ -126,10 +155,10 @@ impl AnonOptions {
     }
 }
 
-/// What all clones of a region share. Dropping it gives up all pages.
-struct Open {
-    pager: Pager,
-    space: Arc<Space>,
+impl fmt::Debug for Open {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Open").field(&self.space).finish()
+    }
 }
 
 impl Drop for Open {

@@ -74,7 +74,7 @@ pub(super) struct Area {
     /// How it was mapped.
     pub(super) options: MapOptions,
     /// The process that made it.
-    process: u32,
+    pub(super) process: u32,
 }
 
 /// Where the bytes of a map are.
@@ -215,6 +215,7 @@ impl Area {
             let len = options.len.map_or(end, |len| len as u64);
             options.offset..options.offset.saturating_add(len).min(end)
         });
+        let bounds = bounds.map(|bounds| (bounds, false));
         let mirror = Arc::new(Self::mirror(pool, &server, pages, bounds)?);
         let body: Body = Arc::<Mirror>::clone(&mirror);
         let space = open_space(pool, group, file, (body, Way::Userfault, writes), pages.end)?;
@@ -234,6 +235,7 @@ impl Area {
             storing: Storing::default(),
             cursor,
             open,
+            region: None,
         });
         // SAFETY: the window was just made, for this map alone, and is empty.
         #[expect(unsafe_code, reason = "the mirror decides what its memory contains")]
@@ -242,11 +244,12 @@ impl Area {
         Ok((start, Memory::Mirror { served, server }))
     }
 
-    fn mirror(
+    /// Memory for pages. `stores`: the bytes that may be stored to, and whether it is a heap.
+    pub(super) fn mirror(
         pool: &Pool,
         server: &Server,
         pages: &Range<u64>,
-        bounds: Option<Range<u64>>,
+        stores: Option<(Range<u64>, bool)>,
     ) -> Result<Mirror, MapError> {
         let len = ((pages.end - pages.start) as usize) << pool.page_shift;
         let memory = memfd("lowtide", len as u64).map_err(MapError::kernel("memfd_create(2)"))?;
@@ -256,9 +259,9 @@ impl Area {
             page_cache::dont_fork(window.addresses()).map_err(MapError::kernel("madvise(2)"))?;
             Ok(window)
         };
-        let window = map(if bounds.is_some() { Access::ReadWrite } else { Access::Read })?;
-        let stored = match bounds {
-            Some(bounds) => Some(Stored { alias: map(Access::Read)?, bounds }),
+        let window = map(if stores.is_some() { Access::ReadWrite } else { Access::Read })?;
+        let stored = match stores {
+            Some((bounds, heap)) => Some(Stored { alias: map(Access::Read)?, bounds, heap }),
             None => None,
         };
         let pagemap = page_tables(Way::Userfault)?;
@@ -314,6 +317,8 @@ impl Area {
                 served.ahead.pause();
                 Ok(())
             }
+            // Nothing is read ahead from swap.
+            (Memory::Mirror { served, .. }, Advice::WillNeed) if served.mirror.is_heap() => Ok(()),
             (Memory::Mirror { served, .. }, Advice::WillNeed) => {
                 let page = |at: usize| served.mirror.page_at(self.base.addr().get() + at);
                 let pages = page(part.start)..page(part.end - 1) + 1;
@@ -370,6 +375,7 @@ impl Area {
 
     pub(super) fn report(&self) -> MapReport {
         let shift = self.pager.inner.pool.page_shift;
+        let mut swapped_bytes = 0;
         let (way, how, resident_bytes, faults) = match &self.memory {
             Memory::Nothing => (Way::Auto, "no bytes", 0, 0),
             Memory::Mirror { served, .. } => {
@@ -386,6 +392,9 @@ impl Area {
                     (false, _) => "system calls may use the memory, too",
                 };
                 let resident = served.space.table.resident() << shift;
+                if mirror.is_heap() {
+                    swapped_bytes = served.space.anon().slots.count() << shift;
+                }
                 (Way::Userfault, how, resident, served.faults.load(Relaxed))
             }
             Memory::PageCache { adopted, stores, .. } => {
@@ -400,7 +409,16 @@ impl Area {
                 (Way::PageCache, how, adopted.resident_bytes(), adopted.admitted())
             }
         };
-        MapReport { way, how, bytes: self.len as u64, resident_bytes, faults }
+        MapReport { way, how, bytes: self.len as u64, resident_bytes, swapped_bytes, faults }
+    }
+
+    /// A child of `fork` has neither the memory of mirrors nor threads that write.
+    pub(super) fn check_own(&self) -> io::Result<()> {
+        if !self.is_foreign() {
+            return Ok(());
+        }
+        let text = "a child does not have the maps of its parent";
+        Err(io::Error::new(io::ErrorKind::Unsupported, text))
     }
 
     /// Whether this is a child of the process that made the map.
@@ -441,7 +459,8 @@ impl Drop for Area {
                 while Arc::strong_count(&served) > 1 && !deadline.has_passed() {
                     std::thread::sleep(LOOK);
                 }
-                if served.mirror.is_stored_to() && Arc::strong_count(&served) > 1 {
+                let file = served.mirror.is_stored_to() && !served.mirror.is_heap();
+                if file && Arc::strong_count(&served) > 1 {
                     // What was stored is in the file when this returns.
                     served.flush(0..u64::MAX).unwrap_or_else(|error| {
                         tracing::warn!(%error, "a map is dropped before all of it was written");

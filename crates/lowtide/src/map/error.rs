@@ -1,6 +1,6 @@
 //! Why a file cannot be mapped.
 
-use crate::error::OpenError;
+use crate::error::{Error, OpenError};
 use crate::tenant::TenantError;
 use std::io;
 
@@ -37,15 +37,9 @@ pub enum MapError {
         /// What the kernel or the request excludes, and what helps.
         why: String,
     },
-    /// Memory without a file.
-    #[error(
-        "cannot map {len} bytes without a file: the pager has no place to put such pages when they \
-         leave memory (heaps come later); map a file, or allocate and `reserve` the memory"
-    )]
-    Anonymous {
-        /// Bytes that were requested.
-        len: u64,
-    },
+    /// Memory without a file cannot be had.
+    #[error("cannot map memory: {0}")]
+    Memory(#[from] Error),
     /// The kernel refused a step.
     #[error("cannot map the file: {step} failed: {source}")]
     Kernel {
@@ -76,7 +70,8 @@ impl From<MapError> for io::Error {
             MapError::Range { .. } | MapError::PageSize { .. } | MapError::Tenant(_) => {
                 io::ErrorKind::InvalidInput
             }
-            MapError::Way { .. } | MapError::Anonymous { .. } => io::ErrorKind::Unsupported,
+            MapError::Way { .. } => io::ErrorKind::Unsupported,
+            MapError::Memory(source) => source.kind(),
             MapError::Open(source) => source.kind(),
         };
         Self::new(kind, error)

@@ -234,4 +234,13 @@ impl crate::Tenant {
         // SAFETY: the caller's promise.
         unsafe { MapOptions::new().tenant(self).map(&self.pager, file) }
     }
+
+    /// Memory of `len` bytes, all zeroes, that is charged to this tenant and may be larger than
+    /// its budget; [`MapOptions`] has choices.
+    ///
+    /// # Errors
+    /// As [`MapOptions::map_anon`].
+    pub fn map_anon(&self, len: usize) -> Result<MapMut, MapError> {
+        MapOptions::new().tenant(self).len(len).map_anon(&self.pager)
+    }
 }

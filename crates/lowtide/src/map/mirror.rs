@@ -21,7 +21,8 @@
 //! it missing at its next load, and waits as for any other.
 //!
 //! **Stores.** A second mapping of the same memory, the *alias*, is registered with nothing. From
-//! it write-back reads what was stored, without a fault that it would have to serve itself.
+//! it write-back, or swap, reads what was stored, without a fault that it would have to serve
+//! itself.
 
 use super::fresh::Fresh;
 use super::pages::{MappedPages, StoredPages};
@@ -97,6 +98,8 @@ pub(crate) struct Mirror {
     process: u32,
     /// What it takes to be stored to, if it may be.
     stored: Option<Stored>,
+    /// It may, now.
+    writable: AtomicBool,
     /// The program has no pointer any more.
     detached: AtomicBool,
     /// The memory is gone.
@@ -110,6 +113,8 @@ pub(super) struct Stored {
     pub(super) alias: SharedMapping,
     /// Bytes of the file that the program may store to.
     pub(super) bounds: Range<u64>,
+    /// There is no file: pages come from swap, and go there (`heap.rs`).
+    pub(super) heap: bool,
 }
 
 impl Mirror {
@@ -135,6 +140,7 @@ impl Mirror {
             fresh,
             young_faults,
             process: std::process::id(),
+            writable: AtomicBool::new(stored.is_some()),
             stored,
             detached,
             closed,
@@ -166,13 +172,42 @@ impl Mirror {
         self.stored.is_some()
     }
 
+    /// Whether its pages come from swap, and not from a file.
+    pub(super) fn is_heap(&self) -> bool {
+        self.stored.as_ref().is_some_and(|stored| stored.heap)
+    }
+
+    /// Pages that there are addresses for.
+    pub(super) const fn pages(&self) -> u64 {
+        self.pages
+    }
+
+    /// Pages of a heap have been given up: what was remembered of them goes, too, and a page that
+    /// could not be brought in is as new.
+    pub(super) fn forget(&self, pages: Range<u64>) {
+        let pages = self.clip(pages);
+        if !pages.is_empty() {
+            self.zap(self.range(pages));
+        }
+    }
+
     /// Lets the program store, or ends that.
     pub(super) fn permit(&self, access: Access) -> io::Result<()> {
-        self.window.protect(access)
+        self.window.protect(access)?;
+        self.writable.store(access == Access::ReadWrite, Relaxed);
+        Ok(())
+    }
+
+    /// Whether the program can store to it now.
+    pub(super) fn is_writable(&self) -> bool {
+        self.writable.load(Relaxed)
     }
 
     /// Lets stores to a page go on, and wakes the threads that wait for it.
     pub(super) fn unprotect(&self, page: u64) {
+        if !self.is_stored_to() {
+            return;
+        }
         if let Err(error) = self.set_protection(page..page + 1, false) {
             tracing::error!(%error, page, "a thread that stores to a map cannot go on");
         }
@@ -277,8 +312,10 @@ impl MappedPages for Mirror {
         if touched {
             INSTALLED.with_borrow_mut(|installed| installed.extend(pages.clone()));
         }
+        // The first store to a page of a file has to be seen.
+        let protected = self.is_stored_to() && !self.is_heap();
         // A page that is about to be dirty wakes the threads that wait for it when it is.
-        let quiet = self.is_stored_to() && touched && pages.clone().all(answers_itself);
+        let quiet = protected && touched && pages.clone().all(answers_itself);
         let skipped = ((pages.start - first) << self.page_shift) as usize;
         let len = ((pages.end - pages.start) << self.page_shift) as usize;
         let (range, bytes) = (self.range(pages), &bytes[skipped..skipped + len]);
@@ -288,7 +325,7 @@ impl MappedPages for Mirror {
             let copied = if quiet {
                 self.faults.copy_quietly(at, rest)
             } else {
-                self.faults.copy(at, rest, self.is_stored_to())
+                self.faults.copy(at, rest, protected)
             };
             match copied {
                 Ok(copied) => done += copied,

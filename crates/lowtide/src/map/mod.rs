@@ -28,6 +28,7 @@
 //! | `pages` | what reclaim and a miss ask of memory behind a pointer |
 //! | `space`, `fresh` | a map's entry in the pager; which pages are new |
 //! | `mirror`, `server` | the way `userfault`: this process serves page faults |
+//! | `heap` | there, memory without a file: its pages come from swap |
 //! | `stores` | there, what is stored: noticed, written back, never lost |
 //! | `watched`, `watch`, `adopt` | the way `pagecache`: the kernel's mapping, watched and trimmed |
 //! | `streams` | read-ahead for the kernel's mappings |
@@ -41,6 +42,7 @@ mod copy;
 mod error;
 mod fresh;
 mod handle;
+mod heap;
 mod mirror;
 mod options;
 mod pages;

@@ -85,6 +85,7 @@ pub struct MapOptions {
     pub(super) tenant: Option<Tenant>,
     pub(super) way: Way,
     pub(super) read_ahead: Option<u64>,
+    pub(super) growth: usize,
 }
 
 impl MapOptions {
@@ -135,6 +136,14 @@ impl MapOptions {
     #[must_use]
     pub fn read_ahead(mut self, bytes: u64) -> Self {
         self.read_ahead = Some(bytes);
+        self
+    }
+
+    /// Bytes that memory of [`map_anon`](Self::map_anon) can become long by [`MapMut::remap`]. Only
+    /// addresses are reserved. Default: as long as it is.
+    #[must_use]
+    pub fn growth(mut self, bytes: usize) -> Self {
+        self.growth = bytes;
         self
     }
 
@@ -216,13 +225,33 @@ impl MapOptions {
         Area::new(self, pager, file.as_fd(), Stores::PrivateLater).map(Map)
     }
 
-    /// Memory without a file: not yet.
+    /// Memory without a file, all zeroes, of [`len`](Self::len) bytes. It takes no memory before it
+    /// is touched. What leaves memory goes to the pager's [swap](crate::Swap); without swap it
+    /// stays. The way is `userfault`. The offset, read-ahead and `populate` mean nothing here.
+    ///
+    /// ```
+    /// use lowtide::{Pager, Swap, map::MapOptions};
+    ///
+    /// let swap = Swap::compressed("512K".parse()?);
+    /// let pager = Pager::builder().max("1M".parse()?).swap(swap).build()?;
+    /// let mut memory = match MapOptions::new().len(4 << 20).map_anon(&pager) {
+    /// #   Err(lowtide::map::MapError::Way { .. }) => return Ok(()),
+    ///     memory => memory?,
+    /// };
+    /// for (at, byte) in memory.iter_mut().enumerate() {       // four times the budget
+    ///     *byte = (at >> 12) as u8;
+    /// }
+    /// assert!(memory.iter().enumerate().all(|(at, byte)| *byte == (at >> 12) as u8));
+    /// assert!(pager.root().usage()? <= 1 << 20);
+    /// memory.discard(0..1 << 20)?;                            // zeroes, and no memory
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
-    /// Always [`MapError::Anonymous`]: a page without a file has no place to go, so it cannot be
-    /// kept within a budget before the pager has a swap file.
-    pub fn map_anon(&self, _pager: &Pager) -> Result<MapMut, MapError> {
-        Err(MapError::Anonymous { len: self.len.unwrap_or(0) as u64 })
+    /// [`MapError::Way`] where the kernel has no `userfaultfd`, or another way is named;
+    /// [`MapError::Memory`] where the tenant is gone or has no room.
+    pub fn map_anon(&self, pager: &Pager) -> Result<MapMut, MapError> {
+        Area::heap(self, pager).map(MapMut)
     }
 
     pub(super) fn group(&self, pager: &Pager) -> Result<MemcgId, MapError> {

@@ -2,7 +2,8 @@
 //!
 //! A mapping of the kernel can grow in place if the addresses behind it are free, and else move. It
 //! is not watched while that happens: entries of page tables are not looked at in addresses that
-//! may belong to another mapping by then. A mirror has the length that it was made with.
+//! may belong to another mapping by then. A mirror has the length that it was made with, but for
+//! memory without a file (`heap.rs`).
 
 use super::area::{Area, Memory};
 use super::error::MapError;
@@ -45,6 +46,9 @@ impl Area {
             .ok_or_else(|| range("no address space is as large"))?;
         if len == 0 {
             return Err(range("a map that has bytes keeps some: drop it"));
+        }
+        if self.is_heap() {
+            return self.resize_heap(len);
         }
         let (window, adopted, stores) = match &mut self.memory {
             Memory::PageCache { window, adopted, stores, .. } => (window, adopted, *stores),

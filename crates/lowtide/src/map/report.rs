@@ -15,13 +15,19 @@ pub struct MapReport {
     pub bytes: u64,
     /// Bytes that are in memory now.
     pub resident_bytes: u64,
+    /// Bytes that are in swap now, as they were before compression; none of a map of a file.
+    pub swapped_bytes: u64,
     /// Page faults that were served, or pages that were noticed to come in.
     pub faults: u64,
 }
 
 impl fmt::Display for MapReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { way, how, bytes, resident_bytes, faults } = self;
-        write!(f, "{way} ({how}): {resident_bytes} of {bytes} bytes in memory, {faults} faults")
+        let Self { way, how, bytes, resident_bytes, swapped_bytes, faults } = self;
+        write!(f, "{way} ({how}): {resident_bytes} of {bytes} bytes in memory, ")?;
+        if *swapped_bytes > 0 {
+            write!(f, "{swapped_bytes} in swap, ")?;
+        }
+        write!(f, "{faults} faults")
     }
 }

@@ -10,12 +10,16 @@
 //! A page that cannot be brought in is *poisoned*: the thread that touches it gets `SIGBUS`, as
 //! from a map of the kernel, and the error is in [`Map::error`](super::Map::error).
 //!
+//! Pages of heaps come from swap, one at a time; a store that waits there came to a page that was
+//! on its way to swap (`heap.rs`).
+//!
 //! A server thread works for all tenants. So it never sleeps for one that is over its `high`: it
 //! evicts, and the sleep is let off.
 
 use super::mirror::{Mirror, forget_installed, has_installed, will_answer};
 use super::pages::MappedPages;
 use super::stores::{Storing, begin_store};
+use crate::anon;
 use crate::error::Error;
 use crate::fault::Access;
 use crate::high::Pay;
@@ -61,6 +65,8 @@ pub(super) struct Served {
     pub(super) cursor: AtomicU64,
     /// Keeps the file open. Taken only on drop.
     pub(super) open: Option<Open>,
+    /// Keeps the pages of a heap, which has no file. Taken only on drop.
+    pub(super) region: Option<anon::Open>,
 }
 
 impl Served {
@@ -87,7 +93,7 @@ impl Served {
 impl Drop for Served {
     /// The map is gone, and no thread serves it any more.
     fn drop(&mut self) {
-        if self.mirror.is_stored_to() {
+        if self.mirror.is_stored_to() && !self.mirror.is_heap() {
             // What was stored is written first, and the memory goes with the file.
             self.mirror.detach();
             if let Some(open) = &self.open {
@@ -98,6 +104,7 @@ impl Drop for Served {
         }
         // Now the frames are free in the engine's eyes, too.
         drop(self.open.take());
+        drop(self.region.take());
     }
 }
 
@@ -254,7 +261,9 @@ impl Server {
             // A fault without a map is of one that was dropped while a thread touched it.
             let (_, served) = maps.range(event.address + 1..).next()?;
             let mirror = &served.mirror;
-            let store = (event.write || event.wp) && mirror.is_stored_to();
+            // A page of a heap comes in for loads and stores alike.
+            let store = event.wp || event.write && !mirror.is_heap();
+            let store = store && mirror.is_stored_to();
             let inside = mirror.addresses().contains(&event.address);
             let page = inside.then(|| mirror.page_at(event.address))?;
             Some(Wanted { served: Arc::clone(served), page, store })
@@ -283,8 +292,12 @@ impl Server {
         }
         // Of a page that is loaded from and stored to, the store is left.
         now.dedup_by_key(|w| (w.space(), w.page));
-        for of_file in now.chunk_by(|a, b| a.space() == b.space()) {
-            self.serve_file(pool, of_file);
+        for of_map in now.chunk_by(|a, b| a.space() == b.space()) {
+            if of_map[0].served.mirror.is_heap() {
+                self.serve_heap(pool, of_map);
+            } else {
+                self.serve_file(pool, of_map);
+            }
         }
         // What it owes is paid without a sleep, before it takes the next faults.
         if let Err(error) = pool.settle(Pay::Reclaim) {
@@ -322,12 +335,29 @@ impl Server {
             for page in pages {
                 match pool.hold_page(space, page, Access::Mapped) {
                     Ok(_held) => answer(page),
-                    Err(error) => self.poison(served, page, error),
+                    Err(error) => self.poison(pool, served, page, error),
                 }
             }
         }
         if must_answer {
             served.storing.answer(pool, space);
+        }
+    }
+
+    /// Brings in pages of one heap, and lets stores to pages go on that stay.
+    fn serve_heap(&self, pool: &Pool, wanted: &[Wanted]) {
+        let served = &*wanted[0].served;
+        served.faults.fetch_add(wanted.len() as u64, Relaxed);
+        forget_installed();
+        for &Wanted { page, store, .. } in wanted {
+            match anon::bring_in(pool, &served.space, page) {
+                // While it is held it does not begin to leave, so no protection is ended that a
+                // pass of reclaim relies on.
+                Ok(_held) if store => served.mirror.unprotect(page),
+                Ok(_held) if !has_installed(page) => served.mirror.wake(page),
+                Ok(_held) => {}
+                Err(error) => self.poison(pool, served, page, error),
+            }
         }
     }
 
@@ -353,11 +383,30 @@ impl Server {
         }
     }
 
-    fn poison(&self, served: &Served, page: u64, error: Error) {
+    /// The threads that touch a page get a signal from now on, unless it came in after all.
+    fn poison(&self, pool: &Pool, served: &Served, page: u64, error: Error) {
         let path = served.space.path_ref().display();
         tracing::error!(%path, page, %error, "a page of a map cannot be brought in: the thread \
             that touches it gets SIGBUS");
         crate::sync::lock(&served.error).get_or_insert(error);
+        let Some(entry) = served.space.table.get(page) else {
+            return self.mark(served, page);
+        };
+        // Until it is marked no other thread brings it in.
+        match entry.load() {
+            State::Absent { shadow } if entry.try_begin_read(shadow).is_ok() => {
+                // A mark of write protection would be in the way.
+                served.mirror.unprotect(page);
+                self.mark(served, page);
+                if entry.abort_read(shadow) {
+                    pool.waits.complete(entry, &Ok(()));
+                }
+            }
+            _ => served.mirror.wake(page),
+        }
+    }
+
+    fn mark(&self, served: &Served, page: u64) {
         match self.faults.poison(served.mirror.addresses_of(page)) {
             Ok(_) => {}
             // It came in after all.

@@ -168,6 +168,15 @@ impl MapMut {
         self.0.remap(len, options)
     }
 
+    /// Makes a part of memory without a file zeroes. The whole pages in it take neither memory nor
+    /// swap afterwards, and a page that could not be brought in can be used again.
+    ///
+    /// # Errors
+    /// `InvalidInput` if the part is not in the map, `Unsupported` for a map of a file.
+    pub fn discard(&mut self, part: Range<usize>) -> io::Result<()> {
+        self.0.discard(part)
+    }
+
     /// As [`Map::error`].
     #[must_use]
     pub fn error(&self) -> Option<Error> {
@@ -188,7 +197,7 @@ impl MapMut {
                 window.sync(before + part.start..before + part.end)
             }
             Memory::Mirror { served, .. } if !part.is_empty() => {
-                self.check_own()?;
+                self.0.check_own()?;
                 Ok(served.flush(self.pages_of(&part))?)
             }
             _ => Ok(()),
@@ -203,7 +212,7 @@ impl MapMut {
                 page_cache::start_writing_range(adopted.file(), start, part.len() as u64)
             }
             Memory::Mirror { served, .. } if !part.is_empty() => {
-                self.check_own()?;
+                self.0.check_own()?;
                 Ok(served.start_flush(self.pages_of(&part))?)
             }
             _ => Ok(()),
@@ -215,15 +224,6 @@ impl MapMut {
         let (offset, shift) = (self.0.options.offset, self.0.pager.inner.pool.page_shift);
         let end = offset + part.end as u64;
         (offset + part.start as u64) >> shift..end.div_ceil(1 << shift)
-    }
-
-    /// A child of `fork` has no threads that write.
-    fn check_own(&self) -> io::Result<()> {
-        if !self.0.is_foreign() {
-            return Ok(());
-        }
-        let text = "a child does not have the maps of its parent";
-        Err(io::Error::new(io::ErrorKind::Unsupported, text))
     }
 }
 

@@ -5,9 +5,10 @@
 //! file first (`spill.rs`), so that the file has what is not needed soon.
 //!
 //! The victims' translations are locked and no slot of a reader is on them, so their bytes stay as
-//! they are while the pool's lock is given back. What could not be stored is dirty as before, gives
-//! its slot up, and goes back among the young, as in a kernel whose swap refuses a page
-//! (`docs/kernel/fault-and-writeback.md` C3, step 5).
+//! they are while the pool's lock is given back. Pages behind a pointer are protected from stores
+//! before: a thread that stores to one waits until it is gone, or stays. What could not be stored
+//! is dirty as before, gives its slot up, and goes back among the young, as in a kernel whose swap
+//! refuses a page (`docs/kernel/fault-and-writeback.md` C3, step 5).
 
 use super::slot::{Refused, Slot, Store};
 use super::spill::spill;
@@ -33,11 +34,22 @@ struct Leaving {
     frame: u32,
     /// Where it is in swap, if it was stored.
     slot: Option<Slot>,
-    /// It could not be written.
+    /// It could not be written, or not even be protected.
     failed: bool,
 }
 
 impl Leaving {
+    /// What it has.
+    fn bytes<'a>(&'a self, pool: &'a Pool) -> &'a [u8] {
+        let Some(stored) = self.space.stored() else { return pool.bytes(self.frame) };
+        // SAFETY: the memory lives as long as the space, and has a whole page here. The page is
+        // resident until this thread says otherwise, and protected from stores.
+        #[expect(unsafe_code, reason = "memory that the program stores to")]
+        unsafe {
+            std::slice::from_raw_parts(stored.address(self.page), pool.page_bytes())
+        }
+    }
+
     fn owner(&self) -> Owner {
         Owner { space: self.space.id, page: self.page }
     }
@@ -65,6 +77,7 @@ pub(crate) fn swap_out<'a>(
         return state;
     }
     drop(state);
+    protect(&mut leaving);
     keep(pool, &mut leaving);
     write(pool, &mut leaving);
     let mut state = pool.lock();
@@ -92,12 +105,26 @@ pub(crate) fn swap_out<'a>(
     state
 }
 
+/// From here on the bytes of pages behind pointers stay as they are. Neighbours go together.
+fn protect(leaving: &mut [Leaving]) {
+    leaving.sort_unstable_by_key(|page| (page.space.id, page.page));
+    let next = |a: &Leaving, b: &Leaving| a.space.id == b.space.id && a.page + 1 == b.page;
+    for run in leaving.chunk_by_mut(next) {
+        let pages = run[0].page..run[run.len() - 1].page + 1;
+        let protected = run[0].space.stored().map(|stored| stored.protect(pages));
+        if let Some(Err(error)) = protected {
+            tracing::error!(%error, "pages of a heap cannot be protected, and stay in memory");
+            run.iter_mut().for_each(|page| page.failed = true);
+        }
+    }
+}
+
 /// Keeps in memory what there is room for. Where there is none, room is made once for each tenant:
 /// compressed pages move together, and the coldest go to the file. If that does not help, a few
 /// more are tried, which may be smaller, and then no more: compressing for nothing takes long.
 fn keep(pool: &Pool, leaving: &mut [Leaving]) {
     let mut full: Option<(Arc<dyn Store>, u32)> = None;
-    for page in leaving {
+    for page in leaving.iter_mut().filter(|page| !page.failed) {
         let store = page.space.anon().store();
         let tries = match &full {
             Some((other, tries)) if Arc::ptr_eq(other, &store) => *tries,
@@ -106,9 +133,9 @@ fn keep(pool: &Pool, leaving: &mut [Leaving]) {
         if tries == TRIES {
             continue;
         }
-        let mut kept = store.keep(page.owner(), pool.bytes(page.frame));
+        let mut kept = store.keep(page.owner(), page.bytes(pool));
         if kept == Err(Refused::Full) && tries == 0 && make_room(pool, &store) > 0 {
-            kept = store.keep(page.owner(), pool.bytes(page.frame));
+            kept = store.keep(page.owner(), page.bytes(pool));
         }
         if kept == Err(Refused::Full) {
             full = Some((store, tries + 1));
@@ -129,7 +156,7 @@ fn write(pool: &Pool, leaving: &mut [Leaving]) {
         };
         let chosen: Vec<_> =
             (0..leaving.len()).filter(|&at| goes(&leaving[at])).take(most).collect();
-        let bytes = |&at: &usize| (leaving[at].owner(), pool.bytes(leaving[at].frame));
+        let bytes = |&at: &usize| (leaving[at].owner(), leaving[at].bytes(pool));
         match store.write(&chosen.iter().map(bytes).collect::<Vec<_>>()) {
             Ok(slots) => {
                 for (at, slot) in chosen.into_iter().zip(slots) {

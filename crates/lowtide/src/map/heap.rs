@@ -1,0 +1,178 @@
+//! Memory without a file behind a pointer: an anonymous region (`anon/`) in the way `userfault`.
+//!
+//! The mirror is the region's memory. A touch of a missing page is a message, as of a file; what
+//! answers it is swap, or zeroes. What differs is the way out. A page of a file is clean when it
+//! goes, because write-back has protected and written it before. A page of a heap is written
+//! *while* it goes:
+//!
+//! ```text
+//!   locked ─► protected ─► compressed, or written ─► noted ─► punched, absent
+//!                │                └─ refused ─► unlocked, still protected
+//!                └─ a store now ─► message ─► waits for the lock ─┬─► absent: brought in
+//!                                                                 └─► resident: unprotected
+//! ```
+//!
+//! # No store is lost
+//!
+//! Pages come in without protection, so first stores cost nothing. Setting it returns when no
+//! processor has an older entry in use: a store has landed by then, and is among the bytes that are
+//! kept, or it faults. Protection is ended by a server thread alone, and only while it holds the
+//! page with its translation *resident*. A pass of reclaim locks the translation first, then looks
+//! at who holds it, and protects last. So either the pass sees that the page is held and leaves it,
+//! or the server thread sees that it is locked, and waits.
+//!
+//! Loads go on until the page is punched. One that comes later finds it missing.
+//!
+//! What a device stores past the page tables (a read with `O_DIRECT` into the memory, a registered
+//! buffer of io_uring) is not noticed, and is lost if the page leaves meanwhile.
+
+use super::area::{Area, Memory};
+use super::error::MapError;
+use super::mirror::Mirror;
+use super::options::{MapOptions, Way};
+use super::server::Served;
+use super::space::{Body, check_page_size};
+use super::stores::Storing;
+use crate::anon::{Open, discard_pages};
+use crate::error::Error;
+use crate::pager::Pager;
+use crate::readahead::ReadAhead;
+use std::io;
+use std::ops::Range;
+use std::ptr::NonNull;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex};
+
+impl Area {
+    /// See [`MapOptions::map_anon`].
+    pub(super) fn heap(options: &MapOptions, pager: &Pager) -> Result<Self, MapError> {
+        let pool = &pager.inner.pool;
+        check_page_size(pool)?;
+        if options.way == Way::PageCache {
+            let why = "memory without a file is not in the page cache; use `userfault`".to_owned();
+            return Err(MapError::Way { way: Way::PageCache, why });
+        }
+        let len = options.len.unwrap_or(0);
+        let room = options.growth.max(len).checked_next_multiple_of(pool.page_bytes());
+        let room = room.filter(|&room| isize::try_from(room).is_ok()).ok_or(MapError::Range {
+            offset: 0,
+            len: len as u64,
+            why: "no address space is as large",
+        })?;
+        let mut area = Self {
+            base: NonNull::dangling(),
+            len,
+            memory: Memory::Nothing,
+            pager: pager.clone(),
+            options: options.clone(),
+            process: std::process::id(),
+        };
+        if room == 0 {
+            return Ok(area);
+        }
+        let group = options.group(pager)?;
+        let server = pager.inner.threads.server().map_err(|(step, source)| MapError::Way {
+            way: Way::Userfault,
+            why: format!("{step} failed: {source}"),
+        })?;
+        let pages = 0..(room >> pool.page_shift) as u64;
+        let mirror = Self::mirror(pool, &server, &pages, Some((0..room as u64, true)))?;
+        let mirror = Arc::new(mirror);
+        let body: Body = Arc::<Mirror>::clone(&mirror);
+        let region = Open::new(pager, group, None, len as u64..room as u64, Some(body))?;
+        let served = Arc::new(Served {
+            space: Arc::clone(region.space()),
+            mirror,
+            ahead: ReadAhead::new(0),
+            error: Mutex::default(),
+            faults: AtomicU64::new(0),
+            storing: Storing::default(),
+            cursor: AtomicU64::new(0),
+            open: None,
+            region: Some(region),
+        });
+        // SAFETY: the window was just made, for this memory alone, and is empty.
+        #[expect(unsafe_code, reason = "the mirror decides what its memory contains")]
+        let added = unsafe { server.add(&served) };
+        added.map_err(MapError::kernel("registering with userfaultfd(2)"))?;
+        area.place(served.mirror.addresses().start);
+        area.memory = Memory::Mirror { served, server };
+        Ok(area)
+    }
+
+    /// Whether it has no file.
+    pub(super) fn is_heap(&self) -> bool {
+        matches!(&self.memory, Memory::Mirror { served, .. } if served.mirror.is_heap())
+    }
+
+    /// Makes a part zeroes. Other threads that use it find what was there, or zeroes.
+    pub(super) fn discard(&self, part: Range<usize>) -> io::Result<()> {
+        let part = self.part(part)?;
+        if part.is_empty() {
+            return Ok(());
+        }
+        self.check_own()?;
+        let Memory::Mirror { served, .. } = &self.memory else { return Err(has_file()) };
+        if !served.mirror.is_heap() {
+            return Err(has_file());
+        }
+        let page = self.pager.inner.pool.page_bytes();
+        // Behind the end there is nothing to keep.
+        let whole = |at: usize| if at == self.len { at.next_multiple_of(page) } else { at };
+        let (first, end) = (part.start.next_multiple_of(page), whole(part.end) / page * page);
+        if first > end {
+            self.zero(part);
+            return Ok(());
+        }
+        self.zero(part.start..first);
+        self.zero(end.max(part.start)..part.end);
+        Ok(self.discard_pages(served, (first / page) as u64..(end / page) as u64)?)
+    }
+
+    fn discard_pages(&self, served: &Served, pages: Range<u64>) -> Result<(), Error> {
+        let discarded = discard_pages(&self.pager.inner.pool, &served.space, pages.clone());
+        served.mirror.forget(pages);
+        discarded
+    }
+
+    /// Stores zeroes to a part, if there is one.
+    fn zero(&self, part: Range<usize>) {
+        let at = self.base.as_ptr().wrapping_add(part.start);
+        if part.start < part.end {
+            // SAFETY: the part lies in the memory, which permits stores; the caller has the map
+            // for itself, or accepts what a store beside others means.
+            #[expect(unsafe_code, reason = "memory behind a pointer")]
+            unsafe {
+                at.write_bytes(0, part.len());
+            }
+        }
+    }
+
+    /// Another length, in place.
+    pub(super) fn resize_heap(&mut self, len: usize) -> Result<(), MapError> {
+        let Memory::Mirror { served, .. } = &self.memory else { return Ok(()) };
+        let pool = &self.pager.inner.pool;
+        let served = Arc::clone(served);
+        if len as u64 > served.mirror.pages() << pool.page_shift {
+            let why = "it has addresses for less: `MapOptions::growth` reserves them";
+            return Err(MapError::Range { offset: 0, len: len as u64, why });
+        }
+        if !served.mirror.is_writable() {
+            let why = "memory that is read-only keeps its length".to_owned();
+            return Err(MapError::Way { way: Way::Userfault, why });
+        }
+        if len < self.len {
+            // What it grows by later is zeroes again.
+            self.discard(len..self.len).map_err(MapError::kernel("giving pages up"))?;
+        }
+        let _one_at_a_time = served.space.growing()?;
+        served.space.set_known_len(len as u64)?;
+        self.len = len;
+        self.options.len = Some(len);
+        Ok(())
+    }
+}
+
+fn has_file() -> io::Error {
+    io::Error::new(io::ErrorKind::Unsupported, "a map of a file keeps what the file has")
+}
