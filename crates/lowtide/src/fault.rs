@@ -296,7 +296,8 @@ impl Pool {
         }
     }
 
-    /// Ends a claim with the outcome of its read.
+    /// Ends a claim with the outcome of its read, whose bytes are at `to`, or already where they
+    /// belong.
     ///
     /// The read's, which all waiters get too; or [`Error::OutOfRange`] where the file has become
     /// shorter.
@@ -304,15 +305,17 @@ impl Pool {
         &self,
         space: &Space,
         claim: &Claim,
-        (frame, to): (u32, &Destination),
+        (frame, to): (u32, Option<&Destination>),
         outcome: io::Result<u32>,
         access: Access,
     ) -> Result<(), Error> {
         let young = access == Access::Mapped && self.young_faults;
         let result = match outcome {
-            Ok(got) => self
-                .check_filled(space, claim, to, u64::from(got))
-                .and_then(|()| self.install(space, claim, to, access))
+            Ok(got) => to
+                .map_or(Ok(()), |to| {
+                    self.check_filled(space, claim, to, u64::from(got))?;
+                    self.install(space, claim, to, access)
+                })
                 .inspect(|()| {
                     if space.anon.is_some() {
                         anon::leave_swap(self, space, claim.page, frame);
@@ -492,7 +495,7 @@ impl Pool {
                         let request = self.read_request(space, &claim, &to);
                         self.read_now(space, request, frame).inspect(|&got| self.io.note_read(got))
                     };
-                    let resolved = self.resolve(space, &claim, (frame, &to), outcome, access);
+                    let resolved = self.resolve(space, &claim, (frame, Some(&to)), outcome, access);
                     self.stall_ends(stall, (self.page_bytes() as u64) << claim.order);
                     resolved?;
                     reported = true;

@@ -68,6 +68,8 @@ struct Piece {
     frame: u32,
     /// Given when it is requested.
     to: Option<Destination>,
+    /// Its bytes are where a pointer finds them already.
+    installed: bool,
     stall: Option<Stall>,
 }
 
@@ -137,7 +139,7 @@ impl<'p> Pipeline<'p> {
             self.launch();
         }
         let wanted = Wanted { index, page, count: 1 };
-        self.open.push(Piece { claim, wanted, frame: 0, to: None, stall: None });
+        self.open.push(Piece { claim, wanted, frame: 0, to: None, installed: false, stall: None });
         self.make_room(each)
     }
 
@@ -326,6 +328,7 @@ impl<'p> Pipeline<'p> {
             }
             Ok(got) => {
                 self.pool.io.note_read(got);
+                self.install(&mut run, got);
                 let mut before = run.iter().map(|piece| piece.claim.pages()).sum::<u64>()
                     << self.pool.page_shift;
                 while let Some(piece) = run.pop() {
@@ -336,6 +339,29 @@ impl<'p> Pipeline<'p> {
                 }
                 self.spare.push(run);
             }
+        }
+    }
+
+    /// Gives all pages of a run that no thread waits for their bytes at once: to make their first
+    /// touches visible costs as much for a run as for a page. Where that fails, each piece does it
+    /// for itself, and says why it cannot.
+    fn install(&self, run: &mut [Piece], got: u32) {
+        let shift = self.pool.page_shift;
+        let (true, Access::Ahead, Some(mapped)) = (run.len() > 1, self.access, &self.space.mapped)
+        else {
+            return;
+        };
+        let behind = run[0].claim.page + (u64::from(got) >> shift);
+        let whole = run.iter().take_while(|piece| piece.claim.end() <= behind).count();
+        let Some(last) = run[..whole].last() else { return };
+        let bytes = ((last.claim.end() - run[0].claim.page) as usize) << shift;
+        let to = run[0].to.as_ref().expect("it was requested");
+        // SAFETY: pages that are mapped arrive in one piece of memory, which is this run's until it
+        // is resolved, and the read that filled as much of it has ended.
+        #[expect(unsafe_code, reason = "destinations are raw memory")]
+        let bytes = unsafe { std::slice::from_raw_parts(to.at, bytes) };
+        if mapped.install(run[0].claim.page, bytes, false).is_ok() {
+            run[..whole].iter_mut().for_each(|piece| piece.installed = true);
         }
     }
 
@@ -352,6 +378,7 @@ impl<'p> Pipeline<'p> {
                 note_ahead(pool, frames.clone(), got.is_ok());
             }
             let to = piece.to.as_ref().expect("it was requested");
+            let to = (!piece.installed).then_some(to);
             let resolved = pool.resolve(space, &piece.claim, (piece.frame, to), got, self.access);
             pool.stall_ends(piece.stall, piece.claim.pages() << pool.page_shift);
             match resolved {
