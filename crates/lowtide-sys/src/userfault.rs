@@ -324,15 +324,21 @@ impl UserFault {
         self.fill(COPY, [dst as u64, from, src.len() as u64, mode, 0])
     }
 
-    /// As [`UserFault::copy`] of protected pages, but leaves the threads that wait for them asleep:
-    /// the caller answers them when it has done the rest, with [`UserFault::wake`] or by ending the
+    /// As [`UserFault::copy`], but leaves the threads that wait for the pages asleep: the caller
+    /// answers them when it has done the rest, with [`UserFault::wake`] or by ending the
     /// protection.
     ///
     /// # Errors
     ///
     /// [`CopyError`], when not even the first page was inserted.
-    pub fn copy_quietly(&self, dst: usize, src: &[u8]) -> Result<usize, CopyError> {
-        let mode = COPY_WRITE_PROTECTED | COPY_DONT_WAKE;
+    pub fn copy_quietly(
+        &self,
+        dst: usize,
+        src: &[u8],
+        write_protected: bool,
+    ) -> Result<usize, CopyError> {
+        let protected = if write_protected { COPY_WRITE_PROTECTED } else { 0 };
+        let mode = protected | COPY_DONT_WAKE;
         let from = src.as_ptr().expose_provenance() as u64;
         self.fill(COPY, [dst as u64, from, src.len() as u64, mode, 0])
     }

@@ -114,6 +114,7 @@ mod account;
 mod adapters;
 mod allocate;
 mod anon;
+mod around;
 mod attempt;
 mod background;
 mod backing;

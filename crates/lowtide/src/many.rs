@@ -7,12 +7,14 @@
 //! in flight has been resolved. Deferred pages are served before many more are read, or the pages
 //! that have come in would be evicted before they are used.
 
+use crate::around::Advice;
 use crate::error::Error;
 use crate::fault::{Access, Miss};
 use crate::high::Pay;
+use crate::nested::is_nested;
 use crate::pipeline::Pipeline;
 use crate::pool::Pool;
-use crate::readahead::{note_access, room_ahead};
+use crate::readahead::{note_access, room_ahead, room_around};
 use crate::space::{Space, head_of};
 use crate::translation::State as EntryState;
 use lowtide_core::Task;
@@ -182,5 +184,44 @@ impl Pool {
         let finished = pipe.into_refused(|_, _, _| ());
         // A thread that reads ahead does so for many: it evicts, and does not sleep.
         finished.map(drop).and(self.settle(Pay::Reclaim))
+    }
+
+    /// A thread is about to bring in a page that is absent, and has claimed nothing. Reads its
+    /// neighbours with it, where that was measured to be useful (`around.rs`): then the page is
+    /// there like one that was read ahead.
+    pub(crate) fn read_around(&self, space: &Space, page: u64) {
+        if space.order > 0 || space.anon.is_some() || is_nested() {
+            return;
+        }
+        let around = &space.around;
+        let is = |page: u64, wanted: fn(EntryState) -> bool| {
+            space.table.get(page).is_some_and(|entry| wanted(entry.load()))
+        };
+        let absent = |&page: &u64| is(page, |state| matches!(state, EntryState::Absent { .. }));
+        let block = match around.missed(page, space.pages(), |other| !absent(&other)) {
+            Advice::Read(block) => block,
+            Advice::Look(region) => {
+                if let Some(mapped) = &space.mapped {
+                    let _steady = self.lock();
+                    mapped.see(region, &mut |page| around.touched(page));
+                }
+                around.block_of(page)
+            }
+        };
+        let size = block.end - block.start;
+        if size == 1 || room_around(self, space, size) < size {
+            return;
+        }
+        let before = (block.start..page).rev().take_while(absent).count() as u64;
+        let behind = (page + 1..block.end.min(space.pages())).take_while(absent).count() as u64;
+        let (first, end) = (page - before, page + 1 + behind);
+        if end - first == 1 {
+            return;
+        }
+        around.spend(page, end - first - 1);
+        // What cannot be read says so to the thread that needs it.
+        drop(self.read_ahead(space, first..end));
+        let resident = |page: u64| is(page, |state| matches!(state, EntryState::Resident { .. }));
+        around.arrived(page, (first..end).filter(|&other| other != page && resident(other)));
     }
 }

@@ -300,6 +300,11 @@ pub(crate) fn budget_of(pool: &Pool, space: &Space) -> u64 {
     above.map(|id| state.engine.max(id)).min().unwrap_or(0)
 }
 
+/// Pages that may be read around a miss, which brings in up to `wanted`.
+pub(crate) fn room_around(pool: &Pool, space: &Space, wanted: u64) -> u64 {
+    wanted.min(window_limit(pool, space)).min(room_ahead(pool, space))
+}
+
 /// Pages that may be read ahead for a file now: what is free in its tenant and above, and an
 /// eighth of its tenant's clean pages, which are evicted for them if need be.
 pub(crate) fn room_ahead(pool: &Pool, space: &Space) -> u64 {
@@ -326,6 +331,7 @@ pub(crate) fn note_access(
     let first = pool.unused.take(frame);
     if first {
         pool.io.ahead_used.fetch_add(1, Relaxed);
+        space.around.touched(page);
     } else {
         count_read(pool, access, waited);
     }
@@ -364,10 +370,12 @@ pub(crate) fn note_ahead(pool: &Pool, frames: Range<u32>, arrived: bool) {
     }
 }
 
-/// Frames lose their pages by eviction.
-pub(crate) fn note_evicted(pool: &Pool, space: &Space, frames: Range<u32>) {
+/// Frames lose their pages, the first of which is `page`, by eviction.
+pub(crate) fn note_evicted(pool: &Pool, space: &Space, page: u64, frames: Range<u32>) {
     let wasted = frames.filter(|&frame| pool.unused.take(frame)).count() as u64;
     if wasted > 0 {
+        // Only of folios of one page.
+        space.around.evicted(page);
         space.ahead_wasted.fetch_add(wasted, Relaxed);
         pool.io.ahead_wasted.fetch_add(wasted, Relaxed);
     }

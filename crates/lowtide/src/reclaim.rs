@@ -231,7 +231,8 @@ impl Pool {
                                 self.waits.complete(entry, &Ok(()));
                             }
                         }
-                        note_evicted(self, space, gone.folio.0..gone.folio.0 + (1 << gone.order));
+                        let gone_frames = gone.folio.0..gone.folio.0 + (1 << gone.order);
+                        note_evicted(self, space, gone.owner.page, gone_frames);
                         frames.free(gone.folio.0, gone.order);
                     }
                     fill_reserves(self, &mut state);

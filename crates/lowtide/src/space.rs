@@ -1,6 +1,7 @@
 //! One open file and its translations: the state that all views of it share.
 
 use crate::anon::AnonPages;
+use crate::around::Around;
 use crate::backing::{Backing, NewName};
 use crate::beneath::Beneath;
 use crate::error::{Error, OpenError};
@@ -78,6 +79,8 @@ pub(crate) struct Space {
     in_flight: AtomicU32,
     /// Pages that were read ahead and evicted before they were used.
     pub(crate) ahead_wasted: AtomicU64,
+    /// Where its neighbours are worth reading with a page.
+    pub(crate) around: Around,
     /// Changes of its length, and holes made in it.
     changes: AtomicU64,
     /// How many of the changes are durable.
@@ -141,6 +144,7 @@ impl Space {
             device: OnceLock::new(),
             in_flight: AtomicU32::new(0),
             ahead_wasted: AtomicU64::new(0),
+            around: Around::default(),
             changes: AtomicU64::new(0),
             durable_changes: AtomicU64::new(0),
             reserved,

@@ -588,12 +588,15 @@ impl View {
         let absent = |&page: &u64| {
             matches!(space.table.get(page).map(Entry::load), Some(EntryState::Absent { .. }))
         };
-        let window = match request.clone().find(absent) {
+        let missed = request.clone().find(absent);
+        let window = match missed {
             Some(at) => self.ahead.missed(&request, at, &self.pool, space),
             None => self.ahead.touched(&request, &self.pool, space),
         };
         if let Some(window) = window {
             self.open.read_ahead(window);
+        } else if missed.is_some() && request.end - request.start == 1 {
+            self.pool.read_around(space, request.start);
         }
     }
 

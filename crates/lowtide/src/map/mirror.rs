@@ -27,7 +27,7 @@
 use super::fresh::Fresh;
 use super::pages::{MappedPages, StoredPages};
 use lowtide_sys::page_cache;
-use lowtide_sys::pagemap::{Categories, Pagemap, Query};
+use lowtide_sys::pagemap::{Categories, Pagemap, Query, Region};
 use lowtide_sys::shared::{Access, SharedMapping};
 use lowtide_sys::userfault::{CopyError, UserFault};
 use std::cell::RefCell;
@@ -253,6 +253,26 @@ impl Mirror {
         at(pages.start)..at(pages.end)
     }
 
+    /// Which of these pages are mapped, as runs.
+    fn present(&self, pages: Range<u64>) -> Vec<Region> {
+        let (pages, mut found) = (self.clip(pages), Vec::new());
+        if pages.is_empty() || self.closed.load(Relaxed) {
+            return found;
+        }
+        if let Err(error) = self.pagemap.scan(self.range(pages), &PRESENT, &mut found) {
+            tracing::error!(%error, "touches of a map cannot be seen");
+        }
+        found
+    }
+
+    /// A thread waits for a page that is there by now: its touch is known, and that the page is
+    /// present says nothing more.
+    pub(super) fn expect_touch(&self, page: u64) {
+        if !self.young_faults && self.clip(page..page + 1) == (page..page + 1) {
+            self.fresh.set(page - self.first);
+        }
+    }
+
     fn zap(&self, range: Range<usize>) {
         // SAFETY: the window is a shared mapping of a memfd: its pages stay in the page cache, and
         // come back with the next touch.
@@ -266,14 +286,7 @@ impl Mirror {
 
 impl MappedPages for Mirror {
     fn look(&self, pages: Range<u64>, touched: &mut dyn FnMut(u64)) {
-        let pages = self.clip(pages);
-        if pages.is_empty() || self.closed.load(Relaxed) {
-            return;
-        }
-        let mut found = Vec::new();
-        if let Err(error) = self.pagemap.scan(self.range(pages), &PRESENT, &mut found) {
-            tracing::error!(%error, "touches of a map cannot be seen");
-        }
+        let found = self.present(pages);
         let (Some(first), Some(last)) = (found.first(), found.last()) else { return };
         let present = first.range().start..last.range().end;
         for region in &found {
@@ -285,6 +298,13 @@ impl MappedPages for Mirror {
             }
         }
         self.zap(present);
+    }
+
+    fn see(&self, pages: Range<u64>, touched: &mut dyn FnMut(u64)) {
+        for region in self.present(pages) {
+            let addresses = region.range().step_by(1 << self.page_shift);
+            addresses.for_each(|address| touched(self.page_at(address)));
+        }
     }
 
     fn close(&self) {
@@ -314,8 +334,10 @@ impl MappedPages for Mirror {
         }
         // The first store to a page of a file has to be seen.
         let protected = self.is_stored_to() && !self.is_heap();
-        // A page that is about to be dirty wakes the threads that wait for it when it is.
-        let quiet = protected && touched && pages.clone().all(answers_itself);
+        // A page that is about to be dirty wakes the threads that wait for it when it is. One that
+        // is read ahead is taken out of the page table first, or the touch of a thread that it
+        // wakes would not be seen; such a thread's fault is answered by the one that serves it.
+        let quiet = !touched || protected && pages.clone().all(answers_itself);
         let skipped = ((pages.start - first) << self.page_shift) as usize;
         let len = ((pages.end - pages.start) << self.page_shift) as usize;
         let (range, bytes) = (self.range(pages), &bytes[skipped..skipped + len]);
@@ -323,7 +345,7 @@ impl MappedPages for Mirror {
         while done < bytes.len() {
             let (at, rest) = (range.start + done, &bytes[done..]);
             let copied = if quiet {
-                self.faults.copy_quietly(at, rest)
+                self.faults.copy_quietly(at, rest, protected)
             } else {
                 self.faults.copy(at, rest, protected)
             };

@@ -320,6 +320,7 @@ impl Server {
             } else if !has_installed(page) {
                 // Installing wakes. A page that was there already may have been zapped while a
                 // thread was on its way to sleep.
+                served.mirror.expect_touch(page);
                 served.mirror.wake(page);
             }
         };
@@ -361,7 +362,8 @@ impl Server {
         }
     }
 
-    /// Requests what will be wanted next, if the map is read in order.
+    /// Requests what will be wanted next, if the map is read in order, and brings in what is missed
+    /// together with its neighbours, if that is useful.
     fn look_ahead(&self, pool: &Pool, served: &Served, faults: &[Wanted]) {
         if served.ahead.is_off() {
             return;
@@ -375,10 +377,12 @@ impl Server {
             let missed = request.clone().find(absent);
             let window =
                 missed.and_then(|at| served.ahead.missed(&request, at, pool, &served.space));
-            if let Some(window) = window
-                && let Some(open) = &served.open
-            {
-                open.read_ahead(window);
+            match (window, &served.open) {
+                (Some(window), Some(open)) => open.read_ahead(window),
+                (Some(_), None) => {}
+                (None, _) => {
+                    request.filter(absent).for_each(|page| pool.read_around(&served.space, page));
+                }
             }
         }
     }
