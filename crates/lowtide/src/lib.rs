@@ -112,6 +112,9 @@
 
 mod account;
 mod adapters;
+#[cfg(feature = "alloc")]
+#[allow(unsafe_code, reason = "an allocator is unsafe by its interface")]
+pub mod alloc;
 mod allocate;
 mod anon;
 mod around;
@@ -216,4 +219,7 @@ mod documents {
     struct Anon;
     #[doc = include_str!("../../../docs/guide/counters.md")]
     struct Counters;
+    #[cfg(feature = "alloc")]
+    #[doc = include_str!("../../../docs/guide/alloc.md")]
+    struct Alloc;
 }

@@ -27,7 +27,8 @@ const USES: [(&str, &[&str]); 11] = [
 ];
 
 /// Crates of others that a program links with the product. Each is a decision.
-const FOREIGN: [&str; 14] = [
+const FOREIGN: [&str; 16] = [
+    "allocator-api2", // Behind the feature `alloc`, as `talc`.
     "bitflags",
     "bytemuck",
     "crc32fast",
@@ -38,6 +39,7 @@ const FOREIGN: [&str; 14] = [
     "lz4_flex",
     "object",
     "rustix",
+    "talc",
     "thiserror",
     "tracing",
     "xxhash-rust",

@@ -177,6 +177,12 @@ impl MapMut {
         self.0.discard(part)
     }
 
+    /// As [`discard`](Self::discard), for an owner that has given the part to no other.
+    #[cfg(feature = "alloc")]
+    pub(crate) fn discard_own(&self, part: Range<usize>) -> io::Result<()> {
+        self.0.discard(part)
+    }
+
     /// As [`Map::error`].
     #[must_use]
     pub fn error(&self) -> Option<Error> {
