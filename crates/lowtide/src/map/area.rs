@@ -15,18 +15,15 @@
 
 use super::adopt::Adopted;
 use super::error::MapError;
-use super::mirror::{Mirror, Stored};
+use super::mirror::{Mirror, Stored, Window};
 use super::options::{Advice, MapOptions, Way};
 use super::report::MapReport;
+use super::serve::{serve, server_of};
 use super::server::{Served, Server};
-use super::space::{Body, check_page_size, open_space, page_tables};
-use super::stores::Storing;
-use crate::deadline::Deadline;
+use super::space::{check_page_size, page_tables};
 use crate::error::Error;
 use crate::pager::Pager;
 use crate::pool::Pool;
-use crate::readahead::{ReadAhead, window_pages};
-use crate::view::Open;
 use lowtide_sys::file::{OpenMode, reopen};
 use lowtide_sys::memory::page_size;
 use lowtide_sys::page_cache;
@@ -35,14 +32,8 @@ use std::io;
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
-use std::time::Duration;
-
-/// How long dropping a map waits for the threads that serve it. A device that hangs keeps them.
-const LET_GO: Duration = Duration::from_millis(500);
-/// Time between two looks whether they are done.
-const LOOK: Duration = Duration::from_micros(20);
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// Where the stores of a map go.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -205,42 +196,16 @@ impl Area {
             return Err(MapError::kernel(step)(io::ErrorKind::PermissionDenied.into()));
         }
         let pool = &pager.inner.pool;
-        let group = options.group(pager)?;
-        let server = pager.inner.threads.server().map_err(|(step, source)| MapError::Way {
-            way: Way::Userfault,
-            why: format!("{step} failed: {source}"),
-        })?;
+        let server = server_of(pager)?;
         let bounds = writes.then(|| {
             let end = pages.end << pool.page_shift;
             let len = options.len.map_or(end, |len| len as u64);
             options.offset..options.offset.saturating_add(len).min(end)
         });
         let bounds = bounds.map(|bounds| (bounds, false));
-        let mirror = Arc::new(Self::mirror(pool, &server, pages, bounds)?);
-        let body: Body = Arc::<Mirror>::clone(&mirror);
-        let space = open_space(pool, group, file, (body, Way::Userfault, writes), pages.end)?;
-        let open = Some(Open::new(pager.clone(), Arc::clone(&space)));
-        if writes {
-            space.decide_stable(None);
-            pool.attach_device(&space)?;
-        }
-        let cursor = AtomicU64::new(crate::sync::lock(&space.ledger).cursor());
+        let mirror = Self::mirror(pool, &server, pages, bounds)?;
         let start = mirror.addresses().start;
-        let served = Arc::new(Served {
-            space,
-            mirror,
-            ahead: ReadAhead::new(window_pages(pool, options.read_ahead)),
-            error: Mutex::default(),
-            faults: AtomicU64::new(0),
-            storing: Storing::default(),
-            cursor,
-            open,
-            region: None,
-        });
-        // SAFETY: the window was just made, for this map alone, and is empty.
-        #[expect(unsafe_code, reason = "the mirror decides what its memory contains")]
-        let added = unsafe { server.add(&served) };
-        added.map_err(MapError::kernel("registering with userfaultfd(2)"))?;
+        let served = serve(options, pager, file, (&server, mirror), pages)?;
         Ok((start, Memory::Mirror { served, server }))
     }
 
@@ -267,7 +232,7 @@ impl Area {
         let pagemap = page_tables(Way::Userfault)?;
         let faults = Arc::clone(server.faults());
         let rest = (pool.page_shift, pages.start, pool.young_faults);
-        Ok(Mirror::new(memory, window, faults, pagemap, rest, stored))
+        Ok(Mirror::new(memory, Window::Own(window), faults, pagemap, rest, stored))
     }
 
     /// The way `pagecache`. Returns the address of the first page.
@@ -453,12 +418,7 @@ impl Drop for Area {
             Memory::Nothing => {}
             Memory::Mirror { server, served } => {
                 server.remove(&served.mirror.addresses());
-                // Threads may still be busy with faults of it that were answered. The last of them
-                // would close it, after this returns.
-                let deadline = Deadline::after(LET_GO);
-                while Arc::strong_count(&served) > 1 && !deadline.has_passed() {
-                    std::thread::sleep(LOOK);
-                }
+                served.await_threads();
                 let file = served.mirror.is_stored_to() && !served.mirror.is_heap();
                 if file && Arc::strong_count(&served) > 1 {
                     // What was stored is in the file when this returns.

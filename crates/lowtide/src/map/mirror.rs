@@ -20,6 +20,10 @@
 //! **Eviction** punches a hole. There are no guards: a thread that reads a page while it goes finds
 //! it missing at its next load, and waits as for any other.
 //!
+//! **The end.** The addresses may be the program's own, and become something else later
+//! ([`Placed`](super::Placed)). So whatever touches them holds the right to do so meanwhile
+//! ([`Mirror::reach`]), and [`Mirror::detach`] waits for it and takes it away.
+//!
 //! **Stores.** A second mapping of the same memory, the *alias*, is registered with nothing. From
 //! it write-back, or swap, reads what was stored, without a fault that it would have to serve
 //! itself.
@@ -34,8 +38,8 @@ use std::cell::RefCell;
 use std::fs::File;
 use std::io;
 use std::ops::Range;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
 /// Which pages are mapped.
 pub(super) const PRESENT: Query = Query {
@@ -82,7 +86,7 @@ pub(super) fn will_answer(stores: impl Iterator<Item = u64>) {
 #[derive(Debug)]
 pub(crate) struct Mirror {
     memory: File,
-    window: SharedMapping,
+    window: Window,
     faults: Arc<UserFault>,
     pagemap: Pagemap,
     page_shift: u32,
@@ -100,10 +104,28 @@ pub(crate) struct Mirror {
     stored: Option<Stored>,
     /// It may, now.
     writable: AtomicBool,
-    /// The program has no pointer any more.
-    detached: AtomicBool,
+    /// Whether a pointer leads here.
+    attached: RwLock<bool>,
     /// The memory is gone.
     closed: AtomicBool,
+}
+
+/// Where the program sees the memory.
+#[derive(Debug)]
+pub(super) enum Window {
+    /// A mapping that ends with the mirror.
+    Own(SharedMapping),
+    /// Addresses of the program, which decides what becomes of them.
+    Placed(Range<usize>),
+}
+
+impl Window {
+    fn addresses(&self) -> Range<usize> {
+        match self {
+            Self::Own(mapping) => mapping.addresses(),
+            Self::Placed(addresses) => addresses.clone(),
+        }
+    }
 }
 
 /// What a mirror has that the program stores to.
@@ -120,15 +142,15 @@ pub(super) struct Stored {
 impl Mirror {
     pub(super) fn new(
         memory: File,
-        window: SharedMapping,
+        window: Window,
         faults: Arc<UserFault>,
         pagemap: Pagemap,
         (page_shift, first, young_faults): (u32, u64, bool),
         stored: Option<Stored>,
     ) -> Self {
-        let pages = (window.len() >> page_shift) as u64;
+        let pages = (window.addresses().len() >> page_shift) as u64;
         let fresh = Fresh::new(pages);
-        let (detached, closed) = (AtomicBool::new(false), AtomicBool::new(false));
+        let (attached, closed) = (RwLock::new(true), AtomicBool::new(false));
         Self {
             memory,
             window,
@@ -142,7 +164,7 @@ impl Mirror {
             process: std::process::id(),
             writable: AtomicBool::new(stored.is_some()),
             stored,
-            detached,
+            attached,
             closed,
         }
     }
@@ -193,7 +215,10 @@ impl Mirror {
 
     /// Lets the program store, or ends that.
     pub(super) fn permit(&self, access: Access) -> io::Result<()> {
-        self.window.protect(access)?;
+        match &self.window {
+            Window::Own(mapping) => mapping.protect(access)?,
+            Window::Placed(_) => return Err(io::ErrorKind::Unsupported.into()),
+        }
         self.writable.store(access == Access::ReadWrite, Relaxed);
         Ok(())
     }
@@ -208,6 +233,7 @@ impl Mirror {
         if !self.is_stored_to() {
             return;
         }
+        let Some(_attached) = self.reach() else { return };
         if let Err(error) = self.set_protection(page..page + 1, false) {
             tracing::error!(%error, page, "a thread that stores to a map cannot go on");
         }
@@ -231,15 +257,59 @@ impl Mirror {
         }
     }
 
+    /// The right to touch the addresses, if a pointer leads there.
+    fn reach(&self) -> Option<RwLockReadGuard<'_, bool>> {
+        let attached = self.attached.read().unwrap_or_else(PoisonError::into_inner);
+        attached.then_some(attached)
+    }
+
+    /// Whether no pointer leads here any more.
+    pub(super) fn is_detached(&self) -> bool {
+        self.reach().is_none()
+    }
+
     /// No pointer leads here any more: no fault is served. What was stored stays until the mirror
     /// is closed. No-op in a child made by `fork`, where descriptors lead to the parent's memory.
     pub(super) fn detach(&self) {
-        if std::process::id() != self.process || self.detached.swap(true, Relaxed) {
-            return;
-        }
-        if let Err(error) = self.faults.unregister(self.window.addresses()) {
+        let detached = self.detach_and(|| match &self.window {
+            Window::Own(mapping) => self.faults.unregister(mapping.addresses()),
+            // Whatever is there now is not ours.
+            Window::Placed(_) => Ok(()),
+        });
+        if let Err(error) = detached {
             tracing::error!(%error, "a map stays registered until its memory is gone");
         }
+    }
+
+    /// The same, by other means: `replace` puts other memory at the addresses, which has the bytes
+    /// of the file. If it fails, nothing changes. Threads that wait for pages look again.
+    pub(super) fn detach_and(&self, replace: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+        if std::process::id() != self.process {
+            return Ok(());
+        }
+        let mut attached = self.attached.write().unwrap_or_else(PoisonError::into_inner);
+        if !*attached {
+            return Ok(());
+        }
+        let replaced = replace();
+        // The kernel forgets who has to be woken only when the descriptor is closed, so this works
+        // for memory that is gone, too.
+        *attached = matches!(self.window, Window::Placed(_)) && replaced.is_err();
+        if !*attached {
+            self.faults.wake(self.window.addresses())?;
+        }
+        replaced
+    }
+
+    /// Makes each touch of a page `SIGBUS`.
+    pub(super) fn poison(&self, page: u64) -> Result<(), CopyError> {
+        let Some(_attached) = self.reach() else { return Ok(()) };
+        self.faults.poison(self.addresses_of(page)).map(|_| ())
+    }
+
+    /// Bytes of memory that the mirror has, as the kernel counts them.
+    pub(super) fn memory_bytes(&self) -> u64 {
+        rustix::fs::fstat(&self.memory).map_or(0, |stat| stat.st_blocks as u64 * 512)
     }
 
     /// Pages of the file that are in the window.
@@ -286,6 +356,7 @@ impl Mirror {
 
 impl MappedPages for Mirror {
     fn look(&self, pages: Range<u64>, touched: &mut dyn FnMut(u64)) {
+        let Some(_attached) = self.reach() else { return };
         let found = self.present(pages);
         let (Some(first), Some(last)) = (found.first(), found.last()) else { return };
         let present = first.range().start..last.range().end;
@@ -301,6 +372,7 @@ impl MappedPages for Mirror {
     }
 
     fn see(&self, pages: Range<u64>, touched: &mut dyn FnMut(u64)) {
+        let Some(_attached) = self.reach() else { return };
         for region in self.present(pages) {
             let addresses = region.range().step_by(1 << self.page_shift);
             addresses.for_each(|address| touched(self.page_at(address)));
@@ -323,6 +395,9 @@ impl MappedPages for Mirror {
     }
 
     fn install(&self, first: u64, bytes: &[u8], touched: bool) -> io::Result<()> {
+        let Some(_attached) = self.reach() else {
+            return Err(io::Error::new(io::ErrorKind::NotConnected, "the map is gone"));
+        };
         let count = (bytes.len() >> self.page_shift) as u64;
         // Pages outside of the window come with a large folio, and no pointer leads to them.
         let pages = self.clip(first..first + count);
@@ -386,7 +461,8 @@ impl StoredPages for Mirror {
 
     fn protect(&self, pages: Range<u64>) -> io::Result<()> {
         // Without a pointer there are no stores.
-        if self.detached.load(Relaxed) { Ok(()) } else { self.set_protection(pages, true) }
+        let Some(_attached) = self.reach() else { return Ok(()) };
+        self.set_protection(pages, true)
     }
 
     fn address(&self, page: u64) -> *const u8 {

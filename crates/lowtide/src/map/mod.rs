@@ -27,10 +27,11 @@
 //! | `area` | what maps that are read and maps that are written have in common |
 //! | `pages` | what reclaim and a miss ask of memory behind a pointer |
 //! | `space`, `fresh` | a map's entry in the pager; which pages are new |
-//! | `mirror`, `server` | the way `userfault`: this process serves page faults |
+//! | `mirror`, `server`, `serve` | the way `userfault`: this process serves page faults |
 //! | `heap` | there, memory without a file: its pages come from swap |
 //! | `stores` | there, what is stored: noticed, written back, never lost |
 //! | `watched`, `watch`, `adopt` | the way `pagecache`: the kernel's mapping, watched and trimmed |
+//! | `placed` | the way `userfault` at addresses of the program's own |
 //! | `streams` | read-ahead for the kernel's mappings |
 //! | `copy` | private mappings that are stored to |
 //!
@@ -46,8 +47,10 @@ mod heap;
 mod mirror;
 mod options;
 mod pages;
+mod placed;
 mod remap;
 mod report;
+mod serve;
 mod server;
 mod space;
 mod stores;
@@ -61,6 +64,7 @@ pub use error::MapError;
 pub use handle::Map;
 pub use options::{Advice, MapOptions, UnknownWay, Way};
 pub(crate) use pages::{Landing, MappedPages, StoredPages};
+pub use placed::Placed;
 pub use remap::RemapOptions;
 pub use report::MapReport;
 pub(crate) use server::Server;

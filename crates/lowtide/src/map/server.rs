@@ -20,6 +20,7 @@ use super::mirror::{Mirror, forget_installed, has_installed, will_answer};
 use super::pages::MappedPages;
 use super::stores::{Storing, begin_store};
 use crate::anon;
+use crate::deadline::Deadline;
 use crate::error::Error;
 use crate::fault::Access;
 use crate::high::Pay;
@@ -40,13 +41,17 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockWriteGuard};
 use std::thread::JoinHandle;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Faults that a thread takes at a time.
 const BATCH: usize = 32;
 /// Threads that serve. One batch overlaps its reads, so a few keep a device busy; further ones are
 /// for devices that are slower than others.
 const THREADS: usize = 4;
+/// How long dropping a map waits for the threads that serve it. A device that hangs keeps them.
+const LET_GO: Duration = Duration::from_millis(500);
+/// Time between two looks whether they are done.
+const LOOK: Duration = Duration::from_micros(20);
 
 /// A map whose faults are served.
 #[derive(Debug)]
@@ -70,6 +75,15 @@ pub(super) struct Served {
 }
 
 impl Served {
+    /// Waits a moment for the threads that serve it, which may be busy with faults of it that were
+    /// answered. The last of them closes it otherwise.
+    pub(super) fn await_threads(self: &Arc<Self>) {
+        let deadline = Deadline::after(LET_GO);
+        while Arc::strong_count(self) > 1 && !deadline.has_passed() {
+            std::thread::sleep(LOOK);
+        }
+    }
+
     /// Makes durable what was stored to these pages before the call.
     pub(super) fn flush(&self, pages: Range<u64>) -> Result<(), Error> {
         match &self.open {
@@ -389,6 +403,10 @@ impl Server {
 
     /// The threads that touch a page get a signal from now on, unless it came in after all.
     fn poison(&self, pool: &Pool, served: &Served, page: u64, error: Error) {
+        if served.mirror.is_detached() {
+            // Its threads look again, at other memory.
+            return;
+        }
         let path = served.space.path_ref().display();
         tracing::error!(%path, page, %error, "a page of a map cannot be brought in: the thread \
             that touches it gets SIGBUS");
@@ -411,8 +429,8 @@ impl Server {
     }
 
     fn mark(&self, served: &Served, page: u64) {
-        match self.faults.poison(served.mirror.addresses_of(page)) {
-            Ok(_) => {}
+        match served.mirror.poison(page) {
+            Ok(()) => {}
             // It came in after all.
             Err(CopyError::Present) => served.mirror.wake(page),
             Err(error) => tracing::error!(%error, "a page cannot be poisoned"),
