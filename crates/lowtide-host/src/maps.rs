@@ -95,13 +95,13 @@ impl fmt::Display for Maps {
                 write!(
                     f,
                     "userfault (an exact budget, for stores if it is named; system calls may use \
-                     the memory)"
+                     the memory, so `lowtide run --way userfault` can)"
                 )
             }
             (Ok(()), Ok(false)) => write!(
                 f,
-                "pagecache ({}; `userfault` if named, but system calls on missing pages fail: \
-                 `sysctl vm.unprivileged_userfaultfd=1`)",
+                "pagecache ({}; `userfault` if named, but system calls on missing pages fail, so \
+                 `lowtide run` does not: `sysctl vm.unprivileged_userfaultfd=1`)",
                 self.touches()
             ),
             (Ok(()), Err(why)) => {
@@ -141,8 +141,8 @@ mod tests {
     #[test]
     fn the_report_names_the_way_and_the_reason() {
         for (maps, way, words) in [
-            (maps(true, Ok(true), true), "userfault", ["exact budget", "system calls"]),
-            (maps(true, Ok(false), true), "pagecache", ["unprivileged", "single pages"]),
+            (maps(true, Ok(true), true), "userfault", ["exact budget", "run --way userfault"]),
+            (maps(true, Ok(false), true), "pagecache", ["unprivileged", "`lowtide run` does not"]),
             (maps(true, Err("refused"), false), "pagecache", ["refused", "a neighbour was"]),
             (maps(false, Ok(true), true), "pagecache", ["not seen", "too old"]),
         ] {
