@@ -5,98 +5,13 @@ mod common;
 
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
-use std::sync::OnceLock;
+use std::path::Path;
+use std::process::{Command, Stdio};
 use std::time::Instant;
 
+use common::programs::{BUDGET, FILE, Files, MIB, maps, maps_with, plain, run, same};
 use common::text;
 use serde_json::Value;
-
-const MIB: usize = 1 << 20;
-/// Bytes of the file, and the budget: a quarter.
-const FILE: usize = 32 * MIB;
-const BUDGET: &str = "8M";
-
-/// The program of these tests, `examples/maps.rs` of the library's crate. Building it builds the
-/// library too, beside the command under test.
-fn maps() -> &'static Path {
-    static BUILT: OnceLock<PathBuf> = OnceLock::new();
-    BUILT.get_or_init(|| {
-        let command = Path::new(env!("CARGO_BIN_EXE_lowtide"));
-        let profile = command.parent().unwrap();
-        let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../Cargo.toml");
-        let mut build = Command::new(env!("CARGO"));
-        build.args(["build", "-q", "-p", "lowtide-preload", "--lib"]);
-        build.args(["--example", "maps", "--example", "sandboxed"]);
-        build.arg("--manifest-path").arg(manifest);
-        build.arg("--target-dir").arg(profile.parent().unwrap());
-        if profile.ends_with("release") {
-            build.arg("--release");
-        }
-        let built = build.status().expect("cargo starts");
-        assert!(built.success(), "the library does not build");
-        profile.join("examples/maps")
-    })
-}
-
-/// A command with the environment of a user who has not heard of lowtide.
-fn plain(program: impl AsRef<std::ffi::OsStr>) -> Command {
-    let mut command = Command::new(program);
-    command.env_remove("LD_PRELOAD").stdin(Stdio::null());
-    command
-}
-
-fn maps_with(args: &[&str]) -> Output {
-    plain(maps()).args(args).output().unwrap()
-}
-
-/// `lowtide run` with these options and this program.
-fn run(options: &[&str], program: &[&str]) -> Command {
-    maps();
-    let mut command = plain(env!("CARGO_BIN_EXE_lowtide"));
-    command.arg("run").args(options).arg("--").args(program);
-    command
-}
-
-struct Files {
-    dir: tempfile::TempDir,
-}
-
-impl Files {
-    /// A folder with the file, on a disk: in a temporary file system there is nothing to drop.
-    fn new() -> Self {
-        let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-        let files = Self { dir };
-        assert!(maps_with(&["make", files.data().as_str(), &FILE.to_string()]).status.success());
-        files
-    }
-
-    fn path(&self, name: &str) -> String {
-        self.dir.path().join(name).to_str().unwrap().to_owned()
-    }
-
-    fn data(&self) -> String {
-        self.path("data")
-    }
-
-    /// Runs the program within the budget; what came out, and the summaries.
-    fn within(&self, options: &[&str], program: &[&str]) -> (Output, Vec<Value>) {
-        let summary = self.path("summary");
-        let all = [&["--max", BUDGET, "--json", "--summary", &summary], options].concat();
-        let output = run(&all, program).output().unwrap();
-        let lines = fs::read_to_string(&summary).unwrap_or_default();
-        let lines = lines.lines().map(|line| serde_json::from_str(line).expect("a line of JSON"));
-        (output, lines.collect())
-    }
-}
-
-/// Both ended well, and with the same output.
-fn same(with: &Output, without: &Output) {
-    assert!(without.status.success(), "{}", text(&without.stderr));
-    assert!(with.status.success(), "{}", text(&with.stderr));
-    assert_eq!(text(&with.stdout), text(&without.stdout));
-}
 
 #[test]
 fn a_program_does_the_same_with_every_kind_of_mapping_within_a_quarter_of_its_data() {
@@ -383,11 +298,8 @@ fn programs_out_of_reach_are_refused_before_they_start() {
 fn bad_usage_says_what_to_do() {
     let program = ["true"];
     for (options, words) in [
-        (
-            &["--max", "8M", "--way", "userfault"][..],
-            &["not available for `run` yet", "pagecache"][..],
-        ),
-        (&["--max", "8M", "--swap", "1G"], &["--swap", "0"]),
+        (&["--max", "8M", "--swap", "1G"][..], &["--swap", "0"][..]),
+        (&["--max", "8M", "--way", "auto"], &["userfault", "pagecache"]),
         (&["--max", "8M", "--high", "9M"], &["--high 9M", "--max 8M"]),
         (&["--max", "1K"], &["1M"]),
         (&["--max", "8M", "--map", "x"], &["GLOB=SIZE"]),

@@ -6,9 +6,15 @@
 //! maps read FILE READS [BYTES]   random reads through a shared mapping; with BYTES it goes on only
 //!                                while at most this much of the file is cached
 //! maps parts FILE                protects, unmaps and moves parts of mappings
+//! maps pieces FILE               the same with a descriptor for reading only
 //! maps copies FILE               stores to private mappings, which the file must not show
 //! maps stores FILE               stores through shared mappings and through the descriptor
 //! maps forks FILE                children with inherited and with own mappings
+//! maps children FILE             the same children, made by fork alone, while threads read
+//! maps calls FILE OUT            system calls on pages that are not in memory
+//! maps opens FILE                opens the file for writing, and cuts it, under its mappings
+//! maps others FILE               another process writes to the file while threads read it
+//! maps poke FILE                 writes to each page of the file
 //! maps locks FILE                POSIX locks while mappings of the file come and go
 //! maps threads FILE              many threads that map, read and unmap
 //! maps abort FILE                dies of a signal with a mapping
@@ -26,12 +32,15 @@
 #![allow(unsafe_code, clippy::print_stdout)]
 
 use rustix::fs::FlockOperation;
-use std::ffi::c_void;
+use std::ffi::{CString, c_void};
 use std::fs::File;
+use std::io::{IoSlice, Read, Seek, SeekFrom, Write};
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 use std::{env, ptr, slice, thread};
 
@@ -162,7 +171,7 @@ fn read(file: &File, reads: usize, most: Option<usize>) {
     println!("read {sum:x}");
 }
 
-fn parts(file: &File) {
+fn parts(file: &File, stores: bool) {
     let map = Map::whole(file, READ, libc::MAP_SHARED);
     let pages = map.pages();
     map.check();
@@ -201,8 +210,10 @@ fn parts(file: &File) {
     last.protect(libc::PROT_NONE);
     last.protect(READ);
     last.check();
-    last.part(0, 4).protect(READ | WRITE);
-    last.check();
+    if stores {
+        last.part(0, 4).protect(READ | WRITE);
+        last.check();
+    }
     for part in [last, left, hole, right] {
         part.unmap();
     }
@@ -296,10 +307,10 @@ fn child(raw: bool, work: impl FnOnce()) {
     assert_eq!(status, 0, "the child failed");
 }
 
-fn forks(file: &File, path: &str) {
+fn forks(file: &File, path: &str, ways: &[bool]) {
     let map = Map::whole(file, READ, libc::MAP_SHARED);
     map.check();
-    for raw in [false, true] {
+    for &raw in ways {
         child(raw, || {
             map.check();
             let own = Map::whole(file, READ, libc::MAP_SHARED);
@@ -315,6 +326,133 @@ fn forks(file: &File, path: &str) {
     assert!(output.status.success());
     print!("forks {}", String::from_utf8_lossy(&output.stdout));
     map.unmap();
+}
+
+/// Children that check what they inherited while other threads of the parent read, map and unmap.
+fn children(file: &File, path: &str) {
+    forks(file, path, &[false]);
+    let map = Map::whole(file, READ, libc::MAP_SHARED);
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for seed in 0..4 {
+            let done = &done;
+            scope.spawn(move || {
+                while !done.load(Relaxed) {
+                    map.sum(50, seed, |_| {});
+                    let own = Map::new(file, 0, map.len / 8, READ, libc::MAP_PRIVATE);
+                    own.sum(20, seed, |_| {});
+                    own.unmap();
+                }
+            });
+        }
+        for n in 0..24 {
+            child(false, || assert_ne!(map.sum(300, 100 + n, |_| {}), 0));
+        }
+        done.store(true, Relaxed);
+    });
+    map.unmap();
+    println!("children");
+}
+
+/// The kernel reads the mapping, not the program.
+fn calls(file: &File, out: &str) {
+    let map = Map::whole(file, READ, libc::MAP_SHARED);
+    // SAFETY: as `words`.
+    let bytes: &'static [u8] = unsafe { slice::from_raw_parts(map.start, map.len) };
+    let copy = File::options().read(true).write(true).create(true).truncate(true).open(out);
+    let copy = copy.unwrap();
+    let quarter = map.len / 4;
+    (&copy).write_all(&bytes[..quarter]).unwrap();
+    copy.write_all_at(&bytes[quarter..2 * quarter], quarter as u64).unwrap();
+    let parts: Vec<IoSlice<'_>> =
+        bytes[2 * quarter..3 * quarter].chunks(3 * PAGE).map(IoSlice::new).collect();
+    (&copy).seek(SeekFrom::Start(2 * quarter as u64)).unwrap();
+    for parts in parts.chunks(16) {
+        let wanted: usize = parts.iter().map(|part| part.len()).sum();
+        assert_eq!((&copy).write_vectored(parts).unwrap(), wanted);
+    }
+    let (mut send, mut receive) = UnixStream::pair().unwrap();
+    let sender = thread::spawn(move || send.write_all(&bytes[3 * quarter..]).unwrap());
+    let mut last = vec![0; map.len - 3 * quarter];
+    receive.read_exact(&mut last).unwrap();
+    sender.join().unwrap();
+    copy.write_all_at(&last, 3 * quarter as u64).unwrap();
+    let same = Map::whole(&copy, READ, libc::MAP_SHARED);
+    same.check();
+    assert!(same.words() == map.words(), "the copy is another one");
+    println!("calls on {} bytes", map.len);
+}
+
+/// A word of each page is set to what `value` makes of its offset.
+fn poke(file: &File, value: impl Fn(usize) -> u64) {
+    for page in 0..file.metadata().unwrap().len() as usize / PAGE {
+        file.write_all_at(&value(page * PAGE).to_ne_bytes(), (page * PAGE) as u64).unwrap();
+    }
+}
+
+fn opens(path: &str) {
+    let poked = |map: Map, bits: u64| {
+        let right = |page: &usize| map.words()[page * PAGE / 8] == word(page * PAGE) ^ bits;
+        (0..map.pages()).all(|page| right(&page))
+    };
+    let mapped = |flags| {
+        let map = Map::whole(&File::open(path).unwrap(), READ, flags);
+        map.check();
+        map
+    };
+    for (round, flags) in [0, libc::O_NONBLOCK, 0].into_iter().enumerate() {
+        let (shared, private) = (mapped(libc::MAP_SHARED), mapped(libc::MAP_PRIVATE));
+        let writes = File::options().write(true).custom_flags(flags).open(path);
+        let writer = writes.unwrap_or_else(|error| panic!("round {round}: {error}"));
+        let bits = round as u64 + 1;
+        poke(&writer, |at| word(at) ^ bits);
+        assert!(poked(shared, bits) && poked(private, bits), "old data in round {round}");
+        poke(&writer, word);
+        // While it is open for writing, and after that.
+        let late = mapped(libc::MAP_SHARED);
+        drop(writer);
+        for map in [shared, private, late, mapped(libc::MAP_SHARED)] {
+            map.check();
+            map.unmap();
+        }
+    }
+    // Cut by its path, without a descriptor.
+    let map = mapped(libc::MAP_SHARED);
+    let half = map.pages() / 2;
+    let name = CString::new(path).unwrap();
+    // SAFETY: the name ends with a zero.
+    assert_eq!(unsafe { libc::truncate(name.as_ptr(), (half * PAGE) as libc::off_t) }, 0);
+    map.part(0, half).check();
+    assert!(touch_is_sigbus(map, half) && touch_is_sigbus(map, map.pages() - 1));
+    map.unmap();
+    println!("opened {half}");
+}
+
+fn others(file: &File, path: &str) {
+    let map = Map::whole(file, READ, libc::MAP_SHARED);
+    map.check();
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for seed in 0..8 {
+            let done = &done;
+            scope.spawn(move || {
+                let mut seed = seed;
+                while !done.load(Relaxed) {
+                    let at = draw(&mut seed) % map.pages() * PAGE;
+                    let found = map.words()[at / 8];
+                    assert!([word(at), !word(at)].contains(&found), "{found:x} at {at}");
+                }
+            });
+        }
+        let poked = Command::new(env::current_exe().unwrap()).args(["poke", path]).status();
+        assert!(poked.unwrap().success());
+        let old =
+            (0..map.pages()).filter(|page| map.words()[page * PAGE / 8] != !word(page * PAGE));
+        assert_eq!(old.count(), 0, "pages are old");
+        done.store(true, Relaxed);
+    });
+    map.unmap();
+    println!("poked");
 }
 
 /// As daemons begin: a child of a child, in a session of its own, without descriptors.
@@ -425,14 +563,20 @@ fn main() {
     if command == "make" {
         return make(path, number(2).expect("bytes"));
     }
-    let writes = ["stores", "locks", "parts", "shrink"].contains(&command);
+    let writes = ["stores", "locks", "parts", "shrink", "poke"].contains(&command);
     let file = File::options().read(true).write(writes).open(path).unwrap();
     match command {
         "read" => read(&file, number(2).expect("reads"), number(3)),
-        "parts" => parts(&file),
+        "parts" => parts(&file, true),
+        "pieces" => parts(&file, false),
         "copies" => copies(&file),
         "stores" => stores(&file),
-        "forks" => forks(&file, path),
+        "forks" => forks(&file, path, &[false, true]),
+        "children" => children(&file, path),
+        "calls" => calls(&file, &args[2]),
+        "opens" => opens(path),
+        "others" => others(&file, path),
+        "poke" => poke(&file, |at| !word(at)),
         "locks" => locks(&file),
         "threads" => threads(&file),
         "abort" => {

@@ -2,11 +2,12 @@
 //! and with a map of lowtide, first forced to serve page faults itself, then as it likes.
 //!
 //! ```text
-//! sandboxed userfaultfd|scan FILE
+//! sandboxed userfaultfd|privilege|scan FILE
 //! ```
 //!
 //! The word says which calls the sandbox refuses: those for page faults that a process serves
-//! itself, or the scan of page tables. The file is one of `maps make`. Every page is read, and what
+//! itself, those of them that need a privilege (for faults in system calls), or the scan of page
+//! tables. The file is one of `maps make`. Every page is read, and what
 //! is printed is the same under `lowtide run` and without.
 //!
 //! # Safety
@@ -33,14 +34,32 @@ fn sum(bytes: &[u8]) -> u64 {
     bytes.chunks(PAGE).map(word).fold(0, |sum, word| sum.rotate_left(5) ^ word)
 }
 
+/// Gives up the capability with which faults in system calls may be served, for good. False if
+/// that is not enough: the system may let every user do so.
+fn give_up_tracing() -> bool {
+    const CAP_SYS_PTRACE: u32 = 19;
+    let everyone = std::fs::read_to_string("/proc/sys/vm/unprivileged_userfaultfd");
+    let mut header = [0x2008_0522_u32, 0]; // the third version; this thread
+    let mut sets = [0_u32; 6]; // effective, permitted, inheritable: the lower halves, the upper
+    // SAFETY: the call reads two numbers and writes six.
+    if unsafe { libc::syscall(libc::SYS_capget, header.as_mut_ptr(), sets.as_mut_ptr()) } != 0 {
+        return false;
+    }
+    sets[..3].iter_mut().for_each(|set| *set &= !(1 << CAP_SYS_PTRACE));
+    // SAFETY: the call reads two numbers and six.
+    let set = unsafe { libc::syscall(libc::SYS_capset, header.as_ptr(), sets.as_ptr()) } == 0;
+    set && everyone.is_ok_and(|text| text.trim() == "0")
+}
+
 fn main() {
     let args: Vec<String> = env::args().skip(1).collect();
-    let [what, path] = &args[..] else { panic!("sandboxed userfaultfd|scan FILE") };
+    let [what, path] = &args[..] else { panic!("sandboxed userfaultfd|privilege|scan FILE") };
     let ioctl = |request| (libc::SYS_ioctl, Some(request));
     let installed = match what.as_str() {
         "userfaultfd" => {
             refuse(&[(libc::SYS_userfaultfd, None), ioctl(NEW_USERFAULTFD)], libc::EPERM)
         }
+        "privilege" => give_up_tracing() && refuse(&[ioctl(NEW_USERFAULTFD)], libc::EPERM),
         "scan" => refuse(&[ioctl(PAGEMAP_SCAN)], libc::ENOTTY),
         other => panic!("no sandbox against {other}"),
     };

@@ -5,9 +5,11 @@
 //! keeper's descriptors and signal mask.
 
 use crate::judge::Reason;
+use crate::mirrors::{self, Mirrored};
 use crate::settings::Settings;
+use crate::ways::Why;
 use lowtide::map::{Adopted, MapOptions};
-use lowtide::{IoEngine, MemoryStat, Pager, Policy, Size, Tenant};
+use lowtide::{IoEngine, IoMode, MemoryStat, Pager, Policy, Size, Tenant};
 use lowtide_sys::page_cache::cachestat;
 use rustix::fs::fstat;
 use serde::Serialize;
@@ -39,6 +41,9 @@ pub(crate) struct Subject {
     pub(crate) budget: usize,
 }
 
+/// What is counted: the cached pages of a file, or the memory of a mirror.
+pub(crate) type Counted<'a> = (&'a Subject, Option<&'a Mirrored>);
+
 /// What the watcher gave for it. Parts of one mapping share it.
 pub(crate) type Share = Rc<Adopted>;
 
@@ -47,7 +52,7 @@ pub(crate) type Share = Rc<Adopted>;
 pub(crate) struct Figures {
     /// The budget.
     pub(crate) max_bytes: u64,
-    /// Pages of the files that are in the page cache now.
+    /// Pages of the files that are in the page cache, or in mirrors, now.
     pub(crate) resident_bytes: u64,
     /// The most that a count found.
     pub(crate) peak_bytes: u64,
@@ -93,8 +98,14 @@ impl Budgets {
     pub(crate) fn new(settings: &'static Settings) -> Result<Self, Box<dyn Error>> {
         let globs = settings.maps.iter().map(|(_, bytes)| *bytes);
         let whole = globs.fold(settings.max, u64::saturating_add);
-        // The kernel reads the pages: no ring and no descriptor is needed for it.
-        let mut builder = Pager::builder().max(Size::new(whole)).io_engine(IoEngine::Psync);
+        let builder = Pager::builder().max(Size::new(whole));
+        let mut builder = if settings.userfault {
+            // What is read for a mirror is nowhere else in memory.
+            builder.direct(IoMode::Direct)
+        } else {
+            // The kernel reads the pages: no ring and no descriptor is needed for it.
+            builder.io_engine(IoEngine::Psync)
+        };
         if let Some(policy) = &settings.policy {
             builder = builder.policy(policy.parse::<Policy>()?);
         }
@@ -145,6 +156,21 @@ impl Budgets {
         Ok(Rc::new(share?))
     }
 
+    /// Puts a mirror in the place of a mapping, and keeps that within its budget. Its file does not
+    /// change: the caller has a lease on it.
+    pub(crate) fn mirror(&mut self, subject: &Subject) -> Result<Mirrored, Why> {
+        let read_ahead = self.settings.keep_read_ahead;
+        let account = self.account(subject.budget).map_err(|_| Why::Resources)?;
+        let mut options = MapOptions::new().tenant(&account.tenant).offset(subject.offset);
+        if read_ahead {
+            options = options.read_ahead(0);
+        }
+        mirrors::begin(&options, &self.pager, subject).map_err(|(why, error)| {
+            self.refusal.get_or_insert_with(|| error.to_string());
+            why
+        })
+    }
+
     /// What was read ahead so far.
     pub(crate) fn read_ahead(&self) -> ReadAhead {
         let io = self.pager.stat().io;
@@ -172,7 +198,7 @@ impl Budgets {
     }
 
     /// Looks how much is in memory, now and then; the time until the next look.
-    pub(crate) fn tick<'a>(&mut self, files: impl Iterator<Item = &'a Subject>) -> Duration {
+    pub(crate) fn tick<'a>(&mut self, files: impl Iterator<Item = Counted<'a>>) -> Duration {
         let now = Instant::now();
         if now >= self.due {
             self.let_deleted_files_go();
@@ -183,11 +209,15 @@ impl Budgets {
         self.due.saturating_duration_since(Instant::now())
     }
 
-    /// Bytes of the files of each budget that are in the page cache.
-    fn count<'a>(&mut self, files: impl Iterator<Item = &'a Subject>) -> BTreeMap<usize, u64> {
+    /// Bytes of the files of each budget that are in the page cache, or in mirrors.
+    fn count<'a>(&mut self, files: impl Iterator<Item = Counted<'a>>) -> BTreeMap<usize, u64> {
         let mut found: BTreeMap<usize, u64> = BTreeMap::new();
         let mut seen = Vec::new();
-        let mut count = |subject: &Subject| {
+        let mut count = |(subject, mirror): Counted<'_>| {
+            if let Some(mirror) = mirror {
+                *found.entry(subject.budget).or_default() += mirror.memory_bytes();
+                return;
+            }
             let Ok(stat) = fstat(&*subject.file) else { return };
             let identity = (stat.st_dev, stat.st_ino);
             if !seen.contains(&identity) {
@@ -198,7 +228,7 @@ impl Budgets {
             }
         };
         files.for_each(&mut count);
-        self.lingering.iter().for_each(|(_, subject)| count(subject));
+        self.lingering.iter().for_each(|(_, subject)| count((subject, None)));
         for (budget, bytes) in &found {
             if let Some(account) = self.tenants.get_mut(budget) {
                 account.peak = account.peak.max(*bytes);
@@ -210,7 +240,7 @@ impl Budgets {
     /// What each budget did so far, in the order of their numbers.
     pub(crate) fn figures<'a>(
         &mut self,
-        files: impl Iterator<Item = &'a Subject>,
+        files: impl Iterator<Item = Counted<'a>>,
     ) -> BTreeMap<usize, Figures> {
         let resident = self.count(files);
         let figures = |(budget, account): (&usize, &Account)| {

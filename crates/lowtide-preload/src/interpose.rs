@@ -23,20 +23,21 @@ use crate::judge::{self, Kind, Reason, Verdict};
 use crate::line::{Answer, New, Question};
 use crate::settings::Settings;
 use crate::state::{self, State};
-use crate::{globs, keeper, real};
+use crate::ways::Why;
+use crate::{globs, keeper, mirrors, real};
 use libc::{c_int, c_void, off_t, size_t};
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::Ordering;
 
 /// Linux's `errno`, which what we do after a call of the program must not change.
-struct Errno {
+pub(crate) struct Errno {
     value: c_int,
     place: *mut c_int,
 }
 
 impl Errno {
-    fn save() -> Self {
+    pub(crate) fn save() -> Self {
         // SAFETY: the function has no conditions.
         let place = unsafe { libc::__errno_location() };
         // SAFETY: the place is this thread's, and valid while it lives.
@@ -79,12 +80,14 @@ unsafe extern "C" fn mmap(
         // SAFETY: the program's arguments.
         return unsafe { real::mmap(addr, len, prot, flags, fd, offset) };
     };
-    let mut flags = flags;
     let wanted = consider(state, settings, len, prot, flags, fd);
-    if wanted.is_ok() && len as u64 > settings.max {
-        // More than the budget cannot be populated; it would be dropped again as it comes in.
-        flags &= !libc::MAP_POPULATE;
-    }
+    // More than the budget cannot be populated; it would be dropped again as it comes in. A mirror
+    // is populated when it is there.
+    let fits = len as u64 <= settings.max;
+    let is_late = wanted.is_ok() && (settings.userfault || !fits);
+    let populates = is_late && fits && flags & libc::MAP_POPULATE != 0;
+    let unfit = unfit(prot, flags);
+    let flags = if is_late { flags & !libc::MAP_POPULATE } else { flags };
     // SAFETY: the program's arguments; populating is a wish.
     let got = unsafe { real::mmap(addr, len, prot, flags, fd, offset) };
     if got != libc::MAP_FAILED {
@@ -94,13 +97,28 @@ unsafe extern "C" fn mmap(
             let start = got as usize;
             let len = pages(got, len).len();
             let offset = offset as u64;
-            adopt(state, New { start, len, offset, kind, fd, thread, identity })
+            adopt(state, New { start, len, offset, kind, fd, thread, identity, unfit })
         });
         if let Err(Verdict::Leave(reason)) = adopted {
             state.left.add(reason, len as u64, || globs::path_of(fd));
         }
+        if populates {
+            // SAFETY: the program's new mapping, whose contents do not change.
+            unsafe { real::madvise(got, len, libc::MADV_POPULATE_READ) };
+        }
     }
     got
+}
+
+/// What excludes the way `userfault` for a new mapping.
+fn unfit(prot: c_int, flags: c_int) -> Option<Why> {
+    if prot & libc::PROT_WRITE != 0 {
+        Some(Why::Stored)
+    } else if flags & libc::MAP_FIXED != 0 {
+        Some(Why::Fixed)
+    } else {
+        None
+    }
 }
 
 /// The same: on 64-bit Linux offsets have one size.
@@ -216,10 +234,21 @@ unsafe extern "C" fn mremap(
     got
 }
 
+/// What is mirrored of these addresses becomes the kernel's mapping.
+fn turn(state: &State, range: &Range<usize>, why: Why) {
+    if mirrors::are_any() && state.ranges.touches(range, false) {
+        let _errno = Errno::save();
+        state.line.ask(Question::Turn { start: range.start, end: range.end, why });
+    }
+}
+
 /// What a new protection means for addresses that are adopted.
 fn protect(addr: *mut c_void, len: usize, prot: c_int) {
     let Some((state, _)) = state::get() else { return };
     let range = pages(addr, len);
+    if prot != libc::PROT_READ {
+        turn(state, &range, Why::Protected);
+    }
     if prot & libc::PROT_EXEC != 0 {
         state.release_for(&range, Reason::Executable);
     } else if prot & libc::PROT_WRITE != 0 && state.ranges.touches(&range, true) {
@@ -267,9 +296,34 @@ const fn order(advice: c_int) -> Option<bool> {
     }
 }
 
+/// What advice means for mirrors, of which the kernel knows nothing. Reading ahead is ours. Some
+/// advice is the same for the mirror's memory: pages that are not needed come back as they were.
+/// What changes more, such as what children inherit, is for the program's own mapping.
+fn advise_mirrors(addr: *mut c_void, len: usize, advice: c_int) {
+    let Some((state, _)) = state::get().filter(|_| mirrors::are_any()) else { return };
+    let range = pages(addr, len);
+    match advice {
+        libc::MADV_NORMAL
+        | libc::MADV_RANDOM
+        | libc::MADV_SEQUENTIAL
+        | libc::MADV_DONTNEED
+        | libc::MADV_DONTDUMP
+        | libc::MADV_DODUMP
+        | libc::MADV_POPULATE_READ => {}
+        libc::MADV_WILLNEED => {
+            if state.ranges.touches(&range, false) {
+                let _errno = Errno::save();
+                state.line.ask(Question::WillNeed { start: range.start, end: range.end });
+            }
+        }
+        _ => turn(state, &range, Why::Advised),
+    }
+}
+
 /// What the kernel is to be advised. It reads nothing ahead of what is adopted, whatever the
 /// program says: the runtime does, as advised. Both functions have the same numbers for it.
 fn advise(addr: *mut c_void, len: usize, advice: c_int) -> c_int {
+    advise_mirrors(addr, len, advice);
     let Some(random) = order(advice) else { return advice };
     let Some((state, settings)) = state::get() else { return advice };
     let range = pages(addr, len);

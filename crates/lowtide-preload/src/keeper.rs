@@ -12,12 +12,15 @@
 //!
 //! If it fails, its mappings are left to the kernel.
 
-use crate::budgets::{Budgets, Share, Subject};
+use crate::budgets::{Budgets, Counted, Share, Subject};
 use crate::judge::{Reason, of_file};
+use crate::leases::{self, Leases};
 use crate::line::{Answer, New, Question};
+use crate::mirrors::Mirrored;
 use crate::settings::Settings;
 use crate::state::{self, State};
 use crate::summary::{self, Budget, Whole};
+use crate::ways::{Ways, Why};
 use crate::{descriptors, globs, start};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -64,7 +67,24 @@ fn refuse_all(state: &State) {
 /// A mapping, or what is left of it.
 struct Kept {
     subject: Subject,
-    share: Share,
+    held: Held,
+}
+
+/// How it is kept.
+enum Held {
+    /// The kernel's mapping, watched.
+    Watched(Share),
+    /// A mirror, always of the whole mapping.
+    Mirrored(Mirrored),
+}
+
+impl Kept {
+    fn counted(&self) -> Counted<'_> {
+        match &self.held {
+            Held::Watched(_) => (&self.subject, None),
+            Held::Mirrored(mirror) => (&self.subject, Some(mirror)),
+        }
+    }
 }
 
 /// What is known of the mappings of a budget, for the summary.
@@ -80,26 +100,38 @@ struct Keeper {
     budgets: Option<Budgets>,
     /// Why there are no budgets.
     failure: Option<String>,
+    /// The thread that hears of leases; it is started for the first.
+    leases: Option<Leases>,
+    ways: Ways,
     /// By the first address.
     kept: BTreeMap<usize, Kept>,
     known: BTreeMap<usize, Known>,
-    detached: BTreeMap<u32, Kept>,
+    /// Parts of watched mappings.
+    detached: BTreeMap<u32, (Subject, Share)>,
     tickets: u32,
 }
 
 impl Keeper {
     fn new(state: &'static State, settings: &'static Settings) -> Self {
-        let (kept, known, detached) = Default::default();
-        Self { state, settings, budgets: None, failure: None, kept, known, detached, tickets: 0 }
+        let (leases, ways, kept, known, detached) = Default::default();
+        let (budgets, failure, tickets) = Default::default();
+        Self { state, settings, budgets, failure, leases, ways, kept, known, detached, tickets }
     }
 
     fn serve(&mut self) -> ! {
         loop {
-            let subjects = self.kept.values().map(|kept| &kept.subject);
-            let pause = self.budgets.as_mut().map(|budgets| budgets.tick(subjects));
+            let counted = self.kept.values().map(Kept::counted);
+            let mut pause = self.budgets.as_mut().map(|budgets| budgets.tick(counted));
+            if self.leases.is_some() {
+                self.give_up_leases();
+                pause = pause.map(|pause| pause.min(leases::LOOK));
+            }
             if let Some(question) = self.state.line.next(pause) {
                 let answer = self.answer(question);
                 self.state.line.answer(answer);
+            }
+            if self.state.line.look_wanted() {
+                self.give_up_leases();
             }
             if self.state.line.summary_wanted() {
                 self.summarise();
@@ -120,8 +152,29 @@ impl Keeper {
             }
             Question::Advise { start, end, random } => {
                 for first in self.touched(&(start..end)) {
-                    self.kept[&first].share.advise(start..end, random);
+                    match &self.kept[&first].held {
+                        Held::Watched(share) => {
+                            share.advise(start..end, random);
+                        }
+                        Held::Mirrored(mirror) => mirror.advise(random),
+                    }
                 }
+                Answer::Done
+            }
+            Question::WillNeed { start, end } => {
+                for first in self.touched(&(start..end)) {
+                    if let Held::Mirrored(mirror) = &self.kept[&first].held {
+                        mirror.will_need(start..end);
+                    }
+                }
+                Answer::Done
+            }
+            Question::Turn { start, end, why } => {
+                self.turn(&(start..end), why);
+                Answer::Done
+            }
+            Question::Leases => {
+                self.give_up_leases();
                 Answer::Done
             }
             Question::Detach { start, end } => Answer::Ticket(self.detach(&(start..end))),
@@ -143,7 +196,26 @@ impl Keeper {
         let path = globs::path_of(file.as_raw_fd());
         let budget = globs::budget_of(self.settings, &path).map_or(0, |number| number + 1);
         let range = new.start..new.start + new.len;
-        self.keep(Subject { file: Rc::new(file), range, offset: new.offset, budget })?;
+        let subject = Subject { file: Rc::new(file), range, offset: new.offset, budget };
+        let mirrored = match new.unfit {
+            _ if !self.settings.userfault => None,
+            Some(why) => Some(Err(why)),
+            None => Some(self.mirror(&subject)),
+        };
+        match mirrored {
+            Some(Ok(mirror)) => {
+                let held = Held::Mirrored(mirror);
+                self.kept.insert(subject.range.start, Kept { subject, held });
+                self.ways.userfault += 1;
+            }
+            other => {
+                self.watch(subject)?;
+                self.ways.pagecache += 1;
+                if let Some(Err(why)) = other {
+                    self.ways.add(why, new.len as u64, || path.clone());
+                }
+            }
+        }
         let known = self.known.entry(budget).or_default();
         known.mappings += 1;
         let path = String::from_utf8_lossy(&path).into_owned();
@@ -153,7 +225,8 @@ impl Keeper {
         Ok(())
     }
 
-    fn keep(&mut self, subject: Subject) -> Result<(), Reason> {
+    /// The pager, built for the first mapping.
+    fn budgets(&mut self) -> Result<&mut Budgets, Reason> {
         if self.budgets.is_none() {
             let built = Budgets::new(self.settings);
             self.budgets = Some(built.map_err(|error| {
@@ -161,10 +234,67 @@ impl Keeper {
                 Reason::Resources
             })?);
         }
-        let budgets = self.budgets.as_mut().ok_or(Reason::Resources)?;
-        let share = budgets.adopt(&subject)?;
-        self.kept.insert(subject.range.start, Kept { subject, share });
+        self.budgets.as_mut().ok_or(Reason::Resources)
+    }
+
+    /// Keeps a mapping in the way `pagecache`.
+    fn watch(&mut self, subject: Subject) -> Result<(), Reason> {
+        let held = Held::Watched(self.budgets()?.adopt(&subject)?);
+        self.kept.insert(subject.range.start, Kept { subject, held });
         Ok(())
+    }
+
+    /// Puts a mirror in the place of a mapping, if its file cannot change.
+    fn mirror(&mut self, subject: &Subject) -> Result<Mirrored, Why> {
+        if self.leases.is_none() {
+            self.leases = Leases::begin();
+        }
+        self.leases.as_ref().ok_or(Why::Resources)?.take(subject.file.as_fd())?;
+        let budgets = self.budgets().map_err(|_| Why::Resources);
+        let mirrored = budgets.and_then(|budgets| budgets.mirror(subject));
+        if mirrored.is_err() {
+            leases::give_up(subject.file.as_fd());
+        }
+        mirrored
+    }
+
+    /// What is mirrored of a range is the program's own mapping again, and watched.
+    fn turn(&mut self, range: &Range<usize>, why: Why) {
+        for start in self.touched(range) {
+            if !matches!(self.kept[&start].held, Held::Mirrored(_)) {
+                continue;
+            }
+            let Some(Kept { subject, held }) = self.kept.remove(&start) else { continue };
+            // The program's mapping is back when this returns, and the lease is given up.
+            drop(held);
+            if range.start <= subject.range.start
+                && subject.range.end <= range.end
+                && why == Why::Cut
+            {
+                // All of it goes.
+                continue;
+            }
+            let bytes = subject.range.len() as u64;
+            let path = || globs::path_of(subject.file.as_raw_fd());
+            self.ways.add(why, bytes, path);
+            match self.watch(subject.clone()) {
+                Ok(()) => self.ways.pagecache += 1,
+                Err(reason) => self.state.left.add(reason, bytes, path),
+            }
+        }
+    }
+
+    /// Mirrors whose file is about to change become mappings of the kernel.
+    fn give_up_leases(&mut self) {
+        let wanted = |kept: &&Kept| {
+            let is_mirrored = matches!(kept.held, Held::Mirrored(_));
+            is_mirrored && !leases::is_held(kept.subject.file.as_fd())
+        };
+        let wanted: Vec<_> =
+            self.kept.values().filter(wanted).map(|kept| kept.subject.range.clone()).collect();
+        for range in wanted {
+            self.turn(&range, Why::Opened);
+        }
     }
 
     /// First addresses of what touches a range.
@@ -175,12 +305,16 @@ impl Keeper {
     }
 
     fn forget(&mut self, range: &Range<usize>) {
+        self.turn(range, Why::Cut);
         for start in self.touched(range) {
-            let Some(Kept { subject, share }) = self.kept.remove(&start) else { continue };
+            let Some(Kept { subject, held: Held::Watched(share) }) = self.kept.remove(&start)
+            else {
+                continue;
+            };
             share.forget(range.clone());
             for subject in rest(&subject, range) {
-                let share = Rc::clone(&share);
-                self.kept.insert(subject.range.start, Kept { subject, share });
+                let held = Held::Watched(Rc::clone(&share));
+                self.kept.insert(subject.range.start, Kept { subject, held });
             }
             if let Some(budgets) = self.budgets.as_mut().filter(|_| Rc::strong_count(&share) == 1) {
                 budgets.linger(share, subject);
@@ -190,6 +324,11 @@ impl Keeper {
 
     /// Forgets a range that lies in one mapping, and remembers its file; zero if it does not.
     fn detach(&mut self, range: &Range<usize>) -> u32 {
+        // It is moved whole.
+        for start in self.touched(range) {
+            let whole = self.kept[&start].subject.range.clone();
+            self.turn(&whole, Why::Moved);
+        }
         let touched = self.touched(range);
         let whole = touched.first().filter(|_| touched.len() == 1).and_then(|start| {
             let kept = &self.kept[start];
@@ -198,26 +337,29 @@ impl Keeper {
                 let offset = kept.subject.offset + (range.start - within.start) as u64;
                 let subject = Subject { range: range.clone(), offset, ..kept.subject.clone() };
                 // The share keeps the file's pages until the mapping is attached again.
-                Kept { subject, share: Rc::clone(&kept.share) }
-            })
+                match &kept.held {
+                    Held::Watched(share) => Some((subject, Rc::clone(share))),
+                    Held::Mirrored(_) => None,
+                }
+            })?
         });
         self.forget(range);
-        let Some(kept) = whole else { return 0 };
+        let Some(part) = whole else { return 0 };
         self.tickets = self.tickets.wrapping_add(1).max(1);
-        self.detached.insert(self.tickets, kept);
+        self.detached.insert(self.tickets, part);
         self.tickets
     }
 
     fn attach(&mut self, ticket: u32, start: usize, len: usize) -> Result<(), Reason> {
-        let Kept { subject, share } = self.detached.remove(&ticket).ok_or(Reason::Refused)?;
-        let kept = self.keep(Subject { range: start..start + len, ..subject });
+        let (subject, share) = self.detached.remove(&ticket).ok_or(Reason::Refused)?;
+        let watched = self.watch(Subject { range: start..start + len, ..subject });
         drop(share);
-        kept
+        watched
     }
 
     fn summarise(&mut self) {
-        let subjects = self.kept.values().map(|kept| &kept.subject);
-        let figures = self.budgets.as_mut().map(|budgets| budgets.figures(subjects));
+        let counted = self.kept.values().map(Kept::counted);
+        let figures = self.budgets.as_mut().map(|budgets| budgets.figures(counted));
         let figures = figures.unwrap_or_default();
         let budgets = self.known.iter().map(|(number, known)| Budget {
             glob: number
@@ -232,6 +374,7 @@ impl Keeper {
             budgets: budgets.collect(),
             read_ahead: self.budgets.as_ref().map(Budgets::read_ahead).unwrap_or_default(),
             refusal: refusal.or(self.failure.as_deref()).map(str::to_owned),
+            ways: self.ways.clone(),
             left: self.state.left.all(),
         };
         summary::write(self.settings, &whole);

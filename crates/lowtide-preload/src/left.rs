@@ -34,9 +34,9 @@ unsafe impl Sync for Left {}
 
 /// What the summary says of one reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct LeftAlone {
+pub(crate) struct LeftAlone<R = Reason> {
     /// Why.
-    pub(crate) reason: Reason,
+    pub(crate) reason: R,
     /// Mappings, or parts of mappings that were adopted before.
     pub(crate) count: u64,
     /// Their bytes.

@@ -11,11 +11,13 @@
 //! | `settings` | what the command says, in environment variables |
 //! | `start` | before the first instruction, at the end, at SIGUSR1 |
 //! | `interpose`, `real` | the functions that the program calls; those behind them |
+//! | `opens` | opening a file that is mirrored for writing, without waiting |
 //! | `judge`, `globs` | which mappings are adopted; which budget pays for them |
 //! | `state`, `wiped`, `lock` | what is known, in memory that a fork wipes |
 //! | `ranges`, `left` | addresses that are adopted; mappings that are left to the kernel |
 //! | `line`, `keeper`, `descriptors` | asking our thread; the thread; its own descriptors |
 //! | `budgets` | the pager and its tenants |
+//! | `mirrors`, `leases`, `ways` | the way `userfault`; files that do not change; why not |
 //! | `summary` | what is said at the end |
 //!
 //! # Rules
@@ -38,9 +40,12 @@ mod globs;
 mod interpose;
 mod judge;
 mod keeper;
+mod leases;
 mod left;
 mod line;
 mod lock;
+mod mirrors;
+mod opens;
 mod ranges;
 mod real;
 #[allow(dead_code, reason = "the command uses the other half of it")]
@@ -48,4 +53,5 @@ mod settings;
 mod start;
 mod state;
 mod summary;
+mod ways;
 mod wiped;

@@ -8,6 +8,7 @@
 
 use crate::judge::{Identity, Kind, Reason};
 use crate::lock::{self, Lock};
+use crate::ways::Why;
 use std::cell::UnsafeCell;
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -30,6 +31,8 @@ pub(crate) struct New {
     pub(crate) thread: i32,
     /// The file.
     pub(crate) identity: Identity,
+    /// What excludes the way `userfault`.
+    pub(crate) unfit: Option<Why>,
 }
 
 /// What the keeper is to do.
@@ -69,6 +72,24 @@ pub(crate) enum Question {
         /// Bytes, whole pages.
         len: usize,
     },
+    /// The program will read these addresses soon.
+    WillNeed {
+        /// First.
+        start: usize,
+        /// Behind the last.
+        end: usize,
+    },
+    /// What is mirrored of these addresses is to be the kernel's mapping.
+    Turn {
+        /// First.
+        start: usize,
+        /// Behind the last.
+        end: usize,
+        /// Why.
+        why: Why,
+    },
+    /// Give up leases that another process, or this one, waits for.
+    Leases,
     /// Write the summary.
     Summary,
 }
@@ -105,6 +126,8 @@ pub(crate) struct Line {
     bell: AtomicU32,
     /// A summary is wanted, by a signal handler, which cannot ask.
     summary: AtomicU32,
+    /// Leases are to be looked at.
+    look: AtomicU32,
     question: UnsafeCell<MaybeUninit<Question>>,
     answer: UnsafeCell<MaybeUninit<Answer>>,
 }
@@ -172,6 +195,12 @@ impl Line {
         self.ring();
     }
 
+    /// Wakes the keeper to look at its leases.
+    pub(crate) fn want_look(&self) {
+        self.look.store(1, Ordering::Release);
+        self.ring();
+    }
+
     fn ring(&self) {
         self.bell.fetch_add(1, Ordering::Release);
         lock::wake(&self.bell);
@@ -182,14 +211,14 @@ impl Line {
     /// The next thing to do, or `None` when the time is over.
     pub(crate) fn next(&self, at_most: Option<Duration>) -> Option<Question> {
         let heard = self.bell.load(Ordering::Acquire);
-        if let Some(question) = self.look() {
+        if let Some(question) = self.asked() {
             return Some(question);
         }
         lock::sleep(&self.bell, heard, at_most);
-        self.look()
+        self.asked()
     }
 
-    fn look(&self) -> Option<Question> {
+    fn asked(&self) -> Option<Question> {
         if self.phase.load(Ordering::Acquire) == ASKED {
             // SAFETY: it was written before `ASKED`, and nothing else happens until the answer.
             let slot = unsafe { &*self.question.get() };
@@ -202,6 +231,11 @@ impl Line {
     /// Whether a signal wanted a summary since the last call.
     pub(crate) fn summary_wanted(&self) -> bool {
         self.summary.swap(0, Ordering::AcqRel) != 0
+    }
+
+    /// Whether leases were to be looked at since the last call.
+    pub(crate) fn look_wanted(&self) -> bool {
+        self.look.swap(0, Ordering::AcqRel) != 0
     }
 
     /// Answers the question that [`Line::next`] returned.

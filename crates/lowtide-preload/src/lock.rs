@@ -34,7 +34,6 @@ pub(crate) fn wake(word: &AtomicU32) {
 pub(crate) struct Lock(AtomicU32);
 
 impl Lock {
-    #[cfg(test)]
     pub(crate) const fn new() -> Self {
         Self(AtomicU32::new(FREE))
     }
@@ -48,6 +47,13 @@ impl Lock {
             }
         }
         Locked(self)
+    }
+}
+
+impl Lock {
+    /// Gives back what this thread has taken and [forgotten](std::mem::forget).
+    pub(crate) fn unlock(&self) {
+        drop(Locked(self));
     }
 }
 

@@ -13,7 +13,7 @@
 
 #![allow(unsafe_code)]
 
-use libc::{c_char, c_int, c_void, off_t, size_t};
+use libc::{c_char, c_int, c_void, mode_t, off_t, size_t};
 use std::ffi::CStr;
 use std::mem;
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -53,6 +53,8 @@ static POSIX_MADVISE: Next = Next::new(c"posix_madvise");
 static MLOCK: Next = Next::new(c"mlock");
 static MLOCK2: Next = Next::new(c"mlock2");
 static MLOCKALL: Next = Next::new(c"mlockall");
+static OPEN: Next = Next::new(c"open");
+static OPENAT: Next = Next::new(c"openat");
 
 /// Finds them all. Called once, before the program's first instruction.
 pub(crate) fn look_up() {
@@ -67,6 +69,8 @@ pub(crate) fn look_up() {
         &MLOCK,
         &MLOCK2,
         &MLOCKALL,
+        &OPEN,
+        &OPENAT,
     ];
     for next in all {
         next.look_up();
@@ -146,6 +150,38 @@ next!(
     /// `mlockall(2)`.
     mlockall, MLOCKALL, SYS_mlockall, flags: c_int
 );
+
+/// `open(2)`, with a mode that counts only if a file may be made.
+pub(crate) unsafe fn open(path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
+    type F = unsafe extern "C" fn(*const c_char, c_int, ...) -> c_int;
+    match OPEN.get() {
+        Some(next) => {
+            // SAFETY: the module's header.
+            let next = unsafe { mem::transmute::<*mut c_void, F>(next) };
+            // SAFETY: the caller's arguments, which are the program's.
+            unsafe { next(path, flags, mode) }
+        }
+        // SAFETY: as above.
+        None => unsafe {
+            libc::syscall(libc::SYS_openat, libc::AT_FDCWD, path, flags, mode) as c_int
+        },
+    }
+}
+
+/// `openat(2)`, the same.
+pub(crate) unsafe fn openat(dir: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
+    type F = unsafe extern "C" fn(c_int, *const c_char, c_int, ...) -> c_int;
+    match OPENAT.get() {
+        Some(next) => {
+            // SAFETY: the module's header.
+            let next = unsafe { mem::transmute::<*mut c_void, F>(next) };
+            // SAFETY: the caller's arguments, which are the program's.
+            unsafe { next(dir, path, flags, mode) }
+        }
+        // SAFETY: as above.
+        None => unsafe { libc::syscall(libc::SYS_openat, dir, path, flags, mode) as c_int },
+    }
+}
 
 /// `posix_madvise(3)`, which returns an error number. Before it is found: no advice was given.
 pub(crate) unsafe fn posix_madvise(addr: *mut c_void, len: size_t, advice: c_int) -> c_int {

@@ -7,6 +7,7 @@
 //! |---|---|---|
 //! | `LOWTIDE_RUN_MAX` | the budget, in bytes | the library does nothing at all |
 //! | `LOWTIDE_RUN_HIGH` | where trimming begins, in bytes | a little below the budget |
+//! | `LOWTIDE_RUN_WAY` | `userfault`: an exact budget, where that is possible | `pagecache` |
 //! | `LOWTIDE_RUN_POLICY` | policy of the engine | the engine's default |
 //! | `LOWTIDE_RUN_MAPS` | lines `BYTES GLOB`: files with a budget of their own | none |
 //! | `LOWTIDE_RUN_THRESHOLD` | smaller mappings are left alone, in bytes | 1 MiB |
@@ -27,6 +28,7 @@ use std::path::PathBuf;
 
 const MAX: &str = "LOWTIDE_RUN_MAX";
 const HIGH: &str = "LOWTIDE_RUN_HIGH";
+const WAY: &str = "LOWTIDE_RUN_WAY";
 const POLICY: &str = "LOWTIDE_RUN_POLICY";
 const MAPS: &str = "LOWTIDE_RUN_MAPS";
 const THRESHOLD: &str = "LOWTIDE_RUN_THRESHOLD";
@@ -37,8 +39,8 @@ const FOLLOW: &str = "LOWTIDE_RUN_FOLLOW";
 const PID: &str = "LOWTIDE_RUN_PID";
 
 /// Every variable of ours, for a process that shall not hand them on.
-pub(crate) const ALL: [&str; 10] =
-    [MAX, HIGH, POLICY, MAPS, THRESHOLD, READ_AHEAD, SUMMARY, JSON, FOLLOW, PID];
+pub(crate) const ALL: [&str; 11] =
+    [MAX, HIGH, WAY, POLICY, MAPS, THRESHOLD, READ_AHEAD, SUMMARY, JSON, FOLLOW, PID];
 
 /// The variable of the dynamic linker that names libraries to load first.
 pub(crate) const LD_PRELOAD: &str = "LD_PRELOAD";
@@ -53,6 +55,8 @@ pub(crate) struct Settings {
     pub(crate) max: u64,
     /// Where trimming begins, in bytes.
     pub(crate) high: Option<u64>,
+    /// The way `userfault`, for mappings of files that do not change.
+    pub(crate) userfault: bool,
     /// Name of the policy.
     pub(crate) policy: Option<String>,
     /// Files with a budget of their own: a glob, and bytes. The first that matches counts.
@@ -77,6 +81,7 @@ impl Settings {
         Self {
             max,
             high: None,
+            userfault: false,
             policy: None,
             maps: Vec::new(),
             threshold: THRESHOLD_DEFAULT,
@@ -100,6 +105,7 @@ impl Settings {
         all.extend(self.policy.as_ref().map(|name| (POLICY, name.into())));
         all.extend(self.summary.as_ref().map(|path| (SUMMARY, path.into())));
         let flags = [
+            (self.userfault, WAY, "userfault"),
             (self.keep_read_ahead, READ_AHEAD, "keep"),
             (self.json, JSON, "1"),
             (!self.follow, FOLLOW, "0"),
@@ -125,6 +131,7 @@ impl Settings {
         let number = |name| text(name).and_then(|value| value.parse::<u64>().ok());
         let mut settings = Self::new(number(MAX)?);
         settings.high = number(HIGH);
+        settings.userfault = text(WAY).as_deref() == Some("userfault");
         settings.policy = text(POLICY);
         settings.threshold = number(THRESHOLD).unwrap_or(THRESHOLD_DEFAULT);
         settings.keep_read_ahead = text(READ_AHEAD).as_deref() == Some("keep");
@@ -163,6 +170,7 @@ mod tests {
         let full = Settings {
             max: 7,
             high: Some(5),
+            userfault: true,
             policy: Some("lru".into()),
             maps: vec![("*.sst".into(), 1), (OsString::from_vec(b"/a b/\xff=".to_vec()), 2)],
             threshold: 3,

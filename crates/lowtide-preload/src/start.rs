@@ -18,7 +18,7 @@
 use crate::line::Question;
 use crate::settings::Settings;
 use crate::summary::{self, Whole};
-use crate::{real, state};
+use crate::{mirrors, real, state};
 use std::mem::MaybeUninit;
 use std::{env, ptr};
 
@@ -39,6 +39,9 @@ extern "C" fn begin() {
         return;
     }
     real::look_up();
+    if settings.userfault {
+        mirrors::watch_forks();
+    }
     state::begin(settings);
     if is_first {
         handle_signal();

@@ -3,8 +3,10 @@
 //! The names in the JSON are an interface: names may be added, none is renamed.
 
 use crate::budgets::{Figures, ReadAhead};
+use crate::judge::Reason;
 use crate::left::LeftAlone;
 use crate::settings::Settings;
+use crate::ways::{Ways, Why};
 use rustix::fs::{Mode, OFlags, open};
 use serde::Serialize;
 use std::fmt::Write as _;
@@ -35,6 +37,8 @@ pub(crate) struct Whole {
     pub(crate) budgets: Vec<Budget>,
     /// What was read ahead.
     pub(crate) read_ahead: ReadAhead,
+    /// How mappings were kept.
+    pub(crate) ways: Ways,
     /// Why the runtime refused a mapping.
     pub(crate) refusal: Option<String>,
     /// What was left to the kernel.
@@ -68,6 +72,13 @@ struct Row<'a> {
     first: Option<&'a str>,
 }
 
+/// Mappings by the way in which they were kept; one that turned counts for both.
+#[derive(Serialize)]
+struct Mappings {
+    userfault: u64,
+    pagecache: u64,
+}
+
 /// A line of JSON.
 #[derive(Serialize)]
 struct Line<'a> {
@@ -83,6 +94,9 @@ struct Line<'a> {
     read_ahead: ReadAhead,
     #[serde(skip_serializing_if = "Option::is_none")]
     refusal: Option<&'a str>,
+    mappings: Mappings,
+    /// Why mappings were not, or not to the end, in the way `userfault`, where that is wanted.
+    pagecache_because: Vec<Row<'a>>,
     left_alone: Vec<Row<'a>>,
 }
 
@@ -111,23 +125,25 @@ pub(crate) fn write(settings: &Settings, whole: &Whole) {
 }
 
 fn json(settings: &Settings, program: &str, counted: Counted, whole: &Whole) -> String {
-    let rows = whole.left.iter().map(|left| Row {
-        reason: left.reason.name(),
-        count: left.count,
-        bytes: left.bytes,
-        first: left.first.as_deref(),
-    });
+    fn row<R: Copy>(left: &LeftAlone<R>, name: fn(R) -> &'static str) -> Row<'_> {
+        let LeftAlone { reason, count, bytes, first } = left;
+        Row { reason: name(*reason), count: *count, bytes: *bytes, first: first.as_deref() }
+    }
+    let because = whole.ways.because();
+    let Ways { userfault, pagecache, .. } = whole.ways;
     let line = Line {
         lowtide: env!("CARGO_PKG_VERSION"),
         pid: std::process::id(),
         program,
-        way: "pagecache",
+        way: if settings.userfault { "userfault" } else { "pagecache" },
         max_bytes: settings.max,
         budgets: &whole.budgets,
         counted,
         read_ahead: whole.read_ahead,
         refusal: whole.refusal.as_deref(),
-        left_alone: rows.collect(),
+        mappings: Mappings { userfault, pagecache },
+        pagecache_because: because.iter().map(|one| row(one, Why::name)).collect(),
+        left_alone: whole.left.iter().map(|one| row(one, Reason::name)).collect(),
     };
     serde_json::to_string(&line).unwrap_or_default() + "\n"
 }
@@ -153,20 +169,31 @@ fn text(settings: &Settings, program: &str, counted: Counted, whole: &Whole) -> 
             counted.major_faults
         );
     }
-    for left in &whole.left {
-        let first = left.first.as_ref().map(|path| format!(" ({path})")).unwrap_or_default();
+    if settings.userfault && !whole.budgets.is_empty() {
+        let Ways { userfault, pagecache, .. } = whole.ways;
         let _ = writeln!(
             text,
-            "  left to the kernel: {}, {}: {}{first}",
-            mappings(left.count),
-            mib(left.bytes),
-            left.reason.text()
+            "  the way userfault: {}; pagecache: {}",
+            mappings(userfault),
+            mappings(pagecache)
         );
+    }
+    for one in whole.ways.because() {
+        text += &of_some("pagecache", &one, one.reason.text());
+    }
+    for one in &whole.left {
+        text += &of_some("left to the kernel", one, one.reason.text());
     }
     if let Some(refusal) = &whole.refusal {
         let _ = writeln!(text, "  refused, because: {refusal}");
     }
     text
+}
+
+/// Mappings that one reason concerns.
+fn of_some<R>(what: &str, some: &LeftAlone<R>, why: &str) -> String {
+    let first = some.first.as_ref().map(|path| format!(" ({path})")).unwrap_or_default();
+    format!("  {what}: {}, {}: {why}{first}\n", mappings(some.count), mib(some.bytes))
 }
 
 fn of_budget(Budget { glob, mappings: count, files, figures }: &Budget) -> String {
@@ -198,7 +225,6 @@ fn mib(bytes: u64) -> String {
 mod tests {
     use super::*;
     use crate::budgets::Figures;
-    use crate::judge::Reason;
 
     fn whole() -> Whole {
         let figures = Figures { max_bytes: 8 << 20, faults: 1, ..Figures::default() };
@@ -207,6 +233,7 @@ mod tests {
         Whole {
             budgets: vec![Budget { glob: Some("*.a".into()), mappings: 1, files, figures }],
             read_ahead: ReadAhead { read_ahead_pages: 5, read_ahead_wasted_pages: 1 },
+            ways: Ways::default(),
             refusal: Some("no scan".into()),
             left: vec![left],
         }
@@ -223,8 +250,8 @@ mod tests {
         };
         assert_eq!(
             names(&line).join(" "),
-            "budgets device_read_bytes left_alone lowtide major_faults max_bytes pid program \
-             read_ahead_pages read_ahead_wasted_pages refusal way"
+            "budgets device_read_bytes left_alone lowtide major_faults mappings max_bytes \
+             pagecache_because pid program read_ahead_pages read_ahead_wasted_pages refusal way"
         );
         assert_eq!(
             names(&line["budgets"][0]).join(" "),

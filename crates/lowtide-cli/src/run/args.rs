@@ -14,7 +14,7 @@ const LEAST_BUDGET: u64 = 1 << 20;
 pub(crate) enum WayName {
     /// The kernel's own mappings, watched and trimmed
     Pagecache,
-    /// Mappings of lowtide's own memory, with an exact budget; not available for `run` yet
+    /// Memory of lowtide's own in the place of mappings of files that do not change: exact
     Userfault,
 }
 

@@ -34,12 +34,6 @@ pub(crate) enum RunError {
         "--swap is only accepted as 0: pages of files are dropped and written back, never swapped"
     )]
     Swap,
-    /// The other way.
-    #[error(
-        "--way userfault is not available for `run` yet; leave the option out: pagecache is the \
-         way that works with every program"
-    )]
-    NoUserfault,
     /// The summary's file.
     #[error(
         "cannot write the summary to {}: {source}; give --summary a file in an existing directory",

@@ -69,9 +69,6 @@ fn before_others(library: path::PathBuf, others: Option<OsString>) -> OsString {
 }
 
 fn settings_of(args: &RunArgs) -> Result<Settings, RunError> {
-    if args.way == WayName::Userfault {
-        return Err(RunError::NoUserfault);
-    }
     if args.swap.is_some_and(|bytes| bytes > 0) {
         return Err(RunError::Swap);
     }
@@ -84,6 +81,7 @@ fn settings_of(args: &RunArgs) -> Result<Settings, RunError> {
     }
     let mut settings = Settings::new(max);
     settings.high = args.high;
+    settings.userfault = args.way == WayName::Userfault;
     settings.policy = args.policy.as_ref().map(ToString::to_string);
     settings.maps = args.map.clone();
     settings.threshold = args.threshold.unwrap_or(settings::THRESHOLD_DEFAULT);

@@ -2,6 +2,7 @@
 
 #![allow(dead_code, reason = "every test file uses its own part")]
 
+pub(crate) mod programs;
 pub(crate) mod sim;
 
 use std::io::{BufRead, BufReader, Read};

@@ -1,0 +1,124 @@
+//! Promise: `lowtide run --way userfault` keeps mappings of files that do not change within an
+//! exact budget, changes nothing that a program does, never shows old data, and says which mappings
+//! it keeps in the other way, and why.
+
+mod common;
+
+use std::fs;
+
+use common::programs::{Files, MIB, maps, maps_with, plain, same};
+use common::text;
+use serde_json::Value;
+
+/// What a budget of 8 MiB may be exceeded by: nothing. What mirrors take is counted by the kernel.
+const MOST: u64 = 8 * MIB as u64;
+
+/// Runs the program in the way `userfault`; `None` where that is not available.
+fn exactly(files: &Files, program: &[&str]) -> Option<(std::process::Output, Vec<Value>)> {
+    let (output, summaries) = files.within(&["--way", "userfault"], program);
+    let because = |one: &Value| one["pagecache_because"].as_array().cloned().unwrap_or_default();
+    let missing = |row: &Value| row["reason"] == "unavailable" || row["reason"] == "no_lease";
+    if let Some(row) = summaries.iter().flat_map(because).find(missing) {
+        eprintln!("SKIPPED: {row} {}", summaries[0]["refusal"]);
+        return None;
+    }
+    Some((output, summaries))
+}
+
+/// How many mappings were kept in the way `pagecache` for a reason.
+fn because(summary: &Value, reason: &str) -> u64 {
+    let rows = summary["pagecache_because"].as_array().unwrap();
+    rows.iter().find(|row| row["reason"] == reason).map_or(0, |row| row["count"].as_u64().unwrap())
+}
+
+#[test]
+fn mappings_of_a_file_that_does_not_change_have_an_exact_budget_and_the_same_bytes() {
+    let files = Files::new();
+    let (data, copy) = (files.data(), files.path("copy"));
+    for (command, mappings) in
+        [("read", 1), ("threads", 192), ("children", 0), ("copies", 1), ("calls", 1), ("pieces", 2)]
+    {
+        let program = match command {
+            "read" => vec!["read", &data, "40000"],
+            "calls" => vec!["calls", &data, &copy],
+            other => vec![other, &data],
+        };
+        let whole = [&[maps().to_str().unwrap()], &program[..]].concat();
+        let Some((with, summaries)) = exactly(&files, &whole) else { return };
+        let last = summaries.last().unwrap();
+        let mirrored = last["mappings"]["userfault"].as_u64().unwrap();
+        assert!(mirrored == mappings || mappings == 0 && mirrored > 10, "{command}: {last}");
+        let budget = &last["budgets"][0];
+        if ["read", "threads", "children"].contains(&command) {
+            assert!(budget["peak_bytes"].as_u64().unwrap() <= MOST, "{command}: {last}");
+        }
+        assert!(budget["evicted"].as_u64().unwrap() > 0, "{command}: {last}");
+        if command == "pieces" {
+            let reasons = ["turned_cut", "turned_moved", "fixed_address"];
+            assert_eq!(reasons.map(|reason| because(last, reason)), [1; 3], "{last}");
+        }
+        if command == "copies" {
+            assert_eq!(
+                because(last, "turned_cut") + because(last, "turned_protected"),
+                1,
+                "{last}"
+            );
+        }
+        same(&with, &maps_with(&program));
+        let _ = fs::remove_file(&copy);
+    }
+}
+
+#[test]
+fn a_file_that_is_opened_for_writing_or_cut_shows_no_old_data() {
+    for command in ["opens", "others"] {
+        let files = Files::new();
+        let program = [maps().to_str().unwrap(), command, &files.data()];
+        let Some((with, summaries)) = exactly(&files, &program) else { return };
+        let last = summaries.last().unwrap();
+        assert!(because(last, "turned_opened_for_writing") > 0, "{command}: {last}");
+        if command == "opens" {
+            assert_eq!(because(last, "open_for_writing"), 3, "{command}: {last}");
+        }
+        assert!(maps_with(&["make", &files.data(), &(32 * MIB).to_string()]).status.success());
+        same(&with, &maps_with(&[command, &files.data()]));
+    }
+}
+
+#[test]
+fn mappings_that_may_change_the_file_are_kept_in_the_other_way_and_named_with_the_reason() {
+    let files = Files::new();
+    for (command, reason, count) in
+        [("stores", "shared_writable", 1), ("parts", "fixed_address", 1)]
+    {
+        let program = [maps().to_str().unwrap(), command, &files.data()];
+        let Some((with, summaries)) = exactly(&files, &program) else { return };
+        let last = summaries.last().unwrap();
+        assert_eq!(because(last, reason), count, "{command}: {last}");
+        assert_eq!(because(last, "open_for_writing"), 1, "{command}: {last}");
+        assert_eq!(last["mappings"]["userfault"], 0, "{command}: {last}");
+        assert!(maps_with(&["make", &files.data(), &(32 * MIB).to_string()]).status.success());
+        same(&with, &maps_with(&[command, &files.data()]));
+    }
+}
+
+#[test]
+fn where_page_faults_cannot_be_served_for_all_the_other_way_is_taken_and_the_reason_is_named() {
+    let files = Files::new();
+    let sandboxed = maps().with_file_name("sandboxed");
+    for (what, word) in [("userfaultfd", "userfaultfd"), ("privilege", "EFAULT")] {
+        let program = [sandboxed.to_str().unwrap(), what, &files.data()];
+        let _ = fs::remove_file(files.path("summary"));
+        let (with, summaries) = files.within(&["--way", "userfault"], &program);
+        if text(&with.stdout).contains("SKIPPED") {
+            eprintln!("{}", text(&with.stdout));
+            continue;
+        }
+        let last = summaries.last().unwrap();
+        assert_eq!(because(last, "unavailable"), 1, "{last}");
+        assert!(last["refusal"].as_str().unwrap().contains(word), "{last}");
+        assert!(last["budgets"][0]["evicted"].as_u64().unwrap() > 0, "{last}");
+        let alone = plain(&sandboxed).args([what, &files.data()]).output().unwrap();
+        same(&with, &alone);
+    }
+}
