@@ -86,6 +86,13 @@ impl State {
         }
     }
 
+    /// A read of the swap file that brings other bytes, and does not say so.
+    fn lie(&mut self, request: &Request<'_>) -> Option<Verdict> {
+        let swap = request.op == InjectOp::Read && request.path.as_os_str() == "[swap]";
+        let lies = swap && self.behaviour.lies() && self.rng.one_in(30);
+        lies.then_some(Verdict::Pretend)
+    }
+
     fn verdict(&mut self, request: &Request<'_>) -> Verdict {
         let eio = || Verdict::Fail(io::Error::from_raw_os_error(5));
         let makes_no_holes = || Verdict::Fail(io::Error::from_raw_os_error(95));
@@ -129,6 +136,9 @@ impl Inject for Device {
         }
         if request.op == InjectOp::Write && state.broken.iter().any(|path| path == request.path) {
             return Verdict::Fail(io::Error::from_raw_os_error(5));
+        }
+        if let Some(lie) = state.lie(request) {
+            return lie;
         }
         state.verdict(request)
     }

@@ -5,14 +5,14 @@
 //! the guard.
 
 use super::plan::{FilePlan, Plan, Rng};
-use super::shadow::{ANY, Record, Turn, content, describe, is_mixture, version_of};
+use super::shadow::{ANY, Record, Shadow, Turn, Turns, content, describe, is_mixture, version_of};
 use lowtide::{Error, OpenError, OpenOptions, Pager, Tenant, View};
 use std::fs::File;
-use std::ops::Range;
+use std::ops::{Deref, Range};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
-use std::sync::{Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Mutex, PoisonError, RwLock};
 
 /// What is open of a file.
 #[derive(Debug)]
@@ -24,15 +24,12 @@ pub(crate) struct Views {
 
 #[derive(Debug)]
 pub(crate) struct StormFile {
-    pub(crate) number: u64,
+    shadow: Shadow,
     path: PathBuf,
     pub(crate) page: u64,
-    /// Bytes of a record.
-    pub(crate) size: u64,
     pub(crate) order: u8,
     /// A thread that closes and opens it has it alone.
     pub(crate) views: RwLock<Option<Views>>,
-    records: Vec<Record>,
     /// Held by the thread that changes the length.
     length: Mutex<()>,
     /// Bytes when the last change of length had ended.
@@ -43,9 +40,6 @@ pub(crate) struct StormFile {
     frontier: AtomicU64,
     pub(crate) fair: bool,
 }
-
-/// Turns of neighbouring records.
-pub(crate) type Turns<'a> = Vec<(u64, MutexGuard<'a, Turn>)>;
 
 /// A store in a callback, or of a thread that has a guard.
 const INSIDE: &str = "a store that may not wait";
@@ -74,6 +68,14 @@ fn read_disk(path: &Path, at: u64, bytes: usize) -> Vec<u8> {
     buffer
 }
 
+impl Deref for StormFile {
+    type Target = Shadow;
+
+    fn deref(&self) -> &Shadow {
+        &self.shadow
+    }
+}
+
 impl StormFile {
     pub(crate) fn new(plan: &Plan, number: u64, of: &FilePlan, dir: &Path) -> Self {
         let path = dir.join(format!("storm{number}"));
@@ -93,13 +95,11 @@ impl StormFile {
         let records =
             (0..total).map(|index| Record::new(if index < begins { version } else { 0 })).collect();
         Self {
-            number,
+            shadow: Shadow { number, size, records },
             path,
             page,
-            size,
             order: of.order,
             views: RwLock::new(None),
-            records,
             length: Mutex::new(()),
             len: AtomicU64::new(begins * size),
             shortest: AtomicU64::new(begins * size),
@@ -173,38 +173,14 @@ impl StormFile {
         page * per_page..(page + 1) * per_page
     }
 
-    /// Records that bytes touch.
-    fn records_of(&self, bytes: &Range<u64>) -> Range<u64> {
-        let total = self.records.len() as u64;
-        (bytes.start / self.size).min(total)..bytes.end.div_ceil(self.size).min(total)
-    }
-
-    /// The steps that have ended, for a check of what is read from now on.
-    pub(crate) fn least(&self, bytes: Range<u64>) -> Vec<u64> {
-        self.records_of(&bytes).map(|index| self.records[index as usize].ended()).collect()
-    }
-
     /// Compares bytes that were read with what they may be.
     pub(crate) fn check(&self, at: u64, bytes: &[u8], least: &[u64], how: &str) {
-        let range = at..at + bytes.len() as u64;
-        let mut right = vec![0; self.size as usize];
-        for (index, &least) in self.records_of(&range).zip(least) {
-            let Some(due) = self.records[index as usize].possible(least) else { continue };
-            let begin = index * self.size;
-            let from = begin.max(range.start);
-            let to = (begin + self.size).min(range.end);
-            let found = &bytes[(from - at) as usize..(to - at) as usize];
-            let seen = due.iter().any(|version| {
-                content(self.number, index, *version, &mut right);
-                right[(from - begin) as usize..(to - begin) as usize] == *found
-            });
-            if !seen {
-                let what = describe(self.number, index, found, &due);
-                panic!("{how}: {what} ({})", self.place(index));
-            }
+        let end = at + bytes.len() as u64;
+        if let Some((index, what)) = self.wrong(at, bytes, least) {
+            panic!("{how}: {what} ({})", self.place(index));
         }
         let known = self.records.len() as u64 * self.size;
-        if range.end > known {
+        if end > known {
             let behind = &bytes[(known.max(at) - at) as usize..];
             assert!(
                 behind.iter().all(|byte| *byte == 0),
@@ -226,12 +202,6 @@ impl StormFile {
         };
         assert!(explained, "{how} of file {}: {error}", self.number);
         Came::Refused
-    }
-
-    /// Turns of records. `None` if another thread has one and `wait` is not set.
-    pub(crate) fn turns(&self, records: Range<u64>, wait: bool) -> Option<Turns<'_>> {
-        let records = records.start..records.end.min(self.records.len() as u64);
-        records.map(|index| Some((index, self.records[index as usize].turn(wait)?))).collect()
     }
 
     /// Stores to records `wanted`, and again what `around` bytes on either side hold.
@@ -308,26 +278,9 @@ impl StormFile {
 
     /// Looks which version a record is whose last step may have been done or not.
     fn settle(&self, view: &View, index: u64, turn: &mut Turn, how: &str) {
-        let record = &self.records[index as usize];
-        let candidates = [turn.before(), turn.version];
         let mut bytes = vec![0; self.size as usize];
-        let found = match view.read_at(index * self.size, &mut bytes) {
-            Ok(()) => {
-                let version = version_of(self.number, index, &bytes);
-                if candidates.contains(&ANY) || version.is_some_and(|v| candidates.contains(&v)) {
-                    version.unwrap_or(ANY)
-                } else {
-                    assert!(
-                        is_mixture(self.number, index, &bytes, &candidates),
-                        "{how}: {}",
-                        describe(self.number, index, &bytes, &candidates)
-                    );
-                    ANY
-                }
-            }
-            Err(_) => ANY,
-        };
-        record.found(turn, found);
+        let read = view.read_at(index * self.size, &mut bytes).is_ok();
+        self.shadow.settle(index, turn, read.then_some(&bytes), how);
     }
 
     /// Makes the file longer by storing behind its end; what lies between is a hole.

@@ -3,9 +3,10 @@
 //!
 //! One seed draws a whole plan (`plan.rs`): page size, folio orders, budget, policy, engine,
 //! behaviour of the device, and threads. The threads draw operations by weight (`operations.rs`)
-//! and small scenes with files of their own (`scenes.rs`). Beside each file stands a shadow that
-//! knows what each record may be (`shadow.rs`), so that every byte that is read, by whatever way,
-//! is checked. `watch.rs` turns a run that stands still into a failure that says which thread waits
+//! and small scenes with files of their own (`scenes.rs`). Beside the files are anonymous regions,
+//! with swap where pages are as large as those of swap (`region.rs`). Each file and region has a
+//! shadow that knows what each record may be (`shadow.rs`), so that every byte that is read, by
+//! whatever way, is checked. `watch.rs` turns a run that stands still into a failure that says which thread waits
 //! for what, and counts what was drawn.
 //!
 //! | to | run |
@@ -23,6 +24,7 @@ mod device;
 mod file;
 mod operations;
 mod plan;
+mod region;
 mod scenes;
 mod shadow;
 mod watch;
@@ -30,9 +32,10 @@ mod watch;
 use common::Dir;
 use device::Device;
 use file::StormFile;
-use lowtide::{Error, FaultSite, Inject, OpenOptions, Pager, Size, Tenant};
+use lowtide::{Error, FaultSite, Inject, OpenOptions, Pager, Size, Swap, Tenant};
 use operations::Hand;
-use plan::{Behaviour, PAGES, Plan, Rng, mix};
+use plan::{Behaviour, PAGES, Plan, Rng, SwapPlan, mix};
+use region::Regions;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
@@ -53,6 +56,7 @@ pub(crate) struct Storm<'a> {
     tenant: Tenant,
     device: Arc<Device>,
     files: Vec<StormFile>,
+    regions: Regions,
     coverage: &'a Coverage,
     /// Threads that keep guards over other calls, and how many may.
     keepers: AtomicU64,
@@ -71,12 +75,23 @@ pub(crate) fn size(bytes: u64) -> Size {
     Size::new(bytes)
 }
 
+/// The swap that a plan has drawn.
+fn plan_swap(plan: &SwapPlan, page: u64, dir: &Path) -> Swap {
+    let swap = Swap::compressed(size(plan.memory * page));
+    let swap = plan.slots.map_or(swap.clone(), |slots| swap.size(size(slots * page)));
+    plan.file.map_or(swap.clone(), |slots| swap.file(dir, size(slots * page)))
+}
+
 impl<'a> Storm<'a> {
     fn new(plan: &'a Plan, dir: &'a Path, coverage: &'a Coverage) -> Self {
         let device = Arc::new(Device::new(plan.behaviour, plan.seed));
         let inject: Arc<dyn Inject> = device.clone();
-        let pager = Pager::builder()
-            .max(size(plan.budget * plan.page as u64))
+        let mut builder = Pager::builder();
+        if let Some(swap) = plan.swap {
+            builder = builder.swap(plan_swap(&swap, plan.page as u64, dir));
+        }
+        let pager = builder
+            .max(size((plan.budget + Regions::frames(plan)) * plan.page as u64))
             .base_page(plan.page)
             .policy(plan.policy.parse().expect("a policy"))
             .io_engine(plan.engine)
@@ -93,6 +108,7 @@ impl<'a> Storm<'a> {
             .zip(&plan.files)
             .map(|(number, of)| StormFile::new(plan, number, of, dir))
             .collect();
+        let regions = Regions::new(plan, &pager);
         let most_keepers = (plan.budget >> plan.files[0].order) / 12;
         let keepers = AtomicU64::new(0);
         let left_out = std::env::var("LOWTIDE_STRESS_WITHOUT").unwrap_or_default();
@@ -110,6 +126,7 @@ impl<'a> Storm<'a> {
             tenant,
             device,
             files,
+            regions,
             coverage,
             keepers,
             most_keepers: most_keepers.max(1),
@@ -133,7 +150,7 @@ impl<'a> Storm<'a> {
     fn validate(&self) {
         self.pager.validate().unwrap_or_else(|e| panic!("{e}"));
         let used = self.pager.stat().memory.current;
-        assert!(used <= self.plan.budget, "{used} pages are in use");
+        assert!(used <= self.plan.budget + Regions::frames(self.plan), "{used} pages are in use");
     }
 
     fn count_plan(&self) {
@@ -157,6 +174,11 @@ impl<'a> Storm<'a> {
             "without background threads"
         };
         self.coverage.count(background);
+        self.coverage.count(match self.plan.swap {
+            None => "without swap",
+            Some(SwapPlan { file: None, .. }) => "swap in memory alone",
+            Some(_) => "swap with a file",
+        });
     }
 }
 
@@ -224,16 +246,21 @@ fn run(plan: &Plan, coverage: &Coverage, deadline: Option<Instant>) {
         coverage.add(&format!("site {site}"), count);
     }
     storm.validate();
-    for file in &storm.files {
+    let Storm { regions, pager, files, forgotten, .. } = storm;
+    let swapped = pager.stat().memory.events;
+    coverage.add("pages swapped out", swapped.pswpout);
+    coverage.add("pages swapped in", swapped.pswpin);
+    regions.finish(&pager, plan);
+    for file in &files {
         drop(file.views.write().expect("no thread has it").take());
     }
-    storm.pager.validate().unwrap_or_else(|e| panic!("{e}"));
+    pager.validate().unwrap_or_else(|e| panic!("{e}"));
     // A file of a scene that could not be written when it was closed stays until the pager goes.
     if plan.behaviour.is_fair() {
-        let (left, forgotten) = (storm.pager.stat().memory.current, storm.forgotten.load(SeqCst));
+        let (left, forgotten) = (pager.stat().memory.current, forgotten.into_inner());
         assert_eq!(left, forgotten, "pages are left when all files are closed");
     }
-    let closed = storm.pager.close();
+    let closed = pager.close();
     assert!(closed.is_ok(), "{closed:?}");
 }
 
@@ -271,6 +298,8 @@ fn rows() -> Vec<String> {
         ["policy mglru", "policy mglru-7.1", "policy lru", "engine psync"].map(str::to_owned),
     );
     rows.extend(["mode Auto", "mode Buffered"].map(str::to_owned));
+    rows.extend(["without swap", "swap in memory alone", "swap with a file"].map(str::to_owned));
+    rows.extend(["pages swapped out", "pages swapped in"].map(str::to_owned));
     let all = [
         Behaviour::Fair,
         Behaviour::Rough,

@@ -2,6 +2,7 @@
 
 use super::file::{Came, StormFile, Views};
 use super::plan::{Rng, mix};
+use super::region::{self, Regions};
 use super::scenes;
 use super::watch::Post;
 use super::{Storm, size};
@@ -44,6 +45,14 @@ const WEIGHTS: &[(&str, u64, Operation)] = &[
     ("closed while a read hangs", 1, scenes::closed_while_a_read_hangs),
     ("discard of what cannot be written", 3, scenes::discard_unwritable),
     ("a guard that is forgotten", 1, scenes::forgotten_guard),
+    ("region: read through a guard", 90, region::read),
+    ("region: read of any bytes", 60, region::read_at),
+    ("region: store through a guard or elements", 90, region::store),
+    ("region: store of any bytes", 60, region::store_at),
+    ("region: discard", 30, region::discard),
+    ("region: growing", 6, region::grow),
+    ("region: limits of memory and swap changed", 12, region::change_limits),
+    ("region: its tenant is removed", 4, region::orphaned),
 ];
 
 /// What an operation has at hand.
@@ -442,6 +451,7 @@ fn reclaim(hand: &mut Hand<'_>) -> Came {
 fn change_budget(hand: &mut Hand<'_>) -> Came {
     let budget = hand.storm.plan.budget;
     let pages = if hand.rng.one_in(2) { budget } else { budget / 2 + hand.rng.below(budget / 2) };
+    let pages = pages + Regions::frames(hand.storm.plan);
     let set = hand.storm.pager.root().set_max(size(pages * hand.storm.plan.page as u64));
     set.expect("a budget between a half and all is possible");
     Came::Done

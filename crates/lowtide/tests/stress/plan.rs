@@ -73,6 +73,11 @@ impl Behaviour {
         matches!(self, Self::Fair | Self::Rough)
     }
 
+    /// Whether reads of the swap file may say that all went well, and bring other bytes.
+    pub(crate) fn lies(self) -> bool {
+        matches!(self, Self::ReadsFail | Self::Foul)
+    }
+
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Fair => "device fair",
@@ -100,6 +105,17 @@ pub(crate) struct FilePlan {
     pub(crate) tenant: bool,
 }
 
+/// The swap of a plan, in pages.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SwapPlan {
+    /// Memory of compressed pages.
+    pub(crate) memory: u64,
+    /// All slots together.
+    pub(crate) slots: Option<u64>,
+    /// Slots of the file.
+    pub(crate) file: Option<u64>,
+}
+
 /// What a seed draws.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
@@ -109,6 +125,9 @@ pub(crate) struct Plan {
     pub(crate) records: u64,
     pub(crate) budget: u64,
     pub(crate) files: Vec<FilePlan>,
+    /// Frames of regions, beside the budget.
+    pub(crate) heap: u64,
+    pub(crate) swap: Option<SwapPlan>,
     pub(crate) engine: IoEngine,
     pub(crate) mode: IoMode,
     pub(crate) policy: &'static str,
@@ -129,7 +148,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 impl Plan {
     pub(crate) fn draw(seed: u64, operations: u64) -> Self {
         let mut rng = Rng(mix(seed ^ 0x0073_746F_726D));
-        let page = PAGES[((seed + seed / 8) % 8) as usize];
+        let swaps = seed % 3 == 2;
+        let page = if swaps { 4096 } else { PAGES[((seed + seed / 8) % 8) as usize] };
         // The largest folio has 2 MiB, and half of the orders come with every page size.
         let largest = (2_usize << 20 >> page.trailing_zeros()).ilog2() as u64;
         let order = (seed % 10).min(largest) as u8;
@@ -155,6 +175,12 @@ impl Plan {
                 tenant: rng.one_in(3),
             });
         }
+        let heap = 40 + rng.below(80);
+        let swap = swaps.then(|| SwapPlan {
+            memory: rng.pick(&[1, heap / 8, heap / 2, heap]),
+            slots: rng.one_in(3).then(|| heap / 2 + rng.below(3 * heap)),
+            file: (!rng.one_in(3)).then(|| rng.pick(&[heap / 4, heap, 8 * heap])),
+        });
         let behaviour =
             if seed % 9 == 8 { Behaviour::Foul } else { Behaviour::ALL[(seed / 2 % 7) as usize] };
         Self {
@@ -163,6 +189,8 @@ impl Plan {
             records: rng.pick(&[1, 2, 4, 8]),
             budget,
             files,
+            heap,
+            swap,
             engine: rng.pick(&[IoEngine::Auto, IoEngine::Auto, IoEngine::Psync]),
             mode: rng.pick(&[IoMode::Auto, IoMode::Auto, IoMode::Buffered]),
             policy: rng.pick(&["mglru", "mglru", "mglru-7.1", "lru"]),
@@ -199,6 +227,7 @@ impl fmt::Display for Plan {
         for file in &self.files {
             write!(f, " {}x{}", file.pages >> file.order, 1 << file.order)?;
         }
-        write!(f, "; background threads: {}, patience {:?}", self.background, self.patience)
+        write!(f, "; background threads: {}, patience {:?}", self.background, self.patience)?;
+        write!(f, "; heap {} pages, swap {:?}", self.heap, self.swap)
     }
 }

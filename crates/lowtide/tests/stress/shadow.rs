@@ -11,6 +11,7 @@
 //! looked.
 
 use super::plan::mix;
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -129,6 +130,82 @@ impl Record {
     }
 }
 
+/// Turns of neighbouring records.
+pub(crate) type Turns<'a> = Vec<(u64, MutexGuard<'a, Turn>)>;
+
+/// All records of a file or a region.
+#[derive(Debug)]
+pub(crate) struct Shadow {
+    /// A number of the file's own; of one with [`PACKS`], half of the records compress.
+    pub(crate) number: u64,
+    /// Bytes of a record.
+    pub(crate) size: u64,
+    pub(crate) records: Vec<Record>,
+}
+
+impl Shadow {
+    /// Records that bytes touch.
+    pub(crate) fn records_of(&self, bytes: &Range<u64>) -> Range<u64> {
+        let total = self.records.len() as u64;
+        (bytes.start / self.size).min(total)..bytes.end.div_ceil(self.size).min(total)
+    }
+
+    /// The steps that have ended, for a check of what is read from now on.
+    pub(crate) fn least(&self, bytes: Range<u64>) -> Vec<u64> {
+        self.records_of(&bytes).map(|index| self.records[index as usize].ended()).collect()
+    }
+
+    /// Compares bytes that were read with what they may be. Returns the first record that is wrong,
+    /// and what is wrong with it.
+    pub(crate) fn wrong(&self, at: u64, bytes: &[u8], least: &[u64]) -> Option<(u64, String)> {
+        let range = at..at + bytes.len() as u64;
+        let mut right = vec![0; self.size as usize];
+        for (index, &least) in self.records_of(&range).zip(least) {
+            let Some(due) = self.records[index as usize].possible(least) else { continue };
+            let begin = index * self.size;
+            let from = begin.max(range.start);
+            let to = (begin + self.size).min(range.end);
+            let found = &bytes[(from - at) as usize..(to - at) as usize];
+            let seen = due.iter().any(|version| {
+                content(self.number, index, *version, &mut right);
+                right[(from - begin) as usize..(to - begin) as usize] == *found
+            });
+            if !seen {
+                return Some((index, describe(self.number, index, found, &due)));
+            }
+        }
+        None
+    }
+
+    /// Turns of records. `None` if another thread has one and `wait` is not set.
+    pub(crate) fn turns(&self, records: Range<u64>, wait: bool) -> Option<Turns<'_>> {
+        let records = records.start..records.end.min(self.records.len() as u64);
+        records.map(|index| Some((index, self.records[index as usize].turn(wait)?))).collect()
+    }
+
+    /// A record whose last step may have been done or not is what `bytes` say, if they could be
+    /// read.
+    pub(crate) fn settle(&self, index: u64, turn: &mut Turn, bytes: Option<&[u8]>, how: &str) {
+        let candidates = [turn.before(), turn.version];
+        let found = bytes.map_or(ANY, |bytes| {
+            let version = version_of(self.number, index, bytes);
+            if candidates.contains(&ANY) || version.is_some_and(|v| candidates.contains(&v)) {
+                return version.unwrap_or(ANY);
+            }
+            assert!(
+                is_mixture(self.number, index, bytes, &candidates),
+                "{how}: {}",
+                describe(self.number, index, bytes, &candidates)
+            );
+            ANY
+        });
+        self.records[index as usize].found(turn, found);
+    }
+}
+
+/// In a number: of each two records one compresses.
+pub(crate) const PACKS: u64 = 1 << 15;
+
 /// A record's bytes.
 pub(crate) fn content(file: u64, index: u64, version: u64, into: &mut [u8]) {
     if version == 0 {
@@ -137,11 +214,12 @@ pub(crate) fn content(file: u64, index: u64, version: u64, into: &mut [u8]) {
     }
     let tag = mix(file << 48 ^ index.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ 1);
     let base = mix(tag ^ version);
+    let step = if file & PACKS != 0 && tag & 1 == 0 { 0 } else { 0xD6E8_FEB8_6659_FD93 };
     for (i, word) in into.chunks_mut(8).enumerate() {
         let value = match i {
             0 => version,
             1 => tag,
-            _ => base.wrapping_add((i as u64).wrapping_mul(0xD6E8_FEB8_6659_FD93)),
+            _ => base.wrapping_add((i as u64).wrapping_mul(step)),
         };
         word.copy_from_slice(&value.to_le_bytes()[..word.len()]);
     }
