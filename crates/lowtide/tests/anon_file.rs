@@ -1,6 +1,6 @@
 //! The swap file: pages that do not compress, pages that were not used for long, a file that fails.
 
-use lowtide::{Anon, Error, Inject, InjectOp, Pager, Request, Swap, Tenant, Verdict};
+use lowtide::{Anon, Error, Gate, Inject, InjectOp, Pager, Request, Swap, Tenant, Verdict};
 use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -255,4 +255,178 @@ fn a_swap_file_that_cannot_be_made_is_an_error_of_the_builder() {
     let swap = Swap::compressed("1M".parse().unwrap()).file("/nowhere", "1M".parse().unwrap());
     let error = Pager::builder().max("4M".parse().unwrap()).swap(swap).build().unwrap_err();
     assert!(error.to_string().contains("/nowhere"), "{error}");
+}
+
+/// Fails the one request with a number.
+struct One(u64);
+
+impl Inject for One {
+    fn before(&self, request: &Request<'_>) -> Verdict {
+        if request.number == self.0 { broken() } else { Verdict::Pass }
+    }
+}
+
+/// Stores, discards and reads what is left; returns how many errors there were, all of which went
+/// away when the operation was done again.
+fn play(pager: &Pager) -> usize {
+    let (tenant, heap) = heap(pager, "512K", 1 << 20);
+    let mut errors = 0;
+    let mut insist = |act: &dyn Fn() -> Result<(), Error>| match act() {
+        Ok(()) => {}
+        Err(Error::SwapIn { .. } | Error::OutOfBudget { .. }) => {
+            errors += 1;
+            act().expect("only one request fails");
+        }
+        Err(other) => panic!("{other}"),
+    };
+    for version in 1..3 {
+        for page in 0..heap.pages() {
+            insist(&|| heap.write(page).map(|mut to| to.copy_from_slice(&noise(page, version))));
+        }
+        for page in (0..heap.pages()).step_by(3) {
+            insist(&|| heap.discard(page * PAGE..(page + 1) * PAGE));
+        }
+        for page in 0..heap.pages() {
+            insist(&|| {
+                let due = if page % 3 == 0 { vec![0; PAGE as usize] } else { noise(page, version) };
+                heap.read(page).map(|found| assert!(found[..] == due, "page {page}"))
+            });
+        }
+        pager.validate().unwrap();
+    }
+    assert!(tenant.usage().unwrap() <= 512 << 10);
+    drop(heap);
+    check_empty(pager);
+    errors
+}
+
+#[test]
+fn each_request_of_the_swap_file_may_fail_and_nothing_is_lost() {
+    let dir = Dir::new();
+    let counted = Faults::new(InjectOp::Read, broken);
+    let good = pager(dir.path(), "4K", "4M", Some(Arc::<Faults>::clone(&counted)));
+    assert_eq!(play(&good), 0);
+    let file = good.swap_file().unwrap();
+    let requests = file.read_requests + file.write_requests;
+    assert!(requests > 200, "{file:?}");
+    let mut errors = 0;
+    for number in (0..20).chain((20..requests).step_by(25)) {
+        errors += play(&pager(dir.path(), "4K", "4M", Some(Arc::new(One(number)))));
+    }
+    assert!(errors > 5, "{errors} errors");
+}
+
+/// Writes, or reads, of the swap file hang until the gate is opened.
+struct Hangs {
+    op: InjectOp,
+    gate: Gate,
+    hung: AtomicU64,
+}
+
+impl Inject for Hangs {
+    fn before(&self, request: &Request<'_>) -> Verdict {
+        if request.op != self.op {
+            return Verdict::Pass;
+        }
+        self.hung.fetch_add(1, Relaxed);
+        Verdict::Hang(self.gate.clone())
+    }
+}
+
+#[test]
+fn pages_are_given_up_while_they_go_to_the_file_and_while_they_come_back() {
+    let dir = Dir::new();
+    for op in [InjectOp::Write, InjectOp::Read] {
+        let hangs = Arc::new(Hangs { op, gate: Gate::new(), hung: AtomicU64::new(0) });
+        let pager = pager(dir.path(), "4K", "8M", Some(Arc::<Hangs>::clone(&hangs)));
+        let (tenant, heap) = heap(&pager, "512K", 2 << 20);
+        let other = tenant.anon(1 << 20).unwrap();
+        std::thread::scope(|scope| {
+            let users: Vec<_> = (0..4)
+                .map(|number| {
+                    let heap = &heap;
+                    scope.spawn(move || {
+                        for page in (0..heap.pages()).filter(|page| page % 4 == number) {
+                            heap.write(page).unwrap().copy_from_slice(&noise(page, 1));
+                        }
+                        for page in (0..heap.pages()).filter(|page| page % 4 == number) {
+                            let guard = heap.read(page).unwrap();
+                            let gone = guard.iter().all(|byte| *byte == 0);
+                            assert!(gone || guard[..] == noise(page, 1), "page {page}");
+                        }
+                    })
+                })
+                .collect();
+            while hangs.hung.load(Relaxed) == 0 {
+                std::thread::yield_now();
+            }
+            // What hangs is waited for; the rest goes at once.
+            let discard = scope.spawn(|| heap.discard(0..2 << 20).unwrap());
+            let closing = scope.spawn(move || drop(other));
+            tenant.set_swap_max("64K".parse().unwrap()).unwrap();
+            std::thread::yield_now();
+            tenant.set_swap_max(lowtide::Size::MAX).unwrap();
+            hangs.gate.open();
+            discard.join().unwrap();
+            closing.join().unwrap();
+            users.into_iter().for_each(|user| user.join().unwrap());
+        });
+        heap.discard(0..2 << 20).unwrap();
+        assert_eq!((heap.swapped_pages(), tenant.stat().unwrap().anon), (0, 0));
+        tenant.remove().unwrap();
+        drop(heap);
+        check_empty(&pager);
+    }
+}
+
+#[test]
+fn limits_shrink_below_usage_while_sixteen_threads_swap_to_a_file_that_fails_now_and_then() {
+    let dir = Dir::new();
+    for op in [InjectOp::Read, InjectOp::Write] {
+        let faults = Faults::new(op, broken);
+        let pager = pager(dir.path(), "64K", "2M", Some(Arc::<Faults>::clone(&faults)));
+        let (tenant, heap) = heap(&pager, "1M", 2 << 20);
+        faults.fail_every(5);
+        let working = AtomicU64::new(16);
+        std::thread::scope(|scope| {
+            for number in 0..16 {
+                let (heap, working) = (&heap, &working);
+                scope.spawn(move || {
+                    let mut versions = vec![0; heap.pages() as usize];
+                    for step in 1..600_u64 {
+                        let page = step * 7 % (heap.pages() / 16) * 16 + number;
+                        match heap.read(page) {
+                            Ok(found) => {
+                                let due = versions[page as usize];
+                                let zeroes = due == 0 && found.iter().all(|byte| *byte == 0);
+                                assert!(zeroes || found[..] == noise(page, due), "page {page}");
+                            }
+                            Err(Error::SwapIn { .. } | Error::OutOfBudget { .. }) => {}
+                            Err(other) => panic!("{other}"),
+                        }
+                        match heap.write(page) {
+                            Ok(mut guard) => {
+                                guard.copy_from_slice(&noise(page, step));
+                                versions[page as usize] = step;
+                            }
+                            Err(Error::SwapIn { .. } | Error::OutOfBudget { .. }) => {}
+                            Err(other) => panic!("{other}"),
+                        }
+                    }
+                    working.fetch_sub(1, Relaxed);
+                });
+            }
+            for round in 0.. {
+                if working.load(Relaxed) == 0 {
+                    break;
+                }
+                tenant.set_max(["1M", "512K", "256K"][round % 3].parse().unwrap()).unwrap();
+                tenant.set_swap_max(["2M", "512K"][round % 2].parse().unwrap()).unwrap();
+                pager.validate().unwrap();
+            }
+        });
+        assert!(!faults.failed.lock().unwrap().is_empty());
+        drop(heap);
+        check_empty(&pager);
+    }
 }
