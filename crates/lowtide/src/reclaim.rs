@@ -38,7 +38,7 @@ const WALK_CHUNK: u64 = 4096;
 /// What a visit of a table of translations counts as.
 const VISIT: u64 = 256;
 /// Batches in a row, all of whose pages are pinned, after which an invocation gives up: it waits
-/// for the guards instead. Two, if swap has refused all of them.
+/// for the guards instead.
 const PINNED_BATCHES: u32 = 16;
 
 /// Pages that one [`piece`] is to free at most: the lock is held for a few dozen microseconds at a
@@ -51,6 +51,10 @@ pub(crate) struct Translations<'a> {
     pub(crate) pool: &'a Pool,
     looked: Looked,
 }
+
+/// Batches of an invocation, all of whose pages swap has refused, after which it leaves the
+/// anonymous pages of their group alone.
+const REFUSED_BATCHES: u32 = 2;
 
 /// Pages of maps that were looked at together, as runs: by space, and in order. One look at a run
 /// costs what one look at a page does.
@@ -185,7 +189,7 @@ impl Pool {
         // simulator: a flusher that was woken then writes when the invocation pauses, so it must
         // not pause more often.
         let mut reclaim = if self.background { reclaim.sharing_the_lock() } else { reclaim };
-        let mut pinned = 0;
+        let (mut pinned, mut refused) = (0, 0);
         // Without a flusher in the background this thread writes, which takes the lock: when
         // nothing is isolated any more.
         let mut flush = false;
@@ -208,14 +212,19 @@ impl Pool {
                     unmap(self, spaces, victims);
                     let refusals = state.swaps.refusals();
                     state = swap_out(self, state, victims);
-                    pinned = if victims.iter().all(|v| v.outcome == Unmapped::Pinned) {
-                        // Guards are dropped at any moment; swap has room when something else has
-                        // happened.
-                        let refused = state.swaps.refusals() > refusals;
-                        pinned + if refused { PINNED_BATCHES / 2 } else { 1 }
+                    if victims.iter().any(|v| v.outcome != Unmapped::Pinned) {
+                        pinned = 0;
+                    } else if state.swaps.refusals() == refusals {
+                        pinned += 1;
                     } else {
-                        0
-                    };
+                        refused += 1;
+                    }
+                    // Guards are dropped at any moment; swap has room when something else has
+                    // happened, and file pages of the group, or pages of others, can go now.
+                    if refused == REFUSED_BATCHES {
+                        reclaim.swap_refused(&mut state.engine);
+                        refused = 0;
+                    }
                     if pinned >= PINNED_BATCHES {
                         reclaim.give_up();
                     }

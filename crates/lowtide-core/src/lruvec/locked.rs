@@ -30,6 +30,8 @@ pub(crate) struct Lruvec {
     pub(crate) node: NodeFlags,
     /// 0..=200: how willingly anonymous memory is taken rather than file memory.
     pub(crate) swappiness: u32,
+    /// An invocation has found that swap refuses its pages. Cleared when that invocation ends.
+    pub(crate) swap_refused: bool,
 }
 
 /// State of writeback as the background reclaimer saw it (`docs/kernel/reclaim.md` §4.4; the "node"
@@ -56,6 +58,7 @@ impl Lruvec {
             congested: false,
             node: NodeFlags::default(),
             swappiness: crate::limits::DEFAULT_SWAPPINESS,
+            swap_refused: false,
         }
     }
 

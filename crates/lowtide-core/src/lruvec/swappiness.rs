@@ -14,7 +14,7 @@ impl Locked<'_> {
         if self.policy.has(Switches::ANONONLY) && s == SWAPPINESS_ANON_ONLY {
             return s;
         }
-        if self.swap.free_pages < MIN_SWAP_PAGES { 0 } else { s }
+        if self.swap.free_pages < MIN_SWAP_PAGES || self.lv.swap_refused { 0 } else { s }
     }
 
     /// The types that the multi-gen LRU may evict.
@@ -70,7 +70,7 @@ impl Locked<'_> {
 
     /// Whether anonymous memory can go anywhere.
     pub(crate) fn can_swap(&self) -> bool {
-        self.swap.free_pages > 0
+        self.swap.free_pages > 0 && !self.lv.swap_refused
     }
 }
 

@@ -143,6 +143,8 @@ pub struct Reclaim {
     pub(super) held_for: u64,
     /// The driver wants it to end.
     gives_up: bool,
+    /// Groups whose anonymous memory swap has refused.
+    refused: Vec<MemcgId>,
 }
 
 impl Reclaim {
@@ -187,6 +189,7 @@ impl Reclaim {
             shares_lock: false,
             held_for: 0,
             gives_up: false,
+            refused: Vec::new(),
         }
     }
 
@@ -212,6 +215,24 @@ impl Reclaim {
     /// time for it.
     pub const fn give_up(&mut self) {
         self.gives_up = true;
+    }
+
+    /// Swap has refused anonymous memory of the group that is being looked at: until the invocation
+    /// ends only its file memory is. In a kernel whose swap device is full, passes look at it again
+    /// and again; a driver that compresses each page before it is refused cannot afford that.
+    pub fn swap_refused(&mut self, engine: &mut Engine) {
+        if engine.alive(self.group_id) && !self.refused.contains(&self.group_id) {
+            engine.memcgs[self.group_id].lruvec.swap_refused = true;
+            self.refused.push(self.group_id);
+        }
+    }
+
+    fn forget_refusals(&mut self, engine: &mut Engine) {
+        for group in self.refused.drain(..) {
+            if engine.alive(group) {
+                engine.memcgs[group].lruvec.swap_refused = false;
+            }
+        }
     }
 
     /// The same invocation on behalf of a group that is above its `high`.
@@ -337,7 +358,10 @@ impl Reclaim {
                     Lists::Classical => self.classical_put_back(engine),
                 },
                 At::LruvecEnd => self.end_group(engine),
-                At::Done => return Step::Done,
+                At::Done => {
+                    self.forget_refusals(engine);
+                    return Step::Done;
+                }
             }
         }
     }

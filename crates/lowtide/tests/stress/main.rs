@@ -153,6 +153,20 @@ impl<'a> Storm<'a> {
         assert!(used <= self.plan.budget + Regions::frames(self.plan), "{used} pages are in use");
     }
 
+    /// What is in memory, and whose it is.
+    fn report(&self) -> String {
+        let mut text = self.pager.report();
+        for tenant in [&self.pager.root(), &self.tenant, self.regions.tenant()] {
+            let (limits, usage, stat) = (tenant.limits(), tenant.usage(), tenant.stat());
+            text.push_str(&format!("\n{:?}: {usage:?} bytes of {limits:?}\n", tenant.path()));
+            let stat = stat.map_or_else(|error| error.to_string(), |stat| stat.to_string());
+            let kinds = ["anon", "file", "active", "inactive", "unevictable", "shmem"];
+            let shown = |line: &&str| kinds.iter().any(|kind| line.starts_with(kind));
+            stat.lines().filter(shown).for_each(|line| text.push_str(&format!("  {line}\n")));
+        }
+        text
+    }
+
     fn count_plan(&self) {
         let Plan { page, engine, mode, policy, behaviour, files, .. } = self.plan;
         for file in files {
@@ -228,7 +242,7 @@ fn run(plan: &Plan, coverage: &Coverage, deadline: Option<Instant>) {
         while working.load(SeqCst) > 0 {
             storm.device.thaw();
             if watch.stuck(&mut last) {
-                watch.give_up(&plan.to_string(), &last, || storm.pager.report());
+                watch.give_up(&plan.to_string(), &last, || storm.report());
             }
             // A thread that has failed may have left the pool locked.
             if !watch.over.load(SeqCst) {

@@ -70,11 +70,18 @@ impl Regions {
         Self { tenant, regions, scene: Mutex::new(()) }
     }
 
+    /// The tenant that pays for all of them.
+    pub(crate) const fn tenant(&self) -> &Tenant {
+        &self.tenant
+    }
+
     /// For the end, when the device is well again: all that is known is there, and all is given
     /// back.
     pub(crate) fn finish(self, pager: &Pager, plan: &Plan) {
-        let frames = size(Self::frames(plan) * plan.page as u64);
-        self.tenant.set_max(frames).expect("the tenant is there");
+        // Pages that no swap takes may fill all that the tenant had: the files give some of theirs.
+        let all = size((plan.budget + Self::frames(plan)) * plan.page as u64);
+        pager.root().set_max(all).expect("it is what the pager was built with");
+        self.tenant.set_max(Size::MAX).expect("the tenant is there");
         self.tenant.set_swap_max(Size::MAX).expect("the tenant is there");
         self.regions.iter().for_each(StormRegion::finish);
         drop(self.regions);
