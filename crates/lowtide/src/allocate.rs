@@ -131,7 +131,7 @@ impl Pool {
         }
         let anon =
             state.spaces[new.owner.space.0 as usize].as_ref().is_some_and(|s| s.anon.is_some());
-        let major = if anon { new.shadow != 0 } else { !new.replaced };
+        let major = !new.replaced && (!anon || new.shadow != 0);
         state.engine.count_fault(group, major);
         let (id, payer) = (FolioId(frame), Payer::Space(new.owner.space));
         let shadow = lowtide_core::Shadow::from_bits(new.shadow);
@@ -146,6 +146,11 @@ impl Pool {
         );
         let engine = &mut state.engine;
         let refaulted = match (anon, shadow) {
+            (true, Some(_)) if new.replaced => {
+                // What swap has of it is not read any more.
+                engine.free_swap(group, 1);
+                engine.insert(id, new.owner, new.order, LruType::Anon, group, None, new.task)
+            }
             (true, Some(_)) => engine.swap_in(id, new.owner, new.order, group, shadow, new.task),
             (true, None) => {
                 // Its contents are nowhere else.

@@ -44,7 +44,7 @@ pub(crate) enum Access {
     Descriptor,
     /// By storing to a part of it through a descriptor: it is read first, for the store alone.
     Patched,
-    /// By storing to all of it through a descriptor: nothing is read.
+    /// By storing to all of it, through a descriptor if it is one of a file: nothing is read.
     Replaced,
     /// Not yet: it is read ahead.
     Ahead,
@@ -139,7 +139,7 @@ impl Claim {
             owner: Owner { space: space.id, page: self.page },
             order: self.order,
             shadow: self.shadow,
-            task: access.task(),
+            task: if space.anon.is_some() { Task::FAULT } else { access.task() },
             replaced: access == Access::Replaced,
         }
     }

@@ -3,7 +3,7 @@
 use super::page::writes_here;
 use crate::attempt::{Attempts, Stop};
 use crate::error::Error;
-use crate::fault::Access;
+use crate::fault::{Access, Claim};
 use crate::hazard::{self, Held};
 use crate::nested::is_nested;
 use crate::pool::Pool;
@@ -173,10 +173,50 @@ pub(super) fn copy_out(
     Ok(())
 }
 
+/// Stores all of a page that is in swap, without loading it. False, having done nothing, if it is
+/// not in swap. There is no guard on such a page, so none has to be waited for.
+fn replace(pool: &Pool, space: &Space, page: u64, bytes: &[u8]) -> Result<bool, Error> {
+    let entry = entry(space, page)?;
+    if pool.owes() {
+        pool.settle_high()?;
+    }
+    pool.check()?;
+    let EntryState::Absent { shadow } = entry.load() else { return Ok(false) };
+    if shadow == 0 || entry.try_begin_read(shadow).is_err() {
+        return Ok(false);
+    }
+    let mut claim = Claim::of_one(page, shadow);
+    let Some((frame, _)) = pool.frames_for(space, page, &mut claim, Access::Replaced)? else {
+        return Ok(false);
+    };
+    // SAFETY: the frame is this thread's until its claim is resolved: it is charged, and no
+    // translation leads to it.
+    #[expect(unsafe_code, reason = "frames are raw memory until they are published")]
+    let to = unsafe { std::slice::from_raw_parts_mut(pool.frame_ptr(frame), pool.page_bytes()) };
+    let (stored, behind) = to.split_at_mut(bytes.len());
+    stored.copy_from_slice(bytes);
+    behind.fill(0);
+    let anon = space.anon();
+    let (slot, store) = (anon.slots.take(page), anon.store());
+    if entry.finish_read(frame, pool.young_faults) {
+        pool.waits.complete(entry, &Ok(()));
+    }
+    if pool.young_faults {
+        space.table.hint(page).note_young();
+    }
+    store.free(slot);
+    Ok(true)
+}
+
 /// Copies bytes into a region.
 pub(super) fn copy_in(pool: &Pool, space: &Space, offset: u64, bytes: &[u8]) -> Result<(), Error> {
     check_range(space, offset, bytes.len() as u64)?;
     for (page, at, part) in parts(offset, bytes.len(), pool.page_shift) {
+        let all = part.len() == pool.page_bytes()
+            || (at == 0 && (page << pool.page_shift) + part.len() as u64 >= space.len());
+        if all && replace(pool, space, page, &bytes[part.clone()])? {
+            continue;
+        }
         let mut owned = Owned::take(pool, space, page)?;
         owned.bytes()[at..at + part.len()].copy_from_slice(&bytes[part]);
     }

@@ -337,7 +337,8 @@ impl Anon {
     }
 
     /// Copies bytes into the region, at any offset. Within one page the write is atomic against
-    /// guards and other writes; pages are written in ascending order.
+    /// guards and other writes; pages are written in ascending order. A page that is in swap and is
+    /// written as a whole is not loaded.
     ///
     /// # Errors
     /// As [`write`](Anon::write); [`Error::OutOfRange`] when the range ends behind the region.
