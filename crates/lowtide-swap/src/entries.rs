@@ -29,8 +29,10 @@ use crate::figures::Sums;
 
 /// No entry.
 const NIL: u32 = u32::MAX;
-/// Entries that are allocated together.
-const CHUNK: usize = 256;
+/// Entries that are allocated together: few, because a small store has a chunk in each shard.
+const CHUNK: usize = 32;
+/// What a chunk takes: its entries, and for each a word in the block of its object.
+pub(crate) const CHUNK_BYTES: usize = CHUNK * (size_of::<Entry>() + size_of::<u32>());
 
 /// An object and how to read it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -96,10 +98,10 @@ impl Shard {
         self.chunks.len() * CHUNK * size_of::<Entry>()
     }
 
-    /// An entry for a page that is about to be stored. `None` above `most` entries.
-    pub(crate) fn reserve(&mut self, tag: u64, most: u32) -> Option<u32> {
+    /// An entry for a page that is about to be stored. `None` if all are in use.
+    pub(crate) fn reserve(&mut self, tag: u64) -> Option<u32> {
         if self.free == NIL {
-            self.grow(most)?;
+            return None;
         }
         let index = self.free;
         let entry = self.at(index);
@@ -199,8 +201,14 @@ impl Shard {
         &mut self.chunks[index as usize / CHUNK][index as usize % CHUNK]
     }
 
-    fn grow(&mut self, most: u32) -> Option<()> {
-        let begin = u32::try_from(self.chunks.len() * CHUNK).ok().filter(|&begin| begin < most)?;
+    /// Whether all entries are in use, and there may be more: fewer than `most`.
+    pub(crate) fn may_grow(&self, most: u32) -> bool {
+        self.free == NIL && self.chunks.len() * CHUNK < most as usize
+    }
+
+    /// Makes the table a chunk larger.
+    pub(crate) fn grow(&mut self) {
+        let begin = (self.chunks.len() * CHUNK) as u32;
         let entry = |n: usize| Entry {
             state: State::Free(if n + 1 == CHUNK { NIL } else { begin + n as u32 + 1 }),
             tag: 0,
@@ -211,7 +219,6 @@ impl Shard {
         };
         self.chunks.push((0..CHUNK).map(entry).collect());
         self.free = begin;
-        Some(())
     }
 
     fn release(&mut self, index: u32) {
@@ -266,10 +273,17 @@ mod tests {
         shard.by_use().map(|(_, entry)| entry.tag).collect()
     }
 
+    fn reserve(shard: &mut Shard, tag: u64) -> u32 {
+        if shard.may_grow(1 << 20) {
+            shard.grow();
+        }
+        shard.reserve(tag).expect("room")
+    }
+
     fn shard(tags: std::ops::Range<u64>) -> (Shard, Vec<u32>) {
         let mut shard = Shard::new();
         let add = |tag| {
-            let index = shard.reserve(tag, 1 << 20).expect("room");
+            let index = reserve(&mut shard, tag);
             shard.publish(index, object(), tag as u32);
             index
         };
@@ -312,7 +326,7 @@ mod tests {
         let (mut shard, all) = shard(0..1);
         let before = *shard.get(all[0]).expect("stored");
         shard.remove(all[0]).expect("stored");
-        let again = shard.reserve(0, 1 << 20).expect("room");
+        let again = reserve(&mut shard, 0);
         shard.publish(again, object(), 0);
         let after = *shard.get(again).expect("stored");
         assert_eq!((again, before.state), (all[0], after.state));
@@ -322,8 +336,12 @@ mod tests {
     #[test]
     fn the_table_ends_where_it_must() {
         let mut shard = Shard::new();
-        let got = std::iter::from_fn(|| shard.reserve(0, 300)).count();
-        assert_eq!(got, 2 * CHUNK, "whole chunks below the end");
-        assert_eq!(shard.bytes(), 2 * CHUNK * 40);
+        let mut got = 0;
+        while shard.may_grow(300) {
+            shard.grow();
+            got += std::iter::from_fn(|| shard.reserve(0)).count();
+        }
+        assert_eq!(got, 320, "whole chunks below the end");
+        assert_eq!(shard.bytes(), 320 * 40);
     }
 }

@@ -92,6 +92,8 @@ pub struct StoreStat {
     pub corrupt: u64,
     /// Bytes of tables, beside the pages of memory: 40 for each entry that was ever needed at once.
     pub table_bytes: u64,
+    /// Pages that the source was charged for tables, and for the words of objects in blocks.
+    pub table_pages: u64,
 }
 
 impl StoreStat {

@@ -28,6 +28,12 @@ pub trait PageSource: Send + Sync {
 
     /// A page, or `None` if there is none now: the store then rejects what it should have kept.
     fn take(&self) -> Option<Self::Page>;
+
+    /// The store's tables, which are on the heap, need another page until the store is dropped.
+    /// False if there is none for them: the store then rejects what it should have kept.
+    fn charge_table(&self) -> bool {
+        true
+    }
 }
 
 /// Pages on the heap, at most as many as a limit: for tests, benchmarks, and programs that use a

@@ -17,7 +17,7 @@
 use crate::blocks::{Class, NoRoom, Pages, Place};
 use crate::classes::{CLASSES, class_of};
 use crate::codec::{self, Form, Scratch};
-use crate::entries::{Object, Shard, State};
+use crate::entries::{CHUNK_BYTES, Object, Shard, State};
 use crate::error::{Corrupt, Fault, Rejected};
 use crate::figures::StoreStat;
 use crate::handle::{Handle, SHARD_BITS, SHARDS};
@@ -39,7 +39,7 @@ pub struct StoreLimits {
     /// [`CompressedStore::set_limit`].
     pub memory: usize,
     /// The most pages that may be stored, those of one word included; at most [`Handle::MAX`].
-    /// Tables take 40 bytes for each.
+    /// Tables take 44 bytes for each.
     pub slots: u32,
     /// Whether pages that do not compress are kept as they are. They take as much memory as they
     /// give back, so an owner that wants memory from its store refuses them.
@@ -67,6 +67,13 @@ pub struct Cold {
 #[repr(align(128))]
 pub(crate) struct Apart<T>(pub(crate) T);
 
+/// What the tables take, and the pages that the source was charged for them.
+#[derive(Debug, Default)]
+struct Tables {
+    bytes: usize,
+    pages: usize,
+}
+
 type Classes<P> = Box<[Apart<Mutex<Class<P>>>]>;
 
 /// Pages of one tenant, compressed in memory. All methods may be called from all threads.
@@ -79,6 +86,7 @@ pub struct CompressedStore<S: PageSource> {
     memory: Apart<AtomicUsize>,
     peak: AtomicUsize,
     stored: Apart<AtomicU32>,
+    tables: Mutex<Tables>,
     clock: AtomicU32,
     pub(crate) age: Mutex<crate::age::Boundaries>,
     pub(crate) compacting: Mutex<()>,
@@ -102,6 +110,7 @@ impl<S: PageSource> CompressedStore<S> {
             memory: Apart(AtomicUsize::new(0)),
             peak: AtomicUsize::new(0),
             stored: Apart(AtomicU32::new(0)),
+            tables: Mutex::default(),
             clock: AtomicU32::new(0),
             age: Mutex::default(),
             compacting: Mutex::new(()),
@@ -308,6 +317,7 @@ impl<S: PageSource> CompressedStore<S> {
             stat.add(&shard.sums);
             stat.table_bytes += shard.bytes() as u64;
         }
+        stat.table_pages = pages(lock(&self.tables).pages);
         stat
     }
 
@@ -316,16 +326,54 @@ impl<S: PageSource> CompressedStore<S> {
         let more = |stored| (stored < self.limits.slots).then_some(stored + 1);
         let count = &self.stored.0;
         count.fetch_update(Ordering::AcqRel, Ordering::Acquire, more).map_err(|_| full)?;
-        let most = (Handle::MAX + 1) >> SHARD_BITS;
         let first = turn() as usize;
-        let try_shard = |n: usize| {
-            let number = (first + n) % SHARDS;
-            Some(Handle::new(number, self.shard(number).reserve(tag, most)?))
-        };
-        (0..SHARDS).find_map(try_shard).ok_or_else(|| {
+        let shards = || (0..SHARDS).map(|n| (first + n) % SHARDS);
+        let free = |number| Some(Handle::new(number, self.shard(number).reserve(tag)?));
+        // In one shard the table grows; if it cannot, an entry of another one does as well.
+        let found = free(first % SHARDS)
+            .or_else(|| self.grow(first % SHARDS, tag))
+            .or_else(|| shards().find_map(free))
+            .or_else(|| shards().find_map(|number| self.grow(number, tag)));
+        found.ok_or_else(|| {
             count.fetch_sub(1, Ordering::AcqRel);
-            full
+            let most = (Handle::MAX + 1) >> SHARD_BITS;
+            let grows = shards().any(|number| self.shard(number).may_grow(most));
+            if grows { Rejected::NoMemory { used: self.memory() } } else { full }
         })
+    }
+
+    /// An entry of a shard whose entries are all in use: it gets more of them, if the source has
+    /// room for them.
+    fn grow(&self, number: usize, tag: u64) -> Option<Handle> {
+        let most = (Handle::MAX + 1) >> SHARD_BITS;
+        if !self.shard(number).may_grow(most) || !self.charge_tables(CHUNK_BYTES) {
+            return None;
+        }
+        let mut shard = self.shard(number);
+        if shard.may_grow(most) {
+            shard.grow();
+        } else {
+            // Another thread has done it meanwhile.
+            lock(&self.tables).bytes -= CHUNK_BYTES;
+        }
+        Some(Handle::new(number, shard.reserve(tag)?))
+    }
+
+    /// Counts bytes of tables, in pages that the source is charged. False if there is no room.
+    fn charge_tables(&self, bytes: usize) -> bool {
+        loop {
+            {
+                let mut tables = lock(&self.tables);
+                if tables.bytes + bytes <= tables.pages * PAGE_BYTES {
+                    tables.bytes += bytes;
+                    return true;
+                }
+            }
+            if !self.source.charge_table() {
+                return false;
+            }
+            lock(&self.tables).pages += 1;
+        }
     }
 
     /// Puts an object into a block of its class, which gets another page if none has room.

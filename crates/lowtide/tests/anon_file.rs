@@ -189,6 +189,43 @@ fn a_read_that_fails_is_an_error_of_that_page_and_is_tried_again() {
 }
 
 #[test]
+fn a_store_to_all_of_a_page_in_swap_needs_nothing_of_it() {
+    let dir = Dir::new();
+    let faults = Faults::new(InjectOp::Read, broken);
+    let pager = pager(dir.path(), "1M", "16M", Some(Arc::<Faults>::clone(&faults)));
+    // The last page is not whole.
+    let (tenant, heap) = heap(&pager, "1M", (4 << 20) - 1000);
+    let fill = |version: u64| {
+        for page in 0..heap.pages() {
+            let bytes = if page % 2 == 0 { text(page, version) } else { noise(page, version) };
+            let len = PAGE.min(heap.len() - page * PAGE) as usize;
+            heap.write_at(page * PAGE, &bytes[..len]).unwrap();
+        }
+    };
+    fill(1);
+    let (before, swapped) = (tenant.stat().unwrap().events, heap.swapped_pages());
+    assert!(swapped > 500);
+    // All reads fail.
+    faults.fail_every(1);
+    fill(2);
+    let after = tenant.stat().unwrap().events;
+    assert_eq!((after.pswpin, after.pgmajfault), (before.pswpin, before.pgmajfault));
+    assert!(after.pswpout > before.pswpout + swapped / 2 && pager.swap_file().unwrap().read == 0);
+    pager.validate().unwrap();
+    faults.fail_every(0);
+    heap.grow(1000).unwrap();
+    for page in 0..heap.pages() {
+        let mut due = if page % 2 == 0 { text(page, 2) } else { noise(page, 2) };
+        if page + 1 == heap.pages() {
+            due[PAGE as usize - 1000..].fill(0);
+        }
+        assert!(heap.read(page).unwrap()[..] == due, "page {page}");
+    }
+    drop(heap);
+    check_empty(&pager);
+}
+
+#[test]
 fn a_write_that_fails_keeps_the_pages_in_memory_and_loses_nothing() {
     let dir = Dir::new();
     for every in [1, 2, 3, 7] {
@@ -429,4 +466,47 @@ fn limits_shrink_below_usage_while_sixteen_threads_swap_to_a_file_that_fails_now
         drop(heap);
         check_empty(&pager);
     }
+}
+
+#[test]
+fn a_budget_below_what_is_compressed_pushes_the_coldest_to_the_file() {
+    let dir = Dir::new();
+    let pager = pager(dir.path(), "8M", "64M", None);
+    let (tenant, heap) = heap(&pager, "4M", 20 << 20);
+    for page in 0..heap.pages() {
+        heap.write(page).unwrap()[..2048].copy_from_slice(&noise(page, 1)[..2048]);
+    }
+    let before = tenant.swap_stat().unwrap();
+    assert!(before.memory_bytes > 2 << 20, "{before}");
+    let was_in_file = pager.swap_file().unwrap().used;
+    assert!(tenant.set_max("512K".parse().unwrap()).unwrap(), "usage has come down");
+    assert!(tenant.usage().unwrap() <= 512 << 10);
+    let after = tenant.swap_stat().unwrap();
+    let file = pager.swap_file().unwrap();
+    assert!(after.memory_bytes <= 384 << 10 && file.used > was_in_file + 500, "{after}{file:?}");
+    assert_eq!(after.pages + u64::from(file.used), heap.swapped_pages());
+    for page in 0..heap.pages() {
+        assert!(heap.read(page).unwrap()[..2048] == noise(page, 1)[..2048], "page {page}");
+    }
+    drop(heap);
+    check_empty(&pager);
+}
+
+#[test]
+fn the_tables_of_compressed_pages_are_charged_to_their_tenant() {
+    let dir = Dir::new();
+    let pager = pager(dir.path(), "8M", "64M", None);
+    let (tenant, heap) = heap(&pager, "4M", 16 << 20);
+    for page in 0..heap.pages() {
+        heap.write(page).unwrap().copy_from_slice(&text(page, 1));
+    }
+    let (stat, memory) = (tenant.swap_stat().unwrap(), tenant.stat().unwrap());
+    let each = stat.table_bytes as f64 / stat.pages as f64;
+    assert!((44.0..52.0).contains(&each), "{each} bytes a page: {stat}");
+    let charged = memory.anon * PAGE + stat.memory_bytes + stat.table_bytes;
+    // The rest are 16 pages in reserve, and what is charged ahead.
+    let rest = tenant.usage().unwrap() - charged;
+    assert!((16 * PAGE..(16 + 128) * PAGE).contains(&rest), "{rest} bytes");
+    drop(heap);
+    check_empty(&pager);
 }

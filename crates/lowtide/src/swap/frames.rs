@@ -46,6 +46,29 @@ impl PageSource for FrameSource {
         let number = state.swaps.take(self.index, charged)?;
         Some(Frame { source: self.clone(), number })
     }
+
+    /// A frame is charged and not used, so its memory stays with the system: as much is used on the
+    /// heap. One of the reserve, which has memory, only if the group is full.
+    fn charge_table(&self) -> bool {
+        let pool = &*self.pool;
+        let mut state = pool.lock();
+        if pool.is_poisoned() {
+            return false;
+        }
+        let Some(group) = state.swaps.group(self.index) else { return false };
+        let most = share(&state, group);
+        if !state.swaps.has_share(self.index, most) {
+            return false;
+        }
+        let mut frame = None;
+        if state.engine.charge_if_room(group, 1, Task::DESCRIPTOR).is_some() {
+            frame = state.frames.alloc(0);
+            if frame.is_none() {
+                state.engine.uncharge(group, 1);
+            }
+        }
+        state.swaps.take_for_table(self.index, frame)
+    }
 }
 
 impl Deref for Frame {
@@ -98,6 +121,11 @@ impl Drop for Frame {
 fn share(state: &State, group: MemcgId) -> u64 {
     let levels = std::iter::successors(Some(group), |&at| state.engine.parent(at));
     let max = levels.map(|at| state.engine.max(at)).min().unwrap_or_default();
+    share_of(max)
+}
+
+/// The same of a budget.
+pub(super) const fn share_of(max: u64) -> u64 {
     max / SHARE.1 * SHARE.0
 }
 

@@ -11,7 +11,7 @@
 //! refuses a page (`docs/kernel/fault-and-writeback.md` C3, step 5).
 
 use super::slot::{Refused, Slot, Store};
-use super::spill::spill;
+use super::spill::make_room;
 use crate::pool::{Pool, State};
 use crate::space::Space;
 use crate::translation::Taken;
@@ -20,10 +20,6 @@ use std::sync::{Arc, MutexGuard};
 
 /// Pages of a batch that are refused before no more are tried.
 const TRIES: u32 = 4;
-/// Pages that go from memory to the file when a page was refused.
-const SPILLED: usize = 64;
-/// Frames that compaction is to free then.
-const COMPACTED: usize = 16;
 
 /// A victim on its way to swap.
 struct Leaving {
@@ -171,10 +167,4 @@ fn write(pool: &Pool, leaving: &mut [Leaving]) {
             }
         }
     }
-}
-
-/// Frees frames of a store that is full. Returns how many pages or frames it got anywhere with.
-fn make_room(pool: &Pool, store: &Arc<dyn Store>) -> usize {
-    let gone = if store.has_file() { spill(pool, store, SPILLED) } else { 0 };
-    gone + store.compact(COMPACTED)
 }

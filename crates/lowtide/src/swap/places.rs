@@ -14,7 +14,7 @@ pub(crate) struct Swaps {
     places: Vec<Option<Place>>,
     /// Frames that all stores together may have, reserves not counted.
     limit: u64,
-    /// Frames that they have.
+    /// Frames that they have, those of tables not counted.
     taken: u64,
     /// Batches of which nothing could be stored.
     refusals: u64,
@@ -29,8 +29,10 @@ struct Place {
     reserve: Vec<u32>,
     /// How many there should be.
     wanted: usize,
-    /// Frames that the store has.
+    /// Frames that the store has, those of its tables included.
     taken: u64,
+    /// Of these, frames that stand for its tables.
+    tables: Vec<u32>,
 }
 
 impl Place {
@@ -52,7 +54,8 @@ impl Swaps {
 
     /// A place for a new store.
     pub(super) fn begin(&mut self, group: MemcgId) -> usize {
-        let place = Some(Place { group, store: None, reserve: Vec::new(), wanted: 0, taken: 0 });
+        let (reserve, tables) = (Vec::new(), Vec::new());
+        let place = Some(Place { group, store: None, reserve, wanted: 0, taken: 0, tables });
         match self.places.iter().position(Option::is_none) {
             Some(index) => {
                 self.places[index] = place;
@@ -77,10 +80,13 @@ impl Swaps {
         place.reserve = reserve;
     }
 
-    /// A store is gone: returns its reserve, and the group that has paid for it.
+    /// A store is gone: returns its reserve and the frames of its tables, and the group that has
+    /// paid for them.
     pub(super) fn end(&mut self, index: usize) -> (Vec<u32>, MemcgId) {
         let place = self.places[index].take().expect("a store ends once");
-        (place.reserve, place.group)
+        let mut frames = place.reserve;
+        frames.extend(place.tables);
+        (frames, place.group)
     }
 
     /// The group that pays for a store.
@@ -105,10 +111,21 @@ impl Swaps {
         self.refusals
     }
 
+    /// Frames that the stores of some groups have.
+    pub(crate) fn frames_of(&self, of: impl Fn(MemcgId) -> bool) -> u64 {
+        let places = self.places.iter().flatten().filter(|place| of(place.group));
+        places.map(|place| place.taken).sum()
+    }
+
     /// Whether a store may have one more frame: all together have fewer than their limit, and it
     /// has fewer than `most`.
     pub(super) fn has_room(&mut self, index: usize, most: u64) -> bool {
-        self.taken < self.limit && self.place(index).taken < most
+        self.taken < self.limit && self.has_share(index, most)
+    }
+
+    /// Whether a store has fewer frames than `most`.
+    pub(super) fn has_share(&mut self, index: usize, most: u64) -> bool {
+        self.place(index).taken < most
     }
 
     /// Whether a group has a frame in reserve.
@@ -129,6 +146,15 @@ impl Swaps {
         self.place(index).taken += 1;
         self.taken += 1;
         Some(frame)
+    }
+
+    /// A store takes a frame for its tables, and keeps it. Returns whether there was one.
+    pub(super) fn take_for_table(&mut self, index: usize, frame: Option<u32>) -> bool {
+        let place = self.place(index);
+        let Some(frame) = frame.or_else(|| place.reserve.pop()) else { return false };
+        place.tables.push(frame);
+        place.taken += 1;
+        true
     }
 
     /// A store gives a frame back. Returns whether its reserve has kept it.

@@ -4,12 +4,18 @@
 //! a fault does, so that no other loads or drops it meanwhile; if another thread has it already, it
 //! stays. Nothing is waited for while translations are owned, but the device.
 
+use super::frames::share_of;
 use super::slot::{Slot, Store};
-use crate::pool::Pool;
+use crate::pool::{Pool, State};
 use crate::space::Space;
 use crate::translation::{Entry, State as EntryState};
-use lowtide_core::Owner;
-use std::sync::Arc;
+use lowtide_core::{MemcgId, Owner};
+use std::sync::{Arc, MutexGuard};
+
+/// Pages that go from memory to the file at a time.
+const SPILLED: usize = 64;
+/// Frames that compaction is to free then.
+const COMPACTED: usize = 16;
 
 /// A page that is moved.
 struct Moving {
@@ -20,9 +26,35 @@ struct Moving {
     bytes: Vec<u8>,
 }
 
+/// Frees frames of a store. Returns how many pages or frames it got anywhere with. Called without
+/// the pool's lock.
+pub(super) fn make_room(pool: &Pool, store: &Arc<dyn Store>) -> usize {
+    let gone = if store.has_file() { spill(pool, store, SPILLED) } else { 0 };
+    gone + store.compact(COMPACTED)
+}
+
+/// Whether compressed pages of a group and those below it take more than their share of a budget.
+pub(crate) fn is_over_share(state: &State, group: MemcgId, budget: u64) -> bool {
+    state.swaps.frames_of(|of| state.engine.is_within(of, group)) > share_of(budget)
+}
+
+/// Frees frames of all stores of a group and those below it: called when its budget has become
+/// smaller than what is compressed. Returns whether that got anywhere.
+pub(crate) fn push_out<'a>(
+    pool: &'a Pool,
+    state: MutexGuard<'a, State>,
+    group: MemcgId,
+) -> (MutexGuard<'a, State>, bool) {
+    let stores = state.swaps.all(|of| state.engine.is_within(of, group));
+    drop(state);
+    let gone: usize = stores.iter().map(|store| make_room(pool, store)).sum();
+    drop(stores);
+    (pool.lock(), gone > 0)
+}
+
 /// Moves up to `count` of the coldest pages of a store to the file. Returns how many it were.
 /// Called without the pool's lock.
-pub(super) fn spill(pool: &Pool, store: &Arc<dyn Store>, count: usize) -> usize {
+fn spill(pool: &Pool, store: &Arc<dyn Store>, count: usize) -> usize {
     let cold = store.coldest(count);
     let owned: Vec<_> = {
         let state = pool.lock();

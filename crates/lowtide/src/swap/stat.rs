@@ -21,6 +21,9 @@ pub struct SwapStat {
     pub compressed_bytes: u64,
     /// Bytes of memory that they take, unused parts included: charged to the tenant.
     pub memory_bytes: u64,
+    /// Bytes that its tables take, in whole pages: charged to the tenant until its last region is
+    /// closed.
+    pub table_bytes: u64,
     /// Pages that were not taken in, for want of room.
     pub rejected: u64,
     /// Loads that found other contents than were stored.
@@ -45,6 +48,7 @@ impl fmt::Display for SwapStat {
             ("orig_bytes", self.orig_bytes),
             ("compressed_bytes", self.compressed_bytes),
             ("memory_bytes", self.memory_bytes),
+            ("table_bytes", self.table_bytes),
             ("rejected", self.rejected),
             ("corrupt", self.corrupt),
         ];
@@ -62,6 +66,7 @@ pub(crate) fn sum(stores: &[Arc<dyn Store>], page_shift: u32) -> SwapStat {
         sum.orig_bytes += stat.orig_bytes();
         sum.compressed_bytes += stat.compressed_bytes;
         sum.memory_bytes += stat.memory << page_shift;
+        sum.table_bytes += stat.table_pages << page_shift;
         sum.rejected += stat.rejected;
         sum.corrupt += stat.corrupt;
     }

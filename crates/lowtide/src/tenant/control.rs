@@ -11,6 +11,7 @@ use super::{Tenant, TenantError, TenantLimits};
 use crate::deadline::Deadline;
 use crate::pool::State;
 use crate::reclaim::{PIECE, piece};
+use crate::swap::{is_over_share, push_out};
 use lowtide_core::limits::{MAX_RECLAIM_RETRIES, SWAP_CLUSTER_MAX};
 use lowtide_core::{GroupError, Limits, MemcgId, Reason, Size};
 use std::sync::{Arc, MutexGuard};
@@ -107,7 +108,8 @@ impl Tenant {
 
     /// Sets the budget, and evicts what is above it. Returns whether usage has come down to it:
     /// pages that are pinned, dirty or reserved may prevent that. Then usage can only fall until it
-    /// has come down, and every charge meanwhile evicts or fails.
+    /// has come down, and every charge meanwhile evicts or fails. The coldest compressed pages go
+    /// to the swap file, if there is one.
     ///
     /// The budget of the root can be between 32 pages and what the pager was built with. Memory
     /// that it does not allow any more goes back to the system, but not that of a pager that was
@@ -147,10 +149,21 @@ impl Tenant {
             if usage <= pages || replaced {
                 return Ok(usage <= pages);
             }
-            let goal = (usage - pages).min(PIECE);
-            let reclaimed;
-            (state, reclaimed) = piece(pool, state, self.id, goal, Reason::Direct);
-            if reclaimed == 0 {
+            // What is compressed is colder than what is in memory.
+            let mut pushed = false;
+            if is_over_share(&state, self.id, pages) {
+                (state, pushed) = push_out(pool, state, self.id);
+            }
+            let usage = state.engine.usage(self.id);
+            let goal = usage.saturating_sub(pages).min(PIECE);
+            let mut reclaimed = 0;
+            if goal > 0 {
+                (state, reclaimed) = piece(pool, state, self.id, goal, Reason::Direct);
+            }
+            if reclaimed == 0 && !pushed {
+                (state, pushed) = push_out(pool, state, self.id);
+            }
+            if reclaimed == 0 && !pushed {
                 if retries == 0 {
                     break;
                 }

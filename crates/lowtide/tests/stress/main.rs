@@ -6,8 +6,8 @@
 //! and small scenes with files of their own (`scenes.rs`). Beside the files are anonymous regions,
 //! with swap where pages are as large as those of swap (`region.rs`). Each file and region has a
 //! shadow that knows what each record may be (`shadow.rs`), so that every byte that is read, by
-//! whatever way, is checked. `watch.rs` turns a run that stands still into a failure that says which thread waits
-//! for what, and counts what was drawn.
+//! whatever way, is checked. `watch.rs` turns a run that stands still into a failure that says
+//! which thread waits for what, and counts what was drawn.
 //!
 //! | to | run |
 //! |---|---|
