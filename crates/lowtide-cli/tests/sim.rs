@@ -638,6 +638,25 @@ fn options_in_the_wrong_place_and_words_that_mean_nothing_are_refused() {
 }
 
 #[test]
+fn the_corpus_sets_half_of_its_traces_aside_and_ends_in_a_verdict() {
+    let short = ["sim", "--corpus", "--scale", "0.02", "--points", "3"];
+    let shown = |more: &[&str]| text(&run(&args(&short, more)).stdout);
+    let aside = shown(&["--policy", "sieve,mglru", "--trace", "loop"]);
+    assert!(aside.contains("loop-20k") && !aside.contains("loop-8k"), "{aside}");
+    assert!(aside.contains("verdict") && aside.contains(" of 9 cells"), "{aside}");
+    let tuning = shown(&["--half", "tuning", "--policy", "sieve", "--trace", "loop-8k", "--json"]);
+    let results: Value = serde_json::from_str(&tuning).unwrap();
+    let rows = rows(&results);
+    assert_eq!(rows.len(), 3, "{tuning}");
+    for row in rows {
+        let count = |name: &str| row[name].as_u64().unwrap();
+        assert!(count("misses") >= count("opt_misses") && row["half"] == "tuning", "{row}");
+    }
+    refused(&args(&short, &["--trace", "nothing"]), 2, &["no trace", "--half all"]);
+    refused(&args(&short, &["--policy", "fifo"]), 2, &["unknown policy", "s3-fifo"]);
+}
+
+#[test]
 fn options_of_a_trace_have_an_effect_or_are_refused() {
     let trace = ["sim", "trace", "t.csv"];
     has_no(&trace, "--ops", "5");

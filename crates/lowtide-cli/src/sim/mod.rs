@@ -13,6 +13,7 @@
 //! | `mix` | the aging OOM |
 //! | `pages`, `stream` | streams of single pages |
 //! | `trace` | recorded streams |
+//! | `corpus` | policies on the corpus of traces, against the best of eight |
 //! | `swarm` | random plans, every invariant checked |
 //! | `full` | operation streams on a full machine |
 //! | `host`, `jobs`, `clock` | resources of the host; rows in parallel; their CPU time |
@@ -21,6 +22,7 @@
 pub(crate) mod clock;
 pub(crate) mod columns;
 pub(crate) mod compare;
+mod corpus;
 mod count;
 mod database;
 pub(crate) mod error;
@@ -114,6 +116,8 @@ pub(crate) enum Simulation {
     Loop(pages::Options),
     #[command(name = trace::NAME, about = trace::ABOUT, alias = "replay")]
     Trace(trace::Options),
+    #[command(name = corpus::NAME, about = corpus::ABOUT)]
+    Corpus(corpus::Options),
     #[command(name = swarm::NAME, about = swarm::ABOUT)]
     Swarm(swarm::Options),
 }
@@ -152,6 +156,7 @@ impl Simulation {
             Self::Uniform(options) => pages::run(options, Pattern::Uniform),
             Self::Loop(options) => pages::run(options, Pattern::Loop),
             Self::Trace(options) => trace::run(options),
+            Self::Corpus(options) => corpus::run(options),
             Self::Swarm(options) => swarm::run(options),
         }
     }

@@ -6,6 +6,7 @@
 //! | `sim --swarm N ...` | `sim swarm N ...` |
 //! | `sim --swarm-plan PLAN` | `sim swarm --plan PLAN` |
 //! | `sim --swarm-canary BUG ...` | `sim swarm --canary BUG ...` |
+//! | `sim --corpus ...` | `sim corpus ...` |
 //! | `sim --seed 1 zipf` | `sim zipf --seed 1` |
 //! | `sim YCSB_B` | `sim ycsb-b` |
 //!
@@ -33,6 +34,12 @@ fn of_sim(mut rest: Vec<OsString>) -> Vec<OsString> {
         if let Some(name) = rest[0].to_str() {
             rest[0] = name.to_ascii_lowercase().replace('_', "-").into();
         }
+        return rest;
+    }
+    // Before the modes, because a corpus has a --trace of its own.
+    if let Some(at) = rest.iter().position(|option| option == "--corpus") {
+        rest[at] = "corpus".into();
+        rest[..=at].rotate_right(1);
         return rest;
     }
     for (option, now) in MODES {
@@ -82,6 +89,8 @@ mod tests {
             ("sim --trace", "sim trace"),
             ("sim --swarm 9 --swarm-canary x --seed 1", "sim swarm 9 --canary x --seed 1"),
             ("sim --swarm-plan seed=7;cpus=2", "sim swarm --plan seed=7;cpus=2"),
+            ("sim --corpus --half all", "sim corpus --half all"),
+            ("sim --trace x --corpus", "sim corpus --trace x"),
             ("sim --seed 1 zipf --ops 5", "sim zipf --seed 1 --ops 5"),
             ("sim YCSB_B --json", "sim ycsb-b --json"),
             ("sim zipf --trace t.csv", "sim zipf --trace t.csv"),
