@@ -13,8 +13,8 @@ use clap::{Args, ValueEnum};
 use lowtide_mrc::Progress;
 use lowtide_mrc::baseline::Baseline;
 use lowtide_mrc::corpus::{
-    BEST_OF, Cell, Contender, Court, Half, JudgeError, Judgement, Standing, TOLERANCE, TRACES,
-    Trace, judge,
+    BEST_OF, Cell, Court, Half, JudgeError, Judgement, Standing, Subject, TOLERANCE, TRACES, Trace,
+    judge,
 };
 use serde::Serialize;
 
@@ -49,9 +49,9 @@ pub(crate) struct Options {
     /// Which traces: those for tuning, those set aside, or all
     #[arg(long, value_enum, value_name = "HALF", default_value = "aside")]
     half: Halves,
-    /// Policies and baselines to show; the eight and opt are always played [default: all of them]
+    /// Policies and baselines to show; eight and opt are always played [default: the eight, tide]
     #[arg(long, value_name = "P,P", value_delimiter = ',')]
-    policy: Vec<Contender>,
+    policy: Vec<Subject>,
     /// Only traces with this in their name or family
     #[arg(long, value_name = "TEXT")]
     trace: Option<String>,
@@ -140,7 +140,11 @@ pub(super) fn run(options: &Options) -> Result<(), SimError> {
             "choose another --trace, or --half all",
         ));
     }
-    let contenders = once(&options.policy, ToString::to_string, out::note);
+    let mut subjects = once(&options.policy, ToString::to_string, out::note);
+    let by_default = subjects.is_empty();
+    if by_default {
+        subjects.push(Subject::Baseline(Baseline::Tide));
+    }
     if options.results.output() != Output::Json {
         out::line(format_args!(
             "corpus    {} traces, {} budgets each; excess over the fewest misses of {}\nmachine   \
@@ -159,7 +163,7 @@ pub(super) fn run(options: &Options) -> Result<(), SimError> {
     };
     let judgement = judge(
         &traces,
-        &contenders,
+        &subjects,
         &Court {
             scale: options.scale,
             points: options.points.into(),
@@ -175,11 +179,11 @@ pub(super) fn run(options: &Options) -> Result<(), SimError> {
         }
         error => SimError::Tape(error.to_string()),
     })?;
-    let shown: Vec<usize> = (0..judgement.contenders.len())
+    let shown: Vec<usize> = (0..judgement.subjects.len())
         .filter(|&i| {
-            let name = &judgement.contenders[i];
-            contenders.is_empty() && name != Baseline::Opt.name()
-                || contenders.iter().any(|contender| contender.to_string() == *name)
+            let name = &judgement.subjects[i];
+            by_default && name != Baseline::Opt.name()
+                || subjects.iter().any(|subject| subject.to_string() == *name)
         })
         .collect();
     show(options, &judgement, &shown, &traces)
@@ -193,7 +197,7 @@ fn show(
 ) -> Result<(), SimError> {
     let verdict = verdict(judgement, shown);
     let rows = judgement.cells.iter().flat_map(|cell| shown.iter().map(move |&i| (cell, i)));
-    let rows = rows.map(|(cell, i)| row(cell, i, &judgement.contenders[i])).collect();
+    let rows = rows.map(|(cell, i)| row(cell, i, &judgement.subjects[i])).collect();
     let extra = Extra { machine: PlainMachine::of(show::PLAIN.page()), verdict };
     let report = Report::new(&extra, rows);
     if options.results.output() == Output::Json {
@@ -207,7 +211,7 @@ fn show(
     Ok(())
 }
 
-fn row(cell: &Cell, contender: usize, policy: &str) -> Row {
+fn row(cell: &Cell, subject: usize, policy: &str) -> Row {
     Row {
         workload: NAME,
         world: "sim",
@@ -217,8 +221,8 @@ fn row(cell: &Cell, contender: usize, policy: &str) -> Row {
         policy: policy.to_owned(),
         max_bytes: cell.pages * show::PLAIN.page(),
         accesses: cell.accesses,
-        misses: cell.misses[contender],
-        excess: cell.excess(contender),
+        misses: cell.misses[subject],
+        excess: cell.excess(subject),
         best_misses: cell.mark,
         opt_misses: cell.opt,
     }
@@ -229,7 +233,7 @@ fn percent(share: f64) -> String {
 }
 
 fn table(judgement: &Judgement, shown: &[usize], traces: &[&'static Trace]) -> table::Table {
-    let names = shown.iter().map(|&i| judgement.contenders[i].as_str());
+    let names = shown.iter().map(|&i| judgement.subjects[i].as_str());
     let headers: Vec<&str> = ["trace"].into_iter().chain(names).collect();
     let mut table = table::new(&headers, 1);
     let mut line = |name: &str, of: &dyn Fn(&Cell) -> bool, what: &dyn Fn(&Standing) -> String| {
@@ -250,7 +254,7 @@ fn table(judgement: &Judgement, shown: &[usize], traces: &[&'static Trace]) -> t
 /// mean.
 fn verdict(judgement: &Judgement, shown: &[usize]) -> String {
     let standing = |i: usize| judgement.standing(i, |_| true);
-    let name = |i: usize| judgement.contenders[i].as_str();
+    let name = |i: usize| judgement.subjects[i].as_str();
     let least = shown
         .iter()
         .filter(|&&i| name(i) != Baseline::Opt.name())
@@ -260,7 +264,7 @@ fn verdict(judgement: &Judgement, shown: &[usize]) -> String {
         });
     let Some((subject, s)) = least else { return "verdict   no policy was played".to_owned() };
     let ahead = BEST_OF.iter().filter(|other| **other != name(subject)).all(|other| {
-        let at = judgement.contenders.iter().position(|name| name == other);
+        let at = judgement.subjects.iter().position(|name| name == other);
         at.and_then(standing).is_none_or(|other| other.mean > s.mean)
     });
     let (worst, trace, pages) = s.worst;

@@ -33,14 +33,14 @@ const SWAP_PAGES: u64 = 1 << 24;
 
 /// A policy of the engine, or a textbook one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Contender {
+pub enum Subject {
     /// On the plain machine.
     Engine(Policy),
     /// A textbook cache.
     Baseline(Baseline),
 }
 
-impl fmt::Display for Contender {
+impl fmt::Display for Subject {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Engine(policy) => policy.fmt(f),
@@ -52,15 +52,15 @@ impl fmt::Display for Contender {
 /// The name is neither a policy nor a baseline.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{0}; or a baseline: {names}", names = Baseline::ALL.map(Baseline::name).join(", "))]
-pub struct UnknownContender(lowtide_core::PolicyError);
+pub struct UnknownSubject(lowtide_core::PolicyError);
 
-impl FromStr for Contender {
-    type Err = UnknownContender;
+impl FromStr for Subject {
+    type Err = UnknownSubject;
 
-    fn from_str(name: &str) -> Result<Self, UnknownContender> {
+    fn from_str(name: &str) -> Result<Self, UnknownSubject> {
         match name.parse() {
             Ok(baseline) => Ok(Self::Baseline(baseline)),
-            Err(_) => name.parse().map(Self::Engine).map_err(UnknownContender),
+            Err(_) => name.parse().map(Self::Engine).map_err(UnknownSubject),
         }
     }
 }
@@ -93,7 +93,7 @@ pub struct Cell {
     pub pages: u64,
     /// Accesses.
     pub accesses: u64,
-    /// By contender: its misses, if it accepts the budget.
+    /// By subject: its misses, if it accepts the budget.
     pub misses: Vec<Option<u64>>,
     /// The fewest misses of the eight.
     pub mark: u64,
@@ -102,14 +102,14 @@ pub struct Cell {
 }
 
 impl Cell {
-    /// How much more than the mark a contender misses, as a share of the mark.
+    /// How much more than the mark a subject misses, as a share of the mark.
     #[must_use]
-    pub fn excess(&self, contender: usize) -> Option<f64> {
-        Some(self.misses[contender]? as f64 / self.mark.max(1) as f64 - 1.0)
+    pub fn excess(&self, subject: usize) -> Option<f64> {
+        Some(self.misses[subject]? as f64 / self.mark.max(1) as f64 - 1.0)
     }
 }
 
-/// How a contender stands over some cells.
+/// How a subject stands over some cells.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Standing {
     /// Cells with a result.
@@ -124,19 +124,19 @@ pub struct Standing {
     pub to_opt: f64,
 }
 
-/// Every contender in every cell.
+/// Every subject in every cell.
 #[derive(Clone, Debug)]
 pub struct Judgement {
-    /// The contenders' names.
-    pub contenders: Vec<String>,
+    /// The subjects' names.
+    pub subjects: Vec<String>,
     /// The cells, by trace and budget.
     pub cells: Vec<Cell>,
 }
 
 impl Judgement {
-    /// The standing of a contender over the cells that `of` selects, if there is any.
+    /// The standing of a subject over the cells that `of` selects, if there is any.
     #[must_use]
-    pub fn standing(&self, contender: usize, of: impl Fn(&Cell) -> bool) -> Option<Standing> {
+    pub fn standing(&self, subject: usize, of: impl Fn(&Cell) -> bool) -> Option<Standing> {
         let mut sum = Standing {
             cells: 0,
             mean: 0.0,
@@ -145,7 +145,7 @@ impl Judgement {
             to_opt: 0.0,
         };
         for cell in self.cells.iter().filter(|cell| of(cell)) {
-            let Some(excess) = cell.excess(contender) else { continue };
+            let Some(excess) = cell.excess(subject) else { continue };
             sum.cells += 1;
             sum.mean += excess;
             sum.over += u64::from(excess > TOLERANCE);
@@ -191,23 +191,23 @@ pub struct Court<'a> {
     pub progress: &'a (dyn Fn(usize, Progress) + Sync),
 }
 
-/// Plays `contenders`, the eight and OPT on every one of `traces`.
+/// Plays `subjects`, the eight and OPT on every one of `traces`.
 ///
 /// # Errors
 /// Any [`JudgeError`].
 pub fn judge(
     traces: &[&'static Trace],
-    contenders: &[Contender],
+    subjects: &[Subject],
     court: &Court<'_>,
 ) -> Result<Judgement, JudgeError> {
-    let mut all: Vec<Contender> = contenders.to_vec();
+    let mut all: Vec<Subject> = subjects.to_vec();
     let eight = BEST_OF.iter().filter_map(|name| name.parse().ok());
-    for more in eight.chain([Contender::Baseline(Baseline::Opt)]) {
+    for more in eight.chain([Subject::Baseline(Baseline::Opt)]) {
         if !all.contains(&more) {
             all.push(more);
         }
     }
-    let at = |name: &str| all.iter().position(|contender| contender.to_string() == name);
+    let at = |name: &str| all.iter().position(|subject| subject.to_string() == name);
     let mark: Vec<usize> = BEST_OF.iter().filter_map(|name| at(name)).collect();
     let opt = at(Baseline::Opt.name());
     let mut cells = Vec::new();
@@ -222,7 +222,7 @@ pub fn judge(
             }
         }
     }
-    Ok(Judgement { contenders: all.iter().map(ToString::to_string).collect(), cells })
+    Ok(Judgement { subjects: all.iter().map(ToString::to_string).collect(), cells })
 }
 
 fn misses(curve: &Curve, pages: u64) -> Option<u64> {
@@ -232,7 +232,7 @@ fn misses(curve: &Curve, pages: u64) -> Option<u64> {
 /// The curves of one trace, with its budgets and its accesses.
 fn play(
     trace: &'static Trace,
-    contenders: &[Contender],
+    subjects: &[Subject],
     court: &Court<'_>,
     done: usize,
 ) -> Result<(Vec<u64>, u64, Vec<Curve>), JudgeError> {
@@ -242,7 +242,7 @@ fn play(
     let tape = Tape::record(ops, &Storage::default())
         .map_err(|e: RecordError<Infallible>| failed(e.to_string()))?;
     let sizes = budgets(tape.distinct().into(), court.points);
-    let makers: Vec<Maker<'_>> = contenders.iter().map(|c| Maker::of(*c, &spaces)).collect();
+    let makers: Vec<Maker<'_>> = subjects.iter().map(|c| Maker::of(*c, &spaces)).collect();
     let systems: Vec<System<'_>> = makers.iter().map(Maker::system).collect();
     let progress = |progress| (court.progress)(done, progress);
     let run = Run { tape: &tape, threads: court.threads, stop: court.stop, progress: &progress };
@@ -253,17 +253,17 @@ fn play(
     Ok((sizes, tape.accesses(), curves))
 }
 
-/// What makes the caches or machines of a contender.
+/// What makes the caches or machines of a subject.
 enum Maker<'a> {
     Baseline(Baseline),
     Engine(Policy, Box<MakePlayer<'a>>),
 }
 
 impl<'a> Maker<'a> {
-    fn of(contender: Contender, spaces: &'a [SpaceKind]) -> Self {
-        let policy = match contender {
-            Contender::Baseline(baseline) => return Self::Baseline(baseline),
-            Contender::Engine(policy) => policy,
+    fn of(subject: Subject, spaces: &'a [SpaceKind]) -> Self {
+        let policy = match subject {
+            Subject::Baseline(baseline) => return Self::Baseline(baseline),
+            Subject::Engine(policy) => policy,
         };
         let make = move |pages| -> Result<Box<dyn Player>, PlayerError> {
             let swap = Some(PlainSwap::disk(SWAP_PAGES));
