@@ -43,6 +43,8 @@ pub(crate) struct NewFolio {
     /// All of it is about to be stored to: it is dirty from the start, and no thread waits for its
     /// contents.
     pub(crate) replaced: bool,
+    /// It comes back from swap although no thread needs it now: room for it is not waited for.
+    pub(crate) spare: bool,
 }
 
 impl Pool {
@@ -59,12 +61,12 @@ impl Pool {
         let from_swap = space.anon.is_some() && new.shadow != 0;
         let may_borrow =
             from_swap && state.group_of(payer).is_some_and(|group| state.swaps.can_borrow(group));
-        let wait = new.order == 0 && !may_borrow;
+        let wait = new.order == 0 && !may_borrow && !new.spare;
         let (mut state, charged) = self.charge(state, payer, pages, new.task, wait);
         let group = match charged {
             Ok(group) => group,
             Err(_) if self.is_poisoned() => return Allocated::Failed(Error::Poisoned),
-            Err(_) if new.order > 0 => return Allocated::TooLarge,
+            Err(_) if new.order > 0 || new.spare => return Allocated::TooLarge,
             // What it takes in swap is free soon.
             Err(full) if from_swap && let Some(frame) = state.swaps.borrow(full.payer) => {
                 if space.mapped.is_some() {
@@ -132,7 +134,9 @@ impl Pool {
         let anon =
             state.spaces[new.owner.space.0 as usize].as_ref().is_some_and(|s| s.anon.is_some());
         let major = !new.replaced && (!anon || new.shadow != 0);
-        state.engine.count_fault(group, major);
+        if !new.spare {
+            state.engine.count_fault(group, major);
+        }
         let (id, payer) = (FolioId(frame), Payer::Space(new.owner.space));
         let shadow = lowtide_core::Shadow::from_bits(new.shadow);
         let space =

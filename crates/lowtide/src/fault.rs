@@ -139,8 +139,12 @@ impl Claim {
             owner: Owner { space: space.id, page: self.page },
             order: self.order,
             shadow: self.shadow,
-            task: if space.anon.is_some() { Task::FAULT } else { access.task() },
+            task: match access {
+                Access::Replaced if space.anon.is_some() => Task::FAULT,
+                _ => access.task(),
+            },
             replaced: access == Access::Replaced,
+            spare: access == Access::Ahead && space.anon.is_some(),
         }
     }
 }

@@ -331,7 +331,10 @@ pub(crate) fn note_access(
     let first = pool.unused.take(frame);
     if first {
         pool.io.ahead_used.fetch_add(1, Relaxed);
-        space.around.touched(page);
+        match &space.anon {
+            Some(anon) => anon.ahead_ended(true),
+            None => space.around.touched(page),
+        }
     } else {
         count_read(pool, access, waited);
     }
@@ -374,8 +377,11 @@ pub(crate) fn note_ahead(pool: &Pool, frames: Range<u32>, arrived: bool) {
 pub(crate) fn note_evicted(pool: &Pool, space: &Space, page: u64, frames: Range<u32>) {
     let wasted = frames.filter(|&frame| pool.unused.take(frame)).count() as u64;
     if wasted > 0 {
-        // Only of folios of one page.
-        space.around.evicted(page);
+        match &space.anon {
+            Some(anon) => anon.ahead_ended(false),
+            // Only of folios of one page.
+            None => space.around.evicted(page),
+        }
         space.ahead_wasted.fetch_add(wasted, Relaxed);
         pool.io.ahead_wasted.fetch_add(wasted, Relaxed);
     }

@@ -159,7 +159,8 @@ fn a_read_that_fails_is_an_error_of_that_page_and_is_tried_again() {
         }
         faults.fail_every(3);
         let mut errors = 0;
-        for page in 0..heap.pages() {
+        // In an order in which nothing is read ahead for long.
+        for page in (0..heap.pages()).map(|page| page * 389 % heap.pages()) {
             match heap.read(page) {
                 Ok(guard) => assert!(guard[..] == noise(page, 1), "page {page}"),
                 Err(Error::SwapIn { page: of, source, .. }) => {
@@ -170,7 +171,8 @@ fn a_read_that_fails_is_an_error_of_that_page_and_is_tried_again() {
             }
         }
         assert!(errors > 100, "{errors} errors");
-        assert_eq!(errors, faults.failed.lock().unwrap().len());
+        // Where a read with neighbours fails, the page is read alone.
+        assert!(errors <= faults.failed.lock().unwrap().len());
         pager.validate().unwrap();
         // Storing and discarding need no contents, or fail as well.
         faults.fail_every(1);
@@ -350,7 +352,7 @@ fn each_request_of_the_swap_file_may_fail_and_nothing_is_lost() {
     for number in (0..20).chain((20..requests).step_by(25)) {
         errors += play(&pager(dir.path(), "4K", "4M", Some(Arc::new(One(number)))));
     }
-    assert!(errors > 5, "{errors} errors");
+    assert!(errors > 0, "no read was needed by itself");
 }
 
 /// Writes, or reads, of the swap file hang until the gate is opened.
@@ -508,5 +510,37 @@ fn the_tables_of_compressed_pages_are_charged_to_their_tenant() {
     let rest = tenant.usage().unwrap() - charged;
     assert!((16 * PAGE..(16 + 128) * PAGE).contains(&rest), "{rest} bytes");
     drop(heap);
+    check_empty(&pager);
+}
+
+#[test]
+fn pages_that_were_evicted_together_come_back_together_while_that_is_of_use() {
+    let dir = Dir::new();
+    let pager = pager(dir.path(), "1M", "32M", None);
+    let (tenant, heap) = heap(&pager, "2M", 16 << 20);
+    let mut version = 0;
+    let mut play = |order: &dyn Fn(u64) -> u64| {
+        version += 1;
+        for page in 0..heap.pages() {
+            heap.write_at(page * PAGE, &noise(page, version)).unwrap();
+        }
+        let before = pager.swap_file().unwrap();
+        for page in (0..2048).map(order) {
+            assert!(heap.read(page).unwrap()[..] == noise(page, version), "page {page}");
+        }
+        pager.validate().unwrap();
+        let after = pager.swap_file().unwrap();
+        let ahead = after.ahead - before.ahead;
+        (after.read_requests - before.read_requests, ahead, after.ahead_hits - before.ahead_hits)
+    };
+    let (requests, ahead, hits) = play(&|n| n);
+    assert!(requests < 2048 / 4 && hits > 2048 / 2, "{requests} reads, {ahead} ahead, {hits} hits");
+    // Each page once, and never two neighbours after each other.
+    let (requests, ahead, hits) = play(&|n| n * 1021 % 4096);
+    assert!(requests > 1600 && ahead < 2048 / 16, "{requests} reads, {ahead} ahead, {hits} hits");
+    assert!(tenant.usage().unwrap() <= 2 << 20);
+    drop(heap);
+    let file = pager.swap_file().unwrap();
+    assert_eq!(file.ahead, file.ahead_hits + file.ahead_wasted, "{file:?}");
     check_empty(&pager);
 }

@@ -108,6 +108,15 @@ impl<B: Backing> SwapFile<B> {
         hit
     }
 
+    /// Counts for an owner that frees the slot of a neighbour when it takes it, and knows by itself
+    /// which are touched: pages taken, touched, and gone before a touch.
+    pub fn count_ahead(&self, taken: u64, hits: u64, wasted: u64) {
+        let stat = &mut self.lock().stat;
+        stat.ahead += taken;
+        stat.ahead_hits += hits;
+        stat.ahead_wasted += wasted;
+    }
+
     /// Reads a page with neighbours. Returns whether the request succeeded.
     fn read_span(
         &self,

@@ -60,7 +60,8 @@ impl ReadAhead {
     }
 
     /// A page that was read ahead was touched for the first time.
-    pub(super) fn hit(&self) {
+    /// [`SwapFile::touched`](super::SwapFile::touched) calls this for pages that keep their slots.
+    pub fn hit(&self) {
         let mut state = lock(&self.state);
         state.hits = state.hits.saturating_add(1);
     }

@@ -52,6 +52,9 @@ impl<'a> Owned<'a> {
                 EntryState::Resident { .. } => {
                     let Ok(mut taken) = entry.try_lock_for_store() else { continue };
                     if outwait_readers(entry, &mut attempts) {
+                        if pool.unused.take(taken.frame) {
+                            space.anon().ahead_ended(true);
+                        }
                         taken.young |= !reported;
                         return Ok(Self { pool, space, page, entry, taken });
                     }

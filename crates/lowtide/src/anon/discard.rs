@@ -133,9 +133,12 @@ fn drop_frame(pool: &Pool, (space, page, entry): (&Space, u64, &Entry), frame: u
             if entry.discard() {
                 pool.waits.complete(entry, &Ok(()));
             }
-            pool.unused.take(frame);
+            let unused = pool.unused.take(frame);
             state.frames.free(frame, 0);
             drop(state);
+            if unused {
+                space.anon().ahead_ended(false);
+            }
             pool.freed.wake_all();
             return true;
         }

@@ -5,6 +5,7 @@
 //!                        └─ cannot be read ──► give_back: in swap as before
 //! ```
 
+use super::ahead::Neighbours;
 use crate::fault::Destination;
 use crate::pool::Pool;
 use crate::space::Space;
@@ -29,8 +30,13 @@ pub(crate) fn fill(pool: &Pool, space: &Space, page: u64, to: &Destination) -> i
     let slot = anon.slots.get(page);
     if slot.is_none() {
         bytes.fill(0);
-    } else {
+    } else if space.mapped.is_some() {
         anon.store().load(slot, bytes)?;
+    } else {
+        let mut around = Neighbours::new(pool, space);
+        let loaded = anon.store().load_with(slot, bytes, &anon.ahead, &mut around);
+        around.publish();
+        loaded?;
     }
     Ok(page_bytes as u32)
 }

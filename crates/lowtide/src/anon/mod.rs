@@ -28,6 +28,7 @@
 //! | `page.rs` | the guard of a page that is stored to |
 //! | `typed.rs` | elements of plain types instead of bytes |
 //! | `fill.rs` | what a fault puts into a frame |
+//! | `ahead.rs` | what comes back from the swap file with it |
 //! | `vec.rs` | a vector in a region |
 //! | `discard.rs` | giving ranges up |
 //! | `pages.rs` | what a space has instead of a file |
@@ -38,6 +39,7 @@
 //! maps do (`map/pages.rs`), and are copied from there when they are stored to swap.
 
 mod access;
+mod ahead;
 mod discard;
 mod fill;
 mod page;

@@ -56,7 +56,7 @@ pub(crate) use frames::fill_reserves;
 pub(crate) use maintain::maintain;
 pub(crate) use out::swap_out;
 pub(crate) use places::Swaps;
-pub(crate) use slot::{Slot, Store};
+pub(crate) use slot::{Around, Slot, Store};
 pub(crate) use spill::{is_over_share, push_out};
 pub use stat::SwapStat;
 pub(crate) use stat::sum;

@@ -1,7 +1,7 @@
 //! Where in swap a page is, and what keeps it there.
 
 use lowtide_core::Owner;
-use lowtide_swap::StoreStat;
+use lowtide_swap::{ReadAhead, StoreStat};
 use std::fmt;
 use std::io;
 
@@ -25,6 +25,15 @@ pub(crate) enum Refused {
     Full,
     /// It does not compress, so there is no gain.
     Incompressible,
+}
+
+/// What a fault does with the neighbours of its page in the file.
+pub(crate) trait Around {
+    /// Whether a page is worth reading.
+    fn wants(&mut self, owner: Owner, slot: Slot) -> bool;
+
+    /// One that was wanted has arrived.
+    fn arrived(&mut self, owner: Owner, bytes: &[u8]);
 }
 
 /// What keeps the pages of one tenant that are in swap: in memory, then in a file. Called, and
@@ -51,6 +60,22 @@ pub(crate) trait Store: Send + Sync + fmt::Debug {
     /// # Errors
     /// What was stored cannot be read, or is not what was stored.
     fn load(&self, slot: Slot, to: &mut [u8]) -> io::Result<()>;
+
+    /// As [`load`](Store::load); of a page in the file also those of its neighbours that are
+    /// wanted, in the same request.
+    ///
+    /// # Errors
+    /// As [`load`](Store::load).
+    fn load_with(
+        &self,
+        slot: Slot,
+        to: &mut [u8],
+        ahead: &ReadAhead,
+        neighbours: &mut dyn Around,
+    ) -> io::Result<()>;
+
+    /// Counts pages that were read with others: taken, touched, and gone before a touch.
+    fn count_ahead(&self, taken: u64, hits: u64, wasted: u64);
 
     /// Loads a page from memory, without an effect on its age.
     ///

@@ -2,7 +2,7 @@
 
 use super::file::Backing;
 use super::frames::FrameSource;
-use super::slot::{Refused, Slot, Store};
+use super::slot::{Around, Refused, Slot, Store};
 use crate::error::Error;
 use crate::oom::out_of_budget;
 use crate::payer::Payer;
@@ -10,8 +10,8 @@ use crate::pool::Pool;
 use crate::tenant::TenantError;
 use lowtide_core::{MemcgId, Owner, SpaceId, Task};
 use lowtide_swap::{
-    CompressedStore, Corrupt, Handle, Outgoing, ReadError, Rejected, StoreLimits, StoreStat,
-    SwapFile,
+    CompressedStore, Corrupt, Handle, Neighbours, Outgoing, ReadAhead, ReadError, Rejected,
+    StoreLimits, StoreStat, SwapFile,
 };
 use std::io;
 use std::sync::Arc;
@@ -112,7 +112,7 @@ impl Store for TenantSwap {
         let outgoing = |&(owner, bytes): &(Owner, _)| Outgoing { bytes, tag: tag(owner) };
         let outgoing: Vec<_> = pages.iter().map(outgoing).collect();
         let slots = file.write(&outgoing).map_err(io::Error::other)?;
-        Ok(slots.into_iter().map(|slot| Slot(IN_FILE | u64::from(slot.to_bits()))).collect())
+        Ok(slots.into_iter().map(in_file).collect())
     }
 
     fn has_file(&self) -> bool {
@@ -123,6 +123,27 @@ impl Store for TenantSwap {
         match Kept::of(slot) {
             Kept::Memory(handle) => self.store.load(handle, to).map_err(corrupt),
             Kept::File(slot) => self.file().read_alone(slot, to).map_err(read_error),
+        }
+    }
+
+    fn load_with(
+        &self,
+        slot: Slot,
+        to: &mut [u8],
+        ahead: &ReadAhead,
+        neighbours: &mut dyn Around,
+    ) -> io::Result<()> {
+        match Kept::of(slot) {
+            Kept::Memory(handle) => self.store.load(handle, to).map_err(corrupt),
+            Kept::File(slot) => {
+                self.file().read(slot, to, ahead, &mut Tagged(neighbours)).map_err(read_error)
+            }
+        }
+    }
+
+    fn count_ahead(&self, taken: u64, hits: u64, wasted: u64) {
+        if let Some(file) = &self.file {
+            file.count_ahead(taken, hits, wasted);
         }
     }
 
@@ -163,6 +184,25 @@ impl Store for TenantSwap {
 impl TenantSwap {
     fn file(&self) -> &SwapFile<Backing> {
         self.file.as_deref().expect("a page is in the swap file, so there is one")
+    }
+}
+
+/// A slot of the file.
+fn in_file(slot: lowtide_swap::Slot) -> Slot {
+    Slot(IN_FILE | u64::from(slot.to_bits()))
+}
+
+/// Neighbours by what they are, not by their tags. None of them keeps its slot.
+struct Tagged<'a>(&'a mut dyn Around);
+
+impl Neighbours for Tagged<'_> {
+    fn wants(&mut self, slot: lowtide_swap::Slot, tag: u64) -> bool {
+        self.0.wants(owner(tag), in_file(slot))
+    }
+
+    fn take(&mut self, _: lowtide_swap::Slot, tag: u64, page: &[u8]) -> bool {
+        self.0.arrived(owner(tag), page);
+        false
     }
 }
 
