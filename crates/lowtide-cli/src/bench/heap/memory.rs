@@ -1,4 +1,4 @@
-//! A heap: a region of lowtide, or memory of the process.
+//! A heap: a region of lowtide behind guards, or memory behind a pointer.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -68,24 +68,13 @@ impl Heap for Anon {
     }
 }
 
-/// Memory of the process, for which the kernel decides what is where.
-#[derive(Clone, Debug)]
-pub(crate) struct Plain(Arc<[AtomicU64]>);
-
-impl Plain {
-    /// Pages of zeroes. All of them are touched.
-    pub(crate) fn new(bytes: u64) -> Self {
-        let words = bytes / PAGE * WORDS as u64;
-        Self((0..words).map(|_| AtomicU64::new(0)).collect())
-    }
-
-    pub(super) fn page(&self, page: u64) -> &[AtomicU64] {
-        let first = page as usize * WORDS;
-        &self.0[first..first + WORDS]
-    }
+/// Memory behind a pointer: pages of words that threads load and store as they like.
+pub(super) trait Words: Clone + Send + 'static {
+    /// The words of a page.
+    fn page(&self, page: u64) -> &[AtomicU64];
 }
 
-impl Heap for Plain {
+impl<W: Words> Heap for W {
     fn fill(&self, page: u64) -> Result<(), String> {
         for (index, to) in self.page(page).iter().enumerate().skip(1) {
             to.store(word(page, index), Relaxed);
@@ -101,5 +90,24 @@ impl Heap for Plain {
 
     fn store(&self, page: u64) -> Result<u64, String> {
         Ok(self.page(page)[0].fetch_add(1, Relaxed))
+    }
+}
+
+/// Memory of the process, for which the kernel decides what is where.
+#[derive(Clone, Debug)]
+pub(crate) struct Plain(Arc<[AtomicU64]>);
+
+impl Plain {
+    /// Pages of zeroes. All of them are touched.
+    pub(crate) fn new(bytes: u64) -> Self {
+        let words = bytes / PAGE * WORDS as u64;
+        Self((0..words).map(|_| AtomicU64::new(0)).collect())
+    }
+}
+
+impl Words for Plain {
+    fn page(&self, page: u64) -> &[AtomicU64] {
+        let first = page as usize * WORDS;
+        &self.0[first..first + WORDS]
     }
 }

@@ -10,6 +10,7 @@
 //! |---|---|
 //! | `content.rs` | what the pages hold, and how a wrong byte or a lost store is found |
 //! | `memory.rs` | a heap: a region of lowtide, or memory of the process |
+//! | `pointer.rs` | a region behind a pointer |
 //! | `player.rs` | a worker of the program |
 //! | `systems.rs` | the rows: lowtide, and memory without a limit |
 //! | `zram.rs` | swap of the kernel on compressed memory, set up and taken away |
@@ -17,10 +18,11 @@
 mod content;
 mod memory;
 mod player;
+mod pointer;
 mod systems;
 mod zram;
 
 pub(crate) use memory::Plain;
 pub(crate) use player::{Counts, fill, players};
-pub(crate) use systems::{Lowtide, Unlimited};
+pub(crate) use systems::{Access, Lowtide, Unlimited};
 pub(crate) use zram::Zram;

@@ -114,6 +114,7 @@ mod tests {
     use super::*;
     use crate::bench::heap::Plain;
     use crate::bench::heap::content::word;
+    use crate::bench::heap::memory::Words;
     use lowtide_workload::heap::AnonZipf;
 
     fn played(spoil: impl FnOnce(&Plain)) -> Tally {

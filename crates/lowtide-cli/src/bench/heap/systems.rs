@@ -1,10 +1,11 @@
 //! The rows that play in this process: lowtide, and memory without a limit.
 
-use lowtide::{Anon, Pager, Policy, Tenant};
+use lowtide::{Pager, Policy, Tenant};
 use lowtide_workload::heap::HeapProgram;
 
 use super::memory::{Heap, Plain};
 use super::player::{Counts, fill, players};
+use super::pointer::Pointer;
 use crate::bench::error::BenchError;
 use crate::bench::system::{System, counted};
 use crate::bench::tally::{Slice, SwapLevel};
@@ -26,38 +27,67 @@ fn start(
     Ok(ThreadPool::start(players(program, heap, counts))?)
 }
 
-/// A region of a pager.
+/// How a region is reached.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Access {
+    /// By guards.
+    Guards,
+    /// By a pointer.
+    Pointer,
+}
+
+impl Access {
+    /// The name of its row.
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Guards => "lowtide",
+            Self::Pointer => "lowtide pointer",
+        }
+    }
+}
+
+/// A region of a pager. The workers keep it.
 pub(crate) struct Lowtide {
     pager: Pager,
     policy: Policy,
+    access: Access,
     tenant: Tenant,
     pool: ThreadPool,
-    _region: Anon,
 }
 
 impl Lowtide {
     /// Makes a region under `pager`, whose policy is `policy`, and fills it.
     ///
     /// # Errors
-    /// [`BenchError::Wrong`] when there is no room for it, those of [`ThreadPool::start`].
+    /// [`BenchError::Wrong`] when there is no room for it, or no way to it; those of
+    /// [`ThreadPool::start`].
     pub(crate) fn start(
         pager: Pager,
         policy: Policy,
+        access: Access,
         program: &dyn HeapProgram,
     ) -> Result<Self, BenchError> {
-        let tenant = pager.root();
-        let region = tenant
-            .anon(program.heap_bytes())
-            .map_err(|error| unfilled("lowtide", error.to_string()))?;
-        let counts = Counts::new(program.heap_bytes());
-        let pool = start("lowtide", program, &region, &counts)?;
-        Ok(Self { pager, policy, tenant, pool, _region: region })
+        let (tenant, name, bytes) = (pager.root(), access.name(), program.heap_bytes());
+        let counts = Counts::new(bytes);
+        let pool = match access {
+            Access::Guards => {
+                let region =
+                    tenant.anon(bytes).map_err(|error| unfilled(name, error.to_string()))?;
+                start(name, program, &region, &counts)?
+            }
+            Access::Pointer => {
+                let memory = tenant.map_anon(bytes as usize);
+                let memory = memory.map_err(|error| unfilled(name, error.to_string()))?;
+                start(name, program, &Pointer::new(memory), &counts)?
+            }
+        };
+        Ok(Self { pager, policy, access, tenant, pool })
     }
 }
 
 impl System for Lowtide {
     fn name(&self) -> &'static str {
-        "lowtide"
+        self.access.name()
     }
 
     fn policy(&self) -> Option<String> {

@@ -4,6 +4,7 @@
 //! | row | memory | swap |
 //! |---|---|---|
 //! | `lowtide` | `--max`, compressed pages included | half of it compressed, the rest a file |
+//! | `lowtide pointer` | the same, behind a pointer | the same |
 //! | `kernel zram` | a memory cgroup of `--max`; compressed pages are not in it | a zram device |
 //! | `no limit` | as much as the heap is | none |
 //!
@@ -17,7 +18,7 @@ use lowtide_workload::heap::{AnonZipf as Program, PAGE};
 use super::AnonZipf;
 use crate::bench::datafile::DataDir;
 use crate::bench::error::BenchError;
-use crate::bench::heap::{Lowtide, Unlimited};
+use crate::bench::heap::{Access, Lowtide, Unlimited};
 use crate::bench::machine::Machine;
 use crate::bench::options::memory::check_memory;
 use crate::bench::options::{FewPolicies, Output, ScratchPlace, Seed, chosen, rounds};
@@ -40,6 +41,8 @@ use crate::{out, progress};
 /// What is compared with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Peer {
+    // lowtide behind a pointer.
+    Pointer,
     // The kernel's swap on compressed memory.
     Zram,
     // Memory of this process.
@@ -58,13 +61,13 @@ pub(crate) struct RealAnonZipf {
     rounds: u32,
     #[command(flatten)]
     policies: FewPolicies,
-    /// Systems to compare with; zram takes root
+    /// Systems to compare with; pointer takes userfaultfd, zram takes root
     #[arg(
         long,
         value_name = "PEER,PEER",
         value_enum,
         value_delimiter = ',',
-        default_value = "zram,no-limit"
+        default_value = "pointer,zram,no-limit"
     )]
     against: Vec<Peer>,
     #[command(flatten)]
@@ -124,12 +127,13 @@ impl RealAnonZipf {
         let peers = chosen(&self.against, Peer::None)?;
         let probe = Probe::ask();
         let heap = self.program(self.own.ratio.len() - 1).heap;
-        let beside = peers.len() as u64 * heap;
         let policies = self.policies.rows();
-        let budgets = policies.len() as u64 + 1;
+        let ways = 1 + u64::from(peers.contains(&Peer::Pointer));
+        let beside = (peers.len() as u64 + 1 - ways) * heap;
+        let budgets = ways * policies.len() as u64 + 1;
         check_memory(0, 1, budgets * self.own.max + beside, probe.memory_available)?;
         let data_dir = self.place.data_dir()?;
-        data_dir.check_free(policies.len() as u64 * heap)?;
+        data_dir.check_free(ways * policies.len() as u64 * heap)?;
         let machine = self.head(&probe, &data_dir, policies[0])?;
 
         let (mut rows, mut cut) = (Vec::new(), Cut::default());
@@ -196,10 +200,22 @@ impl RealAnonZipf {
         let mut systems: Vec<Box<dyn System>> = Vec::new();
         for &policy in policies {
             let pager = self.pager(policy, program.heap, dir)?;
-            systems.push(Box::new(Lowtide::start(pager, policy, program)?));
+            systems.push(Box::new(Lowtide::start(pager, policy, Access::Guards, program)?));
         }
         for peer in peers {
             match peer {
+                Peer::Pointer => {
+                    for &policy in policies {
+                        let pager = self.pager(policy, program.heap, dir)?;
+                        match Lowtide::start(pager, policy, Access::Pointer, program) {
+                            Ok(system) => systems.push(Box::new(system)),
+                            Err(error @ BenchError::Wrong { .. }) => {
+                                out::note(format_args!("the pointer is left out: {error}"));
+                            }
+                            Err(error) => return Err(error),
+                        }
+                    }
+                }
                 Peer::Zram => {
                     let &Program { heap, threads, stores, seed, .. } = program;
                     let job = HeapJob { heap, threads, stores, seed };
