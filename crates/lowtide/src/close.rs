@@ -135,7 +135,7 @@ impl Pool {
     /// the last read of the file calls this again.
     pub(crate) fn forget(&self, space: &Arc<Space>, deadline: Deadline) {
         let mut slots = hazard::Slots::default();
-        hazard::scan(&mut slots);
+        hazard::scan(&mut slots, true);
         let mut tally = Tally { slots, looks: LOOKS, deadline, forgotten: 0, in_flight: 0 };
         for pages in space.table.used() {
             let entries = space.table.slice(pages.clone());

@@ -35,10 +35,20 @@
 //! *Again.* A thread that has a page pinned may pin it once more while another waits for it to
 //! unpin the page, or each would wait for the other: see [`held_before`].
 //!
-//! *Refusal.* A sandbox that is installed while the program runs may forbid the fence. It is then
-//! unknown what readers do, so every page counts as pinned: nothing is evicted or stored to any
-//! more, operations that need it fail with an error that gives the reason, and reading what is
-//! resident goes on.
+//! *Fenced readers.* `heavy` costs ten microseconds where the process runs on several processors: a
+//! batch of evictions can bear that, a store to one page cannot. So a reader may also execute a
+//! fence itself in step 2 ([`hold`]), and what locks a page that only such readers have may then
+//! execute one in place of `heavy`. The argument is the same, with two full fences instead of
+//! `light` and `heavy`. A bit of the translation, UNFENCED, says which pages readers without a
+//! fence may have: they must find it set in step 3, and the lock finds it as they left it. It is
+//! set by any reader, whenever that pays (`unfenced.rs`), and cleared by the unlock of a thread
+//! that has executed `heavy` since it locked the page: what readers without a fence there are then
+//! is in slots that all threads see. So stores that follow each other need no `heavy`.
+//!
+//! *Refusal.* A sandbox that is installed while the program runs may forbid `heavy`. It is then
+//! unknown what readers without a fence do, so every page that they may have counts as pinned: it
+//! is not evicted or stored to any more, operations that need it fail with an error that gives the
+//! reason, and reading what is resident goes on.
 //!
 //! # Records
 //!
@@ -59,11 +69,11 @@
 //!
 //! # Cost
 //!
-//! [`hold`] and the drop of its guard: one thread-local load, one load and two stores in a line
-//! that only this thread writes, and no fence. Registering a thread: one lock, once. [`scan`]: one
-//! system call, and one cache line for each thread. [`look`]: the cache lines. Where many threads
-//! store, [`scan_shared`] makes one scan serve all threads that need one and arrived before it
-//! began.
+//! [`hold_unfenced`] and the drop of its guard: one thread-local load, one load and two stores in a
+//! line that only this thread writes, and no fence. [`hold`]: the fence more. Registering a thread:
+//! one lock, once. [`scan`]: one cache line for each thread, and one system call if readers without
+//! a fence are permitted. Where many threads store to such pages, [`scan_shared`] makes one scan
+//! serve all threads that need one and arrived before it began.
 
 use crate::sampling::{Countdown, countdown};
 #[cfg_attr(
@@ -72,8 +82,8 @@ use crate::sampling::{Countdown, countdown};
 )]
 pub(crate) use crate::sync::is_refused;
 use crate::sync::{
-    AtomicUsize, Cell, Global, GlobalMutex, Ordering, heavy, is_asymmetric, is_torn_down, light,
-    light_if_asymmetric, thread_cell,
+    AtomicUsize, Cell, Global, GlobalMutex, Ordering, full, heavy, is_asymmetric, is_torn_down,
+    light, light_if_asymmetric, thread_cell,
 };
 use std::marker::PhantomData;
 use std::ops::RangeInclusive;
@@ -151,6 +161,14 @@ pub(crate) struct Held {
 /// more.
 #[inline]
 pub(crate) fn hold(address: usize) -> Held {
+    let held = hold_unfenced(address);
+    held.fence();
+    held
+}
+
+/// As [`hold`], without the fence: it is enough only if the entry then permits readers without one.
+#[inline]
+pub(crate) fn hold_unfenced(address: usize) -> Held {
     debug_assert_ne!(address, 0, "0 marks a vacant slot");
     if let Some(record) = LOCAL.with(|local| local.record.get()) {
         let slot = &record.slots[0];
@@ -218,6 +236,12 @@ pub(crate) struct Slots {
 }
 
 impl Slots {
+    /// Whether the kernel refused the fence that was needed.
+    #[must_use]
+    pub(crate) const fn are_unknown(&self) -> bool {
+        self.unknown
+    }
+
     /// Whether a slot had an address in `addresses`: the first to the last entry of a folio.
     #[must_use]
     pub(crate) fn hold(&self, addresses: &RangeInclusive<usize>) -> bool {
@@ -228,34 +252,41 @@ impl Slots {
 
 /// Reads all slots of all threads, as they were at some moment after the call began.
 ///
-/// Issues the heavy fence itself: an entry that was made LOCKED before the call, and whose address
-/// is not in the result, is read by no thread that took it for RESIDENT. The calling thread's own
-/// guards are included. Cost: see the file's header; `slots` is reused to avoid an allocation.
-pub(crate) fn scan(slots: &mut Slots) {
-    slots.unknown = !heavy();
+/// Issues the fence itself: an entry that was made LOCKED before the call, and whose address is not
+/// in the result, is read by no thread that took it for RESIDENT. `unfenced` says whether one of
+/// these entries permitted readers without a fence. The calling thread's own guards are included.
+/// Cost: see the file's header; `slots` is reused to avoid an allocation.
+pub(crate) fn scan(slots: &mut Slots, unfenced: bool) {
+    slots.unknown = if unfenced {
+        !heavy()
+    } else {
+        full();
+        false
+    };
     look(slots);
 }
 
-/// As [`scan`], but shared by all threads that need one while another scan runs: for stores, of
-/// which there may be as many as there are threads. Reclaim has a scan of its own, so that it waits
-/// for no other thread under the pool's lock.
+/// As [`scan`], but one with the heavy fence is shared by all threads that need one while another
+/// runs: for stores, of which there may be as many as there are threads. Reclaim has a scan of its
+/// own, so that it waits for no other thread under the pool's lock.
 #[cfg(not(loom))]
-pub(crate) fn scan_shared() -> std::sync::Arc<Slots> {
+pub(crate) fn scan_shared(unfenced: bool) -> std::sync::Arc<Slots> {
     static SCANS: std::sync::LazyLock<crate::rounds::Rounds<Slots>> =
         std::sync::LazyLock::new(crate::rounds::Rounds::new);
-    SCANS.join(|| {
+    let scan = || {
         let mut slots = Slots::default();
-        scan(&mut slots);
+        scan(&mut slots, unfenced);
         slots
-    })
+    };
+    if unfenced { SCANS.join(scan) } else { std::sync::Arc::new(scan()) }
 }
 
 /// The proofs have no global rounds: `loom_hazard` proves them by themselves.
 #[cfg(loom)]
 #[allow(dead_code, reason = "the proofs include this file")]
-pub(crate) fn scan_shared() -> std::sync::Arc<Slots> {
+pub(crate) fn scan_shared(unfenced: bool) -> std::sync::Arc<Slots> {
     let mut slots = Slots::default();
-    scan(&mut slots);
+    scan(&mut slots, unfenced);
     std::sync::Arc::new(slots)
 }
 
@@ -396,6 +427,14 @@ fn publish(slot: &'static AtomicUsize, address: usize) -> Held {
     Held { slot, not_send: PhantomData }
 }
 
+impl Held {
+    /// Makes a reader without a fence one with a fence. It has to load the entry again.
+    #[inline]
+    pub(crate) fn fence(&self) {
+        full();
+    }
+}
+
 impl Drop for Held {
     #[inline]
     fn drop(&mut self) {
@@ -429,7 +468,7 @@ mod tests {
     /// test looks only for addresses of its own.
     fn seen(address: usize) -> bool {
         let mut slots = Slots::default();
-        scan(&mut slots);
+        scan(&mut slots, false);
         slots.hold(&(address..=address))
     }
 

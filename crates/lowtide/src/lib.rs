@@ -167,6 +167,7 @@ mod sync;
 mod tenant;
 #[allow(unsafe_code, reason = "see the file's header")]
 mod translation;
+mod unfenced;
 mod unused;
 mod view;
 mod wait;

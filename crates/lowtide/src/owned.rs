@@ -163,11 +163,11 @@ impl Owned<'_> {
             return Ok(());
         }
         // One look serves all pages that have no guard; it is made after all of them were locked.
-        let slots = hazard::scan_shared();
-        for (page, _) in self.locked() {
+        let slots = hazard::scan_shared(self.locked().any(|(_, taken)| taken.unfenced));
+        for (page, mut taken) in self.locked() {
             let entry = self.space.table.entry(page);
             let held = slots.hold(&(entry.address()..=entry.address()));
-            if held && !outwait_readers(entry, attempts) {
+            if held && !outwait_readers(entry, &mut taken, attempts) {
                 return Err(Stop::Guarded(page));
             }
         }

@@ -41,6 +41,7 @@ use crate::payer::Payer;
 use crate::pool::Pool;
 use crate::space::Space;
 use crate::translation::State as EntryState;
+use crate::unfenced;
 use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -338,8 +339,9 @@ pub(crate) fn note_access(
     } else {
         count_read(pool, access, waited);
     }
-    if access == Access::Mapped && !young && (!first || pool.young_faults) {
-        space.table.set_young(page, seen);
+    let young = access == Access::Mapped && !young && (!first || pool.young_faults);
+    if matches!(access, Access::Mapped | Access::Descriptor) {
+        space.table.note_read(page, seen, young, || !first && unfenced::pays(space, page));
     }
 }
 

@@ -5,8 +5,9 @@
 //!
 //! 1. Each victim's translations are *locked*, unless one of them is young, dirty, busy or locked
 //!    already.
-//! 2. One `membarrier` for the whole batch; then every hazard slot of every thread is read. A
-//!    victim that some slot names is in use: its translations are unlocked again, unchanged.
+//! 2. One `membarrier` for the whole batch, if a page of it may have readers without a fence; then
+//!    every hazard slot of every thread is read. A victim that some slot names is in use: its
+//!    translations are unlocked again.
 //!    A victim that is anonymous is compressed now, while the lock is given back (`swap/out.rs`):
 //!    the one case in which folios are isolated and the lock is free.
 //! 3. The others are gone: the engine computes what is to be remembered of them, which takes the
@@ -383,26 +384,30 @@ fn unmap(pool: &Pool, spaces: &[Option<Arc<Space>>], victims: &mut [Victim]) {
         let space = spaces[v.owner.space.0 as usize].as_deref().expect("a folio's space is open");
         space.entries(v.owner.page, v.order)
     };
-    let unlock = |victim: &Victim, count: usize| {
+    // Saying of a page that it may have readers without a fence is never wrong.
+    let unlock = |victim: &Victim, count: usize, unfenced: bool| {
         for (entry, frame) in entries(victim).zip(victim.folio.0..).take(count) {
-            if entry.unlock(Taken::idle(frame)) {
+            if entry.unlock(Taken { unfenced, ..Taken::idle(frame) }) {
                 pool.waits.complete(entry, &Ok(()));
             }
         }
     };
+    let mut unfenced = false;
     for victim in victims.iter_mut() {
-        let locked = entries(victim).take_while(|e| e.try_lock_for_eviction().is_ok()).count();
+        let lock = |e: &Entry| e.try_lock_for_eviction().ok();
+        let taken = entries(victim).map_while(lock).inspect(|taken| unfenced |= taken.unfenced);
+        let locked = taken.count();
         if locked == 1 << victim.order {
             victim.outcome = Unmapped::Done;
         } else {
-            unlock(victim, locked);
+            unlock(victim, locked, unfenced);
         }
     }
     let mut slots = hazard::Slots::default();
-    hazard::scan(&mut slots);
+    hazard::scan(&mut slots, unfenced);
     for victim in victims.iter_mut().filter(|v| v.outcome == Unmapped::Done) {
         if entries(victim).any(|e| slots.hold(&(e.address()..=e.address()))) {
-            unlock(victim, 1 << victim.order);
+            unlock(victim, 1 << victim.order, slots.are_unknown());
             victim.outcome = Unmapped::Pinned;
         }
     }

@@ -30,6 +30,13 @@
 //! instant falls, but a fence before the store satisfies (b) and one after the load satisfies (a),
 //! so no outcome is possible on a machine that the model leaves out. What the model does *not*
 //! excuse is the compiler: `light` is a compiler fence.
+//!
+//! [`full`] is a fence for both sides of the same pattern where readers execute one: `full` pairs
+//! with `full` and with `heavy`, and *not* with `light`. A `SeqCst` fence in its place would pair
+//! with the model's `light`, which in reality is nothing, and the model would not find a thread
+//! that executes `full` where it needs `heavy`. So the model's `full` swaps one word, the same in
+//! all threads: what came before it in one thread happens before what comes after a later one in
+//! another, which is what `SeqCst` fences promise each other.
 
 use std::sync::PoisonError;
 #[cfg_attr(
@@ -45,6 +52,12 @@ mod real {
     pub(crate) use lowtide_sys::membarrier::{is_refused, light};
     pub(crate) use std::cell::Cell;
     pub(crate) use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+
+    /// A fence that pairs with itself and with `heavy`.
+    #[inline(always)]
+    pub(crate) fn full() {
+        std::sync::atomic::fence(Ordering::SeqCst);
+    }
 
     /// The slow side's fence. False if the kernel refuses it: then it is unknown what readers do.
     pub(crate) fn heavy() -> bool {
@@ -203,8 +216,24 @@ mod modelled {
         light();
     }
 
+    /// The word of this execution that all full fences swap.
+    static FULL: std::sync::Mutex<Option<(u64, &'static Swapped)>> = std::sync::Mutex::new(None);
+
+    type Swapped = loom::sync::atomic::AtomicBool;
+
+    /// A fence that pairs with itself and with `heavy`.
+    pub(crate) fn full() {
+        let now = EXECUTION.load(Ordering::Relaxed);
+        let word = match *super::lock(&FULL) {
+            Some((execution, word)) if execution == now => word,
+            ref mut stale => stale.insert((now, Box::leak(Box::new(Swapped::new(false))))).1,
+        };
+        word.swap(true, Ordering::AcqRel);
+    }
+
     /// The slow side's fence.
     pub(crate) fn heavy() -> bool {
+        full();
         loom::sync::atomic::fence(Ordering::SeqCst);
         true
     }
@@ -242,6 +271,8 @@ mod modelled {
             let outcomes = Arc::clone(&outcomes);
             move || {
                 EXECUTION.fetch_add(1, Ordering::Relaxed);
+                // Makes its word before there are other threads.
+                full();
                 let outcome = proof();
                 super::lock(&outcomes).insert(outcome);
             }

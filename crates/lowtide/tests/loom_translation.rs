@@ -327,7 +327,7 @@ fn a_page_that_became_young_is_not_evicted() {
             }
         });
         let seen = table.entry(0).load();
-        let young = table.set_young(0, seen);
+        let young = table.note_read(0, seen, true, || false);
         assert!(evictor.join().unwrap() != young, "exactly one of the two came first");
         young
     });
@@ -396,13 +396,13 @@ fn walk_beside_a_reader(noted_before: bool) {
         }
         if noted_before {
             // The other page is young, so the reader finds the note made already.
-            assert!(table.set_young(1, table.entry(1).load()));
+            assert!(table.note_read(1, table.entry(1).load(), true, || false));
         }
         let reader = thread::spawn({
             let table = table.clone();
             move || {
                 let seen = table.entry(0).load();
-                assert!(table.set_young(0, seen));
+                assert!(table.note_read(0, seen, true, || false));
             }
         });
         let seen = table.hint(0).take_young() && table.entry(0).clear_young();

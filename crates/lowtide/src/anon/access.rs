@@ -51,7 +51,7 @@ impl<'a> Owned<'a> {
                 }
                 EntryState::Resident { .. } => {
                     let Ok(mut taken) = entry.try_lock_for_store() else { continue };
-                    if outwait_readers(entry, &mut attempts) {
+                    if outwait_readers(entry, &mut taken, &mut attempts) {
                         if pool.unused.take(taken.frame) {
                             space.anon().ahead_ended(true);
                         }

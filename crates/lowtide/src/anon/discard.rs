@@ -82,8 +82,8 @@ fn discard_page(pool: &Pool, space: &Space, page: u64) -> Result<(), Error> {
             }
             EntryState::Resident { .. } => {
                 check_not_held(space, page, entry)?;
-                let Ok(taken) = entry.try_lock_for_store() else { continue };
-                if !outwait_readers(entry, &mut attempts) {
+                let Ok(mut taken) = entry.try_lock_for_store() else { continue };
+                if !outwait_readers(entry, &mut taken, &mut attempts) {
                     unlock(pool, space, page, entry, taken);
                     attempts.again(Stop::Guarded(page))?;
                 } else if drop_frame(pool, (space, page, entry), taken.frame) {

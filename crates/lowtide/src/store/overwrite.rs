@@ -1,6 +1,8 @@
 //! Storing to pages that are resident.
 //!
-//! Locked translations, one look at the slots of all readers, then the bytes. The engine is
+//! Locked translations, one look at the slots of all readers, then the bytes. The look needs a
+//! barrier of the kernel's only where readers without a fence were permitted, which the store ends.
+//! The engine is
 //! updated, and the translation made dirty, under one acquisition of the pool's lock and while the
 //! translation is locked: a thread that has that lock and sees a dirty translation finds a dirty
 //! folio, or one that is being written.
@@ -38,8 +40,10 @@ impl Batch<'_, '_> {
         if locked.is_empty() {
             return;
         }
-        let slots = hazard::scan_shared();
-        locked.retain(|&(index, taken)| {
+        let slots = hazard::scan_shared(locked.iter().any(|(_, taken)| taken.unfenced));
+        locked.retain_mut(|(index, taken)| {
+            *taken = taken.seen_in(&slots);
+            let (index, taken) = (*index, *taken);
             let page = self.parts[index].page;
             let entry = space.table.entry(page);
             let read = slots.hold(&(entry.address()..=entry.address()));
@@ -76,8 +80,8 @@ impl Batch<'_, '_> {
     ) -> Result<(), Error> {
         let (pool, space) = (self.pool, self.space);
         let page = self.parts[index].page;
-        let Ok(taken) = entry.try_lock_for_store() else { return Ok(()) };
-        if !outwait_readers(entry, attempts) {
+        let Ok(mut taken) = entry.try_lock_for_store() else { return Ok(()) };
+        if !outwait_readers(entry, &mut taken, attempts) {
             unlock(pool, space, page, entry, taken);
             return attempts.again(Stop::Guarded(page));
         }
@@ -188,17 +192,22 @@ pub(crate) fn unlock(pool: &Pool, space: &Space, page: u64, entry: &Entry, to: T
 
 /// Waits until no slot is on a page that is locked. Returns whether that came to be before the
 /// attempt ended, or in a moment if the thread must not wait.
-pub(crate) fn outwait_readers(entry: &Entry, attempts: &mut Attempts<'_>) -> bool {
+pub(crate) fn outwait_readers(
+    entry: &Entry,
+    taken: &mut Taken,
+    attempts: &mut Attempts<'_>,
+) -> bool {
     let address = entry.address()..=entry.address();
-    let slots = hazard::scan_shared();
+    let slots = hazard::scan_shared(taken.unfenced);
+    *taken = taken.seen_in(&slots);
     if !slots.hold(&address) {
         return true;
     }
-    // One barrier is enough: it fixed the set of readers, and only they can pin the page again
-    // while the entry is locked.
+    // One fence is enough: it fixed the set of readers, and only they can pin the page again while
+    // the entry is locked.
     let mut slots = Slots::clone(&slots);
     for tries in 0_u32.. {
-        if hazard::is_refused() {
+        if slots.are_unknown() {
             break;
         }
         hazard::look(&mut slots);

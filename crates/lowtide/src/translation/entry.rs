@@ -1,14 +1,18 @@
 //! The translation of one page: a word, and the transitions that its states allow (see the parent
 //! module).
 
-use crate::hazard::{self, Held};
+use crate::hazard::{self, Held, Slots};
 use crate::sync::{AtomicU32, Ordering};
 
+/// Alone: the page is in memory, and no thread has taken it.
+const RESIDENT: u32 = 1 << 31;
+/// In RESIDENT: readers that execute no fence may come, or be there.
+const UNFENCED: u32 = 1 << 30;
 const TAG: u32 = 0b11 << 30;
 const ABSENT: u32 = 0b00 << 30;
-const BUSY: u32 = 0b01 << 30;
-const LOCKED: u32 = 0b10 << 30;
-const RESIDENT: u32 = 0b11 << 30;
+const LOCKED: u32 = 0b01 << 30;
+/// Owned as LOCKED is, with a frame that does not exist.
+const BUSY: u32 = LOCKED | FRAME;
 /// In BUSY and LOCKED: a thread sleeps until the owner is done.
 const WAITERS: u32 = 1 << 29;
 /// In RESIDENT: read since the bit was last cleared.
@@ -17,12 +21,20 @@ const YOUNG: u32 = 1 << 29;
 const DIRTY: u32 = 1 << 28;
 const FRAME: u32 = DIRTY - 1;
 
-/// Frames that a translation can tell apart: 2^28, which is 1 TiB of 4 KiB pages.
-pub(crate) const FRAMES_MAX: u32 = FRAME + 1;
+/// Frames that a translation can tell apart: one less than 2^28, which is 1 TiB of 4 KiB pages.
+pub(crate) const FRAMES_MAX: u32 = FRAME;
 /// Shadows are below this.
 pub(crate) const SHADOWS_MAX: u32 = 1 << 30;
 
 const _: () = assert!(lowtide_core::Shadow::BITS == SHADOWS_MAX.trailing_zeros());
+
+const fn is_busy(word: u32) -> bool {
+    word & (TAG | FRAME) == BUSY
+}
+
+const fn is_locked(word: u32) -> bool {
+    word & TAG == LOCKED && !is_busy(word)
+}
 
 /// A translation, decoded. Waiters are left out: they concern only the thread that ends the state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -58,13 +70,13 @@ impl State {
         let (frame, dirty) = (word & FRAME, word & DIRTY != 0);
         match word & TAG {
             ABSENT => Self::Absent { shadow: word },
-            BUSY => Self::Busy,
+            LOCKED if frame == FRAME => Self::Busy,
             LOCKED => Self::Locked { frame, dirty },
             _ => Self::Resident { frame, young: word & YOUNG != 0, dirty },
         }
     }
 
-    /// The word without WAITERS.
+    /// The word without WAITERS and UNFENCED.
     #[inline]
     const fn encode(self) -> u32 {
         const fn bit(set: bool, bit: u32) -> u32 {
@@ -86,7 +98,7 @@ impl State {
 pub(crate) struct Pinned {
     /// Number of the frame.
     pub(crate) frame: u32,
-    /// YOUNG as it was seen. Where it is false, [`Table::set_young`](super::Table::set_young) is
+    /// YOUNG as it was seen. Where it is false, [`Table::note_read`](super::Table::note_read) is
     /// due.
     pub(crate) young: bool,
     /// DIRTY as it was seen.
@@ -112,12 +124,22 @@ pub(crate) struct Taken {
     pub(crate) young: bool,
     /// DIRTY as it was; LOCKED keeps it.
     pub(crate) dirty: bool,
+    /// UNFENCED as it was; LOCKED does not keep it. If it is set, only a [`hazard::scan`] with the
+    /// heavy fence finds all readers.
+    pub(crate) unfenced: bool,
 }
 
 impl Taken {
-    /// A page that was neither young nor dirty.
+    /// A page that was neither young nor dirty, and whose readers all execute a fence.
     pub(crate) const fn idle(frame: u32) -> Self {
-        Self { frame, young: false, dirty: false }
+        Self { frame, young: false, dirty: false, unfenced: false }
+    }
+
+    /// After a look at the slots, since when the page was locked: it has no readers without a fence
+    /// that other threads could overlook, unless the heavy fence was refused.
+    #[must_use]
+    pub(crate) fn seen_in(self, slots: &Slots) -> Self {
+        Self { unfenced: self.unfenced && slots.are_unknown(), ..self }
     }
 }
 
@@ -149,13 +171,13 @@ impl Entry {
 
     /// Pins the page for reading if it is resident; otherwise returns its state, and pins nothing.
     ///
-    /// No read-modify-write, and no fence instruction.
+    /// No read-modify-write; a fence unless the page is UNFENCED.
     ///
     /// # Errors
     /// Absent, busy or locked: the caller must read the page in, or wait.
     #[inline]
     pub(crate) fn pin(&self) -> Result<Pinned, State> {
-        match self.pin_if(|word| word & TAG == RESIDENT) {
+        match self.pin_if(|word| word & RESIDENT != 0) {
             Ok((word, held)) => Ok(Pinned {
                 frame: word & FRAME,
                 young: word & YOUNG != 0,
@@ -177,25 +199,31 @@ impl Entry {
     }
 
     /// Steps 1 to 3 of a reader in [`crate::hazard`]: publishes the address, loads the word, and
-    /// keeps the slot if the word will do. Every way to pin a page is this function; it is the one
-    /// that the proofs run.
+    /// keeps the slot if the word will do. Where readers without a fence are not permitted, that is
+    /// done once more with one.
     #[inline(always)]
     fn pin_if(&self, will_do: impl FnOnce(u32) -> bool) -> Result<(u32, Held), u32> {
-        let held = hazard::hold(self.address());
-        let word = self.0.load(Ordering::Acquire);
+        let held = hazard::hold_unfenced(self.address());
+        let mut word = self.0.load(Ordering::Acquire);
+        if word < RESIDENT | UNFENCED {
+            held.fence();
+            word = self.0.load(Ordering::Acquire);
+        }
         if will_do(word) { Ok((word, held)) } else { Err(word) }
     }
 
-    /// [`pin`](Entry::pin) for the most frequent case, found by one comparison: resident and young.
-    /// Returns the frame; `None` says nothing about the state of the page, and pins nothing.
+    /// [`pin`](Entry::pin) for the most frequent case, found by one comparison: resident, young,
+    /// and open to readers that execute no fence. Returns the frame; `None` says nothing about the
+    /// state of the page, and pins nothing.
     #[inline(always)]
     pub(crate) fn pin_young(&self) -> Option<(u32, Held)> {
         const _: () = assert!(
-            RESIDENT == 0b11 << 30 && YOUNG == 1 << 29,
-            "the highest words of all are resident and young"
+            RESIDENT == 1 << 31 && UNFENCED == 1 << 30 && YOUNG == 1 << 29,
+            "the highest words of all are those that the hit path takes"
         );
-        let (word, held) = self.pin_if(|word| word >= RESIDENT | YOUNG).ok()?;
-        Some((word & FRAME, held))
+        let held = hazard::hold_unfenced(self.address());
+        let word = self.0.load(Ordering::Acquire);
+        (word >= RESIDENT | UNFENCED | YOUNG).then_some((word & FRAME, held))
     }
 
     /// ABSENT → BUSY, if the entry is still absent with the shadow that was seen. On success the
@@ -220,7 +248,7 @@ impl Entry {
     /// When the entry is not BUSY.
     #[must_use = "waiters must be woken"]
     pub(crate) fn finish_read(&self, frame: u32, young: bool) -> bool {
-        self.leave(BUSY, State::Resident { frame, young, dirty: false })
+        self.leave(is_busy, State::Resident { frame, young, dirty: false })
     }
 
     /// BUSY → RESIDENT, dirty: the whole page was stored, and nothing of it was read. Releases the
@@ -232,7 +260,7 @@ impl Entry {
     /// When the entry is not BUSY.
     #[must_use = "waiters must be woken"]
     pub(crate) fn finish_store(&self, frame: u32) -> bool {
-        self.leave(BUSY, State::Resident { frame, young: false, dirty: true })
+        self.leave(is_busy, State::Resident { frame, young: false, dirty: true })
     }
 
     /// BUSY → ABSENT: the page could not be read. Puts the shadow back.
@@ -243,17 +271,17 @@ impl Entry {
     /// When the entry is not BUSY.
     #[must_use = "waiters must be woken"]
     pub(crate) fn abort_read(&self, shadow: u32) -> bool {
-        self.leave(BUSY, State::Absent { shadow })
+        self.leave(is_busy, State::Absent { shadow })
     }
 
-    /// RESIDENT → LOCKED, if the page is neither YOUNG nor DIRTY. Returns the frame.
+    /// RESIDENT → LOCKED, if the page is neither YOUNG nor DIRTY.
     ///
     /// Readers may still be reading the frame: only a [`hazard::scan`] after this finds them.
     ///
     /// # Errors
     /// The state that forbids it.
-    pub(crate) fn try_lock_for_eviction(&self) -> Result<u32, State> {
-        self.lock_unless(YOUNG | DIRTY).map(|taken| taken.frame)
+    pub(crate) fn try_lock_for_eviction(&self) -> Result<Taken, State> {
+        self.lock_unless(YOUNG | DIRTY)
     }
 
     /// RESIDENT → LOCKED, whatever its bits are, and acquires its bytes. The store must wait until
@@ -269,14 +297,15 @@ impl Entry {
     fn lock_unless(&self, forbidden: u32) -> Result<Taken, State> {
         let mut word = self.0.load(Ordering::Relaxed);
         loop {
-            if word & TAG != RESIDENT || word & forbidden != 0 {
+            if word & RESIDENT == 0 || word & forbidden != 0 {
                 return Err(State::decode(word));
             }
             let locked = LOCKED | word & (DIRTY | FRAME);
             match self.0.compare_exchange_weak(word, locked, Ordering::SeqCst, Ordering::Relaxed) {
                 Ok(_) => {
                     let (young, dirty) = (word & YOUNG != 0, word & DIRTY != 0);
-                    return Ok(Taken { frame: word & FRAME, young, dirty });
+                    let (frame, unfenced) = (word & FRAME, word & UNFENCED != 0);
+                    return Ok(Taken { frame, young, dirty, unfenced });
                 }
                 Err(now) => word = now,
             }
@@ -293,7 +322,7 @@ impl Entry {
     /// When the entry is not LOCKED.
     #[must_use = "waiters must be woken"]
     pub(crate) fn unlock(&self, to: Taken) -> bool {
-        let Taken { frame, young, dirty } = to;
+        let Taken { frame, young, dirty, unfenced } = to;
         let mut word = self.0.load(Ordering::Relaxed);
         loop {
             let now = State::decode(word);
@@ -304,7 +333,8 @@ impl Entry {
                 locked == frame,
                 "a page that was locked in frame {locked} was unlocked in {frame}"
             );
-            let to = State::Resident { frame, young, dirty: dirty || already }.encode();
+            let to = State::Resident { frame, young, dirty: dirty || already }.encode()
+                | if unfenced { UNFENCED } else { 0 };
             match self.0.compare_exchange_weak(word, to, Ordering::SeqCst, Ordering::Relaxed) {
                 Ok(_) => return word & WAITERS != 0,
                 Err(changed) => word = changed,
@@ -320,7 +350,7 @@ impl Entry {
     #[must_use = "a page that is not in memory does not become dirty"]
     pub(crate) fn set_dirty(&self) -> bool {
         let mut word = self.0.load(Ordering::SeqCst);
-        while matches!(word & TAG, RESIDENT | LOCKED) {
+        while word & RESIDENT != 0 || is_locked(word) {
             match self.0.compare_exchange_weak(
                 word,
                 word | DIRTY,
@@ -344,7 +374,7 @@ impl Entry {
             self.0.load(Ordering::Relaxed) & DIRTY == 0,
             "a dirty page must be written, not evicted"
         );
-        self.leave(LOCKED, State::Absent { shadow })
+        self.leave(is_locked, State::Absent { shadow })
     }
 
     /// LOCKED → ABSENT without history, dirty or not: the page ceases to exist, as after a
@@ -356,34 +386,51 @@ impl Entry {
     /// When the entry is not LOCKED.
     #[must_use = "waiters must be woken"]
     pub(crate) fn discard(&self) -> bool {
-        self.leave(LOCKED, State::Absent { shadow: 0 })
+        self.leave(is_locked, State::Absent { shadow: 0 })
     }
 
     /// Ends an owned state; returns WAITERS.
-    fn leave(&self, owned: u32, to: State) -> bool {
+    fn leave(&self, is_owned: fn(u32) -> bool, to: State) -> bool {
         let old = self.0.swap(to.encode(), Ordering::SeqCst);
         assert!(
-            old & TAG == owned,
+            is_owned(old),
             "{:?} became {to:?} by a thread that did not own it",
             State::decode(old)
         );
         old & WAITERS != 0
     }
 
-    /// Sets YOUNG if the word is exactly what was seen; any change since makes the attempt
-    /// pointless, and it fails.
+    /// Sets YOUNG, if `young`, and UNFENCED, if it is not set and `permits` says so, in a page that
+    /// is as it was seen; any change since makes the attempt pointless, and it fails. Returns
+    /// whether it has made the page young.
     ///
     /// Private to this module: a bit needs its hint, see
-    /// [`Table::set_young`](super::Table::set_young).
+    /// [`Table::note_read`](super::Table::note_read).
     #[inline]
-    pub(super) fn set_young(&self, seen: State) -> bool {
-        let word = seen.encode();
-        word & TAG == RESIDENT
-            && word & YOUNG == 0
-            && self
-                .0
-                .compare_exchange(word, word | YOUNG, Ordering::SeqCst, Ordering::Relaxed)
-                .is_ok()
+    pub(super) fn note_read(
+        &self,
+        seen: State,
+        young: bool,
+        permits: impl FnOnce() -> bool,
+    ) -> bool {
+        let word = self.0.load(Ordering::Relaxed);
+        if word & RESIDENT == 0 || State::decode(word) != seen {
+            return false;
+        }
+        let mut to = if young { word | YOUNG } else { word };
+        if word & UNFENCED == 0 && permits() {
+            to |= UNFENCED;
+        }
+        to != word
+            && self.0.compare_exchange(word, to, Ordering::SeqCst, Ordering::Relaxed).is_ok()
+            && word & YOUNG != to & YOUNG
+    }
+
+    /// Sets UNFENCED alone, in a page that is as it was seen.
+    #[cfg(any(test, loom))]
+    #[allow(dead_code, reason = "each proof includes this file")]
+    pub(crate) fn permit_unfenced(&self, seen: State) {
+        self.note_read(seen, false, || true);
     }
 
     /// Clears YOUNG and returns whether it was set: the walk's test. False for a page that is not
@@ -401,7 +448,7 @@ impl Entry {
 
     fn clear(&self, bit: u32) -> bool {
         let mut word = self.0.load(Ordering::SeqCst);
-        while word & TAG == RESIDENT && word & bit != 0 {
+        while word & RESIDENT != 0 && word & bit != 0 {
             match self.0.compare_exchange_weak(
                 word,
                 word & !bit,
@@ -422,7 +469,7 @@ impl Entry {
     pub(crate) fn set_waiters(&self, seen: State) -> bool {
         let mut word = self.0.load(Ordering::Relaxed);
         loop {
-            if !matches!(word & TAG, BUSY | LOCKED) || State::decode(word) != seen {
+            if word & TAG != LOCKED || State::decode(word) != seen {
                 return false;
             }
             if word & WAITERS != 0 {
@@ -451,7 +498,7 @@ mod tests {
         assert!(!entry.finish_read(frame, false));
         if dirty || young {
             entry.try_lock_for_store().unwrap();
-            assert!(!entry.unlock(Taken { frame, young, dirty }));
+            assert!(!entry.unlock(Taken { young, dirty, ..Taken::idle(frame) }));
         }
         entry
     }
@@ -491,7 +538,7 @@ mod tests {
 
         assert!(entry.try_lock_for_eviction().is_err(), "young");
         assert!(entry.clear_young() && !entry.clear_young());
-        assert_eq!(entry.try_lock_for_eviction(), Ok(5));
+        assert_eq!(entry.try_lock_for_eviction(), Ok(Taken::idle(5)));
         assert_eq!(entry.pin().err(), Some(State::Locked { frame: 5, dirty: false }));
         assert!(!hazard::held_by_this_thread(entry.address()), "a failed pin holds nothing");
         assert!(!entry.evict(99));
@@ -506,12 +553,12 @@ mod tests {
             Err(State::Resident { frame: 3, young: false, dirty: true })
         );
         let taken = entry.try_lock_for_store().unwrap();
-        assert_eq!(taken, Taken { frame: 3, young: false, dirty: true });
+        assert_eq!(taken, Taken { dirty: true, ..Taken::idle(3) });
         assert!(!entry.clear_dirty(), "a store is in progress");
         assert!(std::panic::catch_unwind(|| entry.evict(0)).is_err());
         assert!(!entry.unlock(Taken { dirty: true, ..Taken::idle(3) }));
         assert!(entry.clear_dirty() && !entry.clear_dirty());
-        assert_eq!(entry.try_lock_for_eviction(), Ok(3));
+        assert_eq!(entry.try_lock_for_eviction(), Ok(Taken::idle(3)));
     }
 
     #[test]
@@ -525,12 +572,36 @@ mod tests {
     #[test]
     fn young_is_set_only_on_what_was_seen() {
         let entry = resident(3, false, false);
+        let set_young = |seen| entry.note_read(seen, true, || false);
         let seen = entry.load();
-        assert!(entry.set_young(seen));
-        assert!(!entry.set_young(seen), "the word has changed since");
-        assert!(!entry.set_young(entry.load()), "set already");
-        assert!(!entry.set_young(State::Busy));
+        assert!(set_young(seen));
+        assert!(!set_young(seen), "the word has changed since");
+        assert!(!set_young(entry.load()), "set already");
+        assert!(!set_young(State::Busy));
         assert!(!Entry::default().clear_young());
+    }
+
+    #[test]
+    fn the_hit_path_takes_a_page_once_it_is_young_and_readers_without_a_fence_are_permitted() {
+        let entry = resident(3, true, false);
+        let takes = || entry.pin_young().map(|(frame, _held)| frame);
+        assert!(entry.note_read(entry.load(), true, || false));
+        assert_eq!(takes(), None, "readers need a fence");
+        entry.permit_unfenced(entry.load());
+        assert_eq!(takes(), Some(3));
+        assert!(entry.pin().is_ok_and(|pinned| pinned.frame == 3 && pinned.young && pinned.dirty));
+        let taken = entry.try_lock_for_store().unwrap();
+        let expected = Taken { frame: 3, young: true, dirty: true, unfenced: true };
+        assert_eq!(taken, expected);
+        assert_eq!(takes(), None);
+        let mut slots = Slots::default();
+        hazard::scan(&mut slots, taken.unfenced);
+        assert!(!entry.unlock(taken.seen_in(&slots)));
+        assert_eq!(takes(), None, "the store has ended the permission");
+        entry.permit_unfenced(entry.load());
+        assert!(takes().is_some() && entry.clear_young() && takes().is_none(), "not young");
+        assert!(entry.clear_dirty());
+        assert!(entry.try_lock_for_eviction().unwrap().unfenced, "readers may still be there");
     }
 
     #[test]

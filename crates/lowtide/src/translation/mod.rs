@@ -3,12 +3,14 @@
 //! # The word
 //!
 //! ```text
-//!             31 30   29        28      27 … 0
-//!   ABSENT     0 0  │ shadow: what is remembered of the evicted page, or 0 │
-//!   BUSY       0 1  │ WAITERS │   0   │  0     │   a thread reads the page in, or stores all of it
-//!   LOCKED     1 0  │ WAITERS │ DIRTY │ frame  │   resident, but one thread has taken it
-//!   RESIDENT   1 1  │ YOUNG   │ DIRTY │ frame  │   its bytes are in the frame
+//!             31   30         29        28     27 … 0
+//!   ABSENT     0    0      │ shadow: what is remembered of the evicted page, or 0 │
+//!   BUSY       0    1      │ WAITERS │   0   │ ones  │   a thread reads the page in, or stores it
+//!   LOCKED     0    1      │ WAITERS │ DIRTY │ frame │   resident, but one thread has taken it
+//!   RESIDENT   1  UNFENCED │ YOUNG   │ DIRTY │ frame │   its bytes are in the frame
 //! ```
+//!
+//! No frame has the number of all ones.
 //!
 //! Memory of zeroes is a table of absent pages without history, so a fresh table costs nothing to
 //! make.
@@ -18,7 +20,7 @@
 //! ```text
 //!                                            finish_read
 //!             try_begin_read                 finish_store
-//!   ABSENT ───────────────────▶ BUSY ─────────────────────────▶ RESIDENT ◀──┐ set_young, clear_…
+//!   ABSENT ───────────────────▶ BUSY ─────────────────────────▶ RESIDENT ◀──┐ note_read, clear_…
 //!     ▲  ▲                       │                               │    ▲   ──┘
 //!     │  └──── abort_read ───────┘          try_lock_for_eviction│    │
 //!     │                                     try_lock_for_store   ▼    │ unlock
@@ -32,7 +34,9 @@
 //! that is a defect of the caller, after which frames would be shared by two pages.
 //!
 //! * A reader takes a frame number from RESIDENT only while it has the entry in a hazard slot:
-//!   [`Entry::pin`].
+//!   [`Entry::pin`]. If it executes no fence, it needs UNFENCED, too, which any reader may set.
+//!   LOCKED does not keep that bit: its owner does, and unlocks without it once it has made
+//!   all such readers visible ([`Taken::seen_in`]).
 //! * An evictor locks, looks for readers with [`crate::hazard::scan`], and then evicts or unlocks.
 //! * A store locks, waits until `scan` finds no reader, writes, and unlocks with DIRTY. So the
 //!   bytes behind readers' references never change.

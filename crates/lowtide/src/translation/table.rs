@@ -212,15 +212,22 @@ impl Table {
         self.used().map(|pages| self.slice(pages).iter().filter(in_memory).count() as u64).sum()
     }
 
-    /// Sets YOUNG in the entry of `page`, which was seen as `seen`, and notes it in the hint.
-    /// Returns whether it did: not if the bit was set already, or if the entry has changed since,
-    /// which a reader may ignore.
+    /// Sets YOUNG in the entry of `page`, which was seen as `seen`, if `young`, and notes it in the
+    /// hint; and UNFENCED, if it is not set and `permits` says so. Returns whether it has made the
+    /// page young: not if the bit was set already, or if the entry has changed since, which a
+    /// reader may ignore.
     ///
     /// # Panics
     /// Beyond the last page.
     #[inline]
-    pub(crate) fn set_young(&self, page: u64, seen: State) -> bool {
-        let set = self.entry(page).set_young(seen);
+    pub(crate) fn note_read(
+        &self,
+        page: u64,
+        seen: State,
+        young: bool,
+        permits: impl FnOnce() -> bool,
+    ) -> bool {
+        let set = self.entry(page).note_read(seen, young, permits);
         if set {
             self.hint(page).note_young();
         }
@@ -400,7 +407,8 @@ mod tests {
         table.entry(page).try_begin_read(0).unwrap();
         assert!(!table.entry(page).finish_read(9, false));
         let seen = table.entry(page).load();
-        assert!(table.set_young(page, seen) && !table.set_young(page, seen));
+        let set_young = || table.note_read(page, seen, true, || false);
+        assert!(set_young() && !set_young());
         assert!(!table.hint(0).take_young() && !table.hint(2 * TABLE_ENTRIES).take_young());
         assert!(table.hint(TABLE_ENTRIES).take_young());
         assert!(table.entry(page).clear_young());
