@@ -285,3 +285,38 @@ impl<'a> Maker<'a> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::corpus::TRACES;
+
+    #[test]
+    fn budgets_go_by_ratio_from_a_thousandth_to_four_fifths_and_none_is_refused() {
+        let many = budgets(1_000_000, 24);
+        assert_eq!((many.len(), many[0], many[23]), (24, 1_000, 800_000));
+        assert!(
+            many.windows(2).all(|pair| (1.3..1.4).contains(&(pair[1] as f64 / pair[0] as f64)))
+        );
+        assert_eq!(budgets(1_000, 2), [MIN_BUDGET, 800]);
+        assert_eq!(budgets(10, 5), [8]);
+    }
+
+    #[test]
+    fn on_a_small_corpus_tide_is_better_on_average_than_each_of_the_eight() {
+        let court = Court {
+            scale: 0.02,
+            points: 3,
+            threads: NonZeroUsize::MIN,
+            stop: &AtomicBool::new(false),
+            progress: &|_, _| (),
+        };
+        let traces: Vec<&'static Trace> = TRACES.iter().collect();
+        let judgement = judge(&traces, &[Subject::Baseline(Baseline::Tide)], &court).unwrap();
+        let mean = |i| judgement.standing(i, |_| true).unwrap().mean;
+        assert!(mean(0) < 0.0, "{}", mean(0));
+        for (i, name) in judgement.subjects.iter().enumerate().skip(1) {
+            assert_eq!(mean(i) < mean(0), name == "opt", "{name}: {}", mean(i));
+        }
+    }
+}
