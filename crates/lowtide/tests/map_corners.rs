@@ -12,7 +12,7 @@ mod mapped;
 mod scene;
 
 use lowtide::map::{Advice, Map, MapError, MapOptions, Way};
-use lowtide::{Inject, InjectOp, Pager, Request, Size, Verdict};
+use lowtide::{Inject, InjectOp, Pager, Request, Size, Swap, Verdict};
 use mapped::{PAGE, file, pager, random, word};
 use scene::{NEW_USERFAULTFD, SKIPPED, assert_well, child, refuse};
 use std::fs::File;
@@ -110,6 +110,41 @@ fn a_child_does_not_have_a_mirror_and_its_end_disturbs_the_parent_in_nothing() {
             assert_eq!(maps[0].as_ref().unwrap().report().faults, faults, "no page went");
             drop(maps);
             pager.validate().unwrap();
+            0
+        });
+    played.iter().for_each(assert_well);
+}
+
+#[test]
+fn a_child_does_not_have_memory_without_a_file_and_gives_none_of_it_up() {
+    let played =
+        child("a_child_does_not_have_memory_without_a_file_and_gives_none_of_it_up", || {
+            let swap = Swap::compressed("1M".parse().unwrap());
+            let pager = Pager::builder().max(Size::new(1 << 20)).swap(swap).build().unwrap();
+            let mut memory = match pager.root().map_anon(4 << 20) {
+                Err(MapError::Way { why, .. }) => {
+                    eprintln!("{why}");
+                    return SKIPPED;
+                }
+                memory => Some(memory.unwrap()),
+            };
+            for (page, bytes) in memory.as_mut().unwrap().chunks_mut(PAGE).enumerate() {
+                bytes.fill(page as u8);
+            }
+            let touches = || _ = std::hint::black_box(memory.as_ref().unwrap()[0]);
+            assert_eq!(forked(touches), -libc::SIGSEGV);
+            let refused = || {
+                let discarded = memory.as_mut().unwrap().discard(0..1 << 20);
+                assert_eq!(discarded.unwrap_err().kind(), std::io::ErrorKind::Unsupported);
+            };
+            assert_eq!(forked(refused), 0);
+            assert_eq!(forked(|| drop(memory.take())), 0);
+            let memory = memory.unwrap();
+            let kept = |(page, bytes): (usize, &[u8])| bytes.iter().all(|b| *b == page as u8);
+            assert!(memory.chunks(PAGE).enumerate().all(kept));
+            drop(memory);
+            pager.validate().unwrap();
+            assert_eq!(pager.root().usage().unwrap(), 0);
             0
         });
     played.iter().for_each(assert_well);
