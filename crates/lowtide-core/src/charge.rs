@@ -272,8 +272,11 @@ impl Engine {
     /// Whether a task has to be handled for a batch that it charged to a group: the group or one of
     /// its ancestors is above its `high`, or a program wants to know of each batch.
     fn is_paid_for(&self, slot: MemcgSlot) -> bool {
-        self.memcgs.upwards(slot).any(|at| self.memcgs[at].memory.over_high())
-            || self.charges_wanted(slot)
+        let over_high = |at: MemcgSlot| {
+            let group = &self.memcgs[at];
+            group.memory.over_high() || group.swap.over_high()
+        };
+        self.memcgs.upwards(slot).any(over_high) || self.charges_wanted(slot)
     }
 }
 

@@ -160,6 +160,17 @@ pub struct MemcgEvents {
     pub oom: u64,
 }
 
+/// The lines of `memory.swap.events`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SwapEvents {
+    /// Times that a task was handled while swap was above its `high`.
+    pub high: u64,
+    /// Pages that got no slot because of a limit.
+    pub max: u64,
+    /// Pages that got no slot, for that or because swap was full.
+    pub fail: u64,
+}
+
 /// One consistent snapshot of a group: sizes in base pages and event counters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemoryStat {

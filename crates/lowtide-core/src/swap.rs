@@ -177,9 +177,12 @@ impl Engine {
         debug_assert!(f.lru_type() == LruType::Anon && !f.flags.contains(Flags::SWAPCACHE));
         let (memcg, pages) = (f.memcg, f.pages());
         if self.swap.free_pages < pages {
+            self.memcgs.raise_swap(memcg, |events| &mut events.fail);
             return false;
         }
         if self.memcgs.upwards(memcg).any(|at| self.memcgs[at].swap.margin() < pages) {
+            self.memcgs.raise_swap(memcg, |events| &mut events.max);
+            self.memcgs.raise_swap(memcg, |events| &mut events.fail);
             return false;
         }
         self.swap.free_pages -= pages;

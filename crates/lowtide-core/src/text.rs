@@ -6,7 +6,7 @@
 //! mapped by a processor's page tables (`file_mapped`; views reach pages through translations).
 //! Sizes are in bytes.
 
-use crate::stat::{MemcgEvents, MemoryStat};
+use crate::stat::{MemcgEvents, MemoryStat, SwapEvents};
 use std::fmt;
 
 /// Where the value of a key comes from.
@@ -134,6 +134,14 @@ impl fmt::Display for MemcgEvents {
         let Self { low, high, max, oom } = self;
         writeln!(f, "low {low}\nhigh {high}\nmax {max}\noom {oom}")?;
         writeln!(f, "oom_kill 0\noom_group_kill 0\nsock_throttled 0")
+    }
+}
+
+impl fmt::Display for SwapEvents {
+    /// The text of `memory.swap.events`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { high, max, fail } = self;
+        writeln!(f, "high {high}\nmax {max}\nfail {fail}")
     }
 }
 

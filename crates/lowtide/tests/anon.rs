@@ -1,6 +1,6 @@
 //! Anonymous regions: contents, zeroes, limits, giving up, growing, closing.
 
-use lowtide::{AnonOptions, Error, Pager, Swap, TenantVec};
+use lowtide::{AnonOptions, Error, Pager, Swap, TenantFile, TenantVec};
 use std::time::Duration;
 
 fn pager(max: &str, swap: Option<&str>) -> Pager {
@@ -414,4 +414,40 @@ fn a_tenant_that_is_full_of_compressed_pages_can_still_read_all_that_it_has() {
         drop(heap);
         assert_eq!(pager.root().usage().unwrap(), 0);
     }
+}
+
+#[test]
+fn a_tenant_above_its_swap_high_is_slowed_down_and_goes_on_swapping() {
+    let pager = pager("8M", Some("4M"));
+    let builder = pager.tenant("heap").max("1M".parse().unwrap());
+    let tenant = builder.swap_high("1M".parse().unwrap()).create().unwrap();
+    assert_eq!(tenant.text(TenantFile::SwapHigh).unwrap(), "1048576\n");
+    let heap = tenant.anon(4 << 20).unwrap();
+    let store = |pages: std::ops::Range<u64>| {
+        pages.for_each(|page| fill(page, 1, &mut heap.write(page).unwrap()));
+    };
+    store(0..400);
+    assert!(tenant.swap_usage().unwrap() < 1 << 20);
+    let events = || tenant.text(TenantFile::SwapEvents).unwrap();
+    assert_eq!(events(), "high 0\nmax 0\nfail 0\n");
+    let before = tenant.pressure().unwrap().throttle.total_ns;
+    // A few pages above: far above, each batch would sleep for two seconds.
+    let enough = (400..1024).find(|&page| {
+        store(page..page + 1);
+        tenant.swap_usage().unwrap() > (1 << 20) + (64 << 10)
+    });
+    let enough = enough.expect("swap.high stops nothing");
+    store(enough + 1..enough + 40);
+    assert!(!events().starts_with("high 0"), "{}", events());
+    let lost = tenant.pressure().unwrap().throttle.total_ns - before;
+    assert!(lost > 10_000_000, "no thread has slept: {lost} ns");
+    for page in 0..enough {
+        check(page, 1, &heap.read(page).unwrap());
+    }
+    tenant.set_swap_high(lowtide::Size::MAX).unwrap();
+    assert_eq!(tenant.text(TenantFile::SwapHigh).unwrap(), "max\n");
+    tenant.set_swap_max("1M".parse().unwrap()).unwrap();
+    let full = (enough + 40..1024).any(|page| heap.write(page).is_err());
+    assert!(full && !events().contains("max 0"), "{}", events());
+    pager.validate().unwrap();
 }

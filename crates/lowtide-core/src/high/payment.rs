@@ -24,7 +24,6 @@ use super::account::{Payer, Refaulted};
 use super::handler::{HighPolicy, HighStep, LevelView, OverLimit, SleepCause, TaskFacts};
 use super::stall_debt::{self, Price, Refault, TaskDebt};
 use crate::engine::Engine;
-use crate::hooks::NO_LIMIT;
 use crate::lruvec::Sighting;
 use crate::psi::{Change, Pressure, Psi};
 use crate::reclaim::{Reason, Reclaim};
@@ -110,7 +109,9 @@ impl Payment {
                     let reclaim = Reclaim::new(target, goal, Reason::Direct, payer.task).for_high();
                     return HighNext::Reclaim(Box::new(reclaim));
                 }
-                HighStep::SwapEvent { .. } => {}
+                HighStep::SwapEvent { level } => {
+                    engine.memcgs.raise_swap(slots[level], |events| &mut events.high);
+                }
                 HighStep::Sleep { ns, cause } => {
                     payer.debt.pay(ns, &prices, now);
                     return HighNext::Sleep { ns, cause };
@@ -258,7 +259,7 @@ impl Engine {
             usage: group.memory.usage,
             high: group.memory.high,
             swap_usage: group.swap.usage,
-            swap_high: NO_LIMIT,
+            swap_high: group.swap.high,
         }
     }
 

@@ -25,12 +25,21 @@ pub struct Limits {
     pub max: u64,
     /// Pages of swap that the group may use; `u64::MAX` for no limit.
     pub swap_max: u64,
+    /// Above as many pages of swap the tasks of the group are slowed down.
+    pub swap_high: u64,
 }
 
 impl Default for Limits {
     /// Neither limited nor protected.
     fn default() -> Self {
-        Self { min: 0, low: 0, high: UNLIMITED, max: UNLIMITED, swap_max: UNLIMITED }
+        Self {
+            min: 0,
+            low: 0,
+            high: UNLIMITED,
+            max: UNLIMITED,
+            swap_max: UNLIMITED,
+            swap_high: UNLIMITED,
+        }
     }
 }
 
@@ -225,6 +234,7 @@ impl Engine {
             high: memory.high,
             max: memory.max,
             swap_max: swap.max,
+            swap_high: swap.high,
         }
     }
 
@@ -282,6 +292,15 @@ impl Engine {
     /// When the group is gone.
     pub fn set_swap_max(&mut self, id: MemcgId, pages: u64) {
         self.memcgs[id].swap.set_max(pages);
+    }
+
+    /// Sets above how many pages of swap the tasks of a group are slowed down, as above `high` of
+    /// memory. Nothing is pushed out.
+    ///
+    /// # Panics
+    /// When the group is gone.
+    pub fn set_swap_high(&mut self, id: MemcgId, pages: u64) {
+        self.memcgs[id].swap.high = pages;
     }
 
     /// Attaches a program to a group and those below it that have none of their own, in the place

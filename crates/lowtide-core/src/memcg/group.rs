@@ -6,7 +6,7 @@ use crate::folio::FolioTable;
 use crate::high::GroupHigh;
 use crate::hooks::LimitHooks;
 use crate::lruvec::Lruvec;
-use crate::stat::{Events, MemcgEvents};
+use crate::stat::{Events, MemcgEvents, SwapEvents};
 use crate::units::{LruType, MemcgId, MemcgSlot};
 
 /// The position that all partial walks of one target share.
@@ -39,6 +39,8 @@ pub(crate) struct Memcg {
     pub(crate) local: MemcgEvents,
     /// Limit events of this group and those below.
     pub(crate) limits: MemcgEvents,
+    /// Events of swap of this group and those below.
+    pub(crate) swap_events: SwapEvents,
     /// Where reclaim of this subtree goes on.
     pub(crate) cursor: SharedCursor,
     /// Resident pages by type.
@@ -83,6 +85,7 @@ impl Memcg {
             events: Events::default(),
             local: MemcgEvents::default(),
             limits: MemcgEvents::default(),
+            swap_events: SwapEvents::default(),
             cursor: SharedCursor::default(),
             resident: [0; 2],
             file_dirty: 0,

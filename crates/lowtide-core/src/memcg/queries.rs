@@ -10,7 +10,7 @@ use super::group::Memcg;
 use crate::engine::Engine;
 use crate::limits::MIN_SWAP_PAGES;
 use crate::policy::Lists;
-use crate::stat::{Events, MemcgEvents, MemoryStat};
+use crate::stat::{Events, MemcgEvents, MemoryStat, SwapEvents};
 use crate::units::{LruType, MemcgId};
 
 impl Engine {
@@ -28,6 +28,15 @@ impl Engine {
     #[must_use]
     pub fn margin(&self, id: MemcgId) -> u64 {
         self.memcgs[id].memory.margin()
+    }
+
+    /// Events of swap of a group and those below it: `memory.swap.events`. Cost: O(1).
+    ///
+    /// # Panics
+    /// When the group is gone.
+    #[must_use]
+    pub fn swap_events(&self, id: MemcgId) -> SwapEvents {
+        self.memcgs[id].swap_events
     }
 
     /// Limit events of a group and those below it: `memory.events`. Cost: O(1).

@@ -8,7 +8,7 @@
 
 use super::Memcg;
 use crate::folio::FolioTable;
-use crate::stat::MemcgEvents;
+use crate::stat::{MemcgEvents, SwapEvents};
 use crate::units::{MemcgId, MemcgSlot};
 
 /// All groups of an engine. The root is always there, in the first place.
@@ -171,6 +171,20 @@ impl MemcgTree {
         while let Some(slot) = at {
             let group = &mut self[slot];
             *event(&mut group.limits) += 1;
+            at = group.parent;
+        }
+    }
+
+    /// Counts an event of swap at a group and each of its ancestors.
+    pub(crate) fn raise_swap(
+        &mut self,
+        slot: MemcgSlot,
+        event: impl Fn(&mut SwapEvents) -> &mut u64,
+    ) {
+        let mut at = Some(slot);
+        while let Some(slot) = at {
+            let group = &mut self[slot];
+            *event(&mut group.swap_events) += 1;
             at = group.parent;
         }
     }

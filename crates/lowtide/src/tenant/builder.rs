@@ -53,6 +53,12 @@ impl TenantBuilder {
         self
     }
 
+    /// Above as many bytes in swap threads are slowed down.
+    pub const fn swap_high(mut self, high: Size) -> Self {
+        self.limits.swap_high = high;
+        self
+    }
+
     /// How much of its memory may be dirty; its dirty pages are then written back, and its writers
     /// slowed down, on their own. Default: the pager's shares
     /// ([`Builder::dirty_limits`](crate::Builder::dirty_limits)) of the tenant's memory.

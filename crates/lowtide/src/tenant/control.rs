@@ -84,6 +84,17 @@ impl Tenant {
         Ok(())
     }
 
+    /// Sets how much may be in swap before threads that bring pages in are slowed down, as above
+    /// [`high`](Tenant::set_high). Nothing is pushed out of swap.
+    ///
+    /// # Errors
+    /// [`TenantError::Gone`], [`TenantError::Root`].
+    pub fn set_swap_high(&self, high: Size) -> Result<(), TenantError> {
+        let (mut state, pages) = self.below_root(high)?;
+        state.engine.set_swap_high(self.id, pages);
+        Ok(())
+    }
+
     /// Sets how willingly anonymous pages are evicted instead of pages of files: 0 (never) to 200,
     /// or 201 for nothing else. Larger numbers mean 201; 60 is the default. It makes no difference
     /// without [swap](crate::Builder::swap).

@@ -26,6 +26,10 @@ pub enum TenantFile {
     Max,
     /// How much may be in swap.
     SwapMax,
+    /// Above as much in swap threads are slowed down.
+    SwapHigh,
+    /// Events of swap, those below included.
+    SwapEvents,
     /// Sizes and counters.
     Stat,
     /// Limit events, those below included.
@@ -38,7 +42,7 @@ pub enum TenantFile {
 
 impl TenantFile {
     /// All of them.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 13] = [
         Self::Current,
         Self::Peak,
         Self::Min,
@@ -46,6 +50,8 @@ impl TenantFile {
         Self::High,
         Self::Max,
         Self::SwapMax,
+        Self::SwapHigh,
+        Self::SwapEvents,
         Self::Stat,
         Self::Events,
         Self::EventsLocal,
@@ -63,6 +69,8 @@ impl TenantFile {
             Self::High => "memory.high",
             Self::Max => "memory.max",
             Self::SwapMax => "memory.swap.max",
+            Self::SwapHigh => "memory.swap.high",
+            Self::SwapEvents => "memory.swap.events",
             Self::Stat => "memory.stat",
             Self::Events => "memory.events",
             Self::EventsLocal => "memory.events.local",
@@ -88,6 +96,8 @@ impl TenantFile {
             Self::High => size(engine.limits(id).high),
             Self::Max => size(engine.limits(id).max),
             Self::SwapMax => size(engine.limits(id).swap_max),
+            Self::SwapHigh => size(engine.limits(id).swap_high),
+            Self::SwapEvents => engine.swap_events(id).to_string(),
             Self::Stat => engine.stat(id).to_string(),
             Self::Events => engine.limit_events(id).to_string(),
             Self::EventsLocal => engine.local_events(id).to_string(),

@@ -16,16 +16,18 @@ pub struct TenantLimits {
     pub max: Size,
     /// Bytes that may be in swap.
     pub swap_max: Size,
+    /// Above it in swap threads are slowed down, as above `high`.
+    pub swap_high: Size,
 }
 
 impl fmt::Debug for TenantLimits {
     /// Sizes as they are written: `max` for no limit.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { min, low, high, max, swap_max } = self;
+        let Self { min, low, high, max, swap_max, swap_high } = self;
         write!(
             f,
             "TenantLimits {{ min: {min}, low: {low}, high: {high}, max: {max}, swap_max: \
-             {swap_max} }}"
+             {swap_max}, swap_high: {swap_high} }}"
         )
     }
 }
@@ -39,6 +41,7 @@ impl Default for TenantLimits {
             high: Size::MAX,
             max: Size::MAX,
             swap_max: Size::MAX,
+            swap_high: Size::MAX,
         }
     }
 }
@@ -52,13 +55,14 @@ impl TenantLimits {
     pub(crate) fn from_pages(limits: Limits, page_shift: u32) -> Self {
         let size =
             |pages: u64| if pages == u64::MAX { Size::MAX } else { Size::new(pages << page_shift) };
-        let Limits { min, low, high, max, swap_max } = limits;
+        let Limits { min, low, high, max, swap_max, swap_high } = limits;
         Self {
             min: size(min),
             low: size(low),
             high: size(high),
             max: size(max),
             swap_max: size(swap_max),
+            swap_high: size(swap_high),
         }
     }
 
@@ -69,6 +73,7 @@ impl TenantLimits {
         engine.set_high(id, pages(self.high, page_shift));
         engine.set_max(id, pages(self.max, page_shift)).expect("only the root's budget has bounds");
         engine.set_swap_max(id, pages(self.swap_max, page_shift));
+        engine.set_swap_high(id, pages(self.swap_high, page_shift));
     }
 }
 
