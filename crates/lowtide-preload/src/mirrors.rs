@@ -35,6 +35,7 @@ use crate::budgets::Subject;
 use crate::leases;
 use crate::lock::{Lock, Locked};
 use crate::ways::Why;
+use libc::c_long;
 use lowtide::Pager;
 use lowtide::map::{MapOptions, Placed};
 use lowtide_sys::shared::memfd;
@@ -111,7 +112,7 @@ extern "C" fn in_child() {
 
 /// In one step, as other threads see it.
 fn move_back(entry: &Entry) -> io::Result<()> {
-    let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
+    let flags = c_long::from(libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED);
     let (from, to) = (entry.hidden as *mut libc::c_void, entry.start as *mut libc::c_void);
     // SAFETY: the hidden mapping is ours, and at the address is its mirror, or a hole in a child.
     let moved = unsafe { libc::syscall(libc::SYS_mremap, from, entry.len, entry.len, flags, to) };
@@ -145,7 +146,7 @@ impl Covers {
         let Some(slot) = self.entries().get_mut(count) else {
             return Err(io::Error::from_raw_os_error(libc::ENOSPC));
         };
-        let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_DONTUNMAP;
+        let flags = c_long::from(libc::MREMAP_MAYMOVE | libc::MREMAP_DONTUNMAP);
         let none = ptr::null_mut::<libc::c_void>();
         // SAFETY: the program's mapping, which no thread knows yet.
         let hidden = unsafe { libc::syscall(libc::SYS_mremap, at, len, len, flags, none) };
@@ -153,13 +154,20 @@ impl Covers {
             return Err(io::Error::last_os_error());
         }
         let entry = Entry { start: range.start, len, hidden: hidden as usize };
-        let (prot, fd) = (libc::PROT_READ, memory.as_raw_fd());
-        let flags = libc::MAP_SHARED | libc::MAP_FIXED;
+        // Whole words: of a shorter argument on the stack the rest is not defined.
+        let [prot, fd, flags, offset, advice] = [
+            libc::PROT_READ,
+            memory.as_raw_fd(),
+            libc::MAP_SHARED | libc::MAP_FIXED,
+            0,
+            libc::MADV_DONTFORK,
+        ]
+        .map(c_long::from);
         // SAFETY: replaces what is left of the program's mapping.
-        let mapped = unsafe { libc::syscall(libc::SYS_mmap, at, len, prot, flags, fd, 0) };
+        let mapped = unsafe { libc::syscall(libc::SYS_mmap, at, len, prot, flags, fd, offset) };
         let not_inherited = || {
             // SAFETY: changes what children have of the new mapping.
-            let done = unsafe { libc::syscall(libc::SYS_madvise, at, len, libc::MADV_DONTFORK) };
+            let done = unsafe { libc::syscall(libc::SYS_madvise, at, len, advice) };
             done != -1
         };
         if mapped == -1 || !not_inherited() {
