@@ -173,10 +173,7 @@ impl Keeper {
                 self.turn(&(start..end), why);
                 Answer::Done
             }
-            Question::Leases => {
-                self.give_up_leases();
-                Answer::Done
-            }
+            Question::Leases => Answer::Ticket(self.give_up_leases()),
             Question::Detach { start, end } => Answer::Ticket(self.detach(&(start..end))),
             Question::Attach { ticket, start, len } => {
                 done_or_left(self.attach(ticket, start, len))
@@ -284,17 +281,18 @@ impl Keeper {
         }
     }
 
-    /// Mirrors whose file is about to change become mappings of the kernel.
-    fn give_up_leases(&mut self) {
+    /// Mirrors whose file is about to change become mappings of the kernel; how many did.
+    fn give_up_leases(&mut self) -> u32 {
         let wanted = |kept: &&Kept| {
             let is_mirrored = matches!(kept.held, Held::Mirrored(_));
             is_mirrored && !leases::is_held(kept.subject.file.as_fd())
         };
         let wanted: Vec<_> =
             self.kept.values().filter(wanted).map(|kept| kept.subject.range.clone()).collect();
-        for range in wanted {
-            self.turn(&range, Why::Opened);
+        for range in &wanted {
+            self.turn(range, Why::Opened);
         }
+        wanted.len() as u32
     }
 
     /// First addresses of what touches a range.

@@ -101,7 +101,7 @@ pub(crate) enum Answer {
     Done,
     /// The mapping is left to the kernel.
     Left(Reason),
-    /// What was detached; zero is nothing.
+    /// What was detached, or how many leases were given up; zero is nothing.
     Ticket(u32),
 }
 

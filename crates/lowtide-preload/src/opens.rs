@@ -3,7 +3,8 @@
 //! A process that opens a file for writing on which another holds a lease waits until that is given
 //! up (`leases.rs`). With `O_NONBLOCK` it does not wait: the call fails with `EWOULDBLOCK`, and the
 //! lease is about to be given up. A program that is not changed would not expect this from its own
-//! mapping. So the keeper is asked to give such leases up now, and the call is repeated, once.
+//! mapping. So the keeper is asked to give such leases up now, and the call is repeated: as long as
+//! there were any, since another thread may map the file meanwhile.
 //!
 //! # Safety
 //!
@@ -13,29 +14,45 @@
 #![allow(unsafe_code)]
 
 use crate::interpose::Errno;
-use crate::line::Question;
+use crate::line::{Answer, Question};
 use crate::{mirrors, real, state};
 use libc::{c_char, c_int, mode_t};
 
-/// Whether a call that failed may work now.
-fn shall_repeat(got: c_int, flags: c_int) -> bool {
-    if got >= 0 || flags & libc::O_NONBLOCK == 0 || !mirrors::are_any() {
-        return false;
+/// Attempts without a lease of this process in the way, after which another process has one: the
+/// keeper may have given one up before it was asked.
+const IN_VAIN: u32 = 2;
+
+/// Makes a call, and again while leases of this process are in its way.
+fn attempt(flags: c_int, call: impl Fn() -> c_int) -> c_int {
+    let had_any = mirrors::are_any();
+    let mut got = call();
+    if got >= 0 || flags & libc::O_NONBLOCK == 0 || !(had_any || mirrors::are_any()) {
+        return got;
     }
-    let Some((state, _)) = state::get() else { return false };
-    if std::io::Error::last_os_error().raw_os_error() != Some(libc::EWOULDBLOCK) {
-        return false;
+    let Some((state, _)) = state::get() else { return got };
+    let mut in_vain = 0;
+    let is_refused = |got: c_int| {
+        got < 0 && std::io::Error::last_os_error().raw_os_error() == Some(libc::EWOULDBLOCK)
+    };
+    while is_refused(got) && in_vain < IN_VAIN {
+        let given_up = {
+            let _errno = Errno::save();
+            state.line.ask(Question::Leases)
+        };
+        match given_up {
+            Some(Answer::Ticket(1..)) => in_vain = 0,
+            Some(_) => in_vain += 1,
+            None => break,
+        }
+        got = call();
     }
-    let _errno = Errno::save();
-    state.line.ask(Question::Leases).is_some()
+    got
 }
 
 #[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C" fn open(path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
     // SAFETY: the program's arguments.
-    let got = unsafe { real::open(path, flags, mode) };
-    // SAFETY: the same.
-    if shall_repeat(got, flags) { unsafe { real::open(path, flags, mode) } } else { got }
+    attempt(flags, || unsafe { real::open(path, flags, mode) })
 }
 
 /// The same: on 64-bit Linux offsets have one size.
@@ -48,9 +65,7 @@ unsafe extern "C" fn open64(path: *const c_char, flags: c_int, mode: mode_t) -> 
 #[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C" fn openat(dir: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
     // SAFETY: the program's arguments.
-    let got = unsafe { real::openat(dir, path, flags, mode) };
-    // SAFETY: the same.
-    if shall_repeat(got, flags) { unsafe { real::openat(dir, path, flags, mode) } } else { got }
+    attempt(flags, || unsafe { real::openat(dir, path, flags, mode) })
 }
 
 /// The same.
