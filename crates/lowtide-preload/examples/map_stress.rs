@@ -1,11 +1,12 @@
 //! A program that uses mappings of files in every way it can, from many threads, and checks every
 //! byte it reads: for `lowtide run`, which must change nothing about it.
 //!
-//! Files consist of pages that say which page of which file they are, and in which version. Threads
-//! read them through shared and private mappings, store through descriptors and through mappings,
-//! cut files and make them longer, unmap parts, remap, change protections, keep private copies,
-//! fork, and allocate memory at addresses that were mapped before. Each knows what every page must
-//! contain.
+//! Files consist of pages that say which page of which file they are, and in which version.
+//! Half of them are *quiet*: open for reading only, and now and then opened for writing for a
+//! moment, or cut by their path. Threads read them through shared and private mappings, store
+//! through descriptors and through mappings, cut files and make them longer, unmap parts,
+//! remap, change protections, keep private copies, fork, and allocate memory at addresses that
+//! were mapped before. Each knows what every page must contain.
 //!
 //! ```text
 //! lowtide run --max 64M -- map_stress DIR SECONDS THREADS SEED
@@ -15,10 +16,11 @@
 
 #![expect(clippy::print_stdout, reason = "a program for people")]
 
+use std::ffi::CString;
 use std::fs::File;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
 use std::ptr;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Mutex, RwLock};
@@ -35,16 +37,19 @@ const KEPT: usize = 8;
 
 /// A file, and what is known of it.
 struct Data {
+    /// Of a quiet file for reading only.
     file: File,
+    /// The name of a quiet file.
+    quiet: Option<PathBuf>,
     number: usize,
     /// Pages of the file. Cutting takes the lock alone.
     pages: RwLock<usize>,
     /// The version of each page; 0 is all zeroes. Changed under the lock of the page's shard.
     versions: Vec<AtomicU64>,
     shards: Vec<Mutex<()>>,
-    /// The whole file, shared: for reading, and for stores.
-    read: Window,
-    write: Window,
+    /// The whole file, shared: for reading, and for stores. A lock of its own, after `pages`.
+    read: RwLock<Window>,
+    write: Option<Window>,
 }
 
 /// A mapping.
@@ -133,16 +138,30 @@ impl Data {
             file.write_all_at(&page_bytes(number, page, 1), (page * PAGE) as u64).unwrap();
         }
         file.sync_all().unwrap();
-        std::fs::remove_file(&path).unwrap();
+        let is_quiet = number.is_multiple_of(2);
+        let file = if is_quiet { File::open(&path).unwrap() } else { file };
+        if !is_quiet {
+            std::fs::remove_file(&path).unwrap();
+        }
         let (read, shared) = (libc::PROT_READ, libc::MAP_SHARED);
+        let stored = read | libc::PROT_WRITE;
         Self {
-            read: Window::map(&file, 0, PAGES, read, shared),
-            write: Window::map(&file, 0, PAGES, read | libc::PROT_WRITE, shared),
+            read: RwLock::new(Window::map(&file, 0, PAGES, read, shared)),
+            write: (!is_quiet).then(|| Window::map(&file, 0, PAGES, stored, shared)),
             file,
+            quiet: is_quiet.then_some(path),
             number,
             pages: RwLock::new(PAGES),
             versions: (0..PAGES).map(|_| AtomicU64::new(1)).collect(),
             shards: (0..SHARDS).map(|_| Mutex::new(())).collect(),
+        }
+    }
+
+    /// The file for a change. A quiet one is opened for it, without waiting or not.
+    fn for_writing(&self, flags: i32) -> File {
+        match &self.quiet {
+            Some(path) => File::options().write(true).custom_flags(flags).open(path).unwrap(),
+            None => self.file.try_clone().unwrap(),
         }
     }
 
@@ -189,6 +208,7 @@ impl Thread<'_> {
             89..94 => self.copy(data),
             94..97 => self.remap(data),
             97 => self.advise(data),
+            98 => self.renew(data),
             _ => self.allocate(),
         }
     }
@@ -199,7 +219,7 @@ impl Thread<'_> {
         let (first, in_order) = (self.random(*pages), self.random(4) == 0);
         for n in 0..8 {
             let page = if in_order { (first + n).min(*pages - 1) } else { self.random(*pages) };
-            self.check(data, &data.read, 0, page, "the shared mapping");
+            self.check(data, &data.read.read().unwrap(), 0, page, "the shared mapping");
         }
     }
 
@@ -230,41 +250,59 @@ impl Thread<'_> {
     }
 
     fn write(&mut self, data: &Data, through_mapping: bool) {
+        if data.quiet.is_some() && self.random(50) > 0 {
+            return self.read_some(data);
+        }
         let pages = data.pages.read().unwrap();
         let page = self.random(*pages);
         {
             let _alone = data.shards[page % SHARDS].lock().unwrap();
             let version = data.versions[page].load(SeqCst) + 1;
-            if through_mapping {
-                for word in 0..WORDS {
-                    data.write.store(page, word, content(data.number, page, version, word));
+            match &data.write {
+                Some(window) if through_mapping => {
+                    for word in 0..WORDS {
+                        window.store(page, word, content(data.number, page, version, word));
+                    }
                 }
-            } else {
-                let bytes = page_bytes(data.number, page, version);
-                data.file.write_all_at(&bytes, (page * PAGE) as u64).unwrap();
+                _ => {
+                    let bytes = page_bytes(data.number, page, version);
+                    let file = data.for_writing([0, libc::O_NONBLOCK][self.random(2)]);
+                    file.write_all_at(&bytes, (page * PAGE) as u64).unwrap();
+                }
             }
             data.versions[page].store(version, SeqCst);
         }
-        if through_mapping && self.random(20) == 0 {
-            let at = data.write.base.wrapping_add(page * PAGE).cast();
+        if through_mapping
+            && let Some(window) = &data.write
+            && self.random(20) == 0
+        {
+            let at = window.base.wrapping_add(page * PAGE).cast();
             let flags = [libc::MS_SYNC, libc::MS_ASYNC][self.random(2)];
             // SAFETY: a page of a mapping that lives.
             assert_eq!(unsafe { libc::msync(at, PAGE, flags) }, 0);
         }
-        self.check(data, &data.read, 0, page, "the shared mapping, after a store");
+        self.check(data, &data.read.read().unwrap(), 0, page, "the shared mapping, after a store");
     }
 
     /// Cuts the file, and makes it as long as before: the end is zeroes then.
     fn cut(&mut self, data: &Data) {
         let mut pages = data.pages.write().unwrap();
         let left = PAGES / 2 + self.random(PAGES / 2);
-        data.file.set_len((left * PAGE) as u64).unwrap();
+        match &data.quiet {
+            Some(path) => {
+                let name = CString::new(path.as_os_str().as_encoded_bytes()).unwrap();
+                // SAFETY: the name ends with a zero.
+                let cut = unsafe { libc::truncate(name.as_ptr(), (left * PAGE) as libc::off_t) };
+                assert_eq!(cut, 0, "truncate: {}", std::io::Error::last_os_error());
+            }
+            None => data.file.set_len((left * PAGE) as u64).unwrap(),
+        }
         for version in &data.versions[left..] {
             version.store(0, SeqCst);
         }
         *pages = left;
         if self.random(4) > 0 {
-            data.file.set_len((PAGES * PAGE) as u64).unwrap();
+            data.for_writing(0).set_len((PAGES * PAGE) as u64).unwrap();
             *pages = PAGES;
         }
         drop(pages);
@@ -274,13 +312,14 @@ impl Thread<'_> {
     /// A child reads pages through mappings that it has inherited.
     fn fork(&mut self, data: &Data) {
         let pages = data.pages.write().unwrap();
+        let window = data.read.read().unwrap();
         let wanted: Vec<usize> = (0..64).map(|_| self.random(*pages)).collect();
         // SAFETY: the child reads memory and ends; it takes no lock and allocates nothing.
         let child = unsafe { libc::fork() };
         if child == 0 {
             let right = |&page: &usize| {
                 let version = data.versions[page].load(SeqCst);
-                data.read.load(page, 5) == content(data.number, page, version, 5)
+                window.load(page, 5) == content(data.number, page, version, 5)
             };
             let code = i32::from(!wanted.iter().all(right));
             // SAFETY: ends the child without anything of the parent's.
@@ -290,6 +329,7 @@ impl Thread<'_> {
         let mut status = 0;
         // SAFETY: a child of this thread, and a place for its status.
         assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+        drop(window);
         drop(pages);
         self.tally.forks += 1;
         self.tally.checked += wanted.len() as u64;
@@ -370,10 +410,21 @@ impl Thread<'_> {
             libc::MADV_NORMAL,
         ];
         let advice = advice[self.random(advice.len())];
-        let at = data.read.base.wrapping_add(page * PAGE).cast();
+        let window = data.read.read().unwrap();
+        let at = window.base.wrapping_add(page * PAGE).cast();
         // SAFETY: pages of a shared mapping, which keep their bytes.
         assert_eq!(unsafe { libc::madvise(at, 64 * PAGE, advice) }, 0);
-        self.check(data, &data.read, 0, page, "the shared mapping, after advice");
+        self.check(data, &window, 0, page, "the shared mapping, after advice");
+    }
+
+    /// The mapping of the whole file goes, and another one comes.
+    fn renew(&mut self, data: &Data) {
+        let pages = data.pages.read().unwrap();
+        let mut window = data.read.write().unwrap();
+        window.unmap(0, PAGES);
+        *window = Window::map(&data.file, 0, PAGES, libc::PROT_READ, libc::MAP_SHARED);
+        let page = self.random(*pages);
+        self.check(data, &window, 0, page, "a new mapping of the whole file");
     }
 
     /// Memory that may be where a mapping was.
@@ -420,6 +471,9 @@ fn main() {
         let running: Vec<_> = (0..threads).map(start).collect();
         running.into_iter().map(|thread| thread.join().expect("no thread panics")).collect()
     });
+    for path in files.iter().filter_map(|data| data.quiet.as_ref()) {
+        std::fs::remove_file(path).unwrap();
+    }
     let sum = |of: fn(&Tally) -> u64| tallies.iter().map(of).sum::<u64>();
     let (checked, wrong) = (sum(|t| t.checked), sum(|t| t.wrong));
     println!(
