@@ -165,6 +165,17 @@ impl Pool {
         space: &Space,
         pages: impl IntoIterator<Item = u64>,
     ) -> Result<(), Error> {
+        let read = self.read_unasked(space, pages);
+        // A thread that reads ahead does so for many: it evicts, and does not sleep.
+        read.and(self.settle(Pay::Reclaim))
+    }
+
+    /// The same, and what is owed for it is paid later.
+    fn read_unasked(
+        &self,
+        space: &Space,
+        pages: impl IntoIterator<Item = u64>,
+    ) -> Result<(), Error> {
         self.check()?;
         let mut pipe = Pipeline::new(self, space, Access::Ahead);
         let mut room = room_ahead(self, space);
@@ -181,9 +192,7 @@ impl Pool {
                 break;
             }
         }
-        let finished = pipe.into_refused(|_, _, _| ());
-        // A thread that reads ahead does so for many: it evicts, and does not sleep.
-        finished.map(drop).and(self.settle(Pay::Reclaim))
+        pipe.into_refused(|_, _, _| ()).map(drop)
     }
 
     /// A thread is about to bring in a page that is absent, and has claimed nothing. Reads its
@@ -219,8 +228,8 @@ impl Pool {
             return;
         }
         around.spend(page, end - first - 1);
-        // What cannot be read says so to the thread that needs it.
-        drop(self.read_ahead(space, first..end));
+        // What cannot be read says so to the thread that needs it, which also pays.
+        drop(self.read_unasked(space, first..end));
         let resident = |page: u64| is(page, |state| matches!(state, EntryState::Resident { .. }));
         around.arrived(page, (first..end).filter(|&other| other != page && resident(other)));
     }
