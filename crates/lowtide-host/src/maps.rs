@@ -29,6 +29,18 @@ const SERVED: Features = Features::MISSING_SHMEM.union(Features::WP_SHMEM).union
 /// What makes touches of single pages visible in the way `pagecache`.
 const EXACT: Features = Features::WP.union(Features::WP_ASYNC);
 
+/// Features of `userfaultfd(2)`, and what lowtide does with each: what it is used for, or why not.
+const FEATURES: [(Features, &str, Result<&str, &str>); 8] = [
+    (Features::MISSING_SHMEM, "missing pages", Ok("`userfault`")),
+    (Features::WP_SHMEM, "write protection", Ok("stores in `userfault`")),
+    (Features::POISON, "poison", Ok("pages that cannot be read")),
+    (Features::WP, "protection of anonymous memory", Ok("`pagecache`")),
+    (Features::WP_ASYNC, "asynchronous protection", Ok("touches of single pages in `pagecache`")),
+    (Features::MINOR_SHMEM, "minor faults", Err("a copy fills a page and maps it in one call")),
+    (Features::MOVE, "move", Err("it is for anonymous memory, and a mirror is a memfd")),
+    (Features::SIGBUS, "signals", Err("a program's handler of SIGBUS is its own")),
+];
+
 /// What maps can do here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Maps {
@@ -40,6 +52,8 @@ pub struct Maps {
     /// The way `pagecache`: whether touches of single pages can be seen; the text has the reason if
     /// only those of neighbours together can.
     pub exact: Result<(), String>,
+    /// The features of `userfaultfd(2)` that the kernel offers.
+    pub offered: Features,
 }
 
 impl Maps {
@@ -61,6 +75,8 @@ impl Maps {
             served: registered(SERVED, Modes::MISSING | Modes::WRITE_PROTECT)
                 .map(|faults| !faults.user_mode_only()),
             exact: registered(EXACT, Modes::WRITE_PROTECT).map(drop),
+            offered: UserFault::open(Scope::Any, Features::empty())
+                .map_or(Features::empty(), |faults| faults.offered()),
         }
     }
 
@@ -71,6 +87,27 @@ impl Maps {
             (Ok(()), Ok(true)) => "userfault",
             _ => "pagecache",
         }
+    }
+
+    /// Which features of page faults are used, lacking, and offered but not used, and why not.
+    #[must_use]
+    pub fn features(&self) -> String {
+        let offered = |of: &Features| self.offered.contains(*of);
+        let mut used = Vec::new();
+        let mut rest = Vec::new();
+        for (of, name, what_for) in &FEATURES {
+            match what_for {
+                Ok(what_for) if offered(of) => used.push(format!("{name} ({what_for})")),
+                Ok(what_for) => rest.push(format!("lacks {name} ({what_for})")),
+                Err(why) if offered(of) => rest.push(format!("no use of {name} ({why})")),
+                // Not missed.
+                Err(_) => {}
+            }
+        }
+        let used = if used.is_empty() { "none".to_owned() } else { used.join(", ") };
+        // Protection of reads has no bit that is known yet.
+        rest.push("no read-write protection known: touches are seen by zaps".to_owned());
+        format!("{used}; {}", rest.join("; "))
     }
 
     /// How touches are seen in the way `pagecache`.
@@ -135,7 +172,8 @@ mod tests {
 
     fn maps(scan: bool, served: Result<bool, &str>, exact: bool) -> Maps {
         let why = |allowed: bool| if allowed { Ok(()) } else { Err("too old".to_owned()) };
-        Maps { scan: why(scan), served: served.map_err(str::to_owned), exact: why(exact) }
+        let offered = SERVED | Features::MOVE;
+        Maps { scan: why(scan), served: served.map_err(str::to_owned), exact: why(exact), offered }
     }
 
     #[test]
@@ -151,6 +189,18 @@ mod tests {
             assert!(text.starts_with(way), "{text}");
             assert!(words.iter().all(|word| text.contains(word)), "{text}");
         }
+    }
+
+    #[test]
+    fn features_are_used_or_lacking_or_not_used_for_a_reason() {
+        let text = maps(true, Ok(true), false).features();
+        let parts: Vec<_> = text.split("; ").collect();
+        assert!(parts[0].contains("poison") && !parts[0].contains("asynchronous"), "{text}");
+        assert!(parts.iter().any(|part| part.starts_with("lacks asynchronous")), "{text}");
+        assert!(parts.iter().any(|part| part.starts_with("no use of move (it is")), "{text}");
+        assert!(!text.contains("minor"), "what is neither offered nor missed: {text}");
+        let nothing = Maps { offered: Features::empty(), ..maps(true, Err("refused"), false) };
+        assert!(nothing.features().starts_with("none; lacks missing pages"), "{nothing:?}");
     }
 
     #[test]

@@ -133,7 +133,8 @@ impl fmt::Display for Probe {
             Ok(()) => Availability::Yes(String::new()),
             Err(why) => Availability::No(why.clone()),
         };
-        let rows: [(&str, &dyn fmt::Display, &str); 13] = [
+        let features = self.maps.features();
+        let rows: [(&str, &dyn fmt::Display, &str); 14] = [
             ("kernel", &self.kernel, ""),
             ("processors", &format_args!("{} x {}", self.cpus, self.cpu_model), ""),
             ("memory", &memory, ""),
@@ -141,6 +142,7 @@ impl fmt::Display for Probe {
             ("huge pages", &self.thp, "; for the budget's memory, where they are allowed"),
             ("io_uring", &self.io_uring, "; for reads and writes, else pread and pwrite"),
             ("userfaultfd", &self.userfaultfd, "; for maps with an exact budget"),
+            ("fault features", &features, ""),
             ("page table scan", &scan, "; for all maps: it shows which pages were touched"),
             ("way of maps", &self.maps, ""),
             ("memory cgroup", &self.memcg, "; only `lowtide bench` needs one, to limit mmap"),
@@ -311,6 +313,7 @@ mod tests {
             "memory",
             "io_uring",
             "userfaultfd",
+            "fault features",
             "page table scan",
             "way of maps",
             "memory cgroup",
