@@ -8,11 +8,11 @@ use common::{files, results, rows, run, text};
 fn killed_writers_leave_every_flushed_byte() {
     let dir = tempfile::tempdir().unwrap();
     let results =
-        results(dir.path(), &["bench", "crash", "--cycles", "20", "--threads", "8", "--seed", "1"]);
+        results(dir.path(), &["bench", "crash", "--cycles", "60", "--threads", "8", "--seed", "1"]);
     let row = &rows(&results)[0];
-    assert_eq!((row["workload"].as_str(), row["cycles"].as_u64()), (Some("crash"), Some(20)));
+    assert_eq!((row["workload"].as_str(), row["cycles"].as_u64()), (Some("crash"), Some(60)));
     assert_eq!((row["lost_bytes"].as_u64(), row["wrong_bytes"].as_u64()), (Some(0), Some(0)));
-    assert_eq!(row["verified_bytes"].as_u64().unwrap(), 20 * row["data_bytes"].as_u64().unwrap());
+    assert_eq!(row["verified_bytes"].as_u64().unwrap(), 60 * row["data_bytes"].as_u64().unwrap());
     assert!(row["flushes"].as_u64().unwrap() > 0, "nothing was promised: {row}");
     assert_drawn(row, &["files shrunk", "ranges punched"]);
     assert!(files(dir.path()).is_empty(), "files are left behind");

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 
+use lowtide::map::Way;
 use lowtide::{FaultSite, InjectOp, Pager};
 use serde::Serialize;
 
@@ -25,6 +26,8 @@ pub struct Coverage {
     pub cuts: Cuts,
     /// How often something was drawn or done.
     pub drawn: BTreeMap<String, u64>,
+    /// The ways in which files can be mapped.
+    pub ways: Vec<Way>,
 }
 
 /// What cuts did. The names are those of the JSON.
@@ -138,13 +141,13 @@ impl Coverage {
     }
 
     /// The rows of everything that can be drawn or done.
-    pub fn all_draws() -> impl Iterator<Item = String> {
+    pub fn all_draws(&self) -> impl Iterator<Item = String> + '_ {
         let others = Beginning::ROWS.into_iter().chain(Change::ROWS).map(str::to_owned);
-        Shape::all_rows().chain(others)
+        Shape::all_rows(&self.ways).chain(others)
     }
 
     /// What was never drawn.
     pub fn missing_draws(&self) -> Vec<String> {
-        Self::all_draws().filter(|row| !self.drawn.contains_key(row)).collect()
+        self.all_draws().filter(|row| !self.drawn.contains_key(row)).collect()
     }
 }

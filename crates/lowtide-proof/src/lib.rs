@@ -11,6 +11,7 @@
 //! | [`ledger`] | what must be in the file, and comparing it with what is there |
 //! | [`script`] | what the threads of a cycle change, from its seed alone |
 //! | [`shape`] | which pages, folios and views a cycle draws |
+//! | [`access`] | what a thread stores through: a view, or a pointer |
 //! | [`writer`] | a thread that changes, reads, flushes, and knows what it was promised |
 //! | [`schedule`] | what the disk does in one cycle, before its power is cut |
 //! | [`power_cut`] | pagers whose power is cut, and the file that the next one finds |
@@ -22,16 +23,21 @@
 //!
 //! # What is promised, and what is checked
 //!
-//! When a flush returns well, every byte whose `write_at` had returned before it began is on the
-//! disk. What was written later may be there or not, whole or in part, and in any mixture of bytes:
+//! When a flush returns well, every byte whose `write_at` or store had ended before it began is on
+//! the disk. What was written later may be there or not, whole or in part, in any mixture of bytes:
 //! nothing keeps a program from storing to a page that is being written, and a device from stopping
 //! anywhere. So a record may be old in one byte and new in another after a crash. Each sector's
 //! *piece* of a record says whose it is and how new, and has bytes that only it has. A piece is
 //! *lost* when it is older than what was promised, and *wrong* when it has a byte that is neither
 //! of the promised record nor of one that was begun later. Where records are punched or cut off,
 //! zeroes take the place of a record.
-#![forbid(unsafe_code)]
+//!
+//! A pointer that is stored to is no exception: what was stored when a flush begins is promised.
+//! Unsafe code is denied here and allowed in `access.rs` alone, which has the pointer.
 
+#![deny(unsafe_code)]
+
+pub mod access;
 pub mod coverage;
 pub mod disk;
 pub mod error;

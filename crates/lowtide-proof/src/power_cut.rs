@@ -9,13 +9,16 @@
 //! disk its log decides what is durable. So a cycle takes some milliseconds.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use lowtide::{Error, Inject, IoEngine, IoMode, OpenError, Pager, Policy, Size, View};
+use lowtide::map::Way;
+use lowtide::{Inject, IoEngine, IoMode, OpenError, Pager, Policy, Size};
 use lowtide_workload::SplitMix64;
 
+use crate::access::Access;
 use crate::coverage::{Coverage, Tally};
 use crate::disk::FaultyDisk;
 use crate::error::ProofError;
@@ -24,7 +27,7 @@ use crate::layout::Layout;
 use crate::ledger::Ledger;
 use crate::schedule::{Lie, plan};
 use crate::script::{Part, Version};
-use crate::shape::{Beginning, Shape};
+use crate::shape::{Beginning, Opened, Shape};
 use crate::writer::{Step, Writer};
 
 /// Requests after which the power is cut, at most.
@@ -61,6 +64,16 @@ pub struct Setting {
     pub seed: u64,
     /// What the disk claims to have done, so that the proof must fail.
     pub lie: Option<Lie>,
+    /// Whether files can be mapped in the way `userfault`. In the other the kernel writes, past
+    /// this disk.
+    pub maps: bool,
+}
+
+impl Setting {
+    /// The ways of maps.
+    fn ways(&self) -> Vec<Way> {
+        self.maps.then_some(Way::Userfault).into_iter().collect()
+    }
 }
 
 /// The proof under way.
@@ -99,7 +112,7 @@ impl<'a> PowerCuts<'a> {
             ledger: Ledger::new(layout),
             rng: SplitMix64::new(setting.seed),
             tally: Tally::default(),
-            coverage: Coverage::default(),
+            coverage: Coverage { ways: setting.ways(), ..Coverage::default() },
             setting,
         }
     }
@@ -131,7 +144,11 @@ impl<'a> PowerCuts<'a> {
         let disk = FaultyDisk::new(plan(&mut rng, self.setting.lie)).without_syncs();
         let disk = Arc::new(disk);
         disk.cut_after(1 + rng.below(REQUESTS_MAX));
-        let shape = Shape::draw(&mut rng);
+        let shape = Shape::draw(&mut rng, &self.setting.ways());
+        if shape.map.is_some() {
+            // A page that cannot be read is SIGBUS.
+            disk.spare_reads();
+        }
         self.coverage.add_shape(&shape);
         let pager = self.pager(cycle, &shape, &disk)?;
         let parts = (0..self.setting.threads).map(|thread| Part {
@@ -139,6 +156,7 @@ impl<'a> PowerCuts<'a> {
             cycle,
             thread,
             threads: self.setting.threads,
+            mapped: shape.map.is_some(),
         });
         let parts: Vec<Part> = parts.collect();
         let acting = |part: &Part| (Writer::new(self.layout, *part), Played::default());
@@ -147,7 +165,7 @@ impl<'a> PowerCuts<'a> {
             disk.expect_new(&self.files.now);
         }
         let ended = AtomicBool::new(false);
-        std::thread::scope(|scope| {
+        let opened = std::thread::scope(|scope| {
             let watch = scope.spawn(|| watch(&disk, &ended));
             let lived = self.live(&shape, new, &pager, &mut cast, &disk);
             disk.cut();
@@ -155,6 +173,9 @@ impl<'a> PowerCuts<'a> {
             watch.thread().unpark();
             lived
         })?;
+        if let Some(row) = shape.mapped_row().filter(|_| opened) {
+            self.coverage.count(&row, 1);
+        }
         self.coverage.add_pager(&pager);
         drop(pager);
         self.coverage.add_disk(&disk);
@@ -189,16 +210,14 @@ impl<'a> PowerCuts<'a> {
     fn begin_file(&mut self, beginning: Beginning) -> Result<Option<u64>, ProofError> {
         let path = &self.files.now;
         beginning.rows().for_each(|row| self.coverage.count(row, 1));
-        let (half, all) = (
-            self.layout.slot(self.layout.tail()).start,
-            self.layout.slot(self.layout.slots() - 1).end,
-        );
+        let (half, all) = (self.layout.slot(self.layout.tail()).start, self.bytes());
         let made = beginning.make(path, half, all);
         self.ledger = Ledger::new(self.layout);
         made.map_err(|source| ProofError::file("make", path, source))
     }
 
-    /// Opens the file and lets the threads work until the power is cut.
+    /// Opens the file and lets the threads work until the power is cut. Returns whether it could be
+    /// opened.
     fn live(
         &self,
         shape: &Shape,
@@ -206,19 +225,30 @@ impl<'a> PowerCuts<'a> {
         pager: &Pager,
         cast: &mut [(Writer<'_>, Played)],
         disk: &FaultyDisk,
-    ) -> Result<(), ProofError> {
-        let open = || match shape.open(pager, &self.files.now, new) {
-            // The disk refused, or had none of it any more. The file is there, and stays short.
-            Err(OpenError::Grow { .. }) => shape.open(pager, &self.files.now, Some(0)),
-            opened => opened,
+    ) -> Result<bool, ProofError> {
+        let (path, bytes) = (&self.files.now, self.bytes());
+        let open = || match shape.open(pager, path, new, bytes) {
+            // The disk refused, or had none of it any more. A file that is to be mapped is too
+            // short then, or not closed.
+            Err(_) if shape.map.is_some() => Ok(None),
+            // The file is there, and stays short.
+            Err(OpenError::Grow { .. }) => shape.open(pager, path, Some(0), bytes).map(Some),
+            opened => opened.map(Some),
         };
-        let mut views = open()?;
+        let Some(mut opened) = open()? else { return Ok(false) };
         if shape.reopens {
-            play(&self.ledger, &views, cast, disk, STEPS_BEFORE_REOPENING)?;
-            drop(views);
-            views = open()?;
+            play(&self.ledger, &opened, cast, disk, STEPS_BEFORE_REOPENING)?;
+            drop(opened);
+            let Some(again) = open()? else { return Ok(true) };
+            opened = again;
         }
-        play(&self.ledger, &views, cast, disk, STEPS_MAX)
+        play(&self.ledger, &opened, cast, disk, STEPS_MAX)?;
+        Ok(true)
+    }
+
+    /// Bytes of the file when it is whole.
+    fn bytes(&self) -> u64 {
+        self.layout.slot(self.layout.slots() - 1).end
     }
 
     /// Policies, engines and background threads take turns.
@@ -233,7 +263,10 @@ impl<'a> PowerCuts<'a> {
             engine => engine,
         };
         let inject: Arc<dyn Inject> = disk.clone();
-        let max = Size::new(shape.budget(self.setting.max_bytes));
+        // A load that finds no room, because nothing that is dirty can be written, is SIGBUS.
+        let wanted = self.setting.max_bytes;
+        let wanted = if shape.map.is_some() { wanted.max(2 * self.bytes()) } else { wanted };
+        let max = Size::new(shape.budget(wanted));
         let builder = Pager::builder()
             .max(max)
             .base_page(shape.page)
@@ -271,7 +304,7 @@ impl<'a> PowerCuts<'a> {
 /// Lets each thread do `steps` steps, or fewer if the power is cut.
 fn play(
     ledger: &Ledger,
-    views: &[View],
+    opened: &Opened,
     cast: &mut [(Writer<'_>, Played)],
     disk: &FaultyDisk,
     steps: u32,
@@ -279,9 +312,10 @@ fn play(
     std::thread::scope(|scope| {
         let threads: Vec<_> = cast
             .iter_mut()
-            .zip(views.iter().cycle())
-            .map(|((writer, played), view)| {
-                scope.spawn(move || play_one(writer, played, view, ledger, disk, steps))
+            .enumerate()
+            .map(|(thread, (writer, played))| {
+                let access = opened.access(thread);
+                scope.spawn(move || play_one(writer, played, access, ledger, disk, steps))
             })
             .collect();
         threads.into_iter().try_for_each(|thread| thread.join().map_err(|_| ProofError::Worker))
@@ -305,7 +339,7 @@ fn watch(disk: &FaultyDisk, ended: &AtomicBool) {
 fn play_one(
     writer: &mut Writer<'_>,
     played: &mut Played,
-    view: &View,
+    access: Access<'_>,
     ledger: &Ledger,
     disk: &FaultyDisk,
     steps: u32,
@@ -314,7 +348,7 @@ fn play_one(
         if disk.is_cut() {
             break;
         }
-        match writer.step(view, ledger) {
+        match writer.step(access, ledger) {
             Step::Changed(change) => {
                 played.writes += 1;
                 if let Some(row) = change.row() {
@@ -325,7 +359,7 @@ fn play_one(
             Step::Flushed(_) | Step::FlushedSlot(..) => played.flushes += 1,
             Step::Refused(error) => {
                 played.refused += 1;
-                if let Error::Timeout { .. } = error {
+                if error.kind() == io::ErrorKind::TimedOut {
                     // It has been seen to hang; that is enough.
                     disk.release();
                 }

@@ -98,6 +98,8 @@ pub struct Part {
     pub thread: usize,
     /// How many threads there are.
     pub threads: usize,
+    /// The file is behind a pointer: nothing but records is written.
+    pub mapped: bool,
 }
 
 impl Part {
@@ -126,6 +128,9 @@ impl Part {
         let stream = mix64(self.seed ^ mix64(self.number(n)) ^ (self.thread as u64) << 56);
         let mut rng = SplitMix64::new(stream);
         let slot = self.own_slot(layout, &mut rng);
+        if self.mapped {
+            return Change::Write(slot);
+        }
         let kinds = mix64(self.seed ^ mix64(self.cycle));
         let (cuts, punches, discards) = (kinds & 1 == 0, kinds & 2 == 0, kinds & 4 == 0);
         let tail = slot >= layout.tail() && self.thread == 0;
@@ -172,7 +177,7 @@ mod tests {
             for (cycle, thread) in
                 (0..16).flat_map(|cycle| (0..threads).map(move |thread| (cycle, thread)))
             {
-                let part = Part { seed: 3, cycle, thread, threads };
+                let part = Part { seed: 3, cycle, thread, threads, mapped: false };
                 for n in 1..600 {
                     let change = part.change(&layout, n);
                     for slot in change.slots(&layout) {
@@ -194,7 +199,7 @@ mod tests {
     #[test]
     fn a_history_has_every_change_but_discards() {
         let layout = Layout::new(512 << 10);
-        let part = Part { seed: 3, cycle: 0, thread: 0, threads: 4 };
+        let part = Part { seed: 3, cycle: 0, thread: 0, threads: 4, mapped: false };
         let history = part.history(&layout, 500);
         for n in 1..=500 {
             let change = part.change(&layout, n);

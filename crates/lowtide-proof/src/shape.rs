@@ -1,4 +1,4 @@
-//! What a cycle draws besides its disk: pages, folios, views.
+//! What a cycle draws besides its disk: pages, folios, views, or a map.
 //!
 //! The first of all is drawn from number and seed of the cycle, so that each proof walks through
 //! all of them. The budget is the one that was requested, or the least that these pages and folios
@@ -8,9 +8,16 @@ use std::fs::File;
 use std::io;
 use std::path::Path;
 
-use lowtide::{OpenOptions, Pager, View};
+use lowtide::map::Way;
+use lowtide::{OpenError, OpenOptions, Pager, View};
 use lowtide_workload::SplitMix64;
 
+use crate::access::{Access, Mapped};
+
+/// A cycle of this number is played through a map, where there are such.
+const MAPPED: u64 = 4;
+/// Bytes of the processor's pages, which maps have.
+const PROCESSOR_PAGE: usize = 4096;
 /// Base pages that a pager may have.
 const PAGES: [usize; 8] = [512, 1024, 2048, 4096, 8192, 16384, 32768, 65536];
 /// Folios of this many orders, from 0 on.
@@ -33,11 +40,38 @@ pub struct Shape {
     pub two_views: bool,
     /// Whether the file is closed and opened again half-way.
     pub reopens: bool,
+    /// All threads store through one map, which gets its pages in this way.
+    pub map: Option<Way>,
+}
+
+/// A file that is open.
+#[derive(Debug)]
+pub enum Opened {
+    /// A view for each half of the threads.
+    Views(Box<[View; 2]>),
+    /// A map for all.
+    Map(Mapped),
+}
+
+impl Opened {
+    /// What a thread stores through.
+    #[must_use]
+    pub fn access(&self, thread: usize) -> Access<'_> {
+        match self {
+            Self::Views(views) => Access::View(&views[thread % views.len()]),
+            Self::Map(mapped) => Access::Map(mapped),
+        }
+    }
 }
 
 impl Shape {
-    /// Draws one.
-    pub fn draw(rng: &mut SplitMix64) -> Self {
+    /// Draws one; maps in these ways are possible.
+    pub fn draw(rng: &mut SplitMix64, ways: &[Way]) -> Self {
+        if !ways.is_empty() && rng.below(MAPPED) == 0 {
+            let map = Some(ways[rng.below(ways.len() as u64) as usize]);
+            let (page, reopens) = (PROCESSOR_PAGE, rng.below(4) == 0);
+            return Self { page, order: 0, two_views: false, reopens, map };
+        }
         // The page that all writers use is drawn most.
         let page =
             if rng.below(3) == 0 { 4096 } else { PAGES[rng.below(PAGES.len() as u64) as usize] };
@@ -48,6 +82,7 @@ impl Shape {
             order: order.min(largest),
             two_views: rng.below(2) == 0,
             reopens: rng.below(4) == 0,
+            map: None,
         }
     }
 
@@ -57,8 +92,8 @@ impl Shape {
         wanted.max(PAGES_MIN * page).max(FOLIOS_MIN * folio)
     }
 
-    /// Opens the file: one view for each half of the threads. With a length, the file is made, or
-    /// made so long.
+    /// Opens the file. With a length, it is made, or made so long. A file that is mapped is made
+    /// `bytes` long before.
     ///
     /// # Errors
     /// Those of opening.
@@ -67,7 +102,27 @@ impl Shape {
         pager: &Pager,
         path: &Path,
         create: Option<u64>,
-    ) -> Result<[View; 2], lowtide::OpenError> {
+        bytes: u64,
+    ) -> Result<Opened, OpenError> {
+        match self.map {
+            None => self.views(pager, path, create).map(|views| Opened::Views(Box::new(views))),
+            Some(way) => {
+                // A map neither makes a file nor changes its length.
+                let io = |source| OpenError::Io { path: path.to_owned(), source };
+                let view = OpenOptions::new().write(true).create(bytes).open(pager, path)?;
+                view.close().map_err(|error| io(error.into()))?;
+                Mapped::open(pager, path, way).map(Opened::Map).map_err(io)
+            }
+        }
+    }
+
+    /// One view for each half of the threads.
+    fn views(
+        &self,
+        pager: &Pager,
+        path: &Path,
+        create: Option<u64>,
+    ) -> Result<[View; 2], OpenError> {
         let options = OpenOptions::new().write(true).folio_order(self.order);
         let options = if let Some(bytes) = create { options.create(bytes) } else { options };
         let first = options.open(pager, path)?;
@@ -75,7 +130,12 @@ impl Shape {
         Ok([first, second])
     }
 
-    /// The rows of the coverage table that it fills.
+    /// The row that a map fills, once it is there.
+    pub fn mapped_row(&self) -> Option<String> {
+        self.map.map(mapped_row)
+    }
+
+    /// The rows of the coverage table that it fills by being drawn.
     pub fn rows(&self) -> Vec<String> {
         let mut rows = vec![
             format!("pages of {} bytes", self.page),
@@ -86,13 +146,17 @@ impl Shape {
         rows
     }
 
-    /// All rows that a long proof must have filled.
-    pub fn all_rows() -> impl Iterator<Item = String> {
+    /// All rows that a long proof must have filled where maps in these ways are possible.
+    pub fn all_rows(ways: &[Way]) -> impl Iterator<Item = String> {
         let pages = PAGES.into_iter().map(|page| format!("pages of {page} bytes"));
         let orders = (0..ORDERS).map(|order| format!("folios of order {order}"));
         let others = ["two views", "closed and opened half-way"].map(str::to_owned);
-        pages.chain(orders).chain(others)
+        pages.chain(orders).chain(others).chain(ways.iter().copied().map(mapped_row))
     }
+}
+
+fn mapped_row(way: Way) -> String {
+    format!("stores through a map, {way}")
 }
 
 /// How a file begins.
@@ -157,14 +221,14 @@ mod tests {
 
     #[test]
     fn every_shape_is_possible_and_every_row_is_filled_by_some() {
-        let mut rng = SplitMix64::new(7);
+        let (mut rng, ways) = (SplitMix64::new(7), [Way::Userfault, Way::PageCache]);
         let mut rows: Vec<String> = Vec::new();
-        for _ in 0..400 {
-            let shape = Shape::draw(&mut rng);
+        for _ in 0..600 {
+            let shape = Shape::draw(&mut rng, &ways);
             assert!(shape.page << shape.order <= FOLIO_MAX);
             assert!(shape.budget(0) >= PAGES_MIN * shape.page as u64);
-            rows.extend(shape.rows());
+            rows.extend(shape.rows().into_iter().chain(shape.mapped_row()));
         }
-        assert!(Shape::all_rows().all(|row| rows.contains(&row)));
+        assert!(Shape::all_rows(&ways).all(|row| rows.contains(&row)));
     }
 }

@@ -1,9 +1,12 @@
 //! A thread that changes its slots (`script.rs`), reads, flushes, and knows what it was promised.
 
-use lowtide::{Error, View};
+use std::io;
+
+use lowtide::Error;
 use lowtide_workload::SplitMix64;
 use lowtide_workload::prng::mix64;
 
+use crate::access::Access;
 use crate::layout::{Layout, number_of};
 use crate::ledger::Ledger;
 use crate::script::{Change, Part, Version};
@@ -20,7 +23,7 @@ pub enum Step {
     /// So is what was done to one slot, among the first n changes.
     FlushedSlot(usize, u64),
     /// The runtime refused: it may, if the disk failed.
-    Refused(Error),
+    Refused(io::Error),
     /// Bytes that cannot be: how many, and what they are.
     Wrong(u64, String),
 }
@@ -72,14 +75,14 @@ impl<'a> Writer<'a> {
         self.n
     }
 
-    /// Does something through a view. What must be there before the first change of the cycle,
-    /// `before` says.
-    pub fn step(&mut self, view: &View, before: &Ledger) -> Step {
+    /// Does something through a view or a map. What must be there before the first change of the
+    /// cycle, `before` says.
+    pub fn step(&mut self, access: Access<'_>, before: &Ledger) -> Step {
         match self.rng.below(64) {
-            0..44 => self.change(view),
-            44..58 => self.read(view, before),
-            58..62 => self.flush(view),
-            _ => self.flush_slot(view),
+            0..44 => self.change(access),
+            44..58 => self.read(access, before),
+            58..62 => self.flush(access),
+            _ => self.flush_slot(access),
         }
     }
 
@@ -89,7 +92,7 @@ impl<'a> Writer<'a> {
         promised.enumerate().filter(|(_, version)| version.number > 0)
     }
 
-    fn change(&mut self, view: &View) -> Step {
+    fn change(&mut self, access: Access<'_>) -> Step {
         self.n += 1;
         let (change, number) = (self.part.change(self.layout, self.n), self.part.number(self.n));
         let slots = change.slots(self.layout);
@@ -104,8 +107,8 @@ impl<'a> Writer<'a> {
                 None => (known.whole, known.forgotten) = (known.promised, true),
             }
         }
-        if let Err(error) = self.make(view, &change, number) {
-            return Step::Refused(error);
+        if let Err(error) = self.make(access, &change, number) {
+            return Step::Refused(error.into());
         }
         if let Some(version) = version {
             let known = self.known[slots].iter_mut();
@@ -114,12 +117,18 @@ impl<'a> Writer<'a> {
         Step::Changed(change)
     }
 
-    fn make(&mut self, view: &View, change: &Change, number: u64) -> Result<(), Error> {
+    fn make(&mut self, access: Access<'_>, change: &Change, number: u64) -> Result<(), Error> {
         let slots = change.slots(self.layout);
         let (first, last) = (self.layout.slot(slots.start), self.layout.slot(slots.end - 1));
         let bytes = first.start..last.end;
+        if let Change::Write(slot) = change {
+            return access.write_at(bytes.start, &self.layout.record(*slot, number));
+        }
+        let Access::View(view) = access else {
+            unreachable!("a map is only stored to: {change:?}")
+        };
         match change {
-            Change::Write(slot) => view.write_at(bytes.start, &self.layout.record(*slot, number)),
+            Change::Write(_) => Ok(()),
             Change::Punch(_) => view.punch(bytes),
             Change::Cut(_) => {
                 view.set_len(bytes.start)?;
@@ -143,21 +152,21 @@ impl<'a> Writer<'a> {
         self.part.own_slot(self.layout, &mut self.rng)
     }
 
-    fn read(&mut self, view: &View, before: &Ledger) -> Step {
+    fn read(&mut self, access: Access<'_>, before: &Ledger) -> Step {
         // Mostly one of its own, sometimes that of another.
         let own = self.rng.below(4) > 0;
         let slot =
             if own { self.own_slot() } else { self.rng.below(self.layout.slots() as u64) as usize };
         let place = self.layout.slot(slot);
-        if place.end > view.len() {
+        if place.end > access.len() {
             return Step::Read;
         }
         self.buffer.resize((place.end - place.start) as usize, 0);
-        match view.read_at(place.start, &mut self.buffer) {
+        match access.read_at(place.start, &mut self.buffer) {
             Ok(_) => {}
             // The first thread has cut it off since the length was looked at.
             Err(Error::OutOfRange { .. }) if !own => return Step::Read,
-            Err(error) => return Step::Refused(error),
+            Err(error) => return Step::Refused(error.into()),
         }
         for (piece, at) in self.layout.pieces_of(slot) {
             let bytes =
@@ -190,8 +199,8 @@ impl<'a> Writer<'a> {
         Step::Read
     }
 
-    fn flush(&mut self, view: &View) -> Step {
-        match view.flush() {
+    fn flush(&mut self, access: Access<'_>) -> Step {
+        match access.flush() {
             Ok(()) => {
                 self.known.iter_mut().for_each(|known| known.promised = known.whole);
                 Step::Flushed(self.n)
@@ -200,10 +209,10 @@ impl<'a> Writer<'a> {
         }
     }
 
-    fn flush_slot(&mut self, view: &View) -> Step {
+    fn flush_slot(&mut self, access: Access<'_>) -> Step {
         let slot = self.own_slot();
         let place = self.layout.slot(slot);
-        match view.flush_range(place) {
+        match access.flush_range(place) {
             Ok(()) => {
                 self.known[slot].promised = self.known[slot].whole;
                 Step::FlushedSlot(slot, self.n)

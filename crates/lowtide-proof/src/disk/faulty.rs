@@ -55,6 +55,8 @@ struct State {
     left: Option<u64>,
     /// Whether syncs are carried out.
     syncs: bool,
+    /// Whether reads suffer nothing, even without power.
+    spares_reads: bool,
     /// Of hanging requests.
     gates: Vec<Gate>,
     files: HashMap<PathBuf, OnDisk>,
@@ -104,6 +106,7 @@ impl FaultyDisk {
                 powered: true,
                 left: None,
                 syncs: true,
+                spares_reads: false,
                 gates: Vec::new(),
                 files: HashMap::new(),
                 new_names: HashSet::new(),
@@ -127,6 +130,12 @@ impl FaultyDisk {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// From now on reads suffer nothing, even when the power is cut: of a file that a program
+    /// reaches through a pointer, a page that cannot be read ends the process.
+    pub fn spare_reads(&self) {
+        self.lock().spares_reads = true;
     }
 
     /// From now on every request of a kind suffers a fault; with `None`, only those of the plan.
@@ -362,6 +371,9 @@ impl Inject for FaultyDisk {
             }
             Some(left) => *left -= 1,
             None => {}
+        }
+        if request.op == InjectOp::Read && state.spares_reads {
+            return Verdict::Pass;
         }
         if !state.powered {
             return Verdict::Fail(io::Error::from_raw_os_error(libc::EIO));

@@ -45,7 +45,7 @@ pub(super) fn must_have(long: bool, missing: &[String]) -> Result<(), BenchError
 /// to files.
 pub(super) fn drawn_table(coverage: &Coverage) -> String {
     let mut drawn = table::new(&["drawn", "times"], 1);
-    for row in Coverage::all_draws() {
+    for row in coverage.all_draws() {
         let count = coverage.drawn.get(&row).copied().unwrap_or(0);
         drawn.add_row([row, table::thousands(count as f64)]);
     }

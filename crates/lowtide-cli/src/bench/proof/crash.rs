@@ -33,6 +33,7 @@ use lowtide_workload::SplitMix64;
 use super::coverage::{drawn_table, must_have};
 use super::report::{Common, Setting, Sizes, conclude};
 use super::victim::{Message, VictimArgs};
+use super::ways_of_maps;
 use crate::bench::error::BenchError;
 use crate::bench::options::values::budget;
 use crate::bench::options::{Engine, OnePolicy, threads};
@@ -124,7 +125,7 @@ pub(crate) fn run(args: &CrashArgs) -> Result<(), BenchError> {
     let mut rng = SplitMix64::new(seed);
     let mut ledger = Ledger::new(&layout);
     let mut tally = Tally::default();
-    let mut coverage = Coverage::default();
+    let mut coverage = Coverage { ways: ways_of_maps(), ..Coverage::default() };
     let mut create = None;
     let mut cut = Cut::default();
     for cycle in 0..cycles {
@@ -141,7 +142,7 @@ pub(crate) fn run(args: &CrashArgs) -> Result<(), BenchError> {
             create = made.map_err(|source| BenchError::file("make", path, source))?;
             ledger = Ledger::new(&layout);
         }
-        let shape = Shape::draw(&mut rng);
+        let shape = Shape::draw(&mut rng, &coverage.ways);
         coverage.add_shape(&shape);
         let victim = VictimArgs {
             path: path.to_owned(),
@@ -151,15 +152,21 @@ pub(crate) fn run(args: &CrashArgs) -> Result<(), BenchError> {
             seed,
             cycle,
             policy,
-            io: engine,
+            // A map takes no lock, so that of a killed process does not say when its last write has
+            // ended. A thread that writes by itself ends after it.
+            io: if shape.map.is_some() { IoEngine::Psync } else { engine },
             page: shape.page,
             order: shape.order,
             two_views: shape.two_views,
             reopens: shape.reopens,
+            map: shape.map,
             create,
         };
         let life = Duration::from_micros(rng.below(LIFE_US));
         let Some(said) = cut.take(kill_one(&victim, life))? else { break };
+        if let Some(row) = shape.mapped_row() {
+            coverage.count(&row, 1);
+        }
         for (row, times) in promise(&layout, &victim, &said, &mut ledger, &mut tally) {
             coverage.count(row, times);
         }

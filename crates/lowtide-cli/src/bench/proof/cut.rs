@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use clap::Args;
 use lowtide::Size;
+use lowtide::map::Way;
 use lowtide_host::file as facts;
 use lowtide_proof::files::Files;
 use lowtide_proof::power_cut::{self, PowerCuts};
@@ -13,6 +14,7 @@ use lowtide_proof::schedule::Lie;
 
 use super::coverage;
 use super::report::{Common, Setting, Sizes, conclude};
+use super::ways_of_maps;
 use crate::bench::error::BenchError;
 use crate::bench::options::values::budget;
 use crate::bench::options::{Io, Policies, threads};
@@ -94,6 +96,7 @@ pub(crate) fn run(args: &CutArgs) -> Result<(), BenchError> {
         threads: threads as usize,
         seed,
         lie: args.sabotage,
+        maps: ways_of_maps().contains(&Way::Userfault),
     };
     let mut proof = PowerCuts::new(with, &layout, files);
     let began = Instant::now();

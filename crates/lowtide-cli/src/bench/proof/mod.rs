@@ -11,8 +11,19 @@
 //! The guarantees, the checks and the disk are in [`lowtide_proof`]. This module has the parts of
 //! the command: options, the processes to kill, progress and tables.
 
+use lowtide::map::Way;
+use lowtide_host::maps::Maps;
+
 mod coverage;
 pub(crate) mod crash;
 pub(crate) mod cut;
 mod report;
 pub(crate) mod victim;
+
+/// The ways in which files can be mapped here.
+fn ways_of_maps() -> Vec<Way> {
+    let maps = Maps::ask();
+    let cached = maps.scan.is_ok().then_some(Way::PageCache);
+    let served = (maps.scan.is_ok() && maps.served.is_ok()).then_some(Way::Userfault);
+    cached.into_iter().chain(served).collect()
+}

@@ -8,6 +8,7 @@ use std::io::{self, Read, Write};
 use std::path::PathBuf;
 
 use clap::Args;
+use lowtide::map::Way;
 use lowtide::{IoEngine, Pager, Policy, Size};
 use lowtide_proof::layout::Layout;
 use lowtide_proof::ledger::Ledger;
@@ -58,6 +59,9 @@ pub(crate) struct VictimArgs {
     /// The file is closed and reopened after this many steps of each thread
     #[arg(long)]
     pub(crate) reopens: bool,
+    /// The way in which the file is mapped, instead of views
+    #[arg(long)]
+    pub(crate) map: Option<Way>,
     /// The length with which the file is created
     #[arg(long)]
     pub(crate) create: Option<u64>,
@@ -81,20 +85,27 @@ impl VictimArgs {
         args.extend(rest.into_iter().flat_map(|(name, value)| [name.into(), value.into()]));
         args.extend(self.two_views.then(|| "--two-views".into()));
         args.extend(self.reopens.then(|| "--reopens".into()));
+        args.extend(self.map.map(|way| format!("--map={way}").into()));
         args.extend(self.create.map(|bytes| format!("--create={bytes}").into()));
         args
     }
 
-    /// Pages, folios and views.
+    /// Pages, folios, views or a map.
     pub(super) const fn shape(&self) -> Shape {
         let (page, order, two_views, reopens) =
             (self.page, self.order, self.two_views, self.reopens);
-        Shape { page, order, two_views, reopens }
+        Shape { page, order, two_views, reopens, map: self.map }
     }
 
     /// A thread of the process.
     pub(super) const fn part(&self, thread: usize) -> Part {
-        Part { seed: self.seed, cycle: self.cycle, thread, threads: self.threads }
+        Part {
+            seed: self.seed,
+            cycle: self.cycle,
+            thread,
+            threads: self.threads,
+            mapped: self.map.is_some(),
+        }
     }
 }
 
@@ -210,15 +221,16 @@ fn act(
     create: Option<u64>,
     steps: u64,
 ) -> Result<(), String> {
-    let views = args.shape().open(pager, &args.path, create).map_err(|error| error.to_string())?;
+    let opened = args.shape().open(pager, &args.path, create, args.bytes);
+    let opened = opened.map_err(|error| error.to_string())?;
     let stop = Stop::default();
     let play = |thread: usize, writer: &mut Writer<'_>| -> Result<(), String> {
-        let view = &views[thread % views.len()];
+        let access = opened.access(thread);
         for _ in 0..steps {
             if stop.is_requested() {
                 break;
             }
-            let said = match writer.step(view, ledger) {
+            let said = match writer.step(access, ledger) {
                 Step::Changed(_) | Step::Read => Ok(()),
                 Step::Flushed(n) => say(Message::Flushed { thread, n }),
                 Step::FlushedSlot(slot, n) => say(Message::FlushedSlot { thread, slot, n }),
