@@ -400,3 +400,38 @@ fn threads_that_map_read_and_unmap_files_find_the_right_pages_in_every_system() 
     assert_eq!(rows(&results)[0]["fault_path"], "hold");
     assert!(files(dir.path()).is_empty(), "{:?}", files(dir.path()));
 }
+
+/// Each block is known by its words.
+#[test]
+fn threads_that_copy_blocks_out_of_mapped_files_get_the_right_ones_in_every_system() {
+    const TEST: &str = "threads_that_copy_blocks_out_of_mapped_files";
+    let maps = maps_or_skip(TEST);
+    if maps.len() < 2 {
+        return;
+    }
+    let peers =
+        if memcg_or_skip(TEST) { "map-pagecache,mmap,mmap-random" } else { "map-pagecache" };
+    for (distribution, max) in [("zipf", 12 << 20), ("uniform", 10 << 20)] {
+        let dir = tempfile::tempdir().unwrap();
+        let results = results(
+            dir.path(),
+            &[
+                &["bench", "fio-mmap", "--scale", "0.001", "--seconds", "0.5", "--rounds", "1"],
+                ["--policy", "mglru", "--against", peers].as_slice(),
+                &["--distribution", distribution],
+            ]
+            .concat(),
+        );
+        let systems: Vec<_> =
+            rows(&results).iter().map(|row| row["system"].as_str().unwrap()).collect();
+        assert_eq!(systems[..2], maps);
+        assert_eq!(systems.len(), 1 + peers.split(',').count());
+        for row in rows(&results) {
+            assert_eq!((&row["verified"], row["errors"].as_u64()), (&row["ops"], Some(0)), "{row}");
+            let sizes = [&row["threads"], &row["max_bytes"], &row["data_bytes"]];
+            assert_eq!(sizes.map(|size| size.as_u64().unwrap()), [16, max, 48 << 20], "{row}");
+            assert!(row["ops"].as_u64().unwrap() > 100, "{row}");
+        }
+        assert!(files(dir.path()).is_empty(), "{:?}", files(dir.path()));
+    }
+}

@@ -17,12 +17,14 @@
 //! | `map_fault` | what a page of a map costs, without a device |
 //! | `write` | files written from start to end, by lowtide and its peers |
 //! | `slow` | an artificially slow device |
-//! | `storm` | threads that map, read and unmap files |
+//! | `mapped` | programs that read files through mappings, lowtide's and the kernel's |
+//! | `storm`, `blocks` | such programs: threads that map, read and unmap files; that copy blocks |
 //! | `tenancy` | benchmarks with tenants: limits, throttle policies, programs, protection |
 //! | `proof` | killed, cut off and lied to, without losing a flushed byte |
 //! | `machine`, `table`, `json`, `error` | output |
 
 mod access;
+pub(crate) mod blocks;
 pub(crate) mod compare;
 pub(crate) mod content;
 pub(crate) mod datafile;
@@ -35,6 +37,7 @@ pub(crate) mod json;
 pub(crate) mod machine;
 mod map;
 mod map_fault;
+pub(crate) mod mapped;
 pub(crate) mod options;
 pub(crate) mod peer;
 mod play;
@@ -65,12 +68,10 @@ use crate::lab::circles::Circles;
 use crate::lab::dd_oom::DdOom;
 use crate::lab::fill::Fill;
 use crate::lab::high_thrash::HighThrash;
-use crate::lab::mapping::Mapping;
 use crate::lab::mixed::RealMixed;
-use crate::lab::mmap_thrash::MmapThrash;
 use crate::lab::noisy::Noisy;
 use crate::lab::real::Real;
-use crate::lab::real_thrash::RealThrash;
+use crate::lab::real_mapping::{Fio, Program, RealMapping, Thrash};
 use crate::lab::writing::Writing;
 use crate::lab::writing::real::RealWriting;
 
@@ -103,8 +104,10 @@ pub(crate) enum Bench {
     AnonZipf(Box<RealAnonZipf>),
     #[command(name = HighThrash::NAME, about = HighThrash::ABOUT)]
     HighThrash(Box<Real<HighThrash>>),
-    #[command(name = MmapThrash::NAME, about = MmapThrash::ABOUT)]
-    MmapThrash(Box<RealThrash>),
+    #[command(name = Thrash::NAME, about = Thrash::ABOUT)]
+    MmapThrash(Box<RealMapping<Thrash>>),
+    #[command(name = Fio::NAME, about = Fio::ABOUT)]
+    FioMmap(Box<RealMapping<Fio>>),
     #[command(name = Circles::NAME, about = Circles::ABOUT)]
     Circles(Box<Real<Circles>>),
     #[command(name = Noisy::NAME, about = Noisy::ABOUT)]
@@ -143,6 +146,7 @@ pub(crate) fn run(bench: &Bench) -> Result<(), BenchError> {
         Bench::AnonZipf(args) => args.run(),
         Bench::HighThrash(args) => args.run(),
         Bench::MmapThrash(args) => args.run(),
+        Bench::FioMmap(args) => args.run(),
         Bench::Circles(args) => args.run(),
         Bench::NoisyNeighbour(args) => args.run(),
         Bench::Tenants(args) => equals::run(args),

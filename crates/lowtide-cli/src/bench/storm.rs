@@ -4,32 +4,23 @@
 //! holes, but for one page in 64, which begins with a mark that says which page of which file it
 //! is; so zeroes and marks show that each page is the right one.
 //!
-//! Whose mapping it is, the caller decides: lowtide's in this process, or the kernel's in a child
-//! that is in a memory cgroup. Each system has files of its own, so none finds in the page cache
-//! what another has read.
+//! Whose mapping it is, the caller decides (`mapped.rs`).
 
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
-use lowtide::map::Way;
-use lowtide::{Pager, Policy, Size, Tenant};
 use lowtide_workload::mapping::MapThrash;
 use serde::{Deserialize, Serialize};
 
 use super::access::{AccessError, DataAccess};
-use super::datafile::{DataDir, Scratch};
+use super::datafile::DataDir;
 use super::error::BenchError;
-use super::map::{self, MapAccess};
-use super::peer::storm::StormPeer;
-use super::system::{System, counted};
-use super::tally::{Slice, Tally};
-use super::thread_pool::{Player, ThreadPool, Until};
+use super::mapped::{Made, Mapped, PAGE};
+use super::tally::Tally;
+use super::thread_pool::{Player, ThreadPool};
 
-/// Bytes of a page.
-pub(crate) const PAGE: u64 = 4096;
 /// One page in this number has a mark.
 const MARKED: u64 = 64;
 
@@ -42,41 +33,26 @@ pub(crate) struct Storm {
     bytes: u64,
 }
 
-/// The files, which are removed on drop.
-#[derive(Debug)]
-pub(crate) struct StormFiles {
-    /// What is played on them.
-    pub(crate) storm: Storm,
-    files: Vec<Scratch>,
-}
-
 /// The first word of a page.
 const fn word(file: u64, page: u64) -> u64 {
     if page % MARKED == file % MARKED { 1 << 63 | file << 32 | page } else { 0 }
 }
 
-impl StormFiles {
-    /// Makes the files of a system.
-    ///
-    /// # Errors
-    /// Those of [`DataDir::scratch`]; [`BenchError::File`].
-    pub(crate) fn make(dir: &DataDir, of: &str, thrash: &MapThrash) -> Result<Self, BenchError> {
-        let storm = Storm { paths: Vec::new(), bytes: thrash.file };
-        let mut made = Self { storm, files: Vec::new() };
-        for number in 0..u64::from(thrash.threads) {
-            let scratch = dir.scratch(&format!("mmap-thrash-{of}-{number}"))?;
-            mark(scratch.file(), number, thrash.file)
-                .map_err(|source| BenchError::file("write", scratch.path(), source))?;
-            made.storm.paths.push(scratch.path().to_owned());
-            made.files.push(scratch);
-        }
-        Ok(made)
+/// Makes the files of a system.
+///
+/// # Errors
+/// Those of [`DataDir::scratch`]; [`BenchError::File`].
+pub(crate) fn make(dir: &DataDir, of: &str, thrash: &MapThrash) -> Result<Made, BenchError> {
+    let mut storm = Storm { paths: Vec::new(), bytes: thrash.file };
+    let mut files = Vec::new();
+    for number in 0..u64::from(thrash.threads) {
+        let scratch = dir.scratch(&format!("mmap-thrash-{of}-{number}"))?;
+        mark(scratch.file(), number, thrash.file)
+            .map_err(|source| BenchError::file("write", scratch.path(), source))?;
+        storm.paths.push(scratch.path().to_owned());
+        files.push(scratch);
     }
-
-    /// One of them.
-    pub(crate) fn example(&self) -> &Scratch {
-        &self.files[0]
-    }
+    Ok(Made { program: Mapped::Storm(storm), _files: files })
 }
 
 fn mark(file: &File, number: u64, bytes: u64) -> io::Result<()> {
@@ -89,7 +65,7 @@ fn mark(file: &File, number: u64, bytes: u64) -> io::Result<()> {
 
 impl Storm {
     /// Bytes of each file.
-    pub(crate) const fn bytes(&self) -> u64 {
+    pub(super) const fn bytes(&self) -> u64 {
         self.bytes
     }
 
@@ -97,7 +73,7 @@ impl Storm {
     ///
     /// # Errors
     /// Those of [`ThreadPool::start`].
-    pub(crate) fn start<D, M>(&self, map: M) -> Result<ThreadPool, BenchError>
+    pub(super) fn start<D, M>(&self, map: M) -> Result<ThreadPool, BenchError>
     where
         D: DataAccess,
         M: Fn(&Path) -> Result<D, AccessError> + Clone + Send + 'static,
@@ -140,77 +116,6 @@ impl<D: DataAccess, M: Fn(&Path) -> Result<D, AccessError> + Send> Player for Re
             Err(error) => tally.fail(&format!("{}: {error}", self.path.display())),
         }
         1
-    }
-}
-
-/// lowtide in this process: a tenant with the limits of the group.
-pub(crate) struct LowtideStorm {
-    way: Way,
-    policy: Policy,
-    pager: Pager,
-    /// Ends before the files go.
-    pool: ThreadPool,
-    _files: StormFiles,
-}
-
-impl LowtideStorm {
-    /// The name of its rows.
-    pub(crate) const fn name_of(way: Way) -> &'static str {
-        map::name(way)
-    }
-
-    /// Starts the threads.
-    ///
-    /// # Errors
-    /// Those of [`Storm::start`]; [`BenchError::Tenant`].
-    pub(crate) fn start(
-        (pager, policy): (Pager, Policy),
-        way: Way,
-        files: StormFiles,
-        thrash: &MapThrash,
-    ) -> Result<Self, BenchError> {
-        let [high, max] = [thrash.high, thrash.max].map(Size::new);
-        let tenant: Arc<Tenant> = Arc::new(pager.tenant("storm").high(high).max(max).create()?);
-        let open = move |path: &Path| -> Result<MapAccess, AccessError> {
-            let file = File::open(path)?;
-            let map = map::of_tenant(&tenant, way, &file).map_err(io::Error::from)?;
-            Ok(MapAccess::new(map))
-        };
-        Ok(Self { way, policy, pager, pool: files.storm.start(open)?, _files: files })
-    }
-}
-
-impl System for LowtideStorm {
-    fn name(&self) -> &'static str {
-        Self::name_of(self.way)
-    }
-
-    fn policy(&self) -> Option<String> {
-        Some(self.policy.to_string())
-    }
-
-    fn run(&mut self, until: Until) -> Result<Slice, BenchError> {
-        counted(&mut self.pool, &self.pager, until)
-    }
-}
-
-/// The kernel's mapping, in a child.
-pub(crate) struct KernelStorm {
-    /// The name of its row.
-    pub(crate) name: &'static str,
-    /// The child.
-    pub(crate) peer: StormPeer,
-    /// What it plays on.
-    pub(crate) files: StormFiles,
-}
-
-impl System for KernelStorm {
-    fn name(&self) -> &'static str {
-        self.name
-    }
-
-    fn run(&mut self, until: Until) -> Result<Slice, BenchError> {
-        self.peer.play(&self.files.storm, until)
     }
 }
 

@@ -51,7 +51,7 @@ impl FioMapped {
     }
 
     /// Bandwidth of a number of reads per second, in MB of 10^6 bytes.
-    fn megabytes(row: &Row) -> Option<f64> {
+    pub(super) fn megabytes(row: &Row) -> Option<f64> {
         Some(row.ops_per_s? * FioMmap::BLOCK as f64 / 1e6)
     }
 }

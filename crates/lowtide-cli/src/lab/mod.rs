@@ -26,7 +26,7 @@
 //! | `mmap_thrash` | threads that map, read and unmap files: retries of faults |
 //! | `noisy` | tenants with working sets beside a scanner, with and without `low` |
 //! | `real` | the player on real memory, and its command line |
-//! | `real_thrash` | the player of `mmap-thrash` on real memory, and its command line |
+//! | `real_mapping` | the player of `mmap-thrash` and `fio-mmap` on real memory |
 //! | `simulated` | the command line of the player on a simulated machine |
 //! | `sysbench` | a database whose buffer pool is twelve times its memory |
 //! | `turns` | rows of real systems that took turns |
@@ -46,7 +46,7 @@ pub(crate) mod mixed;
 pub(crate) mod mmap_thrash;
 pub(crate) mod noisy;
 pub(crate) mod real;
-pub(crate) mod real_thrash;
+pub(crate) mod real_mapping;
 pub(crate) mod simulated;
 pub(crate) mod sysbench;
 mod turns;

@@ -15,10 +15,10 @@ use super::protocol::{Reply, Request, receive, send};
 use crate::bench::access::{AccessError, DataAccess};
 use crate::bench::error::BenchError;
 use crate::bench::heap::{Counts, Plain, fill, players};
+use crate::bench::mapped::Mapped;
 use crate::bench::play::checkpoint::Checkpointer;
 use crate::bench::play::job::{Job, Script};
 use crate::bench::play::slice::Turn;
-use crate::bench::storm::Storm;
 use crate::bench::tally::Slice;
 use crate::bench::thread_pool::{ThreadPool, Until};
 use crate::bench::write::Fill;
@@ -47,8 +47,8 @@ struct Peer {
     prepared: Option<Prepared>,
     heap: Option<(AnonZipf, Counts)>,
     playing: Option<Playing>,
-    /// Threads that map and unmap.
-    storm: Option<ThreadPool>,
+    /// The threads of a program that reads mappings.
+    mapped: Option<ThreadPool>,
     /// The threads of a program with a heap.
     workers: Option<ThreadPool>,
 }
@@ -110,10 +110,10 @@ impl Peer {
             Request::Fill { fill, mapped } => {
                 Ok(Reply::Played { slice: Box::new(fill_file(&fill, mapped)?) })
             }
-            Request::Storm { storm, random, until } => {
-                let pool = match &mut self.storm {
+            Request::Mapped { program, random, until } => {
+                let pool = match &mut self.mapped {
                     Some(pool) => pool,
-                    none => none.insert(storm.start(storm.kernels(random)).map_err(text)?),
+                    none => none.insert(program.start(program.kernels(random)).map_err(text)?),
                 };
                 slice_of(pool, until)
             }
@@ -128,7 +128,7 @@ impl Peer {
     }
 }
 
-impl Storm {
+impl Mapped {
     /// Maps a file as the kernel does.
     fn kernels(
         &self,

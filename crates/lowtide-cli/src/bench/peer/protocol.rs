@@ -12,7 +12,7 @@
 //!     │  ◄────────────  Played{slice}
 //!     │  Fill{fill}  ──────────────►   or: writes a whole file, flushes
 //!     │  ◄────────────  Played{slice}
-//!     │  Storm{storm, until}  ─────►   or: maps, reads and unmaps files
+//!     │  Mapped{program, until}  ──►   or: reads files through mappings
 //!     │  ◄────────────  Played{slice}
 //!     │  (end of file)  ───────────►   ends
 //! ```
@@ -26,8 +26,8 @@ use lowtide_workload::heap::AnonZipf;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use crate::bench::mapped::Mapped;
 use crate::bench::play::job::Job;
-use crate::bench::storm::Storm;
 use crate::bench::tally::Slice;
 use crate::bench::thread_pool::Until;
 use crate::bench::write::Fill;
@@ -84,10 +84,10 @@ pub(super) enum Request {
         /// Through a mapping instead of the descriptor.
         mapped: bool,
     },
-    /// Map, read and unmap files.
-    Storm {
-        /// The files.
-        storm: Storm,
+    /// Read files through mappings.
+    Mapped {
+        /// What is read, and how.
+        program: Mapped,
         /// With `MADV_RANDOM`.
         random: bool,
         /// How long.

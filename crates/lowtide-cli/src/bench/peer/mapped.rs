@@ -1,21 +1,20 @@
-//! Threads that map, read and unmap files by the kernel's mappings, in a child under a memory
-//! cgroup.
+//! Programs that read files through the kernel's mappings, in a child under a memory cgroup.
 
 use super::process::Process;
 use super::protocol::Request;
 use crate::bench::error::BenchError;
-use crate::bench::storm::Storm;
+use crate::bench::mapped::Mapped;
 use crate::bench::tally::Slice;
 use crate::bench::thread_pool::Until;
 
-/// A child with such threads.
-pub(crate) struct StormPeer {
+/// A child with the threads of such a program.
+pub(crate) struct MappedPeer {
     process: Process,
     /// With `MADV_RANDOM`.
     random: bool,
 }
 
-impl StormPeer {
+impl MappedPeer {
     /// Starts a child with a budget of `max_bytes`.
     ///
     /// # Errors
@@ -32,8 +31,8 @@ impl StormPeer {
     ///
     /// # Errors
     /// Those of [`Process::play`].
-    pub(crate) fn play(&mut self, storm: &Storm, until: Until) -> Result<Slice, BenchError> {
-        let (storm, random) = (storm.clone(), self.random);
-        self.process.play(&Request::Storm { storm, random, until })
+    pub(crate) fn play(&mut self, program: &Mapped, until: Until) -> Result<Slice, BenchError> {
+        let (program, random) = (program.clone(), self.random);
+        self.process.play(&Request::Mapped { program, random, until })
     }
 }
