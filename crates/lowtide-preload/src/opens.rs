@@ -18,9 +18,10 @@ use crate::line::{Answer, Question};
 use crate::{mirrors, real, state};
 use libc::{c_char, c_int, mode_t};
 
-/// Attempts without a lease of this process in the way, after which another process has one: the
-/// keeper may have given one up before it was asked.
-const IN_VAIN: u32 = 2;
+/// Attempts without a lease of this process in the way, after which another process has one. Some
+/// are needed: the keeper may have given one up before it was asked, and while many threads map the
+/// file that happens several times in a row.
+const IN_VAIN: u32 = 64;
 
 /// Makes a call, and again while leases of this process are in its way.
 fn attempt(flags: c_int, call: impl Fn() -> c_int) -> c_int {
