@@ -69,8 +69,8 @@ impl Shape {
     pub fn draw(rng: &mut SplitMix64, ways: &[Way]) -> Self {
         if !ways.is_empty() && rng.below(MAPPED) == 0 {
             let map = Some(ways[rng.below(ways.len() as u64) as usize]);
-            let (page, reopens) = (PROCESSOR_PAGE, rng.below(4) == 0);
-            return Self { page, order: 0, two_views: false, reopens, map };
+            // A map that is dropped stays open for a moment, until its last fault is done with.
+            return Self { page: PROCESSOR_PAGE, order: 0, two_views: false, reopens: false, map };
         }
         // The page that all writers use is drawn most.
         let page =
