@@ -35,9 +35,15 @@ fn because(summary: &Value, reason: &str) -> u64 {
 fn mappings_of_a_file_that_does_not_change_have_an_exact_budget_and_the_same_bytes() {
     let files = Files::new();
     let (data, copy) = (files.data(), files.path("copy"));
-    for (command, mappings) in
-        [("read", 1), ("threads", 192), ("children", 0), ("copies", 1), ("calls", 1), ("pieces", 2)]
-    {
+    for (command, mappings) in [
+        ("read", 1),
+        ("threads", 192),
+        ("children", 0),
+        ("copies", 1),
+        ("calls", 1),
+        ("pieces", 2),
+        ("again", 2),
+    ] {
         let program = match command {
             "read" => vec!["read", &data, "40000"],
             "calls" => vec!["calls", &data, &copy],
@@ -57,6 +63,9 @@ fn mappings_of_a_file_that_does_not_change_have_an_exact_budget_and_the_same_byt
         if command == "pieces" {
             let reasons = ["turned_cut", "turned_moved", "fixed_address"];
             assert_eq!(reasons.map(|reason| because(last, reason)), [1; 3], "{last}");
+        }
+        if command == "again" {
+            assert_eq!(because(last, "turned_moved"), 2, "{last}");
         }
         if command == "copies" {
             assert_eq!(

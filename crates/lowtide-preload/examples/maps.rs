@@ -7,6 +7,7 @@
 //!                                while at most this much of the file is cached
 //! maps parts FILE                protects, unmaps and moves parts of mappings
 //! maps pieces FILE               the same with a descriptor for reading only
+//! maps again FILE                a second mapping made of the first, and other pages in its place
 //! maps copies FILE               stores to private mappings, which the file must not show
 //! maps stores FILE               stores through shared mappings and through the descriptor
 //! maps forks FILE                children with inherited and with own mappings
@@ -218,6 +219,31 @@ fn parts(file: &File, stores: bool) {
         part.unmap();
     }
     println!("parts of {pages} pages");
+}
+
+/// What has no descriptor: a second mapping of the same pages, and other pages at the same place.
+fn again(file: &File) {
+    let map = Map::whole(file, READ, libc::MAP_SHARED);
+    map.check();
+    let flags = libc::MREMAP_MAYMOVE;
+    // SAFETY: a size of nothing makes a second mapping and leaves the first.
+    let second = unsafe { libc::mremap(map.start.cast(), 0, map.len, flags) };
+    assert_ne!(second, libc::MAP_FAILED);
+    let second = Map { start: second.cast(), ..map };
+    second.check();
+    map.check();
+    let other = Map::new(file, 0, map.len / 4, READ, libc::MAP_SHARED);
+    other.check();
+    let page = map.pages() / 2;
+    // SAFETY: our mapping; the kernel replaces it, or refuses where nothing can be stored.
+    let done = unsafe { libc::remap_file_pages(other.start.cast(), other.len, 0, page, 0) };
+    let offset = if done == 0 { page * PAGE } else { 0 };
+    let other = Map { offset, ..other };
+    other.check();
+    for part in [map, second, other] {
+        part.unmap();
+    }
+    println!("again {offset}");
 }
 
 fn copies(file: &File) {
@@ -569,6 +595,7 @@ fn main() {
         "read" => read(&file, number(2).expect("reads"), number(3)),
         "parts" => parts(&file, true),
         "pieces" => parts(&file, false),
+        "again" => again(&file),
         "copies" => copies(&file),
         "stores" => stores(&file),
         "forks" => forks(&file, path, &[false, true]),

@@ -49,11 +49,14 @@ pub(crate) fn make_own(keep_stderr: bool) -> io::Result<()> {
 
 /// Opens, in the calling thread's table, the file of another thread's descriptor. A path of /proc
 /// leads to the file itself, also if its name is gone. Where that is not allowed, a duplicate is
-/// requested (`pidfd_getfd(2)`).
-pub(crate) fn reopen(thread: i32, fd: i32) -> Option<OwnedFd> {
+/// requested (`pidfd_getfd(2)`). Says, too, whether the open file is the caller's alone.
+pub(crate) fn reopen(thread: i32, fd: i32) -> Option<(OwnedFd, bool)> {
     let path = format!("/proc/self/task/{thread}/fd/{fd}");
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
-    open(path.as_str(), flags, Mode::empty()).ok().or_else(|| duplicate(fd))
+    match open(path.as_str(), flags, Mode::empty()) {
+        Ok(file) => Some((file, true)),
+        Err(_) => Some((duplicate(fd)?, false)),
+    }
 }
 
 fn duplicate(fd: i32) -> Option<OwnedFd> {
@@ -114,7 +117,7 @@ mod tests {
         let text = thread::spawn(move || {
             make_own(false).expect("Linux 5.9");
             let mut text = String::new();
-            let mut again = File::from(reopen(me, number).expect("the file, without its name"));
+            let mut again = File::from(reopen(me, number).expect("the file, without its name").0);
             assert!(again.as_raw_fd() > 2);
             again.read_to_string(&mut text).expect("its bytes");
             text

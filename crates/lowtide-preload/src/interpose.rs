@@ -205,6 +205,10 @@ unsafe extern "C" fn mremap(
     if flags & libc::MREMAP_FIXED != 0 {
         state.release(&pages(new, new_len));
     }
+    if old_len == 0 {
+        // A second mapping of the same pages: of the file's, and not of a mirror's.
+        turn(state, &pages(old, 1), Why::Moved);
+    }
     let range = pages(old, old_len);
     let is_private = state.ranges.touches(&range, true);
     let ticket = state.ranges.remove(&range).and_then(|gone| {
@@ -232,6 +236,24 @@ unsafe extern "C" fn mremap(
         }
     }
     got
+}
+
+/// The same addresses show other pages of the file.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+unsafe extern "C" fn remap_file_pages(
+    addr: *mut c_void,
+    len: size_t,
+    prot: c_int,
+    page: size_t,
+    flags: c_int,
+) -> c_int {
+    if let Some((state, _)) = state::get() {
+        let range = pages(addr, len);
+        turn(state, &range, Why::Moved);
+        state.release(&range);
+    }
+    // SAFETY: the program's arguments.
+    unsafe { real::remap_file_pages(addr, len, prot, page, flags) }
 }
 
 /// What is mirrored of these addresses becomes the kernel's mapping.

@@ -24,10 +24,11 @@ use crate::ways::{Ways, Why};
 use crate::{descriptors, globs, start};
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd};
 use std::panic::{self, AssertUnwindSafe};
 use std::rc::Rc;
 use std::thread;
+use std::time::Instant;
 
 /// Starts it; whether that was possible. The caller has the line's turn.
 pub(crate) fn begin() -> bool {
@@ -119,11 +120,15 @@ impl Keeper {
     }
 
     fn serve(&mut self) -> ! {
+        let mut looked = Instant::now();
         loop {
             let counted = self.kept.values().map(Kept::counted);
             let mut pause = self.budgets.as_mut().map(|budgets| budgets.tick(counted));
             if self.leases.is_some() {
-                self.give_up_leases();
+                if looked.elapsed() >= leases::LOOK {
+                    self.give_up_leases();
+                    looked = Instant::now();
+                }
                 pause = pause.map(|pause| pause.min(leases::LOOK));
             }
             if let Some(question) = self.state.line.next(pause) {
@@ -186,7 +191,7 @@ impl Keeper {
     }
 
     fn adopt(&mut self, new: &New) -> Result<(), Reason> {
-        let file: OwnedFd = descriptors::reopen(new.thread, new.fd).ok_or(Reason::Unopened)?;
+        let (file, is_own) = descriptors::reopen(new.thread, new.fd).ok_or(Reason::Unopened)?;
         if of_file(file.as_fd()) != Ok(new.identity) {
             return Err(Reason::Unopened);
         }
@@ -197,6 +202,8 @@ impl Keeper {
         let mirrored = match new.unfit {
             _ if !self.settings.userfault => None,
             Some(why) => Some(Err(why)),
+            // A lease belongs to an open file, and this one is the program's.
+            None if !is_own => Some(Err(Why::NoLease)),
             None => Some(self.mirror(&subject)),
         };
         match mirrored {
@@ -399,6 +406,7 @@ fn rest(subject: &Subject, without: &Range<usize>) -> Vec<Subject> {
 mod tests {
     use super::*;
     use std::fs::File;
+    use std::os::fd::OwnedFd;
 
     #[test]
     fn what_is_left_of_a_mapping_keeps_its_place_in_the_file() {

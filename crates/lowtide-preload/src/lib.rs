@@ -4,7 +4,8 @@
 //! The program maps a file as it always did, and the mapping stays the kernel's own: what it reads
 //! and writes is the page cache, so system calls, other processes, `fork` and crashes are as ever.
 //! This library only learns of the mapping. A thread of its own then watches which pages are in
-//! memory and drops some when there are more than the budget allows.
+//! memory and drops some when there are more than the budget allows. In the way `userfault` a
+//! mirror takes the mapping's place while the file cannot change.
 //!
 //! | file | concept |
 //! |---|---|
@@ -24,8 +25,8 @@
 //!
 //! Threads of the program allocate nothing here while they unmap or protect memory, take no lock
 //! that a fork could leave taken, and wait for our thread only where a mapping of a file is made or
-//! changed. Where something cannot be kept, the mapping is left to the kernel and the summary says
-//! why.
+//! changed, or a mirrored file is opened. Where something cannot be kept, the mapping is left to
+//! the kernel and the summary says why.
 
 #![deny(unsafe_code)]
 // A test does not stand in front of its own C library, so nothing calls the wrappers there.

@@ -214,7 +214,11 @@ impl Line {
         if let Some(question) = self.asked() {
             return Some(question);
         }
-        lock::sleep(&self.bell, heard, at_most);
+        // What was wanted before the bell was heard must not be slept over.
+        let wanted = [&self.look, &self.summary].map(|wanted| wanted.load(Ordering::Acquire));
+        if wanted == [0; 2] {
+            lock::sleep(&self.bell, heard, at_most);
+        }
         self.asked()
     }
 

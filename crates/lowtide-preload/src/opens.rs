@@ -80,3 +80,32 @@ unsafe extern "C" fn openat64(
     // SAFETY: the program's arguments.
     unsafe { openat(dir, path, flags, mode) }
 }
+
+/// What the C library's checked headers call where the flags are no constant. Flags that need a
+/// mode are refused there, as by the library: without one.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+unsafe extern "C" fn __open_2(path: *const c_char, flags: c_int) -> c_int {
+    // SAFETY: the program's arguments.
+    attempt(flags, || unsafe { real::open_2(path, flags) })
+}
+
+/// The same.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+unsafe extern "C" fn __open64_2(path: *const c_char, flags: c_int) -> c_int {
+    // SAFETY: the program's arguments.
+    unsafe { __open_2(path, flags) }
+}
+
+/// The same.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+unsafe extern "C" fn __openat_2(dir: c_int, path: *const c_char, flags: c_int) -> c_int {
+    // SAFETY: the program's arguments.
+    attempt(flags, || unsafe { real::openat_2(dir, path, flags) })
+}
+
+/// The same.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+unsafe extern "C" fn __openat64_2(dir: c_int, path: *const c_char, flags: c_int) -> c_int {
+    // SAFETY: the program's arguments.
+    unsafe { __openat_2(dir, path, flags) }
+}

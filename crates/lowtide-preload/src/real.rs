@@ -46,6 +46,7 @@ impl Next {
 static MMAP: Next = Next::new(c"mmap");
 static MUNMAP: Next = Next::new(c"munmap");
 static MREMAP: Next = Next::new(c"mremap");
+static REMAP_FILE_PAGES: Next = Next::new(c"remap_file_pages");
 static MPROTECT: Next = Next::new(c"mprotect");
 static PKEY_MPROTECT: Next = Next::new(c"pkey_mprotect");
 static MADVISE: Next = Next::new(c"madvise");
@@ -55,6 +56,8 @@ static MLOCK2: Next = Next::new(c"mlock2");
 static MLOCKALL: Next = Next::new(c"mlockall");
 static OPEN: Next = Next::new(c"open");
 static OPENAT: Next = Next::new(c"openat");
+static OPEN_2: Next = Next::new(c"__open_2");
+static OPENAT_2: Next = Next::new(c"__openat_2");
 
 /// Finds them all. Called once, before the program's first instruction.
 pub(crate) fn look_up() {
@@ -62,6 +65,7 @@ pub(crate) fn look_up() {
         &MMAP,
         &MUNMAP,
         &MREMAP,
+        &REMAP_FILE_PAGES,
         &MPROTECT,
         &PKEY_MPROTECT,
         &MADVISE,
@@ -71,6 +75,8 @@ pub(crate) fn look_up() {
         &MLOCKALL,
         &OPEN,
         &OPENAT,
+        &OPEN_2,
+        &OPENAT_2,
     ];
     for next in all {
         next.look_up();
@@ -124,6 +130,11 @@ macro_rules! next {
 next!(
     /// `munmap(2)`.
     munmap, MUNMAP, SYS_munmap, addr: *mut c_void, len: size_t
+);
+next!(
+    /// `remap_file_pages(2)`.
+    remap_file_pages, REMAP_FILE_PAGES, SYS_remap_file_pages,
+    addr: *mut c_void, len: size_t, prot: c_int, page: size_t, flags: c_int
 );
 next!(
     /// `mprotect(2)`.
@@ -181,6 +192,28 @@ pub(crate) unsafe fn openat(dir: c_int, path: *const c_char, flags: c_int, mode:
         // SAFETY: as above.
         None => unsafe { libc::syscall(libc::SYS_openat, dir, path, flags, mode) as c_int },
     }
+}
+
+/// `open(2)` without a mode, as checked headers call it.
+pub(crate) unsafe fn open_2(path: *const c_char, flags: c_int) -> c_int {
+    type F = unsafe extern "C" fn(*const c_char, c_int) -> c_int;
+    // SAFETY: the caller's arguments, which are the program's.
+    let Some(next) = OPEN_2.get() else { return unsafe { open(path, flags, 0) } };
+    // SAFETY: the module's header.
+    let next = unsafe { mem::transmute::<*mut c_void, F>(next) };
+    // SAFETY: as above.
+    unsafe { next(path, flags) }
+}
+
+/// `openat(2)`, the same.
+pub(crate) unsafe fn openat_2(dir: c_int, path: *const c_char, flags: c_int) -> c_int {
+    type F = unsafe extern "C" fn(c_int, *const c_char, c_int) -> c_int;
+    // SAFETY: the caller's arguments, which are the program's.
+    let Some(next) = OPENAT_2.get() else { return unsafe { openat(dir, path, flags, 0) } };
+    // SAFETY: the module's header.
+    let next = unsafe { mem::transmute::<*mut c_void, F>(next) };
+    // SAFETY: as above.
+    unsafe { next(dir, path, flags) }
 }
 
 /// `posix_madvise(3)`, which returns an error number. Before it is found: no advice was given.

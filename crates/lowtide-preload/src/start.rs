@@ -33,12 +33,13 @@ static BEGIN: extern "C" fn() = begin;
 static END: extern "C" fn() = end;
 
 extern "C" fn begin() {
+    // Also where nothing is kept: the wrappers are in the way of other libraries' otherwise.
+    real::look_up();
     let Some(settings) = Settings::from_env(|name| env::var_os(name)) else { return };
     let is_first = settings.pid == Some(std::process::id());
     if !is_first && !settings.follow {
         return;
     }
-    real::look_up();
     if settings.userfault {
         mirrors::watch_forks();
     }

@@ -161,13 +161,12 @@ fn text(settings: &Settings, program: &str, counted: Counted, whole: &Whole) -> 
     if !whole.budgets.is_empty() {
         let needed: u64 = whole.budgets.iter().map(|budget| budget.figures.faults).sum();
         let needed = needed * rustix::param::page_size() as u64;
-        let _ = writeln!(
-            text,
-            "  the device read {} ({:.2} x what came in); {} faults waited for it",
-            mib(counted.device_read_bytes),
-            counted.device_read_bytes as f64 / needed.max(1) as f64,
-            counted.major_faults
-        );
+        let read = counted.device_read_bytes;
+        let _ = write!(text, "  the device read {}", mib(read));
+        if needed > 0 {
+            let _ = write!(text, " ({:.2} x what came in)", read as f64 / needed as f64);
+        }
+        let _ = writeln!(text, "; {} faults waited for it", counted.major_faults);
     }
     if settings.userfault && !whole.budgets.is_empty() {
         let Ways { userfault, pagecache, .. } = whole.ways;

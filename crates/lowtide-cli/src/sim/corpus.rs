@@ -37,7 +37,7 @@ Half of the traces is for tuning, half is set aside; figures to report are those
 
 Examples: lowtide sim --corpus
           lowtide sim corpus --half tuning --policy tide,sieve
-          lowtide sim corpus --scale 0.1 --points 6   (some seconds)";
+          lowtide sim corpus --scale 0.1 --points 6";
 
 /// Progress within a trace, in parts.
 const PARTS: u64 = 1000;
@@ -58,7 +58,7 @@ pub(crate) struct Options {
     /// Size of the traces: 0.1 has a tenth of the pages and accesses
     #[arg(long, value_name = "FACTOR", value_parser = scale, default_value = "1")]
     scale: f64,
-    /// Budgets of each trace, from 0.1 % to 80 % of its pages
+    /// Budgets of each trace, from 0.1 % of its pages (32 at least) to 80 %
     #[arg(
         long,
         value_name = "N",

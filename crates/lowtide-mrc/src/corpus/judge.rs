@@ -163,8 +163,8 @@ impl Judgement {
     }
 }
 
-/// About `points` budgets for a footprint, by ratio from a thousandth to four fifths, and none that
-/// the engine refuses.
+/// About `points` budgets for a footprint, by ratio from a thousandth, or the engine's least, to
+/// four fifths; a footprint below the engine's least has one budget.
 #[must_use]
 pub fn budgets(footprint: u64, points: usize) -> Vec<u64> {
     let largest = (footprint as f64 * LARGEST).max(1.0);

@@ -176,19 +176,31 @@ pub(super) fn copy_out(
     Ok(())
 }
 
-/// Stores all of a page that is in swap, without loading it. False, having done nothing, if it is
-/// not in swap. There is no guard on such a page, so none has to be waited for.
+/// Stores all of a page that is in swap, or all that the region has of it, without loading it.
+/// False, having done nothing, if it is not in swap. There is no guard on such a page, so none has
+/// to be waited for.
 fn replace(pool: &Pool, space: &Space, page: u64, bytes: &[u8]) -> Result<bool, Error> {
     let entry = entry(space, page)?;
+    let in_swap = || match entry.load() {
+        EntryState::Absent { shadow } if shadow != 0 => Some(shadow),
+        _ => None,
+    };
+    if in_swap().is_none() {
+        return Ok(false);
+    }
     if pool.owes() {
         pool.settle_high()?;
     }
     pool.check()?;
-    let EntryState::Absent { shadow } = entry.load() else { return Ok(false) };
-    if shadow == 0 || entry.try_begin_read(shadow).is_err() {
+    let Some(shadow) = in_swap().filter(|&shadow| entry.try_begin_read(shadow).is_ok()) else {
+        return Ok(false);
+    };
+    let mut claim = Claim::of_one(page, shadow);
+    if !is_all(pool, space, page, bytes.len()) {
+        // The region has grown, and another thread may have stored behind.
+        pool.abandon(space, &claim, &Ok(()));
         return Ok(false);
     }
-    let mut claim = Claim::of_one(page, shadow);
     let Some((frame, _)) = pool.frames_for(space, page, &mut claim, Access::Replaced)? else {
         return Ok(false);
     };
@@ -211,12 +223,16 @@ fn replace(pool: &Pool, space: &Space, page: u64, bytes: &[u8]) -> Result<bool, 
     Ok(true)
 }
 
+/// Whether the first `len` bytes of a page are all that the region has of it.
+fn is_all(pool: &Pool, space: &Space, page: u64, len: usize) -> bool {
+    len == pool.page_bytes() || (page << pool.page_shift) + len as u64 >= space.len()
+}
+
 /// Copies bytes into a region.
 pub(super) fn copy_in(pool: &Pool, space: &Space, offset: u64, bytes: &[u8]) -> Result<(), Error> {
     check_range(space, offset, bytes.len() as u64)?;
     for (page, at, part) in parts(offset, bytes.len(), pool.page_shift) {
-        let all = part.len() == pool.page_bytes()
-            || (at == 0 && (page << pool.page_shift) + part.len() as u64 >= space.len());
+        let all = at == 0 && is_all(pool, space, page, part.len());
         if all && replace(pool, space, page, &bytes[part.clone()])? {
             continue;
         }

@@ -417,7 +417,7 @@ impl Drop for Area {
         match memory {
             Memory::Nothing => {}
             Memory::Mirror { server, served } => {
-                server.remove(&served.mirror.addresses());
+                server.remove(&served);
                 served.await_threads();
                 let file = served.mirror.is_stored_to() && !served.mirror.is_heap();
                 if file && Arc::strong_count(&served) > 1 {

@@ -295,8 +295,8 @@ impl Mirror {
         // The kernel forgets who has to be woken only when the descriptor is closed, so this works
         // for memory that is gone, too.
         *attached = matches!(self.window, Window::Placed(_)) && replaced.is_err();
-        if !*attached {
-            self.faults.wake(self.window.addresses())?;
+        if !*attached && let Err(error) = self.faults.wake(self.window.addresses()) {
+            tracing::error!(%error, "threads that wait for a page of a map cannot be woken");
         }
         replaced
     }

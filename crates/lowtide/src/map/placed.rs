@@ -93,7 +93,7 @@ impl Placed {
     /// What `replace` says; then all is as before.
     pub fn end(&self, replace: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
         self.served.mirror.detach_and(replace)?;
-        self.server.remove(&self.addresses());
+        self.server.remove(&self.served);
         self.served.await_threads();
         Ok(())
     }

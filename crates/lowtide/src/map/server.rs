@@ -218,8 +218,13 @@ impl Server {
     }
 
     /// Ends the serving of a map, which no pointer leads to.
-    pub(super) fn remove(&self, addresses: &Range<usize>) {
-        let removed = lock_write(&self.maps).remove(&addresses.end);
+    pub(super) fn remove(&self, served: &Arc<Served>) {
+        let end = served.mirror.addresses().end;
+        let mut maps = lock_write(&self.maps);
+        // Another may be at its addresses by now.
+        let is_own = maps.get(&end).is_some_and(|there| Arc::ptr_eq(there, served));
+        let removed = is_own.then(|| maps.remove(&end));
+        drop(maps);
         // A thread that still serves it drops it when it is done.
         drop(removed);
     }

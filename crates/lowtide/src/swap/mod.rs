@@ -19,12 +19,12 @@
 //! and which is filled up first when frames come free.
 //!
 //! **No compression under the pool's lock.** Reclaim gives the lock back while it compresses the
-//! victims of a batch. Their translations are locked, so no thread reads or stores to them, and
-//! the folios of the batch stay isolated: what wants to remove an anonymous folio meanwhile waits
+//! victims of a batch. Their translations are locked, so no thread stores to them (pages behind
+//! pointers are protected, and read until they are punched), and the folios of the batch stay isolated: what wants to remove an anonymous folio meanwhile waits
 //! ([`State::try_free_folio`](crate::pool::State)).
 //!
-//! Lock order: no call into a store is made under the pool's lock, because the store takes frames,
-//! which takes it.
+//! Lock order: no call into a store that takes or gives frames is made under the pool's lock, which
+//! that takes. Counting what read-ahead was good for takes the file's lock alone.
 //!
 //! | file | concept |
 //! |---|---|

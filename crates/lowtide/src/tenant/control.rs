@@ -164,6 +164,10 @@ impl Tenant {
             let mut pushed = false;
             if is_over_share(&state, self.id, pages) {
                 (state, pushed) = push_out(pool, state, self.id);
+                // The lock was given back meanwhile.
+                if !state.engine.alive(self.id) {
+                    return Err(TenantError::Gone);
+                }
             }
             let usage = state.engine.usage(self.id);
             let goal = usage.saturating_sub(pages).min(PIECE);

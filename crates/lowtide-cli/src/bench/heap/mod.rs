@@ -9,7 +9,7 @@
 //! | file | concept |
 //! |---|---|
 //! | `content.rs` | what the pages hold, and how a wrong byte or a lost store is found |
-//! | `memory.rs` | a heap: a region of lowtide, or memory of the process |
+//! | `memory.rs` | a heap: a region of lowtide behind guards, or memory behind a pointer |
 //! | `pointer.rs` | a region behind a pointer |
 //! | `player.rs` | a worker of the program |
 //! | `systems.rs` | the rows: lowtide, and memory without a limit |
