@@ -128,8 +128,8 @@
 //! Install seccomp filters before the first pager is built. The pager notices what is forbidden
 //! then, and does it in another way: without io_uring transfers are system calls, without
 //! `membarrier` each hit costs a fence. It cannot replace what is forbidden *later*: without
-//! `membarrier` pages that are read often cannot be evicted or stored to any more, and operations on
-//! them fail with [`Error::NoBarrier`]. `lowtide doctor` prints what a machine allows.
+//! `membarrier` pages that are read often cannot be evicted or stored to any more, and operations
+//! on them fail with [`Error::NoBarrier`]. `lowtide doctor` prints what a machine allows.
 #![allow(unused_imports, reason = "for the links")]
 
 use crate::{Builder, Error, OpenOptions, Page, Pager, Reservation, Stat, Tenant, View};

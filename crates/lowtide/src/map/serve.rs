@@ -52,8 +52,8 @@ pub(super) fn serve(
         open,
         region: None,
     });
-    // SAFETY: the window was just made, for this map alone, and is empty; of a mirror that is placed
-    // the caller has promised that (`MapOptions::serve`).
+    // SAFETY: the window was just made, for this map alone, and is empty; of a mirror that is
+    // placed the caller has promised that (`MapOptions::serve`).
     #[expect(unsafe_code, reason = "the mirror decides what its memory contains")]
     let added = unsafe { server.add(&served) };
     added.map_err(MapError::kernel("registering with userfaultfd(2)"))?;

@@ -11,20 +11,20 @@
 //! No thread can have a guard on an absent page, so the first path needs no look at the slots of
 //! readers. The second locks the translation (new readers wait), finds whose slots are on the page
 //! (with one `membarrier`, if readers without a fence may be there, `unfenced.rs`), and waits for
-//! those guards to be dropped; then it owns the page until it unlocks it. A guard therefore shows one consistent state of its page for as long as it lives,
-//! and a write to one page is atomic against guards. Writers of one page exclude each other in the
-//! same way.
+//! those guards to be dropped; then it owns the page until it unlocks it. A guard therefore shows
+//! one consistent state of its page for as long as it lives, and a write to one page is atomic
+//! against guards. Writers of one page exclude each other in the same way.
 //!
 //! # Batches
 //!
 //! A long write takes up to [`BATCH`] neighbouring pages together: one acquisition of the pool's
-//! lock for all that were absent, at most one `membarrier` and one acquisition for all that were resident.
-//! A batch only *tries*: it leaves alone what it cannot have at once (another thread has the page,
-//! a guard is on it, there is no room for it, it must be read first), ends what it owns, and stores
-//! to the first such page by itself, in attempts that end (`attempt.rs`). So no store waits while
-//! it owns translations of several pages, and two writers of the same pages cannot block each
-//! other. After a batch the thread owns nothing: that is when it answers for what it made dirty
-//! (`balance.rs`).
+//! lock for all that were absent, at most one `membarrier` and one acquisition for all that were
+//! resident. A batch only *tries*: it leaves alone what it cannot have at once (another thread has
+//! the page, a guard is on it, there is no room for it, it must be read first), ends what it owns,
+//! and stores to the first such page by itself, in attempts that end (`attempt.rs`). So no store
+//! waits while it owns translations of several pages, and two writers of the same pages cannot
+//! block each other. After a batch the thread owns nothing: that is when it answers for what it
+//! made dirty (`balance.rs`).
 //!
 //! # What needs no read
 //!

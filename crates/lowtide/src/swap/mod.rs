@@ -20,7 +20,8 @@
 //!
 //! **No compression under the pool's lock.** Reclaim gives the lock back while it compresses the
 //! victims of a batch. Their translations are locked, so no thread stores to them (pages behind
-//! pointers are protected, and read until they are punched), and the folios of the batch stay isolated: what wants to remove an anonymous folio meanwhile waits
+//! pointers are protected, and read until they are punched), and the folios of the batch stay
+//! isolated: what wants to remove an anonymous folio meanwhile waits
 //! ([`State::try_free_folio`](crate::pool::State)).
 //!
 //! Lock order: no call into a store that takes or gives frames is made under the pool's lock, which
