@@ -47,6 +47,17 @@ pub(crate) struct Preparation {
     pub(crate) balance: Balance,
 }
 
+impl CostModel {
+    /// Takes over what a group below had cost that is gone: what is published of a group and of
+    /// those below never falls by that.
+    pub(crate) fn inherit(&mut self, gone: &Self) {
+        for t in 0..2 {
+            self.rotated[t] += gone.rotated[t];
+            self.io[t] += gone.io[t];
+        }
+    }
+}
+
 impl Locked<'_> {
     /// Reclaim looked at `rotated` pages of a type in vain.
     pub(crate) fn cost_of_rotation(&mut self, t: LruType, rotated: u64) {
@@ -86,8 +97,9 @@ impl Locked<'_> {
         let p = *self.levels.published(self.slot);
         let c = &mut self.lv.cost;
         for t in 0..2 {
-            c.cost[t] += (p.io[t] - c.io_pulled[t]) * SWAP_CLUSTER_MAX
-                + (p.rotated[t] - c.rotated_pulled[t]);
+            // A group that was moved elsewhere has taken along what it had cost.
+            c.cost[t] += p.io[t].saturating_sub(c.io_pulled[t]) * SWAP_CLUSTER_MAX
+                + p.rotated[t].saturating_sub(c.rotated_pulled[t]);
         }
         (c.io_pulled, c.rotated_pulled) = (p.io, p.rotated);
         while c.cost[0] + c.cost[1] > p.lru_size() / 4 {
@@ -109,6 +121,13 @@ impl Locked<'_> {
         let trim = self.levels.published(self.slot).inactive(LruType::File) >> priority != 0
             && !may_deactivate[LruType::File as usize];
         Preparation { may_deactivate, balance: self.balance(priority, trim) }
+    }
+
+    /// How a pass of `tide` shares its scan: by the same costs, and without the rule that spares
+    /// anonymous memory while there is inactive file memory.
+    pub(crate) fn share_by_cost(&mut self, priority: u32) -> Balance {
+        self.pull_costs();
+        self.balance(priority, false)
     }
 
     fn balance(&self, priority: u32, trim_cache: bool) -> Balance {
@@ -160,6 +179,7 @@ pub(crate) fn scan_targets(sizes: [[u64; 2]; 2], priority: u32, balance: Balance
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::Engine;
     use crate::policy::Policy;
     use crate::testing::filled;
     use crate::units::MemcgId;
@@ -178,6 +198,29 @@ mod tests {
             lru.pull_costs();
             assert_eq!(lru.lv.cost.cost, cost, "{policy}: the lists have 31 pages");
         }
+    }
+
+    #[test]
+    fn what_a_group_has_cost_stays_when_it_is_removed_and_goes_with_it_when_it_moves() {
+        let mut engine = filled(Policy::LRU, 31, LruType::File);
+        let upper = engine.create_group(MemcgId::ROOT).unwrap();
+        let [moved, removed] = [(); 2].map(|()| engine.create_group(upper).unwrap());
+        for group in [moved, removed] {
+            engine.locked(group.slot).cost_of_shrinking(LruType::File, 20, 100);
+        }
+        let pull = |engine: &mut Engine| {
+            engine.publish();
+            let mut lru = engine.locked(upper.slot);
+            lru.pull_costs();
+            (lru.lv.cost.io_pulled, lru.lv.cost.rotated_pulled)
+        };
+        assert_eq!(pull(&mut engine), ([0, 40], [0, 200]));
+        engine.remove_group(removed).unwrap();
+        assert_eq!(pull(&mut engine), ([0, 40], [0, 200]));
+        engine.move_group(moved, MemcgId::ROOT).unwrap();
+        assert_eq!(pull(&mut engine), ([0, 20], [0, 100]));
+        engine.locked(upper.slot).cost_of_shrinking(LruType::File, 1, 0);
+        assert_eq!(pull(&mut engine), ([0, 21], [0, 100]));
     }
 
     #[test]

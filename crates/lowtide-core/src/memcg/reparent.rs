@@ -35,6 +35,7 @@ impl Engine {
             [gone.file_dirty, gone.file_writeback, gone.swapcached, gone.swap_only, gone.reserved];
         let unevictable = gone.lruvec.unevictable;
         for list in lists {
+        let cost = std::mem::take(&mut gone.lruvec.cost);
             self.folios.drop_list(list);
         }
         let heir = &mut self.memcgs[parent];
@@ -54,6 +55,7 @@ impl Engine {
         }
         heir.lruvec.unevictable += unevictable;
         self.reparent_dirty(child, parent);
+        heir.lruvec.cost.inherit(&cost);
     }
 
     fn reparent_generations(&mut self, child: MemcgSlot, parent: MemcgSlot) {
