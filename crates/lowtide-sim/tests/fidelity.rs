@@ -27,7 +27,7 @@ use kernels::{CHECKED, KERNELS, REPORTED, capacity};
 use lowtide_core::{Events, Policy};
 use lowtide_sim::{Plain, PlainConfig, PlainSwap};
 use lowtide_workload::groundtruth::{Case, FILE, PublicCase, Swap};
-use lowtide_workload::{PageOp, SpaceId};
+use lowtide_workload::{OpKind, PageOp, SpaceId, SpaceKind};
 use std::collections::HashSet;
 use std::sync::LazyLock;
 use table::{Run, Table};
@@ -108,6 +108,23 @@ fn major_faults_are_first_touches_and_refaults() {
             assert_eq!(e.pswpin, e.workingset_refault_anon, "{case}, {name}");
         }
     }
+}
+
+/// `docs/kernel/reclaim.md` §6.1, step 4: the folio's own eviction is part of its distance, so
+/// without an active page nothing that comes back is recent. Pages come back here as soon as they
+/// can: a circle one page longer than memory, through the descriptor, so nothing else activates.
+#[test]
+fn while_no_page_is_active_no_refault_is_recent() {
+    const ROOM: u64 = 20_000;
+    let config = PlainConfig { metadata: 0, ..PlainConfig::new(Policy::LRU, ROOM) };
+    let mut machine = Plain::new(&config).expect("the budget is big enough");
+    let file = machine.add_space(SpaceKind::File, ROOM + 1);
+    for page in (0..=ROOM).cycle().take(6 * ROOM as usize) {
+        machine.access(OpKind::Read, file, page).expect("there is always something to reclaim");
+    }
+    let e = machine.stat().events;
+    assert!(e.workingset_refault_file > 4 * ROOM, "{e:?}");
+    assert_eq!(e.workingset_activate_file, 0, "{e:?}");
 }
 
 /// What the placement change of 7.2 is for: a cyclic scan somewhat larger than memory is re-read by

@@ -136,6 +136,15 @@ fn bucket_order(frames: u32) -> u32 {
 }
 
 impl Locked<'_> {
+/// Evictions and activations between two readings of the classical clock, in pages.
+///
+/// The folio's own eviction is one of them, so it is never 0, however coarse the clock is: as long
+/// as no page is active, no refault is recent.
+const fn classical_distance(now: u64, then: u64, order: u32) -> u64 {
+    let pages = (now.wrapping_sub(then) & TOKEN_MASK) << order;
+    if pages == 0 { 1 } else { pages }
+}
+
     /// A folio leaves memory: returns what is to be remembered, and counts the eviction.
     /// `target` is the target of the reclaim.
     pub(crate) fn workingset_eviction(&mut self, id: FolioId, target: MemcgSlot) -> Shadow {
@@ -219,7 +228,7 @@ impl Locked<'_> {
         let from = self.levels.named(self.slot, shadow.memcg(), MEMCG_MASK)?;
         let order = bucket_order(self.folios.frames());
         let now = self.levels.nonresident_age(from) >> order;
-        let distance = (now.wrapping_sub(shadow.token()) & TOKEN_MASK) << order;
+        let distance = classical_distance(now, shadow.token(), order);
         if distance > self.refault_competitors(from, t) {
             return Some(Sighting { recent: false, distance });
         }
@@ -282,3 +291,13 @@ mod tests {
         }
     }
 }
+    /// `docs/kernel/reclaim.md` §6.1, step 4.
+    #[test]
+    fn the_folios_own_eviction_makes_the_distance_at_least_one() {
+        for order in [0, 1, 9] {
+            assert_eq!(classical_distance(7, 7, order), 1);
+            assert_eq!(classical_distance(8, 7, order), 1 << order);
+            assert_eq!(classical_distance(0, TOKEN_MASK, order), 1 << order, "it wraps around");
+        }
+    }
+
