@@ -3,7 +3,7 @@
 //! A new folio does not enter its list at once. It waits with up to thirty others until the batch
 //! is full or a reclaimer scans the lruvec. Its place is decided only then, so flags that were set
 //! in between count. Activations and rotations wait in the same way. A driver that runs the engine
-//! behind one lock uses the batches of one CPU for all threads.
+//! behind one lock uses the batches of one CPU for all threads. With `tide` only rotations wait.
 
 use crate::engine::Engine;
 use crate::folio::{Flags, Pending};

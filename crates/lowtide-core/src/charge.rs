@@ -15,6 +15,7 @@
 use crate::engine::Engine;
 use crate::limits::{MAX_RECLAIM_RETRIES, SWAP_CLUSTER_MAX};
 use crate::memcg::CHARGE_BATCH;
+use crate::policy::Lists;
 use crate::reclaim::{Reason, Reclaim};
 use crate::units::{MemcgId, MemcgSlot, Task};
 
@@ -124,7 +125,7 @@ impl Charge {
                 Err(over) => {
                     self.over = engine.memcgs.id(over);
                     engine.memcgs.raise(over, |events| &mut events.max);
-                    let goal = self.pages.max(SWAP_CLUSTER_MAX);
+                    let goal = self.pages.max(engine.least_goal(over));
                     return Next::Reclaim(Box::new(Reclaim::new(
                         self.over,
                         goal,
@@ -236,6 +237,16 @@ impl Engine {
                 self.memcgs.add(slot, batch, pages);
                 Ok(())
             }
+        }
+    }
+
+    /// Pages that a reclaim of a full group is to free at least. With `tide`, no more than a 256th
+    /// of a small group: what is freed ahead of need would have been hit.
+    fn least_goal(&self, over: MemcgSlot) -> u64 {
+        if self.policy.lists() == Lists::Tide {
+            (self.memcgs[over].memory.max / 256).clamp(1, SWAP_CLUSTER_MAX)
+        } else {
+            SWAP_CLUSTER_MAX
         }
     }
 

@@ -5,7 +5,7 @@ use crate::dirty::Figures;
 use crate::engine::Engine;
 use crate::folio::{Batches, Flags};
 use crate::limits::{MAX_NR_GENS, MIN_NR_GENS};
-use crate::lruvec::slot;
+use crate::lruvec::{Queue, slot};
 use crate::memcg::CHARGE_BATCH;
 use crate::policy::{Lists, Switches};
 use crate::units::{LruType, MemcgId, MemcgSlot};
@@ -92,6 +92,8 @@ impl Engine {
         let (mut swapcached, mut swap_only) = (0, 0);
         let mut by_gen = [[0; 2]; MAX_NR_GENS as usize];
         let mut by_activity = [[0; 2]; 2];
+        let mut by_queue = [[0; 4]; 2];
+        let tide = self.policy.lists() == Lists::Tide;
         for (id, f) in self.folios.iter().filter(|(_, f)| f.memcg == memcg) {
             let (flags, pages, t) = (f.flags, f.pages(), f.lru_type());
             resident[t as usize] += pages;
@@ -128,6 +130,8 @@ impl Engine {
                 let known = gens.is_stray(t, gen_slot) || gens.window(t).any(|s| s == gen_slot);
                 expect(known, || format!("{id:?} is in a generation that is gone"))?;
                 by_gen[gen_slot][t as usize] += pages;
+            } else if flags.contains(Flags::LRU) && tide {
+                by_queue[t as usize][Queue::of(flags) as usize] += pages;
             } else if flags.contains(Flags::LRU) {
                 by_activity[t as usize][usize::from(flags.contains(Flags::ACTIVE))] += pages;
             }
@@ -155,6 +159,14 @@ impl Engine {
             expect((MIN_NR_GENS..=MAX_NR_GENS).contains(&n), || {
                 format!("{t:?} has {n} generations")
             })?;
+            let queues = &group.lruvec.tide[t as usize];
+            for queue in Queue::ALL {
+                let size = queues.size(queue);
+                same("a queue's size", by_queue[t as usize][queue as usize], size)?;
+            }
+            if let Some(wrong) = queues.wrong() {
+                return Err(format!("the queues of {t:?} are wrong: {wrong}"));
+            }
             for active in [false, true] {
                 let size = group.lruvec.classical.size(t, active);
                 same(
@@ -182,7 +194,7 @@ impl Engine {
         ];
         let bounded = Switches::ACTIVATE | Switches::RECENCY;
         for (refault, activate, restore) in by_type {
-            let classical = self.policy.lists() == Lists::Classical;
+            let classical = self.policy.lists() != Lists::MultiGen;
             let holds = activate <= refault
                 && restore <= refault
                 && (!classical || restore <= activate)
@@ -213,8 +225,9 @@ impl Engine {
                     lru.lv.gens.window(t).map(|slot| lru.lv.gens.lists[slot][t as usize]).collect()
                 }
                 Lists::Classical => [false, true].map(|a| lru.lv.classical.list(t, a)).to_vec(),
+                Lists::Tide => Queue::ALL.map(|q| lru.lv.tide[t as usize].list(q)).to_vec(),
             };
-            for head in heads {
+            for (n, head) in heads.into_iter().enumerate() {
                 for id in lru.folios.walk(head) {
                     let f = &lru.folios[id];
                     let fits = f.lru_type() == t
@@ -225,6 +238,8 @@ impl Engine {
                     expect(fits, || {
                         format!("{id:?} is on a list of {t:?} with flags {:?}", f.flags)
                     })?;
+                    let queue = lists != Lists::Tide || Queue::of(f.flags) as usize == n;
+                    expect(queue, || format!("{id:?} is on another queue than it names"))?;
                     linked += 1;
                 }
             }

@@ -131,7 +131,6 @@ impl Engine {
         let mut levels = Levels::default();
         levels.begin(MemcgId::ROOT.slot, None);
         let cpus = config.cpus.max(1);
-        let classical = config.policy.lists() == Lists::Classical;
         Ok(Self {
             policy: config.policy,
             page_bytes: config.page_bytes,
@@ -141,7 +140,7 @@ impl Engine {
             stocks: Stocks::new(usize::from(cpus)),
             memcg_lru: None,
             cpus: (0..cpus).map(|_| Batches::default()).collect(),
-            accesses: Arc::new(AccessCounts::new(config.frames as usize, classical)),
+            accesses: Arc::new(AccessCounts::new(config.frames as usize, config.policy.lists())),
             spaces: Vec::new(),
             free_spaces: BinaryHeap::new(),
             swap: Slots::default(),
@@ -205,8 +204,8 @@ impl Engine {
         self.memcgs[memcg].memory.max
     }
 
-    /// Sequence numbers of a group's generations. With the classical lists they stay as they were
-    /// at the start.
+    /// Sequence numbers of a group's generations. Without generations they stay as they were at the
+    /// start.
     #[must_use]
     pub fn sequences(&self, memcg: MemcgId) -> Sequences {
         let gens = &self.memcgs[memcg].lruvec.gens;
@@ -353,14 +352,18 @@ impl Engine {
         shadow: Option<Shadow>,
         task: Task,
     ) -> Option<Refaulted> {
-        self.accesses.reset(id);
+        self.accesses.reset(id, !task.in_lru_fault);
         let mut lru = self.locked(memcg);
         let sighting =
             shadow.and_then(|shadow| lru.workingset_refault(id, shadow, task.in_lru_fault));
-        if lru.policy.lists() == Lists::MultiGen {
-            lru.before_insertion(id, task.in_lru_fault);
+        match lru.policy.lists() {
+            Lists::MultiGen => {
+                lru.before_insertion(id, task.in_lru_fault);
+                self.batch_add(task.cpu, id);
+            }
+            Lists::Classical => self.batch_add(task.cpu, id),
+            Lists::Tide => lru.enter_tide(id),
         }
-        self.batch_add(task.cpu, id);
         sighting.map(|sighting| self.refaulted(memcg, sighting))
     }
 

@@ -1,12 +1,13 @@
 //! Policies by name, and the switches they are made of.
 //!
-//! Five policies are built in: `mglru` (Linux 7.3), `mglru-7.1` (before the reclaim-loop series),
+//! Six policies are built in: `mglru` (Linux 7.3), `mglru-7.1` (before the reclaim-loop series),
 //! `mglru-7.1+series` (the same with the series and nothing else, which is what was measured when
-//! the series was published), `mglru-6.12` (the long-term release before) and `lru` (the classical
-//! active and inactive lists, as of 7.3). The multi-gen policies differ by switches: one for each
-//! patch of the series (`docs/kernel/reclaim.md` §3.5), one for each later change, one for each
-//! earlier one since 6.12 (appendix A), and one that no release has. A policy's name may be
-//! followed by any number of `+SWITCH` and `-SWITCH`; `series` stands for all fifteen patches:
+//! the series was published), `mglru-6.12` (the long-term release before), `lru` (the classical
+//! active and inactive lists, as of 7.3) and `tide`, which no kernel has. The multi-gen policies
+//! differ by switches: one for each patch of the series (`docs/kernel/reclaim.md` §3.5), one for
+//! each later change, one for each earlier one since 6.12 (appendix A), and one that no release
+//! has. A policy's name may be followed by any number of `+SWITCH` and `-SWITCH`; `series` stands
+//! for all fifteen patches:
 //!
 //! ```
 //! use lowtide_core::{Policy, Switches};
@@ -252,6 +253,8 @@ pub enum Lists {
     MultiGen,
     /// Active and inactive.
     Classical,
+    /// A small queue in two parts, and a clock (`lruvec/tide.rs`).
+    Tide,
 }
 
 /// A reclaim policy: a kind of lists and a set of switches.
@@ -269,11 +272,12 @@ struct Builtin {
 }
 
 // Longest names first: a name is recognised by its prefix.
-static BUILTIN: [Builtin; 4] = [
+static BUILTIN: [Builtin; 5] = [
     Builtin { name: "mglru-6.12", lists: Lists::MultiGen, switches: Switches::empty() },
     Builtin { name: "mglru-7.1", lists: Lists::MultiGen, switches: Switches::LINUX_7_1 },
     Builtin { name: "mglru", lists: Lists::MultiGen, switches: Switches::LINUX_7_3 },
     Builtin { name: "lru", lists: Lists::Classical, switches: Switches::LINUX_7_3 },
+    Builtin { name: "tide", lists: Lists::Tide, switches: Switches::LINUX_7_3 },
 ];
 
 impl Policy {
@@ -294,6 +298,10 @@ impl Policy {
         Self { base: &BUILTIN[1], switches: Switches::LINUX_7_1.union(Switches::SERIES) };
     /// Classical lists.
     pub const LRU: Self = Self { base: &BUILTIN[3], switches: Switches::LINUX_7_3 };
+    /// A policy of our own: a page that comes back takes the place of one that has been idle for
+    /// longer than it was away, and of no other. It has its lists to itself, and shares everything
+    /// else with the classical lists, their switches too.
+    pub const TIDE: Self = Self { base: &BUILTIN[4], switches: Switches::LINUX_7_3 };
 
     /// The built-in policies in the order in which they are usually compared, each with a line
     /// about it.
@@ -310,6 +318,10 @@ impl Policy {
                 "multi-gen LRU of Linux 6.12, as far as its differences are switches",
             ),
             (Self::LRU, "classical active and inactive lists of Linux 7.3"),
+            (
+                Self::TIDE,
+                "of no kernel: pages change places only where one has been idle for longer",
+            ),
         ]
         .into_iter()
     }
@@ -387,7 +399,7 @@ impl fmt::Display for Policy {
 pub enum PolicyError {
     /// No built-in policy has this name.
     #[error(
-        "unknown policy `{0}`: choose mglru, mglru-7.1+series, mglru-7.1, mglru-6.12 or lru, \
+        "unknown policy `{0}`: choose mglru, mglru-7.1+series, mglru-7.1, mglru-6.12, lru or tide, \
          optionally followed by switches such as +S10 or -S7"
     )]
     UnknownName(String),

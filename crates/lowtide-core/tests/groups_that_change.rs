@@ -62,7 +62,7 @@ fn pause(engine: &mut Engine, reclaim: &mut Reclaim) -> Step {
 
 #[test]
 fn an_invocation_ends_when_its_target_is_removed_and_what_was_below_has_moved_away() {
-    for policy in [Policy::MGLRU, Policy::MGLRU_7_1, Policy::LRU] {
+    for policy in [Policy::MGLRU, Policy::MGLRU_7_1, Policy::LRU, Policy::TIDE] {
         for pauses in 0..6 {
             let (mut engine, upper, lower) = tree(policy, 200);
             let mut reclaim = Reclaim::new(upper, 150, Reason::Direct, Task::FAULT);

@@ -127,7 +127,7 @@ fn a_writer_on_a_slow_device_is_killed_by_7_1_only() {
     let (result, writer) = write_all(Policy::MGLRU_7_1);
     assert_eq!(result, Err(OutOfMemory));
     assert_eq!(writer.steps.naps, 0, "7.1 never sleeps for congestion");
-    for policy in [Policy::MGLRU, Policy::LRU] {
+    for policy in [Policy::MGLRU, Policy::LRU, Policy::TIDE] {
         let (result, writer) = write_all(policy);
         assert_eq!(result, Ok(()), "{policy}");
         let steps = writer.steps;
@@ -155,7 +155,7 @@ fn on_a_device_that_never_ends_a_write_the_charge_fails_in_bounded_time() {
 #[test]
 fn the_batch_of_another_cpu_is_no_hiding_place() {
     let elsewhere = Task { cpu: 1, in_lru_fault: false };
-    for policy in [Policy::MGLRU, Policy::MGLRU_7_1, Policy::LRU] {
+    for policy in [Policy::MGLRU, Policy::MGLRU_7_1, Policy::LRU, Policy::TIDE] {
         let mut harness = Harness::new(policy, 48);
         (0..48).for_each(|id| harness.insert(id, 0, LruType::File, None, elsewhere));
         (0..31).for_each(|id| harness.engine.set_unevictable(FolioId(id), true));

@@ -357,7 +357,7 @@ fn a_program_is_told_of_groups_that_come_and_go() {
 /// can succeed does.
 #[test]
 fn a_program_cannot_make_charges_fail() {
-    for policy in [Policy::MGLRU, Policy::MGLRU_7_1, Policy::LRU] {
+    for policy in [Policy::MGLRU, Policy::MGLRU_7_1, Policy::LRU, Policy::TIDE] {
         let mut f = Forest::new(policy, 4096, 1);
         let parent = f.group(ROOT, 512);
         let group = f.group(parent, u64::MAX);

@@ -127,6 +127,7 @@ fn policies() -> impl Strategy<Value = Policy> {
         Just(Policy::MGLRU),
         Just(Policy::MGLRU_7_1),
         Just(Policy::LRU),
+        Just(Policy::TIDE),
         Just(Policy::MGLRU_6_12)
     ];
     let toggled = prop_oneof![2 => Just(0), 3 => any::<u64>()];
@@ -570,7 +571,7 @@ impl World {
             assert!(now >= before, "I33: {name} went from {before} to {now}");
         }
         assert!(e.workingset_restore_file <= e.workingset_refault_file, "I34");
-        if self.policy.lists() == Lists::Classical {
+        if self.policy.lists() != Lists::MultiGen {
             assert!(e.workingset_restore_file <= e.workingset_activate_file, "I34");
             assert!(e.workingset_activate_file <= e.workingset_refault_file, "I34");
         } else if self.policy.has(Switches::ACTIVATE | Switches::RECENCY) {

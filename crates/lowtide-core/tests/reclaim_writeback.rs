@@ -45,7 +45,7 @@ fn naps(events: &Events) -> [u64; 3] {
 
 #[test]
 fn lru_and_mglru_nap_a_tick_when_all_dirty_is_congested() {
-    for policy in ["lru", "mglru"] {
+    for policy in ["lru", "tide", "mglru"] {
         let mut harness = dirty(policy, true);
         let steps = run(&mut harness, ROOT, Reason::Direct);
         let tick = Step::Throttle(ThrottleReason::Congested, TICK_NS);
@@ -115,7 +115,7 @@ fn a_task_that_may_not_begin_io_skips_before_s9_and_puts_back_since() {
 
 #[test]
 fn congestion_ends_with_the_invocation() {
-    for policy in ["lru", "mglru"] {
+    for policy in ["lru", "tide", "mglru"] {
         let mut harness = dirty(policy, true);
         run(&mut harness, ROOT, Reason::Direct);
         let before = harness.events().nr_throttled_congested;
@@ -132,7 +132,7 @@ fn congestion_ends_with_the_invocation() {
 
 #[test]
 fn less_than_half_dirty_only_yields() {
-    for policy in ["lru", "mglru"] {
+    for policy in ["lru", "tide", "mglru"] {
         for (written, napping) in [(40, false), (80, true)] {
             let mut harness = Harness::of(policy, 128);
             harness.fill(0..124);
@@ -149,7 +149,7 @@ fn less_than_half_dirty_only_yields() {
 
 #[test]
 fn the_gate_is_evaluated_for_the_group_that_is_reclaimed() {
-    for policy in ["lru", "mglru"] {
+    for policy in ["lru", "tide", "mglru"] {
         let mut harness = Harness::of(policy, 512);
         // Plenty of clean memory elsewhere, which is no help to the group.
         harness.fill(0..310);
@@ -188,7 +188,7 @@ fn the_gate_is_evaluated_for_the_group_that_is_reclaimed() {
 #[test]
 fn background_reclaim_waits_for_pages_that_it_marked_and_for_nothing_else() {
     for (policy, waiting) in
-        [("lru", true), ("mglru", true), ("mglru-S15", false), ("mglru-7.1", false)]
+        [("lru", true), ("tide", true), ("mglru", true), ("mglru-S15", false), ("mglru-7.1", false)]
     {
         let mut harness = dirty(policy, true);
         let steps = run(&mut harness, ROOT, Reason::Kswapd);
@@ -208,7 +208,7 @@ fn background_reclaim_waits_for_pages_that_it_marked_and_for_nothing_else() {
 
 #[test]
 fn flushers_are_woken_for_each_batch_that_waits_for_them() {
-    for policy in ["lru", "mglru", "mglru-S15", "mglru-7.1"] {
+    for policy in ["lru", "tide", "mglru", "mglru-S15", "mglru-7.1"] {
         let mut harness = dirty(policy, false);
         let steps = run(&mut harness, ROOT, Reason::Direct);
         let wakes = count(&steps, |step| *step == Step::WakeFlushers);

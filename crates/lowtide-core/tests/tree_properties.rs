@@ -248,7 +248,7 @@ impl World {
 }
 
 fn policies() -> impl Strategy<Value = Policy> {
-    prop_oneof![Just(Policy::MGLRU), Just(Policy::MGLRU_7_1), Just(Policy::LRU)]
+    prop_oneof![Just(Policy::MGLRU), Just(Policy::MGLRU_7_1), Just(Policy::LRU), Just(Policy::TIDE)]
 }
 
 proptest! {

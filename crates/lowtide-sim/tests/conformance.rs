@@ -104,7 +104,7 @@ fn in_the_runtime(policy: Policy, mix: Mix) -> MemoryStat {
         .max(Size::new(BUDGET * PAGE as u64))
         .policy(policy)
         .background(false)
-        .young_faults(true)
+        .young_faults(policy != Policy::TIDE)
         .build()
         .expect("a pager");
     let view: View = OpenOptions::new().write(true).open(&pager, file.path()).expect("the file");
@@ -133,7 +133,7 @@ fn in_the_runtime(policy: Policy, mix: Mix) -> MemoryStat {
 }
 
 fn same_counters(mix: Mix) {
-    for policy in ["mglru", "mglru-7.1", "lru", "mglru-7.1+S10", "mglru-placement"] {
+    for policy in ["mglru", "mglru-7.1", "lru", "tide", "mglru-7.1+S10", "mglru-placement"] {
         let policy: Policy = policy.parse().expect("a policy");
         let ((simulated, misses), real) =
             (in_the_simulator(policy, mix), in_the_runtime(policy, mix));

@@ -31,7 +31,7 @@ fn a_writer_is_killed_with_7_1_while_everything_is_dirty_or_being_written() {
 #[test]
 fn a_writer_finishes_with_the_series_and_with_the_classical_lists() {
     let before = dd(Policy::MGLRU_7_1);
-    for policy in [Policy::MGLRU, Policy::LRU] {
+    for policy in [Policy::MGLRU, Policy::LRU, Policy::TIDE] {
         let result = dd(policy);
         assert_eq!((result.killed_after_ns, result.group.limits.oom), (None, 0), "{policy}");
         assert_eq!(result.written, Writer::published().file, "{policy}");

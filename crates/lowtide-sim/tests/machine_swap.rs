@@ -55,6 +55,7 @@ fn on_the_plain_machine(policy: Policy, seed: u64) -> Plain {
         publish_every: u64::MAX,
         metadata: 0,
         swap: Some(PlainSwap::zram(SLOTS)),
+        young_faults: true,
         ..PlainConfig::new(policy, BUDGET)
     };
     let mut machine = Plain::new(&config).expect("the budget is possible");
@@ -68,7 +69,7 @@ fn on_the_plain_machine(policy: Policy, seed: u64) -> Plain {
 
 #[test]
 fn one_thread_counts_the_same_on_both_machines() {
-    for policy in ["mglru", "mglru-7.1", "lru", "mglru-7.1+S10", "mglru-placement"] {
+    for policy in ["mglru", "mglru-7.1", "lru", "tide", "mglru-7.1+S10", "mglru-placement"] {
         let policy: Policy = policy.parse().expect("a policy");
         let (full, plain) = (on_the_full_machine(policy, 1, 7), on_the_plain_machine(policy, 7));
         assert!(full.now_ns < 2_000_000_000, "{policy}: nothing was published");

@@ -5,7 +5,7 @@ use lowtide_core::Policy;
 use lowtide_sim::{Plain, PlainConfig, PlainSwap, PlayError};
 use lowtide_workload::{OpKind, SpaceId, SpaceKind};
 
-const POLICIES: [&str; 3] = ["mglru", "mglru-7.1", "lru"];
+const POLICIES: [&str; 4] = ["mglru", "mglru-7.1", "lru", "tide"];
 const HEAP: SpaceId = SpaceId(0);
 const FILE: SpaceId = SpaceId(1);
 

@@ -314,7 +314,7 @@ fn a_vector_larger_than_its_budget_behaves_as_one_of_the_standard_library() {
 
 #[test]
 fn a_tenant_swaps_no_more_than_its_swap_max() {
-    for policy in ["mglru", "lru"] {
+    for policy in ["mglru", "lru", "tide"] {
         let swap = Swap::compressed("4M".parse().unwrap());
         let builder = Pager::builder().max("8M".parse().unwrap()).swap(swap);
         let pager = builder.policy(policy.parse().unwrap()).build().unwrap();
@@ -373,7 +373,7 @@ fn swappiness_decides_between_pages_of_files_and_of_regions() {
 
 #[test]
 fn a_tenant_that_is_full_of_compressed_pages_can_still_read_all_that_it_has() {
-    for policy in ["mglru", "lru"] {
+    for policy in ["mglru", "lru", "tide"] {
         let swap = Swap::compressed("8M".parse().unwrap());
         let builder = Pager::builder().max("8M".parse().unwrap()).swap(swap);
         let pager = builder.policy(policy.parse().unwrap()).build().unwrap();

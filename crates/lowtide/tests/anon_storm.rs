@@ -144,7 +144,7 @@ fn check_empty(pager: &Pager, tenant: &Tenant) {
 
 #[test]
 fn contents_are_kept_at_two_four_and_eight_times_the_budget() {
-    for policy in ["mglru", "mglru-7.1", "lru"] {
+    for policy in ["mglru", "mglru-7.1", "lru", "tide"] {
         for times in [2, 4, 8] {
             let pager = pager("16M", compressed("8M"), policy);
             let tenant = pager.tenant("heap").max("4M".parse().unwrap()).create().unwrap();
@@ -167,7 +167,7 @@ fn contents_are_kept_at_two_four_and_eight_times_the_budget() {
 #[test]
 fn sixteen_threads_fill_swap_to_the_last_slot_and_nothing_is_lost() {
     // The multi-gen LRU leaves the last 63 slots alone.
-    for (policy, left) in [("mglru", 63 << 12), ("lru", 0)] {
+    for (policy, left) in [("mglru", 63 << 12), ("lru", 0), ("tide", 0)] {
         fill_swap(policy, left);
     }
 }
@@ -294,7 +294,9 @@ fn regions_come_and_go_beside_files_and_each_other() {
 #[test]
 fn memory_and_file_together_keep_all_contents_while_the_coldest_move() {
     let dir = tempfile::tempdir().unwrap();
-    for (policy, limit) in [("mglru", "256K"), ("lru", "128K"), ("mglru-7.1", "4K")] {
+    for (policy, limit) in
+        [("mglru", "256K"), ("lru", "128K"), ("mglru-7.1", "4K"), ("tide", "256K")]
+    {
         let swap = compressed(limit).file(dir.path(), "32M".parse().unwrap());
         let pager = pager("16M", swap, policy);
         let tenant = pager.tenant("heap").max("2M".parse().unwrap()).create().unwrap();

@@ -280,9 +280,9 @@ fn limits_hold_at_every_moment_whatever_changes() {
     let seconds =
         std::env::var("LOWTIDE_STRESS_SECONDS").ok().and_then(|s| s.parse().ok()).unwrap_or(0);
     let began = Instant::now();
-    let policies = ["mglru", "lru", "mglru-7.1"];
+    let policies = ["mglru", "lru", "mglru-7.1", "tide"];
     for (seed, policy) in (0..).zip(policies.into_iter().cycle()) {
-        if seed >= 3 && began.elapsed() >= Duration::from_secs(seconds) {
+        if seed >= 4 && began.elapsed() >= Duration::from_secs(seconds) {
             break;
         }
         Storm::new(policy).rage(seed, 480);

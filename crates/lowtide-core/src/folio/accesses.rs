@@ -10,7 +10,12 @@
 //! The classical lists move a folio at its second access, so there the reader has to call the
 //! engine, at most until the folio is active and referenced; from then on the byte is "settled" and
 //! nothing is done.
+//!
+//! For `tide` an access is a young bit. A read that misses marks the folio that it has just brought
+//! in; the engine knows of that access, so the first mark after an insertion through the descriptor
+//! is an *echo*, and is swallowed.
 
+use crate::policy::Lists;
 use crate::units::FolioId;
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
@@ -18,34 +23,37 @@ use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 const SATURATED: u8 = 5;
 /// Classical lists: no access has an effect until the engine resets the count.
 const SETTLED: u8 = 0xff;
+/// `tide`: the next access is the one that brought the folio in.
+const ECHO: u8 = 0xfe;
 
 /// One byte per frame, shared between the engine and the threads that read.
 #[derive(Debug)]
 pub struct AccessCounts {
     notes: Box<[AtomicU8]>,
-    classical: bool,
+    lists: Lists,
 }
 
 impl AccessCounts {
-    pub(crate) fn new(frames: usize, classical: bool) -> Self {
-        Self { notes: (0..frames).map(|_| AtomicU8::new(0)).collect(), classical }
+    pub(crate) fn new(frames: usize, lists: Lists) -> Self {
+        Self { notes: (0..frames).map(|_| AtomicU8::new(0)).collect(), lists }
     }
 
     /// Counts one access through the descriptor. Two relaxed memory operations at most.
     ///
     /// Returns whether the caller must also call
-    /// [`Engine::mark_accessed`](crate::Engine::mark_accessed): never with the multi-gen LRU, at
-    /// most a few times per residency with the classical lists.
+    /// [`Engine::mark_accessed`](crate::Engine::mark_accessed): at most a few times per residency
+    /// with the classical lists, never with others.
     #[inline]
     #[must_use]
     pub fn record(&self, folio: FolioId) -> bool {
         let note = &self.notes[folio.index()];
         let n = note.load(Relaxed);
-        if self.classical {
-            return n != SETTLED;
-        }
-        if n < SATURATED {
-            note.store(n + 1, Relaxed);
+        match self.lists {
+            Lists::Classical => return n != SETTLED,
+            Lists::MultiGen if n < SATURATED => note.store(n + 1, Relaxed),
+            Lists::Tide if n == 0 => note.store(1, Relaxed),
+            Lists::Tide if n == ECHO => note.store(0, Relaxed),
+            Lists::MultiGen | Lists::Tide => {}
         }
         false
     }
@@ -55,7 +63,7 @@ impl AccessCounts {
     pub(crate) fn take(&self, folio: FolioId) -> u8 {
         let note = &self.notes[folio.index()];
         let n = note.load(Relaxed);
-        if n == 0 || n == SETTLED {
+        if n == 0 || n >= ECHO {
             return 0;
         }
         note.store(0, Relaxed);
@@ -65,15 +73,16 @@ impl AccessCounts {
     /// Classical lists: whether further accesses to the folio can still change anything.
     #[inline]
     pub(crate) fn settle(&self, folio: FolioId, settled: bool) {
-        if self.classical {
+        if self.lists == Lists::Classical {
             self.notes[folio.index()].store(if settled { SETTLED } else { 0 }, Relaxed);
         }
     }
 
-    /// Forgets everything about a frame that got a new folio.
+    /// Forgets everything about a frame that got a new folio. `descriptor`: not by a fault.
     #[inline]
-    pub(crate) fn reset(&self, folio: FolioId) {
-        self.notes[folio.index()].store(0, Relaxed);
+    pub(crate) fn reset(&self, folio: FolioId, descriptor: bool) {
+        let echo = descriptor && self.lists == Lists::Tide;
+        self.notes[folio.index()].store(if echo { ECHO } else { 0 }, Relaxed);
     }
 
     /// Bytes of memory that the notes take.
@@ -89,7 +98,7 @@ mod tests {
 
     #[test]
     fn notes_saturate_and_are_taken_once() {
-        let a = AccessCounts::new(2, false);
+        let a = AccessCounts::new(2, Lists::MultiGen);
         for _ in 0..9 {
             assert!(!a.record(FolioId(1)));
         }
@@ -97,8 +106,23 @@ mod tests {
     }
 
     #[test]
+    fn the_read_that_misses_is_no_second_access() {
+        let a = AccessCounts::new(1, Lists::Tide);
+        let f = FolioId(0);
+        a.reset(f, true);
+        assert_eq!(a.take(f), 0);
+        assert!(!a.record(f));
+        assert_eq!(a.take(f), 0, "the echo");
+        assert!(!a.record(f) && !a.record(f));
+        assert_eq!((a.take(f), a.take(f)), (1, 0));
+        a.reset(f, false);
+        assert!(!a.record(f));
+        assert_eq!(a.take(f), 1, "a fault marks nothing");
+    }
+
+    #[test]
     fn classical_readers_tell_the_engine_until_it_is_settled() {
-        let a = AccessCounts::new(1, true);
+        let a = AccessCounts::new(1, Lists::Classical);
         assert!(a.record(FolioId(0)));
         a.settle(FolioId(0), true);
         assert!(!a.record(FolioId(0)));

@@ -1,9 +1,12 @@
 //! The flag word of a folio, and what is derived from it (`docs/kernel/reclaim.md` §1.1).
 //!
 //! ```text
-//! 31   22  21   20   19   18   17 16  15..13  12  11  10   9    8   7   6   5   4   3   2   1   0
-//! | none |swp|rot |tail|cull| refs | gen+1 |act|add|swc|anon|ml |rcl|wb |dty|ws |ref|act|lru|head|
-//!              batch                        batch
+//! 31..24 23 22 21   20   19   18   17 16  15..13
+//! |used |queue|swp|rot |tail|cull| refs | gen+1 |
+//!                 batch
+//! 12  11  10   9    8   7   6   5   4   3   2   1   0
+//! |act|add|swc|anon|ml |rcl|wb |dty|ws |ref|act|lru|head|
+//! batch
 //! ```
 //!
 //! * *gen* holds the ring slot of the folio's generation plus one; 0 means that it is on no
@@ -12,6 +15,8 @@
 //!   *referenced* is clear.
 //! * *active* is an instruction on an isolated folio ("put me among the young"); insertion consumes
 //!   it, so it is never set on a generation list. On the classical lists it names the list.
+//! * *queue* and *used* are `tide`'s (`lruvec/tide.rs`): the queue that the folio is on or was
+//!   isolated from, and the upper half of the time of its last known use; *refs* is its count.
 //! * *workingset* is the last tier: accessed five times, promoted through mappings, or refaulted
 //!   from such a state. It is sticky until eviction.
 
@@ -64,6 +69,10 @@ const GEN_SHIFT: u32 = 13;
 const GEN_MASK: u32 = 0b111 << GEN_SHIFT;
 const REFS_SHIFT: u32 = 16;
 const REFS_MASK: u32 = 0b11 << REFS_SHIFT;
+const QUEUE_SHIFT: u32 = 22;
+const QUEUE_MASK: u32 = 0b11 << QUEUE_SHIFT;
+const USED_SHIFT: u32 = 24;
+const USED_MASK: u32 = 0xff << USED_SHIFT;
 
 const _: () = assert!(GENS < 1 << 3, "a generation slot plus one fits its field");
 
@@ -107,6 +116,26 @@ impl Flags {
     #[inline]
     pub(crate) const fn set_refs_field(&mut self, refs: u32) {
         *self = Self::from_bits_retain(self.bits() & !REFS_MASK | refs << REFS_SHIFT);
+    }
+
+    #[inline]
+    pub(crate) const fn queue_field(self) -> u32 {
+        (self.bits() & QUEUE_MASK) >> QUEUE_SHIFT
+    }
+
+    #[inline]
+    pub(crate) const fn set_queue_field(&mut self, queue: u32) {
+        *self = Self::from_bits_retain(self.bits() & !QUEUE_MASK | queue << QUEUE_SHIFT);
+    }
+
+    #[inline]
+    pub(super) const fn used_field(self) -> u8 {
+        (self.bits() >> USED_SHIFT) as u8
+    }
+
+    #[inline]
+    pub(super) const fn set_used_field(&mut self, used: u8) {
+        *self = Self::from_bits_retain(self.bits() & !USED_MASK | (used as u32) << USED_SHIFT);
     }
 
     /// Accesses through the descriptor that are remembered: 0..=4.
@@ -184,13 +213,18 @@ mod tests {
     }
 
     #[test]
-    fn the_generation_field_is_apart_from_all_others() {
+    fn each_field_is_apart_from_all_others() {
         let mut f = Flags::all();
         f.set_refs_field(3);
+        f.set_queue_field(2);
+        f.set_used_field(0xa5);
         f.set_generation(Some(3));
         assert_eq!((f.generation(), f.refs_field()), (Some(3), 3));
         f.set_generation(None);
         assert_eq!((f.generation(), f.refs_field()), (None, 3));
+        f.set_used_field(0x5a);
+        f.set_queue_field(1);
+        assert_eq!((f.queue_field(), f.used_field(), f.refs_field()), (1, 0x5a, 3));
         assert!(f.contains(Flags::all()));
     }
 }

@@ -63,6 +63,15 @@ impl FolioTable {
         (last != list.0).then_some(FolioId(last))
     }
 
+    /// The folios from the old end on.
+    pub(crate) fn oldest_first(&self, list: ListHead) -> impl Iterator<Item = FolioId> + '_ {
+        let before = move |at: u32| {
+            let prev = self[FolioId(at)].prev;
+            (prev != list.0).then_some(FolioId(prev))
+        };
+        std::iter::successors(before(list.0), move |id| before(id.0))
+    }
+
     /// Whether the list has no folio.
     #[inline]
     pub(crate) fn is_empty(&mut self, list: ListHead) -> bool {
@@ -105,7 +114,8 @@ mod tests {
         t.unlink(FolioId(1));
         t.unlink(FolioId(5));
         assert_eq!(t.walk(a), [4, 2, 3].map(FolioId));
-        assert_eq!(t.oldest(a), Some(FolioId(4)));
+        assert_eq!(t.oldest_first(a).collect::<Vec<_>>(), [4, 2, 3].map(FolioId));
+        assert_eq!((t.oldest(a), t.oldest_first(b).next()), (Some(FolioId(4)), None));
         assert!(t.is_empty(b) && t.oldest(b).is_none());
     }
 }

@@ -17,6 +17,8 @@ pub struct Folio {
     /// The group that is charged for it.
     pub(crate) memcg: MemcgSlot,
     pub(crate) order: u8,
+    /// The lower half of the time of the last known use (`tide`).
+    used: u8,
     owner: u64,
 }
 
@@ -31,6 +33,7 @@ impl Folio {
         next: u32::MAX,
         memcg: MemcgSlot(0),
         order: 0,
+        used: 0,
         owner: 0,
     };
 
@@ -53,6 +56,19 @@ impl Folio {
     #[must_use]
     pub const fn order(&self) -> u8 {
         self.order
+    }
+
+    /// `tide`: the time of the last known use (`lruvec/tide.rs`), of which the flag word has a
+    /// part.
+    #[inline]
+    pub(crate) const fn used(&self) -> u16 {
+        (self.flags.used_field() as u16) << 8 | self.used as u16
+    }
+
+    #[inline]
+    pub(crate) const fn set_used(&mut self, time: u16) {
+        self.used = time as u8;
+        self.flags.set_used_field((time >> 8) as u8);
     }
 
     /// Where the contents belong.

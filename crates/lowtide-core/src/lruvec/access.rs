@@ -84,6 +84,12 @@ impl Locked<'_> {
     /// Applies the accesses that readers counted since the engine last looked.
     #[inline]
     pub(crate) fn absorb(&mut self, id: FolioId) {
+        if self.policy.lists() == Lists::Tide {
+            if self.accesses.take(id) > 0 {
+                self.folios[id].flags.insert(Flags::REFERENCED);
+            }
+            return;
+        }
         for _ in 0..self.accesses.take(id) {
             self.folios[id].flags.mark_accessed();
         }
@@ -93,11 +99,12 @@ impl Locked<'_> {
     ///
     /// Returns whether the folio is to enter the activation batch (classical lists, second access).
     pub(crate) fn mark_accessed(&mut self, id: FolioId) -> bool {
-        if self.policy.lists() == Lists::MultiGen {
-            self.folios[id].flags.mark_accessed();
-            return false;
+        match self.policy.lists() {
+            Lists::Classical => return self.mark_accessed_classical(id),
+            Lists::MultiGen => self.folios[id].flags.mark_accessed(),
+            Lists::Tide => self.folios[id].flags.insert(Flags::REFERENCED),
         }
-        self.mark_accessed_classical(id)
+        false
     }
 
     /// A young bit found by the aging walk, or by look-around in a thread that walks.

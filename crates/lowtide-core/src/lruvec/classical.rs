@@ -13,6 +13,7 @@
 
 use super::{Locked, Published};
 use crate::folio::{Flags, FolioTable, ListHead};
+use crate::policy::Lists;
 use crate::units::{FolioId, LruType};
 
 /// The four lists of one lruvec, by type and activity.
@@ -166,7 +167,10 @@ impl Locked<'_> {
     /// The exact counts of this group alone, of the kind that classical reclaim reads.
     pub(crate) fn to_publish(&self) -> Published {
         Published {
-            size: self.lv.classical.size,
+            size: match self.policy.lists() {
+                Lists::MultiGen => [[0; 2]; 2],
+                lists => LruType::ALL.map(|t| self.lv.sizes(lists, t).into()),
+            },
             activations: LruType::ALL.map(|t| self.events.activations(t)),
             rotated: self.lv.cost.rotated,
             io: self.lv.cost.io,

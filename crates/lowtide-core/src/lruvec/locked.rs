@@ -1,7 +1,8 @@
 //! A lruvec, and a lruvec whose lock is held.
 
 use super::{
-    ClassicalLists, CostModel, EvictionClock, Generations, Levels, TierControl, WalkState,
+    ClassicalLists, CostModel, EvictionClock, Generations, Levels, TideLists, TierControl,
+    WalkState,
 };
 use crate::folio::{AccessCounts, FolioTable, ListHead};
 use crate::policy::{Lists, Policy};
@@ -17,6 +18,8 @@ pub(crate) struct Lruvec {
     pub(crate) walk: WalkState,
     pub(crate) clock: EvictionClock,
     pub(crate) classical: ClassicalLists,
+    /// By type.
+    pub(crate) tide: [TideLists; 2],
     pub(crate) cost: CostModel,
     /// Pages taken off the lists because they may not be evicted.
     pub(crate) unevictable: u64,
@@ -52,6 +55,7 @@ impl Lruvec {
             walk: WalkState::new(),
             clock: EvictionClock::default(),
             classical: ClassicalLists::new(folios),
+            tide: [TideLists::new(folios), TideLists::new(folios)],
             cost: CostModel::default(),
             unevictable: 0,
             isolated: 0,
@@ -66,7 +70,9 @@ impl Lruvec {
     pub(crate) fn take_lists(&mut self) -> Vec<ListHead> {
         let classical =
             LruType::ALL.map(|t| [false, true].map(|active| self.classical.list(t, active)));
-        self.gens.lists.iter().flatten().chain(classical.iter().flatten()).copied().collect()
+        let tide = self.tide.iter().flat_map(TideLists::heads);
+        let others = self.gens.lists.iter().flatten().chain(classical.iter().flatten());
+        others.copied().chain(tide).collect()
     }
 
     /// Pages of a type by (inactive, active), whichever lists are kept.
@@ -74,6 +80,7 @@ impl Lruvec {
         match lists {
             Lists::MultiGen => self.gens.inactive_active(t),
             Lists::Classical => self.classical.inactive_active(t),
+            Lists::Tide => self.tide[t as usize].small_main(),
         }
     }
 }

@@ -14,6 +14,7 @@
 //! | `tier.rs` | refault feedback: which type, which tiers | §2.9 |
 //! | `swappiness.rs` | which types may be evicted (free swap: `swap.rs`) | §2.2 |
 //! | `classical.rs`, `cost.rs` | the active and inactive lists and their balance | §5 |
+//! | `tide.rs`, `tide_hand.rs` | the queues of `tide`, and how pages change places | - |
 //! | `levels.rs` | clocks and sizes that include the groups below | §5.2, 5.6 |
 //! | `workingset.rs` | shadow entries and refaults | §6 |
 //! | `locked.rs` | a lruvec, and a lruvec under its lock | - |
@@ -28,6 +29,8 @@ mod levels;
 mod locked;
 mod scan;
 mod swappiness;
+mod tide;
+mod tide_hand;
 mod tier;
 mod walk;
 mod workingset;
@@ -39,10 +42,12 @@ pub use workingset::Shadow;
 pub(crate) use workingset::{EvictionClock, Sighting};
 
 pub(crate) use classical::ClassicalLists;
-pub(crate) use cost::{CostModel, Preparation, scan_targets};
+pub(crate) use cost::{Balance, CostModel, Preparation, scan_targets};
 pub(crate) use generation::{Generations, slot, waits_for_write};
 pub(crate) use levels::{Levels, Published};
 pub(crate) use locked::{Locked, Lruvec, NodeFlags};
 pub(crate) use scan::Scan;
+pub(crate) use tide::{Queue, TideLists};
+pub(crate) use tide_hand::{Hand, Quota};
 pub(crate) use tier::TierControl;
 pub(crate) use walk::WalkState;

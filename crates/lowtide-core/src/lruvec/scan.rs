@@ -67,6 +67,10 @@ impl Locked<'_> {
                 Sorted::Away => scan.sorted += pages,
                 Sorted::Isolate => {
                     self.isolate(id);
+                    if out.capacity() == 0 {
+                        // Most scans that isolate a folio isolate a batch.
+                        out.reserve(MIN_LRU_BATCH as usize);
+                    }
                     out.push(id);
                     scan.isolated += pages;
                 }
@@ -177,6 +181,7 @@ impl Locked<'_> {
         match self.policy.lists() {
             Lists::MultiGen => self.add_to_generation(id, tail),
             Lists::Classical => self.add_to_classical(id, tail),
+            Lists::Tide => self.add_to_tide(id, tail),
         }
     }
 
@@ -194,10 +199,10 @@ impl Locked<'_> {
     /// Takes a folio off whatever list it is on, out of the sizes too.
     pub(crate) fn take_off_list(&mut self, id: FolioId) {
         self.folios.unlink(id);
-        if self.folios[id].flags.generation().is_some() {
-            self.set_generation(id, None);
-        } else {
-            self.classical_resize(id, false);
+        match self.policy.lists() {
+            Lists::MultiGen => self.set_generation(id, None),
+            Lists::Classical => self.classical_resize(id, false),
+            Lists::Tide => self.leave_tide(id),
         }
         self.folios[id].flags.remove(Flags::LRU);
     }

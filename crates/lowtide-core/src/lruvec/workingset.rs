@@ -15,12 +15,13 @@
 //!   29 28        19 18                                        1 0
 //!  | 1 | memcg (10) | multi-gen: min_seq (16), refs-1 (2)      |ws|
 //!  |   |            | classical: age in steps (18)             |  |
+//!  |   |            | tide: time (11), evictions (7)           |m |
 //! ```
 //!
-//! A shadow has the low ten bits of the place of a group: with the multi-gen LRU the group that had
-//! the page, with the classical lists the target of the reclaim, which is an ancestor. Among more
-//! than 1024 groups two may look alike; then a page that came back to another group than it left is
-//! taken for a refault.
+//! A shadow has the low ten bits of the place of a group: the group that had the page, or with
+//! the classical lists the target of the reclaim, which is an ancestor. Among more than 1024 groups
+//! two may look alike; then a page that came back to another group than it left is taken for a
+//! refault.
 //!
 //! A shadow lives in the driver's translation entry, in place of the frame number; it costs no
 //! memory of its own and is never reclaimed (the kernel's shadow shrinker, §6.3, has nothing to do
@@ -135,7 +136,6 @@ fn bucket_order(frames: u32) -> u32 {
     (u32::BITS - (frames - 1).leading_zeros() + CLOCK_MEMORIES_LOG2).saturating_sub(TOKEN_BITS)
 }
 
-impl Locked<'_> {
 /// Evictions and activations between two readings of the classical clock, in pages.
 ///
 /// The folio's own eviction is one of them, so it is never 0, however coarse the clock is: as long
@@ -145,6 +145,7 @@ const fn classical_distance(now: u64, then: u64, order: u32) -> u64 {
     if pages == 0 { 1 } else { pages }
 }
 
+impl Locked<'_> {
     /// A folio leaves memory: returns what is to be remembered, and counts the eviction.
     /// `target` is the target of the reclaim.
     pub(crate) fn workingset_eviction(&mut self, id: FolioId, target: MemcgSlot) -> Shadow {
@@ -166,6 +167,10 @@ const fn classical_distance(now: u64, then: u64, order: u32) -> u64 {
                 self.levels.age(target, pages);
                 age >> bucket_order(self.folios.frames())
             }
+            Lists::Tide => {
+                let (token, main) = self.leave_for_shadow(id);
+                return Shadow::new(of, token, main);
+            }
         };
         Shadow::new(of, token, flags.contains(Flags::WORKINGSET))
     }
@@ -181,6 +186,7 @@ const fn classical_distance(now: u64, then: u64, order: u32) -> u64 {
         match self.policy.lists() {
             Lists::MultiGen => self.refault_multi_gen(id, shadow, in_lru_fault),
             Lists::Classical => self.refault_classical(id, shadow),
+            Lists::Tide => self.refault_tide(id, shadow),
         }
     }
 
@@ -243,6 +249,20 @@ const fn classical_distance(now: u64, then: u64, order: u32) -> u64 {
         Some(Sighting { recent: true, distance })
     }
 
+    fn refault_tide(&mut self, id: FolioId, shadow: Shadow) -> Option<Sighting> {
+        let f = &self.folios[id];
+        let (pages, t) = (f.pages(), f.lru_type());
+        if shadow.memcg() != f.memcg.0 & MEMCG_MASK {
+            return None;
+        }
+        *self.events.refault(t) += pages;
+        let (recent, distance) = self.come_back(id, shadow.token(), shadow.workingset());
+        if recent {
+            self.cost_of_refault(t, pages);
+        }
+        Some(Sighting { recent, distance })
+    }
+
     /// Pages that a returning page competes with, as last published (`docs/kernel/reclaim.md` §6.1
     /// step 3).
     fn refault_competitors(&self, from: MemcgSlot, t: LruType) -> u64 {
@@ -275,6 +295,16 @@ mod tests {
         assert!(Shadow::new(MemcgSlot(0), 0, false).to_bits() != 0);
     }
 
+    /// `docs/kernel/reclaim.md` §6.1, step 4.
+    #[test]
+    fn the_folios_own_eviction_makes_the_distance_at_least_one() {
+        for order in [0, 1, 9] {
+            assert_eq!(classical_distance(7, 7, order), 1);
+            assert_eq!(classical_distance(8, 7, order), 1 << order);
+            assert_eq!(classical_distance(0, TOKEN_MASK, order), 1 << order, "it wraps around");
+        }
+    }
+
     #[test]
     fn the_classical_clock_is_fine_enough_and_wraps_late() {
         assert_eq!(
@@ -291,13 +321,3 @@ mod tests {
         }
     }
 }
-    /// `docs/kernel/reclaim.md` §6.1, step 4.
-    #[test]
-    fn the_folios_own_eviction_makes_the_distance_at_least_one() {
-        for order in [0, 1, 9] {
-            assert_eq!(classical_distance(7, 7, order), 1);
-            assert_eq!(classical_distance(8, 7, order), 1 << order);
-            assert_eq!(classical_distance(0, TOKEN_MASK, order), 1 << order, "it wraps around");
-        }
-    }
-

@@ -6,7 +6,7 @@
 
 use crate::engine::Engine;
 use crate::folio::Flags;
-use crate::lruvec::slot as ring_slot;
+use crate::lruvec::{Queue, slot as ring_slot};
 use crate::policy::Lists;
 use crate::units::{FolioId, LruType, MemcgSlot};
 
@@ -16,6 +16,7 @@ impl Engine {
         match self.policy().lists() {
             Lists::MultiGen => self.reparent_generations(child, parent),
             Lists::Classical => self.reparent_lists(child, parent),
+            Lists::Tide => self.reparent_tide(child, parent),
         }
         if self.memcgs[child].lruvec.unevictable > 0 {
             // Unevictable folios are on no list.
@@ -34,8 +35,8 @@ impl Engine {
         let sums =
             [gone.file_dirty, gone.file_writeback, gone.swapcached, gone.swap_only, gone.reserved];
         let unevictable = gone.lruvec.unevictable;
-        for list in lists {
         let cost = std::mem::take(&mut gone.lruvec.cost);
+        for list in lists {
             self.folios.drop_list(list);
         }
         let heir = &mut self.memcgs[parent];
@@ -54,8 +55,8 @@ impl Engine {
             *theirs += sum;
         }
         heir.lruvec.unevictable += unevictable;
-        self.reparent_dirty(child, parent);
         heir.lruvec.cost.inherit(&cost);
+        self.reparent_dirty(child, parent);
     }
 
     fn reparent_generations(&mut self, child: MemcgSlot, parent: MemcgSlot) {
@@ -94,6 +95,21 @@ impl Engine {
                     self.folios[id].memcg = parent;
                     self.folios[id].flags.set(Flags::ACTIVE, active);
                     self.locked(parent).add_to_classical(id, false);
+                }
+            }
+        }
+    }
+
+    fn reparent_tide(&mut self, child: MemcgSlot, parent: MemcgSlot) {
+        for t in LruType::ALL {
+            for queue in Queue::ALL {
+                let list = self.memcgs[child].lruvec.tide[t as usize].list(queue);
+                for id in self.folios.walk(list) {
+                    let mut lru = self.locked(child);
+                    let idle = lru.idle_for(id);
+                    lru.take_off_list(id);
+                    self.folios[id].memcg = parent;
+                    self.locked(parent).adopt_to_tide(id, queue, idle);
                 }
             }
         }

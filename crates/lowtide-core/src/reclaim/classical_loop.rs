@@ -153,7 +153,7 @@ impl Reclaim {
                 continue;
             }
             self.classical.take(t, active, n);
-            let mut out = Vec::new();
+            let mut out = Vec::with_capacity(n as usize);
             self.isolations += 1;
             let looked_at = engine.locked(self.group).isolate_classical(t, false, n, &mut out);
             self.count_scan(engine, looked_at);
@@ -210,7 +210,7 @@ impl Reclaim {
 /// executable file memory stays (`docs/kernel/reclaim.md` §5.4).
 /// Returns the pages that it looked at.
 fn shrink_active<F: Facts>(lru: &mut Locked<'_>, t: LruType, pages: u64, facts: &mut F) -> u64 {
-    let mut batch = Vec::new();
+    let mut batch = Vec::with_capacity(pages as usize);
     let looked_at = lru.isolate_classical(t, true, pages, &mut batch);
     lru.events.pgrefill += looked_at;
     let mut rotated = 0;

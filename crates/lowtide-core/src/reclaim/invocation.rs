@@ -23,6 +23,7 @@ use super::classical_loop::ClassicalLoop;
 use super::mglru_loop::MglruLoop;
 use super::shrink::{Batch, Freed, Victim};
 use super::throttle::{PassCounts, ThrottleReason};
+use super::tide_loop::TideLoop;
 use crate::engine::Engine;
 use crate::high::Spared;
 use crate::high::stall_debt::EvictedFor;
@@ -135,6 +136,7 @@ pub struct Reclaim {
     pub(super) pass: PassCounts,
     pub(super) mglru: MglruLoop,
     pub(super) classical: ClassicalLoop,
+    pub(super) tide: TideLoop,
     /// What the pass over the classical lists has decided beforehand.
     pub(super) prepared: Option<Preparation>,
     /// The driver's lock is one that others wait for while classical lists are looked at.
@@ -185,6 +187,7 @@ impl Reclaim {
             pass: PassCounts::default(),
             mglru: MglruLoop::default(),
             classical: ClassicalLoop::default(),
+            tide: TideLoop::default(),
             prepared: None,
             shares_lock: false,
             held_for: 0,
@@ -215,6 +218,11 @@ impl Reclaim {
     /// time for it.
     pub const fn give_up(&mut self) {
         self.gives_up = true;
+    }
+
+    /// The group that is being looked at.
+    pub const fn group(&self) -> MemcgId {
+        self.group_id
     }
 
     /// Swap has refused anonymous memory of the group that is being looked at: until the invocation
@@ -333,6 +341,7 @@ impl Reclaim {
                         }
                     }
                     Lists::Classical => self.classical_slice(engine, facts),
+                    Lists::Tide => self.tide_slice(engine, facts),
                 },
                 At::WalkEnd => match self.job.as_ref().map(|job| job.end(engine, now)) {
                     Some(AgeEnd::Again) => return Step::Yield,
@@ -356,6 +365,7 @@ impl Reclaim {
                 At::PutBack => match engine.policy.lists() {
                     Lists::MultiGen => self.put_back(engine),
                     Lists::Classical => self.classical_put_back(engine),
+                    Lists::Tide => self.tide_put_back(engine),
                 },
                 At::LruvecEnd => self.end_group(engine),
                 At::Done => {
@@ -370,8 +380,10 @@ impl Reclaim {
         self.pass = PassCounts::default();
         self.passes += 1;
         engine.drain(self.task.cpu);
-        if engine.policy.lists() == Lists::Classical {
-            self.prepare_classical(engine);
+        match engine.policy.lists() {
+            Lists::MultiGen => {}
+            Lists::Classical => self.prepare_classical(engine),
+            Lists::Tide => self.prepare_tide(engine),
         }
         let full = self.full_walk || self.reason == Reason::Kswapd;
         self.cursor = match &mut engine.memcg_lru {
@@ -426,6 +438,7 @@ impl Reclaim {
         match engine.policy.lists() {
             Lists::MultiGen => self.begin_mglru(engine),
             Lists::Classical => self.begin_classical(engine),
+            Lists::Tide => self.begin_tide(engine),
         }
     }
 

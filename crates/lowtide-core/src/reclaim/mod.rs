@@ -9,6 +9,7 @@
 //! | `invocation.rs` | the state machine and the priority loop | §3.6 |
 //! | `mglru_loop.rs` | budgets, aging, slices of the multi-gen loop | §3.1-3.3 |
 //! | `classical_loop.rs` | scan counts and slices over the four lists | §5.3, 5.4 |
+//! | `tide_loop.rs` | budgets and slices of `tide` | - |
 //! | `evict.rs` | one multi-gen batch: isolate, put back | §2.10 |
 //! | `shrink.rs` | the fate of each folio of a batch | §4.1, 5.5 |
 //! | `throttle.rs` | writeback statistics, waking flushers, sleeps | §4.3, 4.4 |
@@ -19,6 +20,7 @@ mod invocation;
 mod mglru_loop;
 mod shrink;
 mod throttle;
+mod tide_loop;
 
 pub use invocation::{Reason, Reclaim, Step};
 pub use shrink::{Freed, Unmapped, Victim};

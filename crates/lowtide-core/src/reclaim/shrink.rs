@@ -157,7 +157,10 @@ impl Reclaim {
         self.batch.freed.clear();
         self.batch.stat = ShrinkStat::default();
         let mut entries = std::mem::take(&mut self.batch.entries);
-        facts.gather(&mut entries.iter().map(|entry| &engine.folios[entry.folio]));
+        self.batch.victims.reserve(entries.len());
+        if engine.policy.lists() != Lists::Tide {
+            facts.gather(&mut entries.iter().map(|entry| &engine.folios[entry.folio]));
+        }
         for entry in &mut entries {
             if self.batch.first_pass {
                 self.batch.taken += engine.folios[entry.folio].pages();
@@ -244,8 +247,12 @@ impl Reclaim {
         Fate::Unmap
     }
 
-    /// The reference check; [`Fate::Unmap`] means "not referenced".
+    /// The reference check; [`Fate::Unmap`] means "not referenced". `tide` has made it before it
+    /// isolated the folio.
     fn check_references<F: Facts>(&self, engine: &mut Engine, facts: &mut F, id: FolioId) -> Fate {
+        if engine.policy.lists() == Lists::Tide {
+            return Fate::Unmap;
+        }
         let refs = facts.references(id, &engine.folios[id]);
         let mut lru = engine.locked(self.group);
         let classical = lru.policy.lists() == Lists::Classical;
@@ -279,6 +286,7 @@ impl Reclaim {
     /// Frees the victims that the driver could unmap, and that are written. Returns whether there
     /// are any.
     pub(super) fn conclude<F: Facts>(&mut self, engine: &mut Engine, facts: &mut F) -> bool {
+        self.batch.freed.reserve(self.batch.victims.len());
         let mut victims = self.batch.victims.iter();
         for entry in self.batch.entries.iter_mut().filter(|e| e.fate == Fate::Unmap) {
             let victim = victims.next().expect("every folio to unmap is a victim");
@@ -349,7 +357,7 @@ fn written_to_swap(engine: &mut Engine, id: FolioId) {
 fn activate<F: Facts>(engine: &mut Engine, facts: &mut F, id: FolioId) {
     let flags = engine.folios[id].flags;
     if flags.contains(Flags::SWAPCACHE)
-        && (engine.swap.full() || flags.contains(Flags::MLOCKED))
+        && (engine.swap_full(id) || flags.contains(Flags::MLOCKED))
         && engine.give_up_slot(id)
     {
         facts.slot_given_up(id, &engine.folios[id]);

@@ -66,7 +66,7 @@ impl Reclaim {
     pub(super) fn account_writeback(&mut self, engine: &mut Engine) {
         let (policy, stat, taken) = (engine.policy, self.batch.stat, self.batch.taken);
         self.pass.unqueued_dirty += stat.unqueued_dirty;
-        let classical = policy.lists() == Lists::Classical;
+        let classical = policy.lists() != Lists::MultiGen;
         if classical || policy.has(Switches::S15) {
             self.pass.dirty += stat.dirty;
             self.pass.congested += stat.congested;

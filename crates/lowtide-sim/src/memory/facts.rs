@@ -28,6 +28,19 @@ impl Facts for Memory {
         FolioState { locked: self.is_locked(id), mapped }
     }
 
+    /// Loads what is looked at next for each of these folios. These loads do not wait for each
+    /// other, so the processor fetches all that its caches do not hold at once, and not one by one.
+    fn gather(&mut self, folios: &mut dyn Iterator<Item = &Folio>) {
+        let mut mapped = 0_u32;
+        for owner in folios.map(Folio::owner) {
+            if let Some(vma) = self.objects[owner.space.0 as usize].vmas.first() {
+                let pte = self.vmas[vma.0 as usize].ptes.get(owner.page);
+                mapped += u32::from(pte.present);
+            }
+        }
+        std::hint::black_box(mapped);
+    }
+
     fn references(&mut self, _: FolioId, folio: &Folio) -> References {
         let owner = folio.owner();
         let mut found = References::default();

@@ -19,6 +19,10 @@ pub struct PlainConfig {
     /// Every resident page has a translation, as in the runtime. A kernel maps pages when they are
     /// accessed through the mapping, and unmaps dirty ones that reclaim meets.
     pub always_mapped: bool,
+    /// The access that faults leaves its page young, as hardware does. With `tide` it does not: no
+    /// kernel has that policy, and the runtime knows the access that missed
+    /// (`docs/decisions/0004-first-accesses.md`).
+    pub young_faults: bool,
     /// Pages of file-system metadata, read twice at the start through the descriptor and never
     /// mapped. They do not come out of the budget.
     pub metadata: u64,
@@ -42,7 +46,7 @@ impl PlainConfig {
     pub const fn new(policy: Policy, pages: u64) -> Self {
         let metadata = match policy.lists() {
             Lists::Classical => 2,
-            Lists::MultiGen => 0,
+            Lists::MultiGen | Lists::Tide => 0,
         };
         Self {
             policy,
@@ -51,6 +55,7 @@ impl PlainConfig {
             publish_every: 10_000,
             publish_phase: 10_000,
             always_mapped: false,
+            young_faults: !matches!(policy.lists(), Lists::Tide),
             metadata,
             swap: None,
             swappiness: DEFAULT_SWAPPINESS,

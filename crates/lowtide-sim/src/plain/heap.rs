@@ -65,6 +65,9 @@ impl Plain {
         }
         self.pool.memory.map(at.vma, page, true);
         self.pool.memory.vmas[at.vma.0 as usize].touch(page, store);
+        if cached.frame().is_none() {
+            self.forget_first(at, page);
+        }
         Ok(resident)
     }
 

@@ -248,10 +248,20 @@ impl Plain {
             self.bring_in(space, at, page, Task::FAULT, true)?;
         }
         self.pool.memory.map(at.vma, page, store);
+        if !resident {
+            self.forget_first(at, page);
+        }
         if store {
             self.set_dirty(at.object, page);
         }
         Ok(resident)
+    }
+
+    /// The access that brought a page in leaves no young bit, where that is so.
+    fn forget_first(&mut self, at: Space, page: u64) {
+        if !self.config.young_faults {
+            self.pool.memory.vmas[at.vma.0 as usize].ptes.take_young(page);
+        }
     }
 
     fn descriptor(

@@ -40,7 +40,7 @@ const NAP_NS: u64 = 100_000_000;
 /// S10, S11 and S15 no task waited for the device (§4.6).
 fn must_find_memory(policy: Policy) -> bool {
     let needed = Switches::S4 | Switches::S8 | Switches::S10 | Switches::S11 | Switches::S15;
-    policy.lists() == Lists::Classical || policy.has(needed)
+    policy.lists() != Lists::MultiGen || policy.has(needed)
 }
 
 /// Commands that the device was given.

@@ -84,7 +84,8 @@ fn simpler(plan: &Plan) -> Vec<Plan> {
     with(&|p| p.device = "nvme");
     with(&|p| p.path = FaultPath::default());
     with(&|p| p.path = FaultPath::Hold);
-    for base in [Policy::MGLRU, Policy::LRU, Policy::MGLRU_7_1, Policy::MGLRU_6_12] {
+    let bases = [Policy::MGLRU, Policy::LRU, Policy::TIDE, Policy::MGLRU_7_1, Policy::MGLRU_6_12];
+    for base in bases {
         if plan.policy.lists() == base.lists() {
             // Fewer differences from a built-in policy, not another built-in one.
             for switch in Switches::all() {
