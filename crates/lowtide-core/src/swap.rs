@@ -25,8 +25,8 @@
 //!
 //! * the fault that maps it is a store;
 //! * the device is synchronous, so that a second copy saves nothing;
-//! * swap is *full*, which means more than half used: then reclaim, too, takes the slots of folios
-//!   that it activates.
+//! * swap is *full*, which means more than half used, of the device or of what the group may use:
+//!   then reclaim, too, takes the slots of folios that it activates.
 //!
 //! A page that is swapped out keeps its slot until it is read in, or until the driver drops it
 //! ([`Engine::free_swap`]).
@@ -142,6 +142,21 @@ impl Engine {
     /// # Panics
     /// When the folio does not exist.
     pub fn swap_fault(&mut self, id: FolioId, store: bool, task: Task) -> bool {
+        self.swap_fault_from(id, store, self.swap.synchronous, task)
+    }
+
+    /// The same, of a page whose slots are on a device that is `synchronous`, or not: a driver may
+    /// have both, or other reasons not to keep a second copy.
+    ///
+    /// # Panics
+    /// When the folio does not exist.
+    pub fn swap_fault_from(
+        &mut self,
+        id: FolioId,
+        store: bool,
+        synchronous: bool,
+        task: Task,
+    ) -> bool {
         let flags = self.folios.get(id).expect("only an existing folio can be mapped").flags;
         if !flags.contains(Flags::SWAPCACHE) {
             return false;
@@ -152,7 +167,7 @@ impl Engine {
             // while it is still in the swap cache.
             self.drain(task.cpu);
         }
-        (store || self.swap.synchronous || self.swap.full() || flags.contains(Flags::MLOCKED))
+        (store || synchronous || self.swap_full(id) || flags.contains(Flags::MLOCKED))
             && self.give_up_slot(id)
     }
 
@@ -168,6 +183,13 @@ impl Engine {
         self.swap.swapped_out -= pages;
         self.swap.free_pages += pages;
         self.memcgs.sub_swap(memcg.slot, pages);
+    }
+
+    /// Slots are short for a folio: more than half of swap is used, or of what its group, or one
+    /// above, may use of it.
+    pub(crate) fn swap_full(&self, id: FolioId) -> bool {
+        let mut groups = self.memcgs.upwards(self.folios[id].memcg).map(|at| &self.memcgs[at].swap);
+        self.swap.full() || groups.any(|swap| swap.usage > swap.max / 2)
     }
 
     /// Takes slots for a folio that has none. Returns whether there were enough. What they hold is

@@ -13,6 +13,7 @@
 //! Lock order: [`Pool::opening`], then the pool's lock, then a wait bucket, a device's queue or a
 //! space's ledger. Nothing is awaited under the pool's lock but its own condition variables.
 
+use crate::anon::Void;
 use crate::backing::{FileKey, NewName};
 use crate::config::Builder;
 use crate::error::{BuildError, Error};
@@ -184,6 +185,8 @@ pub(crate) struct Pool {
     pub(crate) waits: WaitTable,
     pub(crate) io: IoCounters,
     pub(crate) unused: Unused,
+    /// Slots that reclaim has taken from pages in memory.
+    pub(crate) void: Void,
     pub(crate) patience: Duration,
     /// How long a thread waits for writes.
     pub(crate) io_deadline: Duration,
@@ -305,6 +308,7 @@ impl Pool {
             waits: WaitTable::new(),
             io: IoCounters::default(),
             unused: Unused::new(max as u32),
+            void: Void::default(),
             patience: config.patience,
             io_deadline: config.io_deadline,
             background: config.background,

@@ -131,6 +131,13 @@ impl Facts for Translations<'_> {
         References { young: u32::from(young > 0), exec: false }
     }
 
+    fn slot_given_up(&mut self, _id: FolioId, folio: &Folio) {
+        let owner = folio.owner();
+        if let Some(space) = self.spaces[owner.space.0 as usize].as_deref() {
+            self.pool.void.note(space, owner.page);
+        }
+    }
+
     fn look_around(
         &mut self,
         _id: FolioId,
@@ -190,7 +197,9 @@ impl Pool {
         // simulator: a flusher that was woken then writes when the invocation pauses, so it must
         // not pause more often.
         let mut reclaim = if self.background { reclaim.sharing_the_lock() } else { reclaim };
-        let (mut pinned, mut refused) = (0, 0);
+        let mut pinned = 0;
+        // The group whose batches swap refuses, and how many of them.
+        let mut refused = (reclaim.group(), 0);
         // Without a flusher in the background this thread writes, which takes the lock: when
         // nothing is isolated any more.
         let mut flush = false;
@@ -217,14 +226,16 @@ impl Pool {
                         pinned = 0;
                     } else if state.swaps.refusals() == refusals {
                         pinned += 1;
+                    } else if refused.0 == reclaim.group() {
+                        refused.1 += 1;
                     } else {
-                        refused += 1;
+                        refused = (reclaim.group(), 1);
                     }
                     // Guards are dropped at any moment; swap has room when something else has
                     // happened, and file pages of the group, or pages of others, can go now.
-                    if refused == REFUSED_BATCHES {
+                    if refused.1 == REFUSED_BATCHES {
                         reclaim.swap_refused(&mut state.engine);
-                        refused = 0;
+                        refused.1 = 0;
                     }
                     if pinned >= PINNED_BATCHES {
                         reclaim.give_up();
@@ -270,7 +281,14 @@ impl Pool {
                     std::thread::yield_now();
                     state = self.lock();
                 }
-                Step::Done => return (state, reclaim.reclaimed()),
+                Step::Done => {
+                    if !self.void.is_empty() {
+                        drop(state);
+                        self.void.free();
+                        state = self.lock();
+                    }
+                    return (state, reclaim.reclaimed());
+                }
             }
         }
     }
@@ -395,12 +413,17 @@ fn unmap(pool: &Pool, spaces: &[Option<Arc<Space>>], victims: &mut [Victim]) {
     let mut unfenced = false;
     for victim in victims.iter_mut() {
         let lock = |e: &Entry| e.try_lock_for_eviction().ok();
-        let taken = entries(victim).map_while(lock).inspect(|taken| unfenced |= taken.unfenced);
-        let locked = taken.count();
-        if locked == 1 << victim.order {
-            victim.outcome = Unmapped::Done;
+        let mut own = false;
+        let locked = entries(victim).map_while(lock).inspect(|taken| own |= taken.unfenced).count();
+        if locked < 1 << victim.order {
+            unlock(victim, locked, own);
+        } else if own && hazard::is_refused() {
+            // Its readers are unknown; those of others are not.
+            unlock(victim, locked, own);
+            victim.outcome = Unmapped::Pinned;
         } else {
-            unlock(victim, locked, unfenced);
+            unfenced |= own;
+            victim.outcome = Unmapped::Done;
         }
     }
     let mut slots = hazard::Slots::default();

@@ -80,8 +80,8 @@ pub struct IoStat {
     pub writes: u64,
     /// Bytes that they wrote.
     pub write_bytes: u64,
-    /// Pages that were read ahead of a stream, or because of
-    /// [`View::prefetch`](crate::View::prefetch).
+    /// Pages that were read ahead of a stream, around a miss, beside a page that came back from
+    /// swap, or because of [`View::prefetch`](crate::View::prefetch).
     pub ahead_pages: u64,
     /// Those of them that were used.
     pub ahead_used: u64,

@@ -1,5 +1,6 @@
 //! Holding a page for reading, owning it for storing, copying to and from it.
 
+use super::kept;
 use super::page::writes_here;
 use crate::attempt::{Attempts, Stop};
 use crate::error::Error;
@@ -7,7 +8,7 @@ use crate::fault::{Access, Claim};
 use crate::hazard::{self, Held};
 use crate::nested::is_nested;
 use crate::pool::Pool;
-use crate::readahead::note_access;
+use crate::readahead::{first_use, note_access};
 use crate::space::{Space, parts};
 use crate::store::{outwait_readers, unlock};
 use crate::translation::{Entry, State as EntryState, Taken};
@@ -52,14 +53,15 @@ impl<'a> Owned<'a> {
                 EntryState::Resident { .. } => {
                     let Ok(mut taken) = entry.try_lock_for_store() else { continue };
                     if outwait_readers(entry, &mut taken, &mut attempts) {
-                        if pool.unused.take(taken.frame) {
-                            space.anon().ahead_ended(true);
-                        }
+                        first_use(pool, space, page, taken.frame);
                         taken.young |= !reported;
+                        if space.anon().keeps() {
+                            kept::give_up(pool, space, page, taken.frame);
+                        }
                         return Ok(Self { pool, space, page, entry, taken });
                     }
                     unlock(pool, space, page, entry, taken);
-                    attempts.again(Stop::Guarded(page))?;
+                    attempts.again(Stop::held(page, taken))?;
                 }
                 EntryState::Busy | EntryState::Locked { .. } if is_nested() => {
                     return Err(Error::Nested { path: space.path(), page });
@@ -240,4 +242,38 @@ pub(super) fn copy_in(pool: &Pool, space: &Space, offset: u64, bytes: &[u8]) -> 
         owned.bytes()[at..at + part.len()].copy_from_slice(&bytes[part]);
     }
     Ok(())
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::{Pager, Size, Swap};
+
+    #[test]
+    fn a_store_to_what_was_all_of_the_last_page_keeps_what_was_stored_behind_it_meanwhile() {
+        const LAST: u64 = 3;
+        let swap = Swap::compressed("1M".parse().unwrap());
+        let pager = Pager::builder().max("2M".parse().unwrap()).swap(swap).build().unwrap();
+        let (pool, tenant) = (&pager.inner.pool, pager.root());
+        let heap = tenant.anon(LAST * 4096 + 1000).unwrap();
+        let evict = || {
+            while heap.is_resident(LAST) {
+                tenant.reclaim(Size::new(1 << 20)).unwrap();
+            }
+        };
+        heap.write_at(LAST * 4096, &[1; 1000]).unwrap();
+        evict();
+        assert!(replace(pool, &heap.space, LAST, &[2; 1000]).unwrap(), "it is all of the page");
+        // A thread that found that it is is late: others grow the region, and store to it.
+        heap.grow(1000).unwrap();
+        heap.write_at(LAST * 4096 + 1000, &[3; 1000]).unwrap();
+        evict();
+        assert!(!replace(pool, &heap.space, LAST, &[4; 1000]).unwrap(), "it is a part of it now");
+        assert!(!heap.is_resident(LAST));
+        let mut found = [0; 2000];
+        heap.read_at(LAST * 4096, &mut found).unwrap();
+        assert!(found[..1000].iter().all(|byte| *byte == 2));
+        assert!(found[1000..].iter().all(|byte| *byte == 3), "what was stored behind is lost");
+        pager.validate().unwrap();
+    }
 }

@@ -8,9 +8,9 @@
 //! or moves it meanwhile. This thread owns several busy pages then: it takes frames for them only
 //! where there is room, or where reclaim makes some at once, and waits for nothing but the device.
 //!
-//! As every page that comes back, a neighbour gives its slot up. One that is evicted again before a
-//! touch has to be written again; that is what a wrong guess costs, and why the window shrinks to
-//! the needed page alone where guesses are wrong.
+//! As every page that comes back, a neighbour keeps its slot while there is room (`kept.rs`), so
+//! one that is evicted again before a touch needs no write. A wrong guess costs the frame and the
+//! copy, and the window shrinks to the needed page alone where guesses are wrong.
 
 use super::fill::{give_back, leave_swap};
 use crate::account::Stall;
@@ -99,14 +99,15 @@ impl Around for Neighbours<'_> {
             return false;
         }
         let claim = Claim::of_one(page, shadow);
-        if space.anon().slots.get(page) == slot
-            && let Some((frame, stall)) = self.frame(&claim)
-        {
-            self.busy.push(Neighbour { claim, frame, stall, arrived: false });
-            return true;
+        // It may have come in and gone to another slot meanwhile.
+        if space.anon().slots.get(page) == slot {
+            if let Some((frame, stall)) = self.frame(&claim) {
+                self.busy.push(Neighbour { claim, frame, stall, arrived: false });
+                return true;
+            }
+            // Where there is no room for one, there is none for others.
+            self.most = Some(0);
         }
-        // Where there is no room for one, there is none for others.
-        self.most = Some(0);
         pool.abandon(space, &claim, &Ok(()));
         false
     }

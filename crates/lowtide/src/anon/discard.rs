@@ -10,8 +10,10 @@ use crate::deadline::Deadline;
 use crate::error::Error;
 use crate::nested::is_nested;
 use crate::pool::Pool;
+use crate::readahead::note_evicted;
 use crate::space::Space;
 use crate::store::{outwait_readers, unlock};
+use crate::swap::Slot;
 use crate::translation::{Entry, State as EntryState};
 use lowtide_core::FolioId;
 use std::ops::Range;
@@ -27,16 +29,30 @@ pub(super) fn discard(pool: &Pool, space: &Space, bytes: Range<u64>) -> Result<(
     if count == 0 {
         return Ok(());
     }
-    let page_bytes = pool.page_bytes() as u64;
-    let first = bytes.start.div_ceil(page_bytes);
-    // Behind the end there is nothing to keep.
-    let end = if bytes.end == space.len() { space.pages() } else { bytes.end / page_bytes };
-    if first > end {
-        return zero(pool, space, bytes);
+    let (pages, edges) = whole_pages(&bytes, space.len(), pool.page_shift);
+    for edge in edges {
+        zero(pool, space, edge)?;
     }
-    zero(pool, space, bytes.start..first * page_bytes)?;
-    zero(pool, space, (end * page_bytes).max(bytes.start)..bytes.end)?;
-    discard_pages(pool, space, first..end)
+    discard_pages(pool, space, pages)
+}
+
+/// The pages that lie in a range of the bytes of a region of `len`, and what of the range lies
+/// before and behind them. The last page lies in a range that ends with the region: behind the end
+/// there is nothing to keep.
+pub(crate) fn whole_pages(
+    bytes: &Range<u64>,
+    len: u64,
+    page_shift: u32,
+) -> (Range<u64>, [Range<u64>; 2]) {
+    let first = bytes.start.div_ceil(1 << page_shift);
+    let to_end = (bytes.end == len).then(|| len.div_ceil(1 << page_shift));
+    let end = to_end.unwrap_or(bytes.end >> page_shift);
+    if first > end {
+        // It lies in one page.
+        return (first..first, [bytes.clone(), bytes.end..bytes.end]);
+    }
+    let (from, to) = (first << page_shift, end << page_shift);
+    (first..end, [bytes.start..from.min(bytes.end), to.max(bytes.start).min(bytes.end)..bytes.end])
 }
 
 /// Makes pages nowhere.
@@ -85,7 +101,7 @@ fn discard_page(pool: &Pool, space: &Space, page: u64) -> Result<(), Error> {
                 let Ok(mut taken) = entry.try_lock_for_store() else { continue };
                 if !outwait_readers(entry, &mut taken, &mut attempts) {
                     unlock(pool, space, page, entry, taken);
-                    attempts.again(Stop::Guarded(page))?;
+                    attempts.again(Stop::held(page, taken))?;
                 } else if drop_frame(pool, (space, page, entry), taken.frame) {
                     return Ok(());
                 } else {
@@ -127,17 +143,19 @@ fn drop_frame(pool: &Pool, (space, page, entry): (&Space, u64, &Entry), frame: u
     let mut state = pool.lock();
     while !pool.is_poisoned() {
         if state.engine.remove(FolioId(frame)) {
+            let anon = space.anon();
+            let slot = if anon.keeps() { anon.take_kept(page) } else { Slot::NONE };
             if let Some(mapped) = &space.mapped {
                 mapped.release(page..page + 1);
             }
             if entry.discard() {
                 pool.waits.complete(entry, &Ok(()));
             }
-            let unused = pool.unused.take(frame);
+            note_evicted(pool, space, page, frame..frame + 1);
             state.frames.free(frame, 0);
             drop(state);
-            if unused {
-                space.anon().ahead_ended(false);
+            if !slot.is_none() {
+                anon.store().free(slot);
             }
             pool.freed.wake_all();
             return true;

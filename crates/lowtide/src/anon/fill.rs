@@ -41,21 +41,28 @@ pub(crate) fn fill(pool: &Pool, space: &Space, page: u64, to: &Destination) -> i
     Ok(page_bytes as u32)
 }
 
-/// The bytes of a page are where they are to be: if it was in swap, it is not any more.
+/// The bytes of a page are where they are to be: if it was in swap, it is in memory now, and gives
+/// its slot up, or keeps it (`kept.rs`).
 pub(crate) fn leave_swap(pool: &Pool, space: &Space, page: u64, frame: u32) {
     let anon = space.anon();
-    let slot = anon.slots.take(page);
+    let slot = anon.slots.get(page);
     if slot.is_none() {
         return;
     }
+    let store = anon.store();
+    let keeps = space.mapped.is_none() && store.may_keep(slot);
     {
         let mut state = pool.lock();
         if !pool.is_poisoned() {
-            let freed = state.engine.swap_fault(FolioId(frame), false, Task::FAULT);
-            assert!(freed, "a page that was loaded keeps its slot");
+            let id = FolioId(frame);
+            if !state.engine.swap_fault_from(id, false, !keeps, Task::FAULT) {
+                anon.note_kept();
+                return;
+            }
         }
+        anon.slots.take(page);
     }
-    anon.store().free(slot);
+    store.free(slot);
 }
 
 /// Gives back the frame of a page that could not be brought in: it is where it was before.

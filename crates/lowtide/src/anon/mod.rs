@@ -42,6 +42,7 @@ mod access;
 mod ahead;
 mod discard;
 mod fill;
+mod kept;
 mod page;
 mod pages;
 mod region;
@@ -50,8 +51,9 @@ mod typed;
 mod vec;
 
 pub(crate) use access::bring_in;
-pub(crate) use discard::discard_pages;
+pub(crate) use discard::{discard_pages, whole_pages};
 pub(crate) use fill::{fill, give_back, leave_swap};
+pub(crate) use kept::{Void, give_up_all};
 pub use page::PageMut;
 pub(crate) use pages::AnonPages;
 pub(crate) use region::Open;

@@ -1,8 +1,9 @@
 //! What the pages of a region have that those of a file have not.
 
 use super::slots::Slots;
-use crate::swap::Store;
+use crate::swap::{Slot, Store};
 use lowtide_swap::ReadAhead;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
 /// What a space has instead of a file.
@@ -11,13 +12,20 @@ pub(crate) struct AnonPages {
     pub(crate) slots: Slots,
     /// How many pages come back from the file together.
     pub(crate) ahead: ReadAhead,
+    /// Pages in memory that have a slot (`kept.rs`).
+    kept: AtomicU64,
     /// Taken out when the region is closed: what it drops takes the pool's lock.
     store: Mutex<Option<Arc<dyn Store>>>,
 }
 
 impl AnonPages {
     pub(super) fn new(store: Option<Arc<dyn Store>>) -> Self {
-        Self { slots: Slots::default(), ahead: ReadAhead::default(), store: Mutex::new(store) }
+        Self {
+            slots: Slots::default(),
+            ahead: ReadAhead::default(),
+            kept: AtomicU64::new(0),
+            store: Mutex::new(store),
+        }
     }
 
     /// Where its pages go that are evicted. Not to be dropped under the pool's lock.
@@ -27,6 +35,35 @@ impl AnonPages {
     pub(crate) fn store(&self) -> Arc<dyn Store> {
         let store = crate::sync::lock(&self.store).clone();
         store.expect("pages of a region are in swap only where there is swap")
+    }
+
+    /// Whether pages in memory have slots.
+    pub(super) fn keeps(&self) -> bool {
+        self.kept.load(Relaxed) > 0
+    }
+
+    /// Pages that are in swap, and not in memory.
+    pub(crate) fn swapped_pages(&self) -> u64 {
+        self.slots.count().saturating_sub(self.kept.load(Relaxed))
+    }
+
+    /// A page that comes into memory keeps its slot. Under the pool's lock, as all that follows.
+    pub(super) fn note_kept(&self) {
+        self.kept.fetch_add(1, Relaxed);
+    }
+
+    /// A page that has kept its slot leaves memory.
+    pub(crate) fn note_gone(&self) {
+        self.kept.fetch_sub(1, Relaxed);
+    }
+
+    /// A page in memory loses its slot, if it has one: returns it.
+    pub(super) fn take_kept(&self, page: u64) -> Slot {
+        let slot = self.slots.take(page);
+        if !slot.is_none() {
+            self.note_gone();
+        }
+        slot
     }
 
     /// A page that was read with another is touched for the first time, or gone before that.

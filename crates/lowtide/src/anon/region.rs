@@ -287,7 +287,7 @@ impl Anon {
     /// there.
     #[must_use]
     pub fn swapped_pages(&self) -> u64 {
-        self.space.anon().slots.count()
+        self.space.anon().swapped_pages()
     }
 
     /// Pins a page for reading. A page that was never stored to shows zeroes and takes no memory.

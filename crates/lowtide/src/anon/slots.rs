@@ -42,7 +42,19 @@ impl Slots {
         slab.map_or(Slot::NONE, |slab| std::mem::take(&mut slab[(page % TABLE_ENTRIES) as usize]))
     }
 
-    /// Pages in swap. Cost: O(tables that were ever used).
+    /// The pages that have one. Cost as for [`count`](Self::count).
+    pub(super) fn pages(&self) -> Vec<u64> {
+        let slabs = crate::sync::lock(&self.0);
+        let of = |(table, slab): (usize, &Slab)| {
+            let first = table as u64 * TABLE_ENTRIES;
+            let used = (first..).zip(slab.iter()).filter(|(_, slot)| !slot.is_none());
+            used.map(|(page, _)| page).collect::<Vec<_>>()
+        };
+        let used = slabs.iter().enumerate().filter_map(|(at, slab)| Some((at, slab.as_ref()?)));
+        used.flat_map(of).collect()
+    }
+
+    /// Pages that have one. Cost: O(tables that were ever used).
     pub(crate) fn count(&self) -> u64 {
         let slabs = crate::sync::lock(&self.0);
         let words = slabs.iter().flatten().flat_map(|slab| slab.iter());

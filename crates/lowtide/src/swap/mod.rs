@@ -1,15 +1,16 @@
 //! Swap: where anonymous pages are while they are not in memory.
 //!
-//! A page of an anonymous region is in exactly one of three places: nowhere (it reads as zeroes),
-//! in a frame, or in swap. So a page that a fault brings back gives its place in swap up at once:
-//! for the engine, swap is *synchronous* (`docs/kernel/fault-and-writeback.md` A7, C3).
+//! A page of an anonymous region is in one of three places: nowhere (it reads as zeroes), in a
+//! frame, or in swap. A page that a fault brings back gives its place in compressed memory up at
+//! once: for the engine that is *synchronous* (`docs/kernel/fault-and-writeback.md` A7, C3). One
+//! that comes from the file keeps its slot there until it is stored to (`anon/kept.rs`).
 //!
 //! ```text
 //!   reclaim ─► victims locked ─┐ pool's lock ┌─► slot noted, frame freed, translation absent
 //!                              └─ compress ──┘   rejected, also by the swap file: the victim goes
 //!                                                back among the young
 //!
-//!   fault ─► busy ─► frame ─► decompress ─► slot given up ─► resident
+//!   fault ─► busy ─► frame ─► decompress, or read ─► slot given up, or kept ─► resident
 //! ```
 //!
 //! **Compressed memory is part of the budget.** The store of a tenant gets its memory as frames of

@@ -12,6 +12,7 @@
 
 use super::slot::{Refused, Slot, Store};
 use super::spill::make_room;
+use crate::anon::give_up_all;
 use crate::pool::{Pool, State};
 use crate::space::Space;
 use crate::translation::Taken;
@@ -62,9 +63,13 @@ pub(crate) fn swap_out<'a>(
     for (at, victim) in victims.iter_mut().enumerate().filter(|(_, v)| goes(v)) {
         let id = victim.owner.space.0 as usize;
         let space = state.spaces[id].clone().expect("a folio's space is open");
-        // It has no other copy: a page that was in swap has given its slot up.
-        let begun = state.engine.start_writeback(victim.folio);
-        assert!(begun, "{:?} goes to swap, and there is nothing to write", victim.owner);
+        if !state.engine.start_writeback(victim.folio) {
+            // It has come from the file and was not stored to: its slot has it as it is.
+            let kept = !space.anon().slots.get(victim.owner.page).is_none();
+            assert!(kept, "{:?} goes to swap, and there is nothing to write", victim.owner);
+            space.anon().note_gone();
+            continue;
+        }
         victim.outcome = Unmapped::Writing;
         let (page, frame) = (victim.owner.page, victim.folio.0);
         leaving.push(Leaving { at, space, page, frame, slot: None, failed: false });
@@ -159,6 +164,7 @@ fn write(pool: &Pool, leaving: &mut [Leaving]) {
                     leaving[at].slot = Some(slot);
                 }
             }
+            Err(_) if store.is_file_full(chosen.len()) && give_up_all(pool) > 0 => {}
             Err(_) if chosen.len() > 1 && store.has_file() => most = chosen.len() / 2,
             Err(_) => {
                 let all: Vec<_> = (0..leaving.len()).filter(|&at| goes(&leaving[at])).collect();

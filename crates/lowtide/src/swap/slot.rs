@@ -83,6 +83,13 @@ pub(crate) trait Store: Send + Sync + fmt::Debug {
     /// As [`load`](Store::load).
     fn peek(&self, slot: Slot, to: &mut [u8]) -> io::Result<()>;
 
+    /// Whether a page that was loaded, and is the same in memory, may keep its slot: it is in the
+    /// file, of which not more than half is used.
+    fn may_keep(&self, slot: Slot) -> bool;
+
+    /// Whether there is no room in the file for that number of pages.
+    fn is_file_full(&self, pages: usize) -> bool;
+
     /// Drops a page.
     fn free(&self, slot: Slot);
 

@@ -154,6 +154,20 @@ impl Store for TenantSwap {
         }
     }
 
+    fn may_keep(&self, slot: Slot) -> bool {
+        matches!(Kept::of(slot), Kept::File(_)) && {
+            let stat = self.file().stat();
+            u64::from(stat.used) * 2 <= u64::from(stat.slots)
+        }
+    }
+
+    fn is_file_full(&self, pages: usize) -> bool {
+        self.file.as_ref().is_some_and(|file| {
+            let stat = file.stat();
+            u64::from(stat.used) + pages as u64 > u64::from(stat.slots)
+        })
+    }
+
     fn free(&self, slot: Slot) {
         match Kept::of(slot) {
             Kept::Memory(handle) => self.store.free(handle),

@@ -1,4 +1,4 @@
-//! Files with known contents, in folders that go away.
+//! Files and pages with known contents, in folders that go away.
 #![allow(dead_code, reason = "each test file uses some of it")]
 
 use std::path::{Path, PathBuf};
@@ -31,4 +31,16 @@ pub(crate) fn make_file(dir: &Dir, bytes: u64) -> PathBuf {
     std::fs::write(&path, (0..bytes).map(byte_at).collect::<Vec<_>>())
         .expect("the file can be written");
     path
+}
+
+/// Bytes of a page of 4 KiB that do not compress, of this page and version alone.
+pub(crate) fn noise(page: u64, version: u64) -> Vec<u8> {
+    let mut state = (page << 20 | version).wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
+    let next = |_| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state.to_le_bytes()
+    };
+    (0..4096_u64 / 8).flat_map(next).collect()
 }
