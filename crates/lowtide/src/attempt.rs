@@ -32,10 +32,10 @@ use crate::beneath::Change;
 use crate::deadline::Deadline;
 use crate::error::Error;
 use crate::fault_sites::FaultSite;
-use crate::hazard;
 use crate::nested::is_nested;
 use crate::pool::Pool;
 use crate::space::Space;
+use crate::translation::Taken;
 use std::ops::Range;
 use std::time::Duration;
 
@@ -61,6 +61,14 @@ pub(crate) enum Stop {
     Beneath(u64),
     /// There is no point in another attempt.
     Failed(Error),
+}
+
+impl Stop {
+    /// The readers of a page that was locked did not leave (`outwait_readers`). Where the kernel
+    /// refuses the barrier it is unknown which there are, and no attempt will learn it.
+    pub(crate) const fn held(page: u64, taken: Taken) -> Self {
+        if taken.unfenced { Self::Failed(Error::NoBarrier) } else { Self::Guarded(page) }
+    }
 }
 
 impl From<Error> for Stop {
@@ -160,7 +168,6 @@ impl<'a> Attempts<'a> {
         let path = || space.path();
         match stop {
             Stop::Failed(error) => return Err(error),
-            Stop::Guarded(_) if hazard::is_refused() => return Err(Error::NoBarrier),
             Stop::Guarded(page) | Stop::Busy(page) | Stop::Beneath(page) if is_nested() => {
                 return Err(Error::Nested { path: path(), page });
             }

@@ -67,6 +67,11 @@
 //! forgotten keeps its page resident for ever and its slot with it, which wastes both and endangers
 //! nothing.
 //!
+//! A child of `fork` has one thread, and all locks as they were in its parent. So it begins with
+//! another list, of the records of that thread, and without a shared look that never ends. The lock
+//! is not held while the process forks, since handlers of the program may use pages. Where no
+//! handler runs (a raw `clone`, `_Fork`) a child must not use this crate.
+//!
 //! # Cost
 //!
 //! [`hold_unfenced`] and the drop of its guard: one thread-local load, one load and two stores in a
@@ -82,9 +87,11 @@ use crate::sampling::{Countdown, countdown};
 )]
 pub(crate) use crate::sync::is_refused;
 use crate::sync::{
-    AtomicUsize, Cell, Global, GlobalMutex, Ordering, full, heavy, is_asymmetric, is_torn_down,
-    light, light_if_asymmetric, thread_cell,
+    AtomicUsize, Cell, Ordering, full, heavy, is_asymmetric, is_torn_down, light,
+    light_if_asymmetric, thread_cell,
 };
+#[cfg(loom)]
+use crate::sync::{Global, GlobalMutex};
 use std::marker::PhantomData;
 use std::ops::RangeInclusive;
 
@@ -113,6 +120,7 @@ unsafe impl Sync for Record {}
 unsafe impl Send for Record {}
 
 /// All records there are. Each is leaked, since any thread may look into it at any time.
+#[derive(Default)]
 struct Registry {
     all: Vec<&'static Record>,
     /// Those without an owner.
@@ -121,9 +129,18 @@ struct Registry {
     orphans: Vec<&'static Record>,
 }
 
-static REGISTRY: Global<Registry> = Global::new(|| {
-    GlobalMutex::new(Registry { all: Vec::new(), idle: Vec::new(), orphans: Vec::new() })
-});
+#[cfg(not(loom))]
+#[path = "hazard/forks.rs"]
+mod forks;
+#[cfg(not(loom))]
+use forks::registry;
+
+/// The registry of this execution of a proof, locked.
+#[cfg(loom)]
+fn registry() -> impl std::ops::DerefMut<Target = Registry> {
+    static REGISTRY: Global<Registry> = Global::new(|| GlobalMutex::new(Registry::default()));
+    REGISTRY.lock()
+}
 
 /// What a thread's hits need. All in one thread-local: finding another one costs more than the work
 /// that is done there.
@@ -271,14 +288,12 @@ pub(crate) fn scan(slots: &mut Slots, unfenced: bool) {
 /// own, so that it waits for no other thread under the pool's lock.
 #[cfg(not(loom))]
 pub(crate) fn scan_shared(unfenced: bool) -> std::sync::Arc<Slots> {
-    static SCANS: std::sync::LazyLock<crate::rounds::Rounds<Slots>> =
-        std::sync::LazyLock::new(crate::rounds::Rounds::new);
     let scan = || {
         let mut slots = Slots::default();
         scan(&mut slots, unfenced);
         slots
     };
-    if unfenced { SCANS.join(scan) } else { std::sync::Arc::new(scan()) }
+    if unfenced { forks::rounds().join(scan) } else { std::sync::Arc::new(scan()) }
 }
 
 /// The proofs have no global rounds: `loom_hazard` proves them by themselves.
@@ -296,7 +311,7 @@ pub(crate) fn scan_shared(unfenced: bool) -> std::sync::Arc<Slots> {
 pub(crate) fn look(slots: &mut Slots) {
     slots.held.clear();
     // The lock is held for the whole walk: `held_before` relies on it.
-    for record in &REGISTRY.lock().all {
+    for record in &registry().all {
         slots.held.extend(
             record
                 .slots
@@ -336,7 +351,7 @@ pub(crate) fn held_before(again: &Held) -> bool {
     if slots.filter(|slot| slot.load(Ordering::Relaxed) == address).count() < 2 {
         return false;
     }
-    drop(REGISTRY.lock());
+    drop(registry());
     true
 }
 
@@ -383,7 +398,9 @@ fn own_records() -> impl Iterator<Item = &'static Record> {
 
 /// An idle record, an orphan without guards, or a new one.
 fn take_record() -> &'static Record {
-    let mut registry = REGISTRY.lock();
+    #[cfg(not(loom))]
+    forks::watch();
+    let mut registry = registry();
     if let Some(record) = registry.idle.pop() {
         return record;
     }
@@ -398,7 +415,7 @@ fn take_record() -> &'static Record {
 
 /// Ends this thread's ownership of a record, in which it publishes nothing more.
 fn retire(record: &'static Record) {
-    let mut registry = REGISTRY.lock();
+    let mut registry = registry();
     if record.is_vacant() {
         registry.idle.push(record);
     } else {
@@ -489,6 +506,44 @@ mod tests {
         assert!(!seen(a) && !held_by_this_thread(a));
     }
 
+    /// A child has to find the lock free, whatever threads of its parent did when it was made.
+    #[test]
+    #[cfg_attr(miri, ignore = "forks")]
+    fn children_pin_pages_while_threads_of_their_parent_look_at_all_slots() {
+        let [a, b] = addresses();
+        let done = std::sync::atomic::AtomicBool::new(false);
+        thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    while !done.load(Ordering::Relaxed) {
+                        seen(a);
+                    }
+                });
+            }
+            drop(hold(a));
+            let ends = (0..100).map(|_| {
+                // SAFETY: the child has this thread alone, and ends without the others' handlers.
+                let child = unsafe { libc::fork() };
+                if child == 0 {
+                    // SAFETY: a child that hangs is ended by the signal.
+                    unsafe { libc::alarm(20) };
+                    let held = hold(b);
+                    let right = seen(b) && thread::spawn(move || seen(b)).join().is_ok_and(|s| s);
+                    drop(held);
+                    // SAFETY: as above.
+                    unsafe { libc::_exit(i32::from(!right)) };
+                }
+                let mut status = -1;
+                // SAFETY: a child of this process, and a place for its status.
+                unsafe { libc::waitpid(child, &raw mut status, 0) };
+                status
+            });
+            let bad: Vec<i32> = ends.filter(|status| *status != 0).take(1).collect();
+            done.store(true, Ordering::Relaxed);
+            assert!(bad.is_empty(), "a child has not ended well: {bad:x?}");
+        });
+    }
+
     #[test]
     fn guards_are_dropped_in_any_order_and_have_no_limit() {
         let all = addresses::<100>();
@@ -547,7 +602,7 @@ mod tests {
             let [a] = addresses();
             thread::spawn(move || drop(hold(a))).join().unwrap();
         }
-        assert!(REGISTRY.lock().all.len() < 300);
+        assert!(registry().all.len() < 300);
     }
 
     #[test]

@@ -74,7 +74,7 @@ impl<'a> Owned<'a> {
         loop {
             pool.check()?;
             match Self::try_take(pool, space, &range, &absent, settled) {
-                Ok(owned) => {
+                Ok(mut owned) => {
                     owned.outwait_guards(attempts)?;
                     return Ok(owned);
                 }
@@ -158,17 +158,21 @@ impl Owned<'_> {
     }
 
     /// Waits until no guard is on any of the pages.
-    fn outwait_guards(&self, attempts: &mut Attempts<'_>) -> Result<(), Stop> {
+    fn outwait_guards(&mut self, attempts: &mut Attempts<'_>) -> Result<(), Stop> {
         if self.locked().next().is_none() {
             return Ok(());
         }
         // One look serves all pages that have no guard; it is made after all of them were locked.
         let slots = hazard::scan_shared(self.locked().any(|(_, taken)| taken.unfenced));
-        for (page, mut taken) in self.locked() {
-            let entry = self.space.table.entry(page);
+        for (page, hold) in &mut self.pages {
+            let Hold::Locked(taken) = hold else { continue };
+            // A barrier has ended reads without a fence, also where the page is given back as it
+            // was.
+            *taken = taken.seen_in(&slots);
+            let entry = self.space.table.entry(*page);
             let held = slots.hold(&(entry.address()..=entry.address()));
-            if held && !outwait_readers(entry, &mut taken, attempts) {
-                return Err(Stop::Guarded(page));
+            if held && !outwait_readers(entry, taken, attempts) {
+                return Err(Stop::held(*page, *taken));
             }
         }
         Ok(())

@@ -47,7 +47,6 @@ pub(crate) use std::sync::{Condvar, Mutex, MutexGuard};
 
 #[cfg(not(loom))]
 mod real {
-    use std::sync::LazyLock;
 
     pub(crate) use lowtide_sys::membarrier::{is_refused, light};
     pub(crate) use std::cell::Cell;
@@ -81,22 +80,7 @@ mod real {
         false
     }
 
-    /// A global behind a lock.
-    pub(crate) struct Global<T>(LazyLock<super::Mutex<T>>);
-
-    impl<T> Global<T> {
-        /// A global that `init` makes when it is first needed.
-        pub(crate) const fn new(init: fn() -> super::Mutex<T>) -> Self {
-            Self(LazyLock::new(init))
-        }
-
-        /// Locks it, also after a panic of another holder.
-        pub(crate) fn lock(&self) -> super::MutexGuard<'_, T> {
-            super::lock(&self.0)
-        }
-    }
-
-    /// The lock of a [`Global`], and a condition for it.
+    /// The lock of something global, and a condition for it.
     pub(crate) use super::{Condvar as GlobalCondvar, Mutex as GlobalMutex};
 
     /// Declares a thread-local with a constant value: where the type needs no drop, reading it is

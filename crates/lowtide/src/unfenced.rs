@@ -19,8 +19,10 @@
 //!   multiple of what the better choice would have.
 //!
 //! Pages of regions never count as dirty, so the second rule is for them. Pages that a program
-//! reaches through pointers are not read through guards.
+//! reaches through pointers are not read through guards. Where the kernel refuses the barrier no
+//! page is permitted any more: it could never be evicted or stored to again.
 
+use crate::hazard;
 use crate::space::Space;
 use std::cell::Cell;
 
@@ -35,7 +37,7 @@ thread_local! {
 
 /// Whether a page that was read with a fence should be read without one from now on.
 pub(crate) fn pays(space: &Space, page: u64) -> bool {
-    if space.mapped.is_some() {
+    if space.mapped.is_some() || hazard::is_refused() {
         return false;
     }
     if space.anon.is_none() && !space.table.hint(page).may_be_dirty() {

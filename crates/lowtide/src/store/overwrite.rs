@@ -2,10 +2,9 @@
 //!
 //! Locked translations, one look at the slots of all readers, then the bytes. The look needs a
 //! barrier of the kernel's only where readers without a fence were permitted, which the store ends.
-//! The engine is
-//! updated, and the translation made dirty, under one acquisition of the pool's lock and while the
-//! translation is locked: a thread that has that lock and sees a dirty translation finds a dirty
-//! folio, or one that is being written.
+//! The engine is updated, and the translation made dirty, under one acquisition of the pool's lock
+//! and while the translation is locked: a thread that has that lock and sees a dirty translation
+//! finds a dirty folio, or one that is being written.
 
 use super::balance;
 use super::{Batch, copy};
@@ -83,7 +82,7 @@ impl Batch<'_, '_> {
         let Ok(mut taken) = entry.try_lock_for_store() else { return Ok(()) };
         if !outwait_readers(entry, &mut taken, attempts) {
             unlock(pool, space, page, entry, taken);
-            return attempts.again(Stop::Guarded(page));
+            return attempts.again(Stop::held(page, taken));
         }
         if space.is_stable()
             && !pool.is_poisoned()
