@@ -290,6 +290,19 @@ impl Mapping {
         Ok(self.advise(range, mm::Advice::LinuxDontNeed)?)
     }
 
+    /// Forbids huge pages from now on (`MADV_NOHUGEPAGE`): a page that is touched takes memory for
+    /// itself alone. Huge pages that are there stay.
+    ///
+    /// # Errors
+    ///
+    /// What `madvise(2)` says. A kernel without huge pages has nothing to forbid.
+    pub fn forbid_huge_pages(&self) -> io::Result<()> {
+        match self.advise(0..self.len, mm::Advice::LinuxNoHugepage) {
+            Ok(()) | Err(Errno::INVAL) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
     /// The first byte. Valid until drop, for [`Mapping::committed`] bytes.
     #[inline]
     #[must_use]

@@ -166,13 +166,17 @@ impl Pagemap {
     /// Whether this kernel and sandbox allow scans. Costs an `open` and one scan of one page.
     #[must_use]
     pub fn available() -> bool {
+        Pagemap::open().is_ok_and(|map| map.can_scan())
+    }
+
+    /// The same, with a descriptor that is there. Costs one scan of one page.
+    #[must_use]
+    pub fn can_scan(&self) -> bool {
         let all = Query { returned: Categories::PRESENT, ..Query::default() };
         // Any page of the process will do, such as this one of the stack.
         let here = (&raw const all).addr();
         let page = here - here % page_size();
-        Pagemap::open()
-            .and_then(|map| map.scan(page..page + page_size(), &all, &mut Vec::new()))
-            .is_ok()
+        self.scan(page..page + page_size(), &all, &mut Vec::new()).is_ok()
     }
 
     /// Walks `range` (addresses, whole pages) to its end and appends the selected regions, in

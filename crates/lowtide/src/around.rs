@@ -242,6 +242,15 @@ impl Around {
         });
     }
 
+    /// Whether a page was read around a miss, and not yet seen to be touched or evicted.
+    #[cfg(test)]
+    pub(crate) fn is_open(&self, page: u64) -> bool {
+        let is = |region: &mut Region, within: u16| {
+            region.open[usize::from(within / 64)] & 1 << (within % 64) != 0
+        };
+        self.with(page, is).unwrap_or(false)
+    }
+
     /// A page was touched.
     pub(crate) fn touched(&self, page: u64) {
         self.closed(page, |region| region.credit = (region.credit + 1).min(CREDIT_MAX));

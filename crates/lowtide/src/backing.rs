@@ -192,14 +192,18 @@ impl Descriptors {
                     Ok((file, align)) => {
                         (Some(file), format!("direct, aligned to {} bytes", align.offset))
                     }
-                    Err(why) if wanted.mode == IoMode::Direct => {
+                    Err(NoDirect::Shortage(source)) if wanted.mode == IoMode::Direct => {
+                        return Err(io(source));
+                    }
+                    Err(NoDirect::Refused(why)) if wanted.mode == IoMode::Direct => {
                         return Err(OpenError::NoDirectIo {
                             path: path.to_owned(),
                             page_bytes,
                             why,
                         });
                     }
-                    Err(why) => (None, format!("buffered, because {why}")),
+                    Err(NoDirect::Refused(why)) => (None, format!("buffered, because {why}")),
+                    Err(NoDirect::Shortage(why)) => (None, format!("buffered, because {why}")),
                 }
             }
         };
@@ -264,6 +268,14 @@ fn os_error(error: file::OpenError) -> io::Error {
     }
 }
 
+/// Why there is no descriptor past the page cache.
+enum NoDirect {
+    /// The file or the device takes no such I/O.
+    Refused(String),
+    /// There is no descriptor, or no memory, for one now.
+    Shortage(io::Error),
+}
+
 /// Opens the file past the page cache: the same one, even if its name is another file's by now;
 /// without `/proc`, the one that has its name.
 fn open_direct(
@@ -271,14 +283,15 @@ fn open_direct(
     buffered: &File,
     access: OpenMode,
     page_bytes: usize,
-) -> Result<(File, DirectAlign), String> {
+) -> Result<(File, DirectAlign), NoDirect> {
+    let refused = |why| Err(NoDirect::Refused(why));
     let align = match file::direct_alignment(buffered) {
         Ok(Some(align)) => align,
-        Ok(None) => return Err("the file system offers no direct I/O".to_owned()),
-        Err(e) => return Err(format!("its alignment cannot be learned: {e}")),
+        Ok(None) => return refused("the file system offers no direct I/O".to_owned()),
+        Err(e) => return refused(format!("its alignment cannot be learned: {e}")),
     };
     if !page_bytes.is_multiple_of(align.offset) || !page_bytes.is_multiple_of(align.memory) {
-        return Err(format!(
+        return refused(format!(
             "the device's logical block has {} bytes",
             align.offset.max(align.memory)
         ));
@@ -289,7 +302,17 @@ fn open_direct(
         }
         reopened => reopened,
     };
-    reopened.map(|f| (f, align)).map_err(|e| e.to_string())
+    reopened.map(|f| (f, align)).map_err(|error| match error {
+        file::OpenError::Io { source, .. }
+            if matches!(
+                source.raw_os_error(),
+                Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM)
+            ) =>
+        {
+            NoDirect::Shortage(source)
+        }
+        other => NoDirect::Refused(other.to_string()),
+    })
 }
 
 /// The state of a file's lock.

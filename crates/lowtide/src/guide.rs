@@ -114,7 +114,9 @@
 //! itself. Frames and tables are left out of child processes (`MADV_DONTFORK`), because a fork
 //! would otherwise copy every frame that either side writes. A child that uses a view of its parent
 //! dies of SIGSEGV, and one that drops a pager of its parent waits for threads that it does not
-//! have. A child that calls `exec` at once, as [`std::process::Command`] does, is fine.
+//! have. A child that calls `exec` at once, as [`std::process::Command`] does, is fine. A child of
+//! `fork(3)` can build pagers of its own, whatever threads of its parent did at that moment; one of
+//! a raw `clone(2)` cannot, because no handler runs there.
 //!
 //! # Signals
 //!

@@ -91,19 +91,24 @@
 //!
 //! | file | concept |
 //! |---|---|
-//! | `pager`, `config`, `open`, `view`, `guard`, `stat`, `error` | the public API |
+//! | `pager`, `config`, `open`, `view`, `guard`, `stat`, `error` | the public API; `guide` |
 //! | `adapters`, `errno` | the traits and error kinds of the standard library |
 //! | `tenant` | budgets within the budget: limits, reservations, the kernel's files |
 //! | `pool`, `allocate`, `frames`, `resident` | the engine and its lock; frames and their memory |
 //! | `charge`, `payer`, `oom` | which group pays; waiting for room; the report if there is none |
 //! | `high`, `account` | what a thread pays for being above `high` |
 //! | `hits`, `translation`, `hazard` | the hit path; from page to frame; pins without a lock |
+//! | `unfenced`, `rounds` | which pages are pinned without a fence; barriers that threads share |
+//! | `sampling` | counting hits at no cost |
 //! | `fault`, `many`, `pipeline`, `wait` | bringing in one page or many; waiting for a read |
 //! | `readahead`, `unused`, `readers` | sequential access: which pages are read ahead |
+//! | `around` | the neighbours of a page that is missed: where they are read with it |
 //! | `reclaim`, `background` | driving the engine's reclaim; the threads of a pager |
 //! | `attempt`, `nested` | a thread that waits owns nothing for long; threads that must not wait |
+//! | `beneath` | direct writes beside what passes through the kernel's page cache |
 //! | `store`, `writeback`, `close` | writing to pages; writing pages to files; closing a file |
 //! | `length`, `punch`, `owned` | where a file ends; holes; owning many pages at once |
+//! | `map`, `alloc` | files, and heaps, behind a plain pointer |
 //! | `anon`, `swap` | regions without a file; where their pages are when not in memory |
 //! | `space`, `backing`, `stable`, `io` | open files, their descriptors; I/O engines |
 //! | `poison`, `fault_sites` | after a panic of the engine; counters of failing devices |

@@ -20,6 +20,7 @@ use crate::translation::State as EntryState;
 use lowtide_core::Task;
 use std::cell::Cell;
 use std::mem::MaybeUninit;
+use std::ops::Range;
 
 /// Pages that may be deferred at a time.
 const DEFERRED_MAX: usize = 64;
@@ -230,7 +231,47 @@ impl Pool {
         around.spend(page, end - first - 1);
         // What cannot be read says so to the thread that needs it, which also pays.
         drop(self.read_unasked(space, first..end));
-        let resident = |page: u64| is(page, |state| matches!(state, EntryState::Resident { .. }));
-        around.arrived(page, (first..end).filter(|&other| other != page && resident(other)));
+        self.note_around(space, page, first..end);
+    }
+
+    /// These pages were read around a miss of `page`.
+    fn note_around(&self, space: &Space, page: u64, pages: Range<u64>) {
+        let frame = |page: u64| match space.table.get(page).map(|entry| entry.load()) {
+            Some(EntryState::Resident { frame, .. }) => Some(frame),
+            _ => None,
+        };
+        let others = || pages.clone().filter(|&other| other != page);
+        space.around.arrived(page, others().filter(|&other| frame(other).is_some()));
+        // Other threads may have used a page, or evicted it, before it was noted here.
+        for other in others() {
+            match frame(other) {
+                Some(frame) if self.unused.is_set(frame) => {}
+                Some(_) => space.around.touched(other),
+                None => space.around.evicted(other),
+            }
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::{OpenOptions, Pager};
+    use std::sync::Arc;
+
+    #[test]
+    fn a_page_that_was_used_before_it_was_noted_as_read_around_is_not_waited_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let pager = Pager::builder().max("1M".parse().unwrap()).background(false).build().unwrap();
+        let path = dir.path().join("file");
+        let view = OpenOptions::new().create(64 * 4096).open(&pager, path).unwrap();
+        let pool = &pager.inner.pool;
+        let space: Arc<Space> = pool.lock().spaces.iter().flatten().next().unwrap().clone();
+        space.around.missed(7, 64, |_| true);
+        drop(pool.read_unasked(&space, 0..12));
+        drop(view.read(3).unwrap());
+        pool.note_around(&space, 7, 0..16);
+        let noted: Vec<u64> = (0..16).filter(|&page| space.around.is_open(page)).collect();
+        assert_eq!(noted, [0, 1, 2, 4, 5, 6, 8, 9, 10, 11]);
     }
 }

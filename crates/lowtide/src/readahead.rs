@@ -329,6 +329,19 @@ pub(crate) fn note_access(
     waited: bool,
 ) {
     let EntryState::Resident { frame, young, .. } = seen else { return };
+    let first = first_use(pool, space, page, frame);
+    if !first {
+        count_read(pool, access, waited);
+    }
+    let young = access == Access::Mapped && !young && (!first || pool.young_faults);
+    if matches!(access, Access::Mapped | Access::Descriptor) {
+        space.table.note_read(page, seen, young, || !first && unfenced::pays(space, page));
+    }
+}
+
+/// Whether an access is the first use of a page that was read ahead, which it counts.
+#[inline]
+pub(crate) fn first_use(pool: &Pool, space: &Space, page: u64, frame: u32) -> bool {
     let first = pool.unused.take(frame);
     if first {
         pool.io.ahead_used.fetch_add(1, Relaxed);
@@ -336,13 +349,8 @@ pub(crate) fn note_access(
             Some(anon) => anon.ahead_ended(true),
             None => space.around.touched(page),
         }
-    } else {
-        count_read(pool, access, waited);
     }
-    let young = access == Access::Mapped && !young && (!first || pool.young_faults);
-    if matches!(access, Access::Mapped | Access::Descriptor) {
-        space.table.note_read(page, seen, young, || !first && unfenced::pays(space, page));
-    }
+    first
 }
 
 /// Notes the touch of a page that a program reaches through a pointer.
@@ -375,7 +383,8 @@ pub(crate) fn note_ahead(pool: &Pool, frames: Range<u32>, arrived: bool) {
     }
 }
 
-/// Frames lose their pages, the first of which is `page`, by eviction.
+/// Frames lose their pages, the first of which is `page`: by eviction, or because a region gave
+/// them up.
 pub(crate) fn note_evicted(pool: &Pool, space: &Space, page: u64, frames: Range<u32>) {
     let wasted = frames.filter(|&frame| pool.unused.take(frame)).count() as u64;
     if wasted > 0 {

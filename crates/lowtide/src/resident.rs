@@ -131,7 +131,11 @@ impl Resident {
     /// # Errors
     /// The kernel's error; the frames still have memory then.
     pub(crate) fn unback(&mut self, arena: &Mapping, frame: u32, order: u8) -> io::Result<()> {
-        self.frugal = true;
+        if !self.frugal {
+            // A page that is populated would bring a huge one, which nothing has paid for.
+            arena.forbid_huge_pages()?;
+            self.frugal = true;
+        }
         let units = self.units_of(frame, order);
         if !units.clone().any(|unit| self.get(unit)) {
             return Ok(());
@@ -174,5 +178,24 @@ impl Resident {
             }
         }
         false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lowtide_sys::memory::HugePages;
+
+    #[test]
+    fn where_frames_stand_for_other_memory_one_that_needs_some_takes_no_more_than_that() {
+        let (page, blocks) = (page_size(), 4);
+        let arena = Mapping::new(blocks * HUGE_PAGE_BYTES, HugePages::Yes).unwrap();
+        let mut resident = Resident::new(&arena, page, false);
+        resident.unback(&arena, 0, 0).unwrap();
+        for block in 0..blocks {
+            let frame = (block * HUGE_PAGE_BYTES / page + 7) as u32;
+            resident.back(&arena, frame, 0, true).unwrap();
+        }
+        assert_eq!((resident.resident_bytes(), arena.huge_bytes()), ((blocks * page) as u64, 0));
     }
 }

@@ -15,6 +15,11 @@ impl Unused {
         self.0[frame as usize / 64].fetch_or(1 << (frame % 64), Relaxed);
     }
 
+    /// Whether the bit of a frame is set.
+    pub(crate) fn is_set(&self, frame: u32) -> bool {
+        self.0[frame as usize / 64].load(Relaxed) & 1 << (frame % 64) != 0
+    }
+
     /// Clears the bit of a frame, and returns whether it was set. Cost: one load, unless it was.
     #[inline]
     pub(crate) fn take(&self, frame: u32) -> bool {

@@ -221,7 +221,7 @@ impl View {
     #[inline(never)]
     fn read_slow(&self, page: u64) -> Result<Page<'_>, Error> {
         let pool = &*self.pool;
-        self.look_ahead(page..page + 1);
+        self.look_ahead(page..page.saturating_add(1));
         let (frame, held) = pool.hold_page(&self.space, page, Access::Mapped)?;
         self.hits.learn(&self.space);
         Ok(Page::new(pool.frame_ptr(frame), pool.page_bytes(), held))
@@ -458,7 +458,7 @@ impl View {
         if let [first, .., last] = *pages
             && last.checked_sub(first) == Some(pages.len() as u64 - 1)
         {
-            self.look_ahead(first..last + 1);
+            self.look_ahead(first..last.saturating_add(1));
         }
         let (pool, list) = (&*self.pool, pages.iter().copied());
         pool.read_many(&self.space, list, Access::Mapped, |index, _, frame| {

@@ -2,6 +2,9 @@
 
 #![expect(unsafe_code, reason = "blocks of an allocator")]
 
+#[path = "common/mapped.rs"]
+mod mapped;
+
 use allocator_api2::alloc::{Allocator, Layout};
 use allocator_api2::boxed::Box;
 use allocator_api2::vec::Vec;
@@ -9,6 +12,7 @@ use hashbrown::HashMap;
 use lowtide::alloc::{LARGE, TenantArena};
 use lowtide::map::MapError;
 use lowtide::{Pager, Swap, Tenant};
+use mapped::{check_empty, or_skip};
 use std::hash::{BuildHasherDefault, DefaultHasher};
 
 fn tenant() -> (Pager, Tenant) {
@@ -19,27 +23,10 @@ fn tenant() -> (Pager, Tenant) {
     (pager, tenant)
 }
 
-/// An arena, unless the machine has no `userfaultfd`.
-fn arena(tenant: &Tenant, bytes: usize) -> Option<TenantArena> {
-    match TenantArena::new(tenant, bytes) {
-        Err(MapError::Way { why, .. }) => {
-            eprintln!("SKIPPED: {why}");
-            None
-        }
-        arena => Some(arena.unwrap()),
-    }
-}
-
-fn check_empty(pager: &Pager) {
-    pager.validate().unwrap();
-    let root = pager.root();
-    assert_eq!((root.usage().unwrap(), root.swap_usage().unwrap()), (0, 0));
-}
-
 #[test]
 fn vectors_and_tables_of_several_budgets_keep_what_threads_put_there() {
     let (pager, tenant) = tenant();
-    let Some(arena) = arena(&tenant, 64 << 20) else { return };
+    let Some(arena) = or_skip(TenantArena::new(&tenant, 64 << 20)) else { return };
     std::thread::scope(|scope| {
         for number in 0..3_u64 {
             let arena = &arena;
@@ -76,7 +63,7 @@ fn vectors_and_tables_of_several_budgets_keep_what_threads_put_there() {
 #[test]
 fn large_blocks_give_their_pages_back_and_zeroes_are_zeroes() {
     let (pager, tenant) = tenant();
-    let Some(arena) = arena(&tenant, 16 << 20) else { return };
+    let Some(arena) = or_skip(TenantArena::new(&tenant, 16 << 20)) else { return };
     for round in 1..4_u8 {
         let mut block = Vec::with_capacity_in(8 << 20, &arena);
         block.resize(8 << 20, round);
@@ -106,7 +93,7 @@ fn large_blocks_give_their_pages_back_and_zeroes_are_zeroes() {
 #[test]
 fn an_arena_without_addresses_left_is_an_error_of_the_allocation() {
     let (_pager, tenant) = tenant();
-    let Some(arena) = arena(&tenant, 1 << 20) else { return };
+    let Some(arena) = or_skip(TenantArena::new(&tenant, 1 << 20)) else { return };
     let mut list = Vec::<u64, _>::new_in(&arena);
     assert!(list.try_reserve(1 << 18).is_err());
     list.try_reserve(1 << 16).unwrap();

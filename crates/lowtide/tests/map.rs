@@ -7,7 +7,7 @@ mod mapped;
 
 use lowtide::map::{Advice, Map, MapError, MapOptions, Way};
 use lowtide::{OpenError, OpenOptions, Pager};
-use mapped::{PAGE, file, pager, random, word};
+use mapped::{PAGE, await_cached, cached_bytes, file, pager, random, word};
 use std::fs::File;
 use std::time::{Duration, Instant};
 
@@ -22,11 +22,6 @@ fn cached(pager: &Pager, file: &File) -> Option<Map> {
         }
         Err(error) => panic!("{error}"),
     }
-}
-
-/// Bytes of a file that the page cache has.
-fn cached_bytes(file: &File) -> u64 {
-    lowtide_sys::page_cache::cachestat(file, 0, 0).map_or(0, |stat| stat.cached * PAGE as u64)
 }
 
 /// Maps a whole file by page faults that this process serves; nothing where the kernel refuses.
@@ -218,8 +213,9 @@ fn the_kernels_own_mapping_is_kept_within_its_budget() {
     assert!(map.report().resident_bytes <= 8 << 20, "{}", map.report());
     drop(map);
     pager.validate().unwrap();
-    // A page that another processor is about to put on its lists stays for a moment.
-    assert!(cached_bytes(file.as_file()) < 1 << 20, "the pages go with the map");
+    // The thread that watches may have the file at this moment; then they go when it is done. A
+    // page that another processor is about to put on its lists stays a little longer.
+    await_cached(file.as_file(), 1 << 20);
 }
 
 #[test]

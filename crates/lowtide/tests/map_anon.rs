@@ -6,7 +6,7 @@ mod mapped;
 
 use lowtide::map::{MapError, MapMut, MapOptions, RemapOptions, Way};
 use lowtide::{Error, Inject, InjectOp, Pager, Request, Size, Swap, Tenant, Verdict};
-use mapped::{PAGE, random};
+use mapped::{PAGE, check_empty, or_skip, random};
 use std::io::{self, ErrorKind, Read, Write};
 use std::path::Path;
 use std::sync::Arc;
@@ -39,25 +39,6 @@ fn tenant_with(
     let pager = builder.build().unwrap();
     let tenant = pager.tenant("heap").max(max.parse().unwrap()).create().unwrap();
     (pager, tenant)
-}
-
-/// Memory, unless the machine has no `userfaultfd`.
-fn memory(tenant: &Tenant, len: usize) -> Option<MapMut> {
-    match tenant.map_anon(len) {
-        Err(MapError::Way { why, .. }) => {
-            eprintln!("SKIPPED: {why}");
-            None
-        }
-        memory => Some(memory.unwrap()),
-    }
-}
-
-fn check_empty(pager: &Pager) {
-    pager.validate().unwrap();
-    let root = pager.root();
-    assert_eq!((root.usage().unwrap(), root.swap_usage().unwrap()), (0, 0));
-    assert_eq!(root.stat().unwrap().anon, 0);
-    assert_eq!(pager.swap_file().map_or(0, |file| file.used), 0);
 }
 
 /// What a page holds in a version; `noise` does not compress.
@@ -113,11 +94,12 @@ fn four_times_the_budget_keeps_its_contents_under_threads_that_store_load_and_di
     for (policy, swap, noise) in [
         ("mglru", compressed("8M"), false),
         ("lru", compressed("8M"), false),
+        ("tide", compressed("8M"), false),
         ("mglru-7.1", file(), false),
         ("mglru", file(), true),
     ] {
         let (pager, tenant) = tenant_with(swap, "2M", policy, None);
-        let Some(mut memory) = memory(&tenant, 8 * MIB) else { return };
+        let Some(mut memory) = or_skip(tenant.map_anon(8 * MIB)) else { return };
         std::thread::scope(|scope| {
             let mut workers = Vec::new();
             for (number, part) in memory.chunks_exact_mut(2 * MIB).enumerate() {
@@ -155,7 +137,7 @@ fn four_times_the_budget_keeps_its_contents_under_threads_that_store_load_and_di
 #[test]
 fn untouched_memory_takes_none_and_what_is_given_up_is_zeroes_wherever_it_was() {
     let (pager, tenant) = tenant(compressed("4M"), "1M");
-    let Some(mut memory) = memory(&tenant, 4 * MIB) else { return };
+    let Some(mut memory) = or_skip(tenant.map_anon(4 * MIB)) else { return };
     assert_eq!(tenant.stat().unwrap().anon, 0);
     let pages = memory.len() / PAGE;
     for page in 0..pages {
@@ -192,10 +174,7 @@ fn untouched_memory_takes_none_and_what_is_given_up_is_zeroes_wherever_it_was() 
 fn memory_grows_into_addresses_that_were_reserved_and_shrinks_to_zeroes() {
     let (pager, tenant) = tenant(compressed("4M"), "1M");
     let options = MapOptions::new().tenant(&tenant).len(5000).growth(4 * MIB);
-    let mut memory = match options.map_anon(&pager) {
-        Err(MapError::Way { .. }) => return,
-        memory => memory.unwrap(),
-    };
+    let Some(mut memory) = or_skip(options.map_anon(&pager)) else { return };
     let resize = |memory: &mut MapMut, len| {
         // SAFETY: no reference into the memory lives.
         #[expect(unsafe_code, reason = "another length")]
@@ -236,7 +215,7 @@ fn memory_grows_into_addresses_that_were_reserved_and_shrinks_to_zeroes() {
 #[test]
 fn where_swap_is_full_a_touch_is_sigbus_with_a_reason_and_nothing_is_lost() {
     let (pager, tenant) = tenant(compressed("4M").size(Size::new(2 << 20)), "1M");
-    let Some(mut memory) = memory(&tenant, 8 * MIB) else { return };
+    let Some(mut memory) = or_skip(tenant.map_anon(8 * MIB)) else { return };
     if !kernel_faults(&memory) {
         return;
     }
@@ -294,7 +273,7 @@ fn a_page_that_swap_cannot_read_is_sigbus_and_can_be_given_up_and_the_others_hav
     let inject = Arc::<Broken>::clone(&broken);
     let swap = compressed("1M").file(dir.path(), "16M".parse().unwrap());
     let (pager, tenant) = tenant_with(swap, "1M", "mglru", Some(inject));
-    let Some(mut memory) = memory(&tenant, 4 * MIB) else { return };
+    let Some(mut memory) = or_skip(tenant.map_anon(4 * MIB)) else { return };
     if !kernel_faults(&memory) {
         return;
     }
@@ -330,7 +309,7 @@ fn a_page_that_swap_cannot_read_is_sigbus_and_can_be_given_up_and_the_others_hav
 #[test]
 fn limits_shrink_and_the_tenant_goes_while_threads_store() {
     let (pager, tenant) = tenant(compressed("8M"), "4M");
-    let Some(mut memory) = memory(&tenant, 6 * MIB) else { return };
+    let Some(mut memory) = or_skip(tenant.map_anon(6 * MIB)) else { return };
     std::thread::scope(|scope| {
         for part in memory.chunks_exact_mut(2 * MIB) {
             scope.spawn(move || {

@@ -10,11 +10,9 @@ mod scene;
 
 use lowtide::Pager;
 use lowtide::map::{MapError, MapOptions, Way};
-use lowtide_sys::page_cache::cachestat;
-use mapped::{PAGE, file, pager, random, word};
+use mapped::{PAGE, await_cached, file, pager, random, word};
 use scene::{PAGEMAP_SCAN, SKIPPED, assert_well, child, hide, refuse};
 use std::fs::File;
-use std::time::{Duration, Instant};
 
 const PAGES: usize = 4096;
 
@@ -49,12 +47,7 @@ fn kept_by_mincore(file: &File, pager: &Pager, word_of_it: &str) {
     // In order, too: nothing is read ahead, and nothing is lost.
     (0..PAGES).for_each(|page| assert_eq!(word(&map, page * PAGE), (page * PAGE) as u64));
     assert_eq!(pager.stat().io.ahead_pages, 0);
-    let began = Instant::now();
-    let cached = || cachestat(file, 0, 0).map_or(0, |stat| stat.cached * PAGE as u64);
-    while cached() > (2 << 20) + (2 << 20) / 8 {
-        assert!(began.elapsed() < Duration::from_secs(60), "{} bytes: {}", cached(), pager.stat());
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    await_cached(file, (2 << 20) + (2 << 20) / 8);
     drop(map);
     pager.validate().unwrap();
     assert_eq!(pager.stat().memory.file, 0);

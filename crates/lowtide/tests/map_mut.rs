@@ -7,7 +7,7 @@ mod mapped;
 
 use lowtide::map::{Advice, Map, MapError, MapMut, MapOptions, RemapOptions, Way};
 use lowtide::{OpenOptions, Pager};
-use mapped::{PAGE, file, pager, random, word};
+use mapped::{PAGE, await_cached, file, pager, random, word};
 use std::borrow::{Borrow, BorrowMut};
 use std::collections::HashMap;
 use std::fs::File;
@@ -124,15 +124,8 @@ fn pages_of_a_private_map_that_are_only_read_are_kept_within_the_budget() {
             assert_eq!(word(&map, offset), offset as u64);
         }
     }
-    let cached =
-        || lowtide_sys::page_cache::cachestat(file.as_file(), 0, 0).unwrap().cached * PAGE as u64;
     // The loop is ahead of the thread that trims, which comes to the budget when it rests.
-    let mut rests = 0;
-    while cached() > 8 << 20 {
-        rests += 1;
-        assert!(rests < 5000, "{} bytes of the file stay cached", cached());
-        std::thread::sleep(std::time::Duration::from_millis(2));
-    }
+    await_cached(file.as_file(), 8 << 20);
 }
 
 #[test]

@@ -7,7 +7,9 @@
 mod mapped;
 
 use lowtide::map::{Map, MapError, MapMut, MapOptions, Way};
-use lowtide::{DirtyLimits, DirtyShare, Inject, InjectOp, OpenOptions, Pager, Request, Verdict};
+use lowtide::{
+    DirtyLimits, DirtyShare, Inject, InjectOp, OpenError, OpenOptions, Pager, Request, Verdict,
+};
 use mapped::{PAGE, pager, random, word};
 use std::fs::File;
 use std::io::ErrorKind;
@@ -378,4 +380,25 @@ fn stores_end_and_begin_again_and_a_file_has_one_map_that_is_stored_to() {
     drop(map);
     let view = OpenOptions::new().write(true).open(&pager, file.path()).unwrap();
     assert_eq!(view.read(3).unwrap()[..2], [9, 8]);
+}
+
+#[test]
+fn a_file_that_another_pager_stores_to_is_locked_and_its_lock_ends_with_the_map() {
+    let file = file(64 * PAGE);
+    let (first, second) = (pager("512K"), pager("512K"));
+    let Some(mut map) = map_mut(&first, file.as_file()) else { return };
+    // SAFETY: the map is refused.
+    let refused = unsafe { options().map_mut(&second, file.as_file()) };
+    let locked = matches!(refused, Err(MapError::Open(OpenError::Locked { .. })));
+    assert!(locked, "{refused:?}");
+    let view = OpenOptions::new().write(true).lock_patience(Duration::ZERO);
+    assert!(matches!(view.open(&second, file.path()), Err(OpenError::Locked { .. })));
+    map[..8].copy_from_slice(&7_u64.to_le_bytes());
+    drop(map);
+    // The lock was given back, with what was stored in the file.
+    let mut map = map_mut(&second, file.as_file()).unwrap();
+    assert_eq!(word(&map, 0), 7);
+    map[..8].copy_from_slice(&8_u64.to_le_bytes());
+    drop(map);
+    assert_eq!(word_of(file.as_file(), 0), 8);
 }

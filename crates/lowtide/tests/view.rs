@@ -120,6 +120,17 @@ fn writes_are_read_back_before_and_after_eviction_and_by_others_after_flush() {
 }
 
 #[test]
+fn pages_with_the_highest_numbers_are_out_of_range_and_nothing_overflows() {
+    let dir = Dir::new();
+    let view = pager("256K").open(make_file(&dir, 64 * KIB)).unwrap();
+    for page in [16, u64::MAX >> 12, u64::MAX - 1, u64::MAX] {
+        assert!(matches!(view.read(page), Err(Error::OutOfRange { .. })), "page {page}");
+        let two = view.get_many(&[page - 1, page], |at, _| assert_eq!((at, page), (0, 16)));
+        assert!(matches!(two, Err(Error::OutOfRange { .. })), "page {page}");
+    }
+}
+
+#[test]
 fn a_write_behind_the_end_makes_the_file_longer_by_that_much() {
     let dir = Dir::new();
     let path = dir.path().join("grows");
@@ -241,7 +252,7 @@ fn impossible_files_and_options_are_refused_with_a_reason() {
 fn descriptor_reads_and_prefetch_see_the_same_bytes() {
     let dir = Dir::new();
     let path = make_file(&dir, 512 * KIB);
-    for policy in ["mglru", "mglru-7.1", "lru"] {
+    for policy in ["mglru", "mglru-7.1", "lru", "tide"] {
         let pager = Pager::builder()
             .max("128K".parse().unwrap())
             .policy(policy.parse().unwrap())
@@ -323,7 +334,7 @@ fn a_block_device_is_read_and_written_like_a_file_of_its_size() {
 /// thread that needs memory.
 #[test]
 fn more_is_written_than_the_budget_holds_without_background_threads() {
-    for policy in ["mglru", "mglru-7.1", "lru"] {
+    for policy in ["mglru", "mglru-7.1", "lru", "tide"] {
         let file = tempfile::NamedTempFile::new().unwrap();
         file.as_file().set_len(512 * 4096).unwrap();
         let pager = Pager::builder()

@@ -358,7 +358,7 @@ impl Area {
                 };
                 let resident = served.space.table.resident() << shift;
                 if mirror.is_heap() {
-                    swapped_bytes = served.space.anon().slots.count() << shift;
+                    swapped_bytes = served.space.anon().swapped_pages() << shift;
                 }
                 (Way::Userfault, how, resident, served.faults.load(Relaxed))
             }

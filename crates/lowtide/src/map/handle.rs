@@ -24,6 +24,10 @@ use std::os::fd::AsFd;
 /// **Errors.** A page that cannot be read is `SIGBUS` for the thread that touches it, as in a map
 /// of the kernel; [`error`](Map::error) says why. So is a page behind the end of a file that has
 /// become shorter.
+///
+/// **Drop.** The addresses are gone when drop returns, and so are the pages and the charge, unless
+/// a device hangs. A thread of the pager that watched the map, or reads ahead for it, may keep the
+/// file *open* a moment longer: unmounting its file system may have to be tried again.
 pub struct Map(pub(super) Area);
 
 impl Map {

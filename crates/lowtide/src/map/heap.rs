@@ -30,18 +30,14 @@ use super::area::{Area, Memory};
 use super::error::MapError;
 use super::mirror::Mirror;
 use super::options::{MapOptions, Way};
-use super::server::Served;
+use super::serve::{Kept, begin, server_of};
 use super::space::{Body, check_page_size};
-use super::stores::Storing;
-use crate::anon::{Open, discard_pages};
-use crate::error::Error;
+use crate::anon::{Open, discard_pages, whole_pages};
 use crate::pager::Pager;
-use crate::readahead::ReadAhead;
 use std::io;
 use std::ops::Range;
 use std::ptr::NonNull;
-use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 impl Area {
     /// See [`MapOptions::map_anon`].
@@ -71,30 +67,16 @@ impl Area {
             return Ok(area);
         }
         let group = options.group(pager)?;
-        let server = pager.inner.threads.server().map_err(|(step, source)| MapError::Way {
-            way: Way::Userfault,
-            why: format!("{step} failed: {source}"),
-        })?;
+        let server = server_of(pager)?;
         let pages = 0..(room >> pool.page_shift) as u64;
         let mirror = Self::mirror(pool, &server, &pages, Some((0..room as u64, true)))?;
         let mirror = Arc::new(mirror);
         let body: Body = Arc::<Mirror>::clone(&mirror);
         let region = Open::new(pager, group, None, len as u64..room as u64, Some(body))?;
-        let served = Arc::new(Served {
-            space: Arc::clone(region.space()),
-            mirror,
-            ahead: ReadAhead::new(0),
-            error: Mutex::default(),
-            faults: AtomicU64::new(0),
-            storing: Storing::default(),
-            cursor: AtomicU64::new(0),
-            open: None,
-            region: Some(region),
-        });
+        let (space, wishes) = (Arc::clone(region.space()), (0, options.on_error.clone()));
         // SAFETY: the window was just made, for this memory alone, and is empty.
         #[expect(unsafe_code, reason = "the mirror decides what its memory contains")]
-        let added = unsafe { server.add(&served) };
-        added.map_err(MapError::kernel("registering with userfaultfd(2)"))?;
+        let served = unsafe { begin(&server, mirror, space, Kept::Region(region), wishes)? };
         area.place(served.mirror.addresses().start);
         area.memory = Memory::Mirror { served, server };
         Ok(area)
@@ -116,23 +98,15 @@ impl Area {
         if !served.mirror.is_heap() {
             return Err(has_file());
         }
-        let page = self.pager.inner.pool.page_bytes();
-        // Behind the end there is nothing to keep.
-        let whole = |at: usize| if at == self.len { at.next_multiple_of(page) } else { at };
-        let (first, end) = (part.start.next_multiple_of(page), whole(part.end) / page * page);
-        if first > end {
-            self.zero(part);
-            return Ok(());
+        let pool = &self.pager.inner.pool;
+        let bytes = part.start as u64..part.end as u64;
+        let (pages, edges) = whole_pages(&bytes, self.len as u64, pool.page_shift);
+        for edge in edges {
+            self.zero(edge.start as usize..edge.end as usize);
         }
-        self.zero(part.start..first);
-        self.zero(end.max(part.start)..part.end);
-        Ok(self.discard_pages(served, (first / page) as u64..(end / page) as u64)?)
-    }
-
-    fn discard_pages(&self, served: &Served, pages: Range<u64>) -> Result<(), Error> {
-        let discarded = discard_pages(&self.pager.inner.pool, &served.space, pages.clone());
+        let discarded = discard_pages(pool, &served.space, pages.clone());
         served.mirror.forget(pages);
-        discarded
+        Ok(discarded?)
     }
 
     /// Stores zeroes to a part, if there is one.

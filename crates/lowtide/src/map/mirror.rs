@@ -207,6 +207,7 @@ impl Mirror {
     /// Pages of a heap have been given up: what was remembered of them goes, too, and a page that
     /// could not be brought in is as new.
     pub(super) fn forget(&self, pages: Range<u64>) {
+        let Some(_attached) = self.reach() else { return };
         let pages = self.clip(pages);
         if !pages.is_empty() {
             self.zap(self.range(pages));

@@ -29,6 +29,7 @@
 //! | `space`, `fresh` | a map's entry in the pager; which pages are new |
 //! | `mirror`, `server`, `serve` | the way `userfault`: this process serves page faults |
 //! | `heap` | there, memory without a file: its pages come from swap |
+//! | `frozen`, `gate` | there, a heap that nothing is stored to for a moment |
 //! | `stores` | there, what is stored: noticed, written back, never lost |
 //! | `watched`, `watch`, `adopt` | the way `pagecache`: the kernel's mapping, watched and trimmed |
 //! | `placed` | the way `userfault` at addresses of the program's own |
@@ -42,9 +43,12 @@ mod area;
 mod copy;
 mod error;
 mod fresh;
+mod frozen;
+mod gate;
 mod handle;
 mod heap;
 mod mirror;
+mod on_error;
 mod options;
 mod pages;
 mod placed;
@@ -61,6 +65,7 @@ mod writable;
 
 pub use adopt::Adopted;
 pub use error::MapError;
+pub use frozen::Frozen;
 pub use handle::Map;
 pub use options::{Advice, MapOptions, UnknownWay, Way};
 pub(crate) use pages::{Landing, MappedPages, StoredPages};

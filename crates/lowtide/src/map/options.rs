@@ -3,13 +3,16 @@
 use super::area::{Area, Stores};
 use super::error::MapError;
 use super::handle::Map;
+use super::on_error::OnError;
 use super::writable::MapMut;
+use crate::error::Error;
 use crate::pager::Pager;
 use crate::tenant::Tenant;
 use lowtide_core::MemcgId;
 use std::fmt;
 use std::os::fd::AsFd;
 use std::str::FromStr;
+use std::sync::Arc;
 
 /// How a map gets its pages, and how its budget is kept.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -86,6 +89,7 @@ pub struct MapOptions {
     pub(super) way: Way,
     pub(super) read_ahead: Option<u64>,
     pub(super) growth: usize,
+    pub(super) on_error: Option<OnError>,
 }
 
 impl MapOptions {
@@ -139,6 +143,18 @@ impl MapOptions {
         self
     }
 
+    /// Calls this for every page that cannot be brought in, before a touch of it is `SIGBUS`: to
+    /// write a message, or to note what the handler of the signal needs. Only the way `userfault`
+    /// knows of such pages; [`Map::error`] keeps the first error.
+    ///
+    /// The call is made by a thread that serves page faults of this pager: it must not touch maps
+    /// of the pager, and pages of others wait meanwhile.
+    #[must_use]
+    pub fn on_error(mut self, call: impl Fn(&Error) + Send + Sync + 'static) -> Self {
+        self.on_error = Some(OnError::new(call));
+        self
+    }
+
     /// Bytes that memory of [`map_anon`](Self::map_anon) can become long by [`MapMut::remap`]. Only
     /// addresses are reserved. Default: as long as it is.
     #[must_use]
@@ -184,7 +200,10 @@ impl MapOptions {
     ///
     /// # Errors
     /// As [`map`](Self::map); [`MapError::Way`] for a file that is open for writing in this pager;
-    /// [`MapError::Kernel`] for a descriptor that was not opened for reading and writing.
+    /// [`MapError::Kernel`] for a descriptor that was not opened for reading and writing. In the
+    /// way `userfault` the file is locked as by [`OpenOptions::lock`](crate::OpenOptions::lock)
+    /// while it is mapped, and [`OpenError::Locked`](crate::OpenError::Locked) says that another
+    /// program, or pager, has it: two mirrors would write over each other's pages.
     ///
     /// # Safety
     /// While references to the bytes live no other process, and no other map, may change them, and
@@ -256,7 +275,7 @@ impl MapOptions {
 
     pub(super) fn group(&self, pager: &Pager) -> Result<MemcgId, MapError> {
         match &self.tenant {
-            Some(other) if !std::sync::Arc::ptr_eq(&other.pager.inner, &pager.inner) => {
+            Some(other) if !Arc::ptr_eq(&other.pager.inner, &pager.inner) => {
                 Err(crate::tenant::TenantError::OtherPager.into())
             }
             Some(tenant) => Ok(tenant.id),

@@ -1,13 +1,17 @@
-//! Beginning to serve the faults of a mirror of a file.
+//! Beginning to serve the faults of a mirror.
 
 use super::error::MapError;
+use super::gate::Gate;
 use super::mirror::Mirror;
+use super::on_error::OnError;
 use super::options::{MapOptions, Way};
 use super::server::{Served, Server};
 use super::space::{Body, open_space};
 use super::stores::Storing;
+use crate::anon;
 use crate::pager::Pager;
 use crate::readahead::{ReadAhead, window_pages};
+use crate::space::Space;
 use crate::view::Open;
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
@@ -16,9 +20,12 @@ use std::sync::{Arc, Mutex};
 
 /// The pager's server; started if need be.
 pub(super) fn server_of(pager: &Pager) -> Result<Arc<Server>, MapError> {
-    pager.inner.threads.server().map_err(|(step, source)| MapError::Way {
-        way: Way::Userfault,
-        why: format!("{step} failed: {source}"),
+    pager.inner.threads.server().map_err(|(step, source)| match source.raw_os_error() {
+        // Used up for now, which says nothing about the way.
+        Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM | libc::EAGAIN) => {
+            MapError::Kernel { step, source }
+        }
+        _ => MapError::Way { way: Way::Userfault, why: format!("{step} failed: {source}") },
     })
 }
 
@@ -35,26 +42,58 @@ pub(super) fn serve(
     let mirror = Arc::new(mirror);
     let body: Body = Arc::<Mirror>::clone(&mirror);
     let space = open_space(pool, group, file, (body, Way::Userfault, writes), pages.end)?;
-    let open = Some(Open::new(pager.clone(), Arc::clone(&space)));
+    let open = Kept::File(Open::new(pager.clone(), Arc::clone(&space)));
     if writes {
         space.decide_stable(None);
         pool.attach_device(&space)?;
     }
-    let cursor = AtomicU64::new(crate::sync::lock(&space.ledger).cursor());
-    let served = Arc::new(Served {
-        space,
-        mirror,
-        ahead: ReadAhead::new(window_pages(pool, options.read_ahead)),
-        error: Mutex::default(),
-        faults: AtomicU64::new(0),
-        storing: Storing::default(),
-        cursor,
-        open,
-        region: None,
-    });
+    let wishes = (window_pages(pool, options.read_ahead), options.on_error.clone());
     // SAFETY: the window was just made, for this map alone, and is empty; of a mirror that is
     // placed the caller has promised that (`MapOptions::serve`).
     #[expect(unsafe_code, reason = "the mirror decides what its memory contains")]
+    unsafe {
+        begin(server, mirror, space, open, wishes)
+    }
+}
+
+/// What a mirror keeps open.
+pub(super) enum Kept {
+    File(Open),
+    Region(anon::Open),
+}
+
+/// Serves the faults of a mirror from now on. `window` is how many pages it reads ahead at most;
+/// `on_error` hears of pages that cannot be brought in.
+///
+/// # Safety
+/// As [`Server::add`].
+#[expect(unsafe_code, reason = "the mirror decides what its memory contains")]
+pub(super) unsafe fn begin(
+    server: &Server,
+    mirror: Arc<Mirror>,
+    space: Arc<Space>,
+    kept: Kept,
+    (window, on_error): (u64, Option<OnError>),
+) -> Result<Arc<Served>, MapError> {
+    let cursor = AtomicU64::new(crate::sync::lock(&space.ledger).cursor());
+    let (open, region) = match kept {
+        Kept::File(open) => (Some(open), None),
+        Kept::Region(region) => (None, Some(region)),
+    };
+    let served = Arc::new(Served {
+        space,
+        mirror,
+        ahead: ReadAhead::new(window),
+        error: Mutex::default(),
+        on_error,
+        faults: AtomicU64::new(0),
+        storing: Storing::default(),
+        gate: Gate::default(),
+        cursor,
+        open,
+        region,
+    });
+    // SAFETY: as the caller has promised.
     let added = unsafe { server.add(&served) };
     added.map_err(MapError::kernel("registering with userfaultfd(2)"))?;
     Ok(served)

@@ -16,7 +16,9 @@
 //! A server thread works for all tenants. So it never sleeps for one that is over its `high`: it
 //! evicts, and the sleep is let off.
 
+use super::gate::Gate;
 use super::mirror::{Mirror, forget_installed, has_installed, will_answer};
+use super::on_error::OnError;
 use super::pages::MappedPages;
 use super::stores::{Storing, begin_store};
 use crate::anon;
@@ -48,8 +50,11 @@ const BATCH: usize = 32;
 /// Threads that serve. One batch overlaps its reads, so a few keep a device busy; further ones are
 /// for devices that are slower than others.
 const THREADS: usize = 4;
-/// How long dropping a map waits for the threads that serve it. A device that hangs keeps them.
-const LET_GO: Duration = Duration::from_millis(500);
+/// How long dropping a map waits for the threads that serve it. A device that hangs keeps them, and
+/// on a machine with more work than processors they may wait for one.
+const LET_GO: Duration = Duration::from_secs(5);
+/// How long faults of a frozen heap are put off at a time.
+const PUT_OFF: Duration = Duration::from_micros(500);
 /// Time between two looks whether they are done.
 const LOOK: Duration = Duration::from_micros(20);
 
@@ -60,12 +65,16 @@ pub(super) struct Served {
     pub(super) mirror: Arc<Mirror>,
     /// The first page that could not be brought in, and why.
     pub(super) error: Mutex<Option<Error>>,
+    /// What the program wants to do about each.
+    pub(super) on_error: Option<OnError>,
     /// Faults that were served.
     pub(super) faults: AtomicU64,
     /// What is read in order is read ahead.
     pub(super) ahead: ReadAhead,
     /// What its stores have to answer for.
     pub(super) storing: Storing,
+    /// Closed while a heap is frozen.
+    pub(super) gate: Gate,
     /// The failures of writes that the handle knows of.
     pub(super) cursor: AtomicU64,
     /// Keeps the file open. Taken only on drop.
@@ -123,7 +132,7 @@ impl Drop for Served {
 }
 
 /// A page that a thread waits for.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Wanted {
     served: Arc<Served>,
     page: u64,
@@ -313,7 +322,13 @@ impl Server {
         now.dedup_by_key(|w| (w.space(), w.page));
         for of_map in now.chunk_by(|a, b| a.space() == b.space()) {
             if of_map[0].served.mirror.is_heap() {
-                self.serve_heap(pool, of_map);
+                match of_map[0].served.gate.enter() {
+                    Some(_inside) => self.serve_heap(pool, of_map),
+                    None => {
+                        let at = Instant::now() + PUT_OFF;
+                        later.extend(of_map.iter().map(|wanted| (at, wanted.clone())));
+                    }
+                }
             } else {
                 self.serve_file(pool, of_map);
             }
@@ -415,6 +430,9 @@ impl Server {
         let path = served.space.path_ref().display();
         tracing::error!(%path, page, %error, "a page of a map cannot be brought in: the thread \
             that touches it gets SIGBUS");
+        if let Some(on_error) = &served.on_error {
+            on_error.call(&error);
+        }
         crate::sync::lock(&served.error).get_or_insert(error);
         let Some(entry) = served.space.table.get(page) else {
             return self.mark(served, page);

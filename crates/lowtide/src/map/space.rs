@@ -15,6 +15,7 @@ use lowtide_sys::memory::page_size;
 use lowtide_sys::pagemap::Pagemap;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Where the bytes of its pages are.
 pub(super) type Body = Arc<dyn MappedPages>;
@@ -31,7 +32,7 @@ pub(super) fn check_page_size(pool: &Pool) -> Result<(), MapError> {
 /// The page tables of this process, which both ways scan for touched pages.
 pub(super) fn page_tables(way: Way) -> Result<Pagemap, MapError> {
     let pagemap = Pagemap::open().map_err(MapError::kernel("opening /proc/self/pagemap"))?;
-    if !Pagemap::available() {
+    if !pagemap.can_scan() {
         let why = "the kernel cannot scan page tables (PAGEMAP_SCAN, Linux 6.7)".to_owned();
         return Err(MapError::Way { way, why });
     }
@@ -40,7 +41,7 @@ pub(super) fn page_tables(way: Way) -> Result<Pagemap, MapError> {
 
 /// Makes a space of a file that has `pages` pages. In the way `pagecache` the kernel brings its
 /// pages in, and coherence with writers is the kernel's, too. `stores`: the map writes to the file.
-/// No lock is taken on the file.
+/// If lowtide writes what is stored, the file is locked (`flock(2)`), as one that a view writes.
 pub(super) fn open_space(
     pool: &Pool,
     group: MemcgId,
@@ -58,12 +59,9 @@ pub(super) fn open_space(
     let wanted = Wanted { write, create: Create::No, mode, page_bytes: pool.page_bytes() };
     let descriptors = Descriptors::of_file(&path, given, &wanted)?;
     let _one_at_a_time = crate::sync::lock(&pool.opening);
-    let mut state = pool.lock();
+    let state = pool.lock();
     if pool.is_poisoned() {
         return Err(OpenError::Poisoned { path }.into());
-    }
-    if !state.engine.alive(group) {
-        return Err(TenantError::Gone.into());
     }
     let written = |space: &Arc<Space>| space.is_writable() && !space.is_closed();
     if (!cached || stores) && state.spaces_of(descriptors.key()).any(written) {
@@ -76,7 +74,18 @@ pub(super) fn open_space(
             ),
         });
     }
-    let backing = Backing::new(&path, descriptors, Held::Nothing);
+    drop(state);
+    // Two that write whole pages would lose each other's stores.
+    let held = if write { descriptors.try_lock(&path, true) } else { Held::Nothing };
+    if held == Held::Elsewhere {
+        return Err(OpenError::Locked { path, patience: Duration::ZERO }.into());
+    }
+    let backing = Backing::new(&path, descriptors, held);
+    let mut state = pool.lock();
+    if !state.engine.alive(group) {
+        backing.unlock();
+        return Err(TenantError::Gone.into());
+    }
     let id = state.engine.add_space(group);
     let len = pages << pool.page_shift;
     let room =

@@ -2,7 +2,10 @@
 #![allow(dead_code, reason = "each test file uses some of it")]
 
 use lowtide::Pager;
+use lowtide::map::MapError;
+use std::fs::File;
 use std::io::Write;
+use std::time::{Duration, Instant};
 
 pub(crate) const PAGE: usize = 4096;
 
@@ -22,6 +25,40 @@ pub(crate) fn pager(max: &str) -> Pager {
 
 pub(crate) fn word(bytes: &[u8], offset: usize) -> u64 {
     u64::from_le_bytes(bytes[offset..offset + 8].try_into().unwrap())
+}
+
+/// What was made, unless the machine has no `userfaultfd`.
+pub(crate) fn or_skip<T>(made: Result<T, MapError>) -> Option<T> {
+    match made {
+        Err(MapError::Way { why, .. }) => {
+            eprintln!("SKIPPED: {why}");
+            None
+        }
+        made => Some(made.unwrap()),
+    }
+}
+
+/// All memory and all swap of a pager has been given back.
+pub(crate) fn check_empty(pager: &Pager) {
+    pager.validate().unwrap();
+    let root = pager.root();
+    assert_eq!((root.usage().unwrap(), root.swap_usage().unwrap()), (0, 0));
+    assert_eq!(root.stat().unwrap().anon, 0);
+    assert_eq!(pager.swap_file().map_or(0, |file| file.used), 0);
+}
+
+/// Bytes of a file in the page cache.
+pub(crate) fn cached_bytes(file: &File) -> u64 {
+    lowtide_sys::page_cache::cachestat(file, 0, 0).map_or(0, |stat| stat.cached * PAGE as u64)
+}
+
+/// Waits until the page cache has at most this much of a file.
+pub(crate) fn await_cached(file: &File, most: u64) {
+    let began = Instant::now();
+    while cached_bytes(file) > most {
+        assert!(began.elapsed() < Duration::from_secs(60), "{} bytes stay", cached_bytes(file));
+        std::thread::sleep(Duration::from_millis(1));
+    }
 }
 
 /// Numbers without a pattern.
