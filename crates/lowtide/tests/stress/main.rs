@@ -22,6 +22,8 @@
 mod common;
 mod device;
 mod file;
+#[path = "../common/kernel.rs"]
+mod kernel;
 mod operations;
 mod plan;
 mod region;

@@ -176,13 +176,21 @@ impl Plan {
             });
         }
         let heap = 40 + rng.below(80);
+        // What reads from the file may lie about has to be there.
         let swap = swaps.then(|| SwapPlan {
-            memory: rng.pick(&[1, heap / 8, heap / 2, heap]),
+            memory: if seed % 9 == 2 { 1 } else { rng.pick(&[1, heap / 8, heap / 2, heap]) },
             slots: rng.one_in(3).then(|| heap / 2 + rng.below(3 * heap)),
-            file: (!rng.one_in(3)).then(|| rng.pick(&[heap / 4, heap, 8 * heap])),
+            file: match seed % 9 {
+                2 => Some(8 * heap),
+                5 => None,
+                _ => (!rng.one_in(3)).then(|| rng.pick(&[heap / 4, heap, 8 * heap])),
+            },
         });
-        let behaviour =
-            if seed % 9 == 8 { Behaviour::Foul } else { Behaviour::ALL[(seed / 2 % 7) as usize] };
+        let behaviour = match seed % 9 {
+            2 => Behaviour::ReadsFail,
+            8 => Behaviour::Foul,
+            _ => Behaviour::ALL[(seed / 2 % 7) as usize],
+        };
         Self {
             seed,
             page,

@@ -10,10 +10,12 @@
 //! swap; that it has other contents than it had is explained only by a device that lies.
 
 use super::file::Came;
+use super::kernel::Kernel;
 use super::operations::Hand;
 use super::plan::{Plan, Rng};
 use super::shadow::{ANY, PACKS, Record, Shadow, Turns, content, describe, version_of};
 use super::size;
+use lowtide::map::{MapError, MapMut};
 use lowtide::{Anon, AnonOptions, Error, Pager, Size, Tenant};
 use std::io::ErrorKind;
 use std::ops::{Deref, Range};
@@ -22,6 +24,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 
 /// Frames that a scene has, beside those of the regions.
 const SCENE: u64 = 24;
+/// Pages of a region beside a file, where there is swap: some batches of a reclaim.
+const BESIDE: u64 = 160;
+/// Bytes of the pages that can be had behind a pointer.
+const PAGE: usize = 4096;
 
 /// The regions of a storm, and what limits them.
 #[derive(Debug)]
@@ -56,11 +62,16 @@ impl Deref for StormRegion {
 impl Regions {
     /// Frames that regions and scenes may have.
     pub(crate) const fn frames(plan: &Plan) -> u64 {
-        plan.heap + SCENE
+        plan.heap + SCENE + Self::beside(plan)
+    }
+
+    /// Of these, frames of a region beside a file.
+    const fn beside(plan: &Plan) -> u64 {
+        if plan.swap.is_some() { BESIDE + BESIDE / 4 } else { SCENE }
     }
 
     pub(crate) fn new(plan: &Plan, pager: &Pager) -> Self {
-        let frames = size(Self::frames(plan) * plan.page as u64);
+        let frames = size((plan.heap + SCENE) * plan.page as u64);
         let tenant = pager.tenant("heap").max(frames).create().expect("a tenant can be made");
         let region = |number| {
             let of = if plan.swap.is_some() { 3 * plan.heap } else { plan.heap / 3 };
@@ -307,7 +318,7 @@ pub(crate) fn grow(hand: &mut Hand<'_>) -> Came {
 pub(crate) fn change_limits(hand: &mut Hand<'_>) -> Came {
     let (plan, regions) = (hand.storm.plan, &hand.storm.regions);
     let bytes = |pages: u64| size(pages * plan.page as u64);
-    let frames = Regions::frames(plan);
+    let frames = plan.heap + SCENE;
     let max = if hand.rng.one_in(2) { frames } else { frames / 4 + hand.rng.below(frames) };
     regions.tenant.set_max(bytes(max)).expect("the tenant is there");
     let swap = if hand.rng.one_in(2) { Size::MAX } else { bytes(hand.rng.below(4 * plan.heap)) };
@@ -369,4 +380,145 @@ pub(crate) fn orphaned(hand: &mut Hand<'_>) -> Came {
         removed.store(true, SeqCst);
     });
     Came::Done
+}
+
+/// Pages of files beside anonymous pages that swap may refuse: they go instead, so each page of the
+/// file can be read.
+pub(crate) fn beside_a_file(hand: &mut Hand<'_>) -> Came {
+    let (storm, page) = (hand.storm, hand.storm.plan.page as u64);
+    let Ok(_alone) = storm.regions.scene.try_lock() else { return Came::NotNow };
+    let frames = Regions::beside(storm.plan);
+    let tenant = storm.pager.tenant("beside").max(size(frames * page)).create();
+    let tenant = tenant.expect("a tenant can be made");
+    tenant.set_swappiness(hand.rng.pick(&[200, 100, 60])).expect("the tenant is there");
+    let came = file_and_region(hand, &tenant);
+    tenant.remove().expect("nothing is in its way");
+    came
+}
+
+fn file_and_region(hand: &mut Hand<'_>, tenant: &Tenant) -> Came {
+    let (storm, page) = (hand.storm, hand.storm.plan.page as u64);
+    let refused = |error: &Error| storm.regions.regions[0].refused(error, "a scene");
+    let frames = Regions::beside(storm.plan);
+    let (stored, read) = (if frames > BESIDE { BESIDE } else { SCENE / 3 }, frames / 2);
+    let heap = match tenant.anon(stored * page) {
+        Ok(heap) => heap,
+        Err(error) => return refused(&error),
+    };
+    let path = storm.dir.join(format!("beside-{}", storm.scenes.fetch_add(1, SeqCst)));
+    std::fs::write(&path, vec![8; (read * page) as usize]).expect("the file can be written");
+    let view = tenant.open(&path).expect("the file is there");
+    let noise = |at: u64| {
+        let mut rng = Rng(at + 1);
+        (0..page / 8).flat_map(|_| rng.next().to_le_bytes()).collect::<Vec<_>>()
+    };
+    let kept: Vec<_> = (0..stored)
+        .map(|at| heap.write(at).map(|mut guard| guard.copy_from_slice(&noise(at))).is_ok())
+        .collect();
+    let mut came = Came::Done;
+    for round in 0..3 * read {
+        let guard = match view.read(round % read) {
+            Ok(guard) => guard,
+            Err(error) => {
+                // There are pages of the file to go, so there is room.
+                let explained = matches!(error, Error::Read { .. } | Error::Timeout { .. });
+                let fair = storm.plan.behaviour.is_fair();
+                assert!(explained && !fair, "a read beside a region: {error}");
+                came = Came::Refused;
+                continue;
+            }
+        };
+        assert!(guard.iter().all(|byte| *byte == 8), "a page of a scene's file has other bytes");
+    }
+    for at in (0..stored).filter(|at| kept[*at as usize]) {
+        match heap.read(at) {
+            Ok(guard) => assert!(guard[..] == noise(at), "page {at} of a scene has other bytes"),
+            Err(error) => came = refused(&error),
+        }
+    }
+    came
+}
+
+/// Memory behind a pointer, of a tenant whose limit shrinks: two threads have the kernel store to
+/// it and load from it, so that a page without room is an error. It is dropped while one loads.
+pub(crate) fn behind_a_pointer(hand: &mut Hand<'_>) -> Came {
+    let (storm, page) = (hand.storm, hand.storm.plan.page);
+    if page != PAGE {
+        return Came::NotNow;
+    }
+    let Ok(_alone) = storm.regions.scene.try_lock() else { return Came::NotNow };
+    let bytes = |frames: u64| size(frames * page as u64);
+    let tenant = storm.regions.tenant.child("pointer").max(bytes(SCENE)).create();
+    let tenant = tenant.expect("a tenant can be made");
+    let pages = 3 * SCENE as usize;
+    let came = match tenant.map_anon(pages * page) {
+        // Where the kernel has no `userfaultfd` for system calls there is nothing to play.
+        Err(MapError::Way { .. }) => Came::Done,
+        Ok(map) if map.report().how.contains("EFAULT") => Came::Done,
+        Err(MapError::Memory(error @ Error::OutOfBudget { .. })) => {
+            storm.regions.regions[0].refused(&error, "a scene")
+        }
+        Err(error) => panic!("{error}"),
+        Ok(map) => {
+            play_behind(&tenant, map, pages, hand.rng.next());
+            Came::Done
+        }
+    };
+    tenant.remove().expect("nothing is in its way");
+    came
+}
+
+fn play_behind(tenant: &Tenant, mut map: MapMut, pages: usize, seed: u64) {
+    let base = map.as_mut_ptr().expose_provenance();
+    let at = move |page: usize| std::ptr::with_exposed_provenance_mut::<u8>(base + page * PAGE);
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let storing: Vec<_> = (0..2)
+            .map(|number| scope.spawn(move || store_behind(at, (number, pages), seed)))
+            .collect();
+        let mut rng = Rng(seed);
+        while storing.iter().any(|thread| !thread.is_finished()) {
+            let frames = SCENE / 2 + rng.below(SCENE);
+            tenant.set_max(size(frames * PAGE as u64)).expect("the tenant is there");
+        }
+        for thread in storing {
+            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        }
+        scope.spawn(|| {
+            let (kernel, mut bytes) = (Kernel::new(), [0; 8]);
+            for page in (0..pages).cycle().take_while(|_| !over.load(SeqCst)) {
+                // Memory that is gone is an error.
+                kernel.load(at(page), &mut bytes);
+            }
+        });
+        drop(map);
+        over.store(true, SeqCst);
+    });
+}
+
+/// Stores to every second page, and loads what it has stored.
+fn store_behind(at: impl Fn(usize) -> *mut u8, (number, pages): (usize, usize), seed: u64) {
+    let (kernel, mut rng) = (Kernel::new(), Rng(seed ^ number as u64));
+    let mut known = vec![Some(0_u64); pages];
+    let content = |version: u64| {
+        let word = |i: u64| {
+            if version.is_multiple_of(2) { version } else { super::plan::mix(version ^ i) }
+        };
+        let words = (0..PAGE as u64 / 8).map(|i| if version == 0 { 0 } else { word(i) });
+        words.flat_map(u64::to_le_bytes).collect::<Vec<_>>()
+    };
+    let mut found = vec![0; PAGE];
+    for _ in 0..150 {
+        let page = rng.below(pages as u64 / 2) as usize * 2 + number;
+        if rng.one_in(2) {
+            let version = rng.next() >> 1;
+            let stored = kernel.store(at(page), &content(version)).is_some();
+            // Of a page that went meanwhile, and could not come back, a part may be stored.
+            known[page] = stored.then_some(version);
+        } else if kernel.load(at(page), &mut found).is_some()
+            && let Some(version) = known[page]
+        {
+            assert!(found == content(version), "page {page} behind a pointer has other bytes");
+        }
+    }
 }
