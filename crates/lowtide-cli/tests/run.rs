@@ -4,8 +4,6 @@
 mod common;
 
 use std::fs;
-use std::os::unix::process::ExitStatusExt;
-use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
@@ -81,61 +79,6 @@ fn mappings_that_cannot_be_kept_are_left_alone_and_named_with_the_reason() {
     let pages = FILE / 4096;
     assert_eq!(writable["count"], 1 + pages.div_ceil(3), "{writable}");
     assert_eq!(writable["first"], files.data().as_str());
-}
-
-#[test]
-fn a_program_that_dies_or_becomes_another_keeps_its_status() {
-    let files = Files::new();
-    let maps = maps().to_str().unwrap();
-    let (output, summaries) = files.within(&[], &[maps, "abort", &files.data()]);
-    assert_eq!(output.status.signal(), Some(6), "{}", text(&output.stderr));
-    assert!(summaries.is_empty(), "a process that aborts runs nothing of ours: {summaries:?}");
-    let (output, summaries) = files.within(&[], &[maps, "kill", &files.data()]);
-    assert_eq!(output.status.signal(), Some(9), "{}", text(&output.stderr));
-    assert!(summaries.is_empty(), "a process that is killed says nothing: {summaries:?}");
-    let program = [maps, "exec", &files.data(), "sh", "-c", "echo $0 $LOWTIDE_RUN_PID; exit 7"];
-    let (output, _) = files.within(&[], &program);
-    assert_eq!(output.status.code(), Some(7), "{}", text(&output.stderr));
-    let (output, _) = files.within(&[], &["sh", "-c", "kill -TERM $$"]);
-    assert_eq!(output.status.signal(), Some(15));
-}
-
-#[test]
-fn a_daemon_goes_on_in_the_background_with_a_budget_of_its_own() {
-    let files = Files::new();
-    let (alone, within) = (files.path("alone"), files.path("within"));
-    let maps_path = maps().to_str().unwrap();
-    let begin = Instant::now();
-    let wait_for = |what: &str, is_there: &dyn Fn() -> bool| {
-        while !is_there() {
-            assert!(begin.elapsed().as_secs() < 120, "{what} does not come");
-            std::thread::sleep(std::time::Duration::from_millis(5));
-        }
-    };
-    let (with, _) = files.within(&[], &[maps_path, "daemon", &files.data(), &within]);
-    wait_for("what the daemon read", &|| Path::new(&within).exists());
-    // One summary of the process that was started, one of the daemon.
-    let lines = || fs::read_to_string(files.path("summary")).unwrap();
-    wait_for("the daemon's summary", &|| lines().lines().count() == 2);
-    for line in lines().lines() {
-        let line: Value = serde_json::from_str(line).unwrap();
-        let budget = &line["budgets"][0];
-        assert!(budget["evicted"].as_u64().unwrap() > 0, "{line}");
-        assert!(budget["resident_bytes"].as_u64().unwrap() <= 10 * MIB as u64, "{line}");
-    }
-    same(&with, &maps_with(&["daemon", &files.data(), &alone]));
-    wait_for("what the daemon reads alone", &|| Path::new(&alone).exists());
-    assert_eq!(fs::read_to_string(within).unwrap(), fs::read_to_string(alone).unwrap());
-}
-
-#[test]
-fn a_file_that_shrinks_under_its_mapping_is_sigbus_as_without() {
-    let files = Files::new();
-    let program = [maps().to_str().unwrap(), "shrink", &files.data()];
-    let (with, summaries) = files.within(&[], &program);
-    assert!(summaries[0]["budgets"][0]["evicted"].as_u64().unwrap() > 0, "{summaries:?}");
-    assert!(maps_with(&["make", &files.data(), &FILE.to_string()]).status.success());
-    same(&with, &maps_with(&["shrink", &files.data()]));
 }
 
 #[test]
@@ -235,27 +178,6 @@ fn a_signal_makes_a_program_say_how_it_stands() {
     drop(child.stdin.take());
     assert!(child.wait().unwrap().success(), "the signal ended the program");
     assert_eq!(fs::read_to_string(&summary).unwrap().lines().count(), 2, "and one at the end");
-}
-
-#[test]
-fn without_proc_the_program_works_and_its_mapping_is_kept_by_what_is_cached() {
-    let files = Files::new();
-    let hidden = "mount -t tmpfs none /proc && exec \"$@\"";
-    let library = Path::new(env!("CARGO_BIN_EXE_lowtide")).with_file_name("liblowtide_preload.so");
-    let summary = files.path("summary");
-    let mut command = plain("unshare");
-    command.args(["-m", "sh", "-c", hidden, "sh", env!("CARGO_BIN_EXE_lowtide"), "run"]);
-    command.args(["--max", BUDGET, "--json", "--summary", &summary, "--"]);
-    command.arg(maps()).args(["parts", &files.data()]).env("LOWTIDE_PRELOAD", library);
-    let output = command.output().unwrap();
-    if text(&output.stderr).contains("unshare") || text(&output.stderr).contains("mount:") {
-        eprintln!("SKIPPED: /proc cannot be hidden here: {}", text(&output.stderr));
-        return;
-    }
-    same(&output, &maps_with(&["parts", &files.data()]));
-    let line: Value = serde_json::from_str(&fs::read_to_string(&summary).unwrap()).unwrap();
-    assert!(line["budgets"][0]["evicted"].as_u64().unwrap() > 0, "{line}");
-    assert_eq!(line["read_ahead_pages"], 0, "{line}");
 }
 
 /// It ends with this code before the program starts, and says all of these words.

@@ -135,3 +135,13 @@ fn where_page_faults_cannot_be_served_for_all_the_other_way_is_taken_and_the_rea
         same(&with, &alone);
     }
 }
+
+#[test]
+fn an_open_without_waiting_never_fails_because_of_mappings_of_the_program_itself() {
+    let files = Files::new();
+    let program = [maps().to_str().unwrap(), "waitless", &files.data()];
+    let Some((with, summaries)) = exactly(&files, &program) else { return };
+    same(&with, &maps_with(&["waitless", &files.data()]));
+    let last = summaries.last().unwrap();
+    assert!(because(last, "turned_opened_for_writing") > 0, "{last}");
+}

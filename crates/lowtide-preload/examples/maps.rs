@@ -14,6 +14,7 @@
 //! maps children FILE             the same children, made by fork alone, while threads read
 //! maps calls FILE OUT            system calls on pages that are not in memory
 //! maps opens FILE                opens the file for writing, and cuts it, under its mappings
+//! maps waitless FILE             opens the file for writing without waiting while threads map it
 //! maps others FILE               another process writes to the file while threads read it
 //! maps poke FILE                 writes to each page of the file
 //! maps locks FILE                POSIX locks while mappings of the file come and go
@@ -24,6 +25,11 @@
 //! maps daemon FILE OUT           goes to the background with a mapping, maps again there, and says
 //!                                in OUT what it read
 //! maps shrink FILE               cuts the file under its mapping
+//! maps cut FILE                  another process cuts the file while threads read it
+//! maps trim FILE PAGES           cuts the file
+//! maps hoard FILE                many mappings at a time
+//! maps broken FILE [touch]       reads pages of which some are on no device any more, by calls of
+//!                                the kernel, and in the end touches one of those
 //! ```
 //!
 //! # Safety
@@ -41,13 +47,18 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 use std::{env, ptr, slice, thread};
+
+#[path = "maps_parts/ends.rs"]
+mod ends;
 
 const PAGE: usize = 4096;
 const READ: i32 = libc::PROT_READ;
 const WRITE: i32 = libc::PROT_WRITE;
+/// Children that are made while threads read.
+const CHILDREN: u64 = 48;
 /// Nothing is waited for longer.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -371,8 +382,13 @@ fn children(file: &File, path: &str) {
                 }
             });
         }
-        for n in 0..24 {
-            child(false, || assert_ne!(map.sum(300, 100 + n, |_| {}), 0));
+        for n in 0..CHILDREN {
+            child(false, || {
+                assert_ne!(map.sum(300, 100 + n, |_| {}), 0);
+                let own = Map::new(file, 0, map.len / 4, READ, libc::MAP_SHARED);
+                assert_ne!(own.sum(300, 200 + n, |_| {}), 0);
+                own.unmap();
+            });
         }
         done.store(true, Relaxed);
     });
@@ -449,9 +465,44 @@ fn opens(path: &str) {
     // SAFETY: the name ends with a zero.
     assert_eq!(unsafe { libc::truncate(name.as_ptr(), (half * PAGE) as libc::off_t) }, 0);
     map.part(0, half).check();
-    assert!(touch_is_sigbus(map, half) && touch_is_sigbus(map, map.pages() - 1));
+    assert!(ends::touch_is_sigbus(map, half) && ends::touch_is_sigbus(map, map.pages() - 1));
     map.unmap();
     println!("opened {half}");
+}
+
+/// As many threads as would starve one that opens the file: each mapping is a lease for a moment,
+/// which must never be in the way of this process's own open.
+fn waitless(path: &str) {
+    let file = File::open(path).unwrap();
+    let len = file.metadata().unwrap().len() as usize;
+    let (done, mapped) = (&AtomicBool::new(false), &AtomicUsize::new(0));
+    thread::scope(|scope| {
+        for seed in 0..32 {
+            let file = &file;
+            scope.spawn(move || {
+                while !done.load(Relaxed) {
+                    let map = Map::new(file, seed % 8 * (len / 8), len / 8, READ, libc::MAP_SHARED);
+                    map.sum(1, seed as u64, |_| {});
+                    map.unmap();
+                    mapped.fetch_add(1, Relaxed);
+                }
+            });
+        }
+        let open = |_| {
+            // Leases are there again.
+            let before = mapped.load(Relaxed);
+            while mapped.load(Relaxed) < before + 8 {
+                thread::yield_now();
+            }
+            File::options().write(true).custom_flags(libc::O_NONBLOCK).open(path).map(drop)
+        };
+        let openers: Vec<_> =
+            (0..8).map(|_| scope.spawn(move || (0..200).try_for_each(open))).collect();
+        let opened: Vec<_> = openers.into_iter().map(|opener| opener.join().unwrap()).collect();
+        done.store(true, Relaxed);
+        opened.into_iter().for_each(|opened| opened.unwrap());
+    });
+    println!("never waited");
 }
 
 fn others(file: &File, path: &str) {
@@ -511,40 +562,6 @@ fn daemon(path: &str, out: &str) {
     std::process::exit(0);
 }
 
-/// Whether a child that touches a page is ended by SIGBUS.
-fn touch_is_sigbus(map: Map, page: usize) -> bool {
-    // SAFETY: the child reads memory, and ends.
-    let pid = unsafe { libc::fork() };
-    if pid == 0 {
-        std::hint::black_box(map.words()[page * PAGE / 8]);
-        // SAFETY: ends the child at once.
-        unsafe { libc::_exit(0) };
-    }
-    let mut status = 0;
-    // SAFETY: the child is ours.
-    assert_eq!(unsafe { libc::waitpid(pid, &raw mut status, 0) }, pid);
-    libc::WIFSIGNALED(status) && libc::WTERMSIG(status) == libc::SIGBUS
-}
-
-fn shrink(file: &File) {
-    let map = Map::whole(file, READ, libc::MAP_SHARED);
-    let pages = map.pages();
-    map.check();
-    for left in [pages / 2, pages / 8, pages / 16] {
-        file.set_len((left * PAGE) as u64).unwrap();
-        map.part(0, left).check();
-        let behind = [left, pages / 2 + 1, pages - 1];
-        assert!(behind.into_iter().all(|page| touch_is_sigbus(map, page)), "{left} pages are left");
-        map.part(0, left).check();
-    }
-    // Longer again: zeroes, and not what was there.
-    file.set_len(map.len as u64).unwrap();
-    map.part(0, pages / 16).check();
-    assert!(map.part(pages / 16, pages - pages / 16).words().iter().all(|word| *word == 0));
-    map.unmap();
-    println!("shrunk from {pages} pages");
-}
-
 fn locks(file: &File) {
     rustix::fs::fcntl_lock(file, FlockOperation::NonBlockingLockExclusive).unwrap();
     for _ in 0..4 {
@@ -589,7 +606,7 @@ fn main() {
     if command == "make" {
         return make(path, number(2).expect("bytes"));
     }
-    let writes = ["stores", "locks", "parts", "shrink", "poke"].contains(&command);
+    let writes = ["stores", "locks", "parts", "shrink", "poke", "trim"].contains(&command);
     let file = File::options().read(true).write(writes).open(path).unwrap();
     match command {
         "read" => read(&file, number(2).expect("reads"), number(3)),
@@ -602,6 +619,7 @@ fn main() {
         "children" => children(&file, path),
         "calls" => calls(&file, &args[2]),
         "opens" => opens(path),
+        "waitless" => waitless(path),
         "others" => others(&file, path),
         "poke" => poke(&file, |at| !word(at)),
         "locks" => locks(&file),
@@ -617,7 +635,11 @@ fn main() {
             unsafe { libc::kill(own, libc::SIGKILL) };
         }
         "daemon" => daemon(path, &args[2]),
-        "shrink" => shrink(&file),
+        "shrink" => ends::shrink(&file),
+        "cut" => ends::cut(&file, path),
+        "trim" => file.set_len((number(2).expect("pages") * PAGE) as u64).unwrap(),
+        "hoard" => ends::hoard(&file),
+        "broken" => ends::broken(&file, args.len() > 2),
         "exec" => {
             Map::whole(&file, READ, libc::MAP_SHARED).check();
             panic!("{}", Command::new(&args[2]).args(&args[3..]).exec());

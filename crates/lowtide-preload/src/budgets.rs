@@ -6,10 +6,10 @@
 
 use crate::judge::Reason;
 use crate::mirrors::{self, Mirrored};
-use crate::settings::Settings;
+use crate::settings::{Settings, SwapTo};
 use crate::ways::Why;
 use lowtide::map::{Adopted, MapOptions};
-use lowtide::{IoEngine, IoMode, MemoryStat, Pager, Policy, Size, Tenant};
+use lowtide::{IoEngine, IoMode, MemoryStat, Pager, Policy, Size, Swap, Tenant};
 use lowtide_sys::page_cache::cachestat;
 use rustix::fs::fstat;
 use serde::Serialize;
@@ -27,6 +27,9 @@ const LINGERING: usize = 64;
 const COUNT_SELDOM: u32 = 50;
 const COUNT_LEAST: Duration = Duration::from_millis(100);
 const COUNT_MOST: Duration = Duration::from_secs(2);
+
+/// Bytes that a swap file has at most: it takes room on the disk as pages are written.
+const SWAP_FILE_MOST: u64 = 64 << 30;
 
 /// A mapping, or a part of one, that is kept within a budget.
 #[derive(Clone, Debug)]
@@ -106,6 +109,18 @@ impl Budgets {
             // The kernel reads the pages: no ring and no descriptor is needed for it.
             builder.io_engine(IoEngine::Psync)
         };
+        if settings.anon {
+            // Compressed pages are within the tenant's budget.
+            let compressed = Swap::compressed(Size::new(whole));
+            builder = match &settings.swap {
+                SwapTo::Nowhere => builder,
+                SwapTo::Compressed => builder.swap(compressed),
+                SwapTo::Bytes(bytes) => builder.swap(compressed.size(Size::new(*bytes))),
+                SwapTo::Directory(dir) => {
+                    builder.swap(compressed.file(dir, Size::new(SWAP_FILE_MOST)))
+                }
+            };
+        }
         if let Some(policy) = &settings.policy {
             builder = builder.policy(policy.parse::<Policy>()?);
         }
@@ -129,6 +144,12 @@ impl Budgets {
             self.tenants.insert(budget, Account { tenant, max, peak: 0 });
         }
         Ok(self.tenants.get_mut(&budget).ok_or("no such budget")?)
+    }
+
+    /// Who pays for memory without a file, and the budget.
+    pub(crate) fn common(&mut self) -> Result<(Tenant, u64), Box<dyn Error>> {
+        let account = self.account(0)?;
+        Ok((account.tenant.clone(), account.max))
     }
 
     /// Keeps a mapping within its budget from now on.
@@ -162,6 +183,7 @@ impl Budgets {
         let read_ahead = self.settings.keep_read_ahead;
         let account = self.account(subject.budget).map_err(|_| Why::Resources)?;
         let mut options = MapOptions::new().tenant(&account.tenant).offset(subject.offset);
+        options = options.on_error(|error| mirrors::complain(error));
         if read_ahead {
             options = options.read_ahead(0);
         }

@@ -65,6 +65,20 @@ fn duplicate(fd: i32) -> Option<OwnedFd> {
     pidfd_getfd(&process, fd, PidfdGetfdFlags::empty()).ok()
 }
 
+/// Writes to standard error, as far as it takes anything. Not by way of the standard library: when
+/// this process was forked, another thread may have had the lock that is taken there.
+pub(crate) fn say(text: &[u8]) {
+    let mut rest = text;
+    while !rest.is_empty() {
+        // SAFETY: the text, and its length.
+        match unsafe { libc::write(2, rest.as_ptr().cast(), rest.len()) } {
+            written @ 1.. => rest = &rest[written as usize..],
+            _ if io::Error::last_os_error().kind() == io::ErrorKind::Interrupted => {}
+            _ => return,
+        }
+    }
+}
+
 /// No signal is delivered to this thread while this lives, nor to threads that it starts.
 pub(crate) struct SignalsBlocked {
     before: libc::sigset_t,

@@ -8,8 +8,9 @@
 //!
 //! Anonymous memory takes the first way out: no lock, no allocation, no system call of ours. This
 //! makes it safe for allocators, which map and unmap under their own locks, and for the time before
-//! this library is initialised. A guard against re-entrance is not needed: nothing that is ours
-//! maps a file through these functions.
+//! this library is initialised. With `--anon` large anonymous memory is kept (`heap.rs`): that
+//! needs a lock and the keeper, and nothing of the program's allocator. A guard against re-entrance
+//! is not needed: nothing that is ours maps a file through these functions.
 //!
 //! # Safety
 //!
@@ -19,15 +20,17 @@
 
 #![allow(unsafe_code)]
 
+use crate::blocks::{self, Kind as BlockKind};
 use crate::judge::{self, Kind, Reason, Verdict};
 use crate::line::{Answer, New, Question};
 use crate::settings::Settings;
 use crate::state::{self, State};
 use crate::ways::Why;
-use crate::{globs, keeper, mirrors, real};
+use crate::{globs, heap, keeper, mirrors, real};
 use libc::{c_int, c_void, off_t, size_t};
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
+use std::ptr;
 use std::sync::atomic::Ordering;
 
 /// Linux's `errno`, which what we do after a call of the program must not change.
@@ -37,6 +40,12 @@ pub(crate) struct Errno {
 }
 
 impl Errno {
+    /// Says why a call failed.
+    pub(crate) fn set(value: c_int) {
+        let mut errno = Self::save();
+        errno.value = value;
+    }
+
     pub(crate) fn save() -> Self {
         // SAFETY: the function has no conditions.
         let place = unsafe { libc::__errno_location() };
@@ -75,6 +84,11 @@ unsafe extern "C" fn mmap(
     {
         state.release(&pages(addr, len));
     }
+    if let Some((state, settings)) = served.filter(|(_, settings)| settings.anon)
+        && let Some(got) = map_memory(state, settings, addr, len, prot, flags)
+    {
+        return got;
+    }
     let is_of_file = flags & libc::MAP_ANONYMOUS == 0 && fd >= 0 && len > 0;
     let Some((state, settings)) = served.filter(|_| is_of_file) else {
         // SAFETY: the program's arguments.
@@ -108,6 +122,41 @@ unsafe extern "C" fn mmap(
         }
     }
     got
+}
+
+/// Memory without a file, if it is kept; and what a new mapping means for such memory.
+fn map_memory(
+    state: &State,
+    settings: &Settings,
+    addr: *mut c_void,
+    len: usize,
+    prot: c_int,
+    flags: c_int,
+) -> Option<*mut c_void> {
+    let is_anonymous = flags & libc::MAP_ANONYMOUS != 0;
+    if flags & libc::MAP_FIXED != 0 {
+        let special = libc::MAP_LOCKED | libc::MAP_HUGETLB | libc::MAP_GROWSDOWN;
+        let is_plain =
+            is_anonymous && flags & libc::MAP_TYPE == libc::MAP_PRIVATE && flags & special == 0;
+        let got = heap::fixed(&pages(addr, len), prot, is_plain);
+        if let Some(got) = got {
+            return Some(ptr::with_exposed_provenance_mut(got));
+        }
+    }
+    if !is_anonymous || (len as u64) < settings.threshold {
+        return None;
+    }
+    match judge::of_memory(prot, flags) {
+        Verdict::Adopt(_) => {
+            let got = heap::allocate(len, 1, BlockKind::Mapped)?;
+            Some(ptr::with_exposed_provenance_mut(got))
+        }
+        Verdict::Leave(reason) => {
+            state.left.add(reason, len as u64, Vec::new);
+            None
+        }
+        Verdict::Ignore => None,
+    }
 }
 
 /// What excludes the way `userfault` for a new mapping.
@@ -183,8 +232,13 @@ fn note(state: &State, range: &Range<usize>, kind: Kind) -> Result<(), Verdict> 
 
 #[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C" fn munmap(addr: *mut c_void, len: size_t) -> c_int {
+    let range = pages(addr, len);
     if let Some((state, _)) = state::get() {
-        state.release(&pages(addr, len));
+        state.release(&range);
+    }
+    let is_whole = (addr as usize).is_multiple_of(rustix::param::page_size());
+    if is_whole && blocks::may_touch(&range) {
+        return heap::unmap(&range);
     }
     // SAFETY: the program's arguments.
     unsafe { real::munmap(addr, len) }
@@ -203,7 +257,15 @@ unsafe extern "C" fn mremap(
         return unsafe { real::mremap(old, old_len, new_len, flags, new) };
     };
     if flags & libc::MREMAP_FIXED != 0 {
-        state.release(&pages(new, new_len));
+        let to = pages(new, new_len);
+        state.release(&to);
+        heap::give_back_for(&to, Reason::Fixed);
+        heap::forget(&to);
+    }
+    if blocks::may_have(old as usize)
+        && let Some(done) = heap::remap(&pages(old, old_len), new_len, flags)
+    {
+        return done.map_or_else(failed, ptr::with_exposed_provenance_mut);
     }
     if old_len == 0 {
         // A second mapping of the same pages: of the file's, and not of a mirror's.
@@ -236,6 +298,12 @@ unsafe extern "C" fn mremap(
         }
     }
     got
+}
+
+/// What a call returns that failed for this reason.
+fn failed(errno: c_int) -> *mut c_void {
+    Errno::set(errno);
+    libc::MAP_FAILED
 }
 
 /// The same addresses show other pages of the file.
@@ -359,6 +427,18 @@ fn advise(addr: *mut c_void, len: usize, advice: c_int) -> c_int {
 
 #[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C" fn madvise(addr: *mut c_void, len: size_t, advice: c_int) -> c_int {
+    let range = pages(addr, len);
+    if blocks::may_touch(&range)
+        && let Some(done) = heap::advise(&range, advice)
+    {
+        return done.map_or_else(
+            |errno| {
+                failed(errno);
+                -1
+            },
+            |()| 0,
+        );
+    }
     let len = in_advance(addr, len, advice == libc::MADV_WILLNEED);
     let advice = advise(addr, len, advice);
     // SAFETY: the program's arguments; other advice about reading ahead changes no contents.
@@ -367,6 +447,11 @@ unsafe extern "C" fn madvise(addr: *mut c_void, len: size_t, advice: c_int) -> c
 
 #[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C" fn posix_madvise(addr: *mut c_void, len: size_t, advice: c_int) -> c_int {
+    let range = pages(addr, len);
+    if heap::is_live(&range) {
+        // All of it is hints, also that pages are not needed.
+        return 0;
+    }
     let len = in_advance(addr, len, advice == libc::POSIX_MADV_WILLNEED);
     let advice = advise(addr, len, advice);
     // SAFETY: the program's arguments; other advice about reading ahead changes no contents.
@@ -377,6 +462,9 @@ unsafe extern "C" fn posix_madvise(addr: *mut c_void, len: size_t, advice: c_int
 fn locked(range: &Range<usize>) {
     if let Some((state, _)) = state::get() {
         state.release_for(range, Reason::Locked);
+        if heap::is_live(range) {
+            heap::give_back(Reason::Locked);
+        }
     }
 }
 

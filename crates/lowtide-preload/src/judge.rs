@@ -45,7 +45,7 @@ pub(crate) enum Reason {
     Locked,
     /// A file that is memory.
     InMemory,
-    /// No thread, no memory, no descriptor.
+    /// No thread, no memory, no descriptor; or a child without the handlers of `fork`.
     Resources,
     /// The file could not be opened by the keeper.
     Unopened,
@@ -53,11 +53,23 @@ pub(crate) enum Reason {
     Refused,
     /// Our own thread failed.
     Broken,
+    /// Memory without a file that is a stack, or of another kind that is not kept.
+    Special,
+    /// Memory without a file at an address that the program demands.
+    Fixed,
+    /// Such memory was moved, or shared with itself.
+    Moved,
+    /// Such memory was given special advice.
+    Advised,
+    /// The window has no addresses left.
+    Addresses,
+    /// Memory without a file cannot be kept here, or no longer.
+    NoHeap,
 }
 
 impl Reason {
     /// All of them, in the order of their numbers.
-    pub(crate) const ALL: [Reason; 10] = [
+    pub(crate) const ALL: [Reason; 16] = [
         Reason::Small,
         Reason::Executable,
         Reason::Writable,
@@ -68,6 +80,12 @@ impl Reason {
         Reason::Unopened,
         Reason::Refused,
         Reason::Broken,
+        Reason::Special,
+        Reason::Fixed,
+        Reason::Moved,
+        Reason::Advised,
+        Reason::Addresses,
+        Reason::NoHeap,
     ];
 
     /// Its name in JSON.
@@ -83,6 +101,12 @@ impl Reason {
             Reason::Unopened => "not_opened",
             Reason::Refused => "refused",
             Reason::Broken => "broken",
+            Reason::Special => "special",
+            Reason::Fixed => "fixed_address",
+            Reason::Moved => "moved",
+            Reason::Advised => "advised",
+            Reason::Addresses => "addresses",
+            Reason::NoHeap => "unavailable",
         }
     }
 
@@ -95,10 +119,18 @@ impl Reason {
             Reason::Unreadable => "not readable when it was mapped",
             Reason::Locked => "locked in memory by the program",
             Reason::InMemory => "the file lives in memory (tmpfs, memfd, huge pages)",
-            Reason::Resources => "no thread, memory or descriptor for its watcher",
+            Reason::Resources => {
+                "no thread, memory or descriptor for its watcher, or a process made by raw clone(2)"
+            }
             Reason::Unopened => "the file could not be opened a second time",
             Reason::Refused => "refused by the runtime",
             Reason::Broken => "lowtide's own thread failed",
+            Reason::Special => "a stack, huge pages, or below 4 GiB",
+            Reason::Fixed => "mapped at a fixed address",
+            Reason::Moved => "moved to a fixed address, or mapped twice",
+            Reason::Advised => "special advice of the program",
+            Reason::Addresses => "no addresses left for more of it",
+            Reason::NoHeap => "memory without a file cannot be kept here, or no longer",
         }
     }
 }
@@ -131,6 +163,33 @@ pub(crate) const fn of_flags(prot: c_int, flags: c_int) -> Verdict {
     }
     Verdict::Adopt(if is_private { Kind::PrivateReadOnly } else { Kind::Shared })
 }
+
+/// Whether memory without a file can be kept, by its protection and flags.
+pub(crate) const fn of_memory(prot: c_int, flags: c_int) -> Verdict {
+    if prot & libc::PROT_EXEC != 0 {
+        return Verdict::Leave(Reason::Executable);
+    }
+    if prot & libc::PROT_WRITE == 0 {
+        return Verdict::Leave(Reason::Unreadable);
+    }
+    if flags & libc::MAP_TYPE != libc::MAP_PRIVATE {
+        return Verdict::Ignore;
+    }
+    if flags & libc::MAP_LOCKED != 0 {
+        return Verdict::Leave(Reason::Locked);
+    }
+    let special = libc::MAP_STACK | libc::MAP_GROWSDOWN | libc::MAP_HUGETLB | MAP_32BIT;
+    if flags & special != 0 {
+        return Verdict::Leave(Reason::Special);
+    }
+    if flags & (libc::MAP_FIXED | libc::MAP_FIXED_NOREPLACE) != 0 {
+        return Verdict::Leave(Reason::Fixed);
+    }
+    Verdict::Adopt(Kind::Shared)
+}
+
+/// `MAP_32BIT` of x86; nothing elsewhere.
+const MAP_32BIT: c_int = if cfg!(target_arch = "x86_64") { 0x40 } else { 0 };
 
 /// A file by its device and number, so that a second descriptor is known to be of the same.
 pub(crate) type Identity = (u64, u64);

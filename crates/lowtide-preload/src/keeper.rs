@@ -16,6 +16,7 @@ use crate::budgets::{Budgets, Counted, Share, Subject};
 use crate::judge::{Reason, of_file};
 use crate::leases::{self, Leases};
 use crate::line::{Answer, New, Question};
+use crate::memory::Memory;
 use crate::mirrors::Mirrored;
 use crate::settings::Settings;
 use crate::state::{self, State};
@@ -23,15 +24,23 @@ use crate::summary::{self, Budget, Whole};
 use crate::ways::{Ways, Why};
 use crate::{descriptors, globs, start};
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd};
 use std::panic::{self, AssertUnwindSafe};
 use std::rc::Rc;
+use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::Instant;
 
 /// Starts it; whether that was possible. The caller has the line's turn.
+///
+/// Not in a child that a raw `clone` has made of a process with threads: locks that those had, in
+/// the C library and here, are taken for ever.
 pub(crate) fn begin() -> bool {
+    if state::get().is_none_or(|(state, _)| state.whole.load(Ordering::Acquire) == 0) {
+        return false;
+    }
     start::handle_signal();
     // While the process has one thread this takes a moment. Later it would take many: the kernel
     // waits for all processors.
@@ -88,6 +97,16 @@ impl Kept {
     }
 }
 
+impl Kept {
+    /// The first page that could not be brought in, and why, if it is a mirror.
+    fn error(&self) -> Option<String> {
+        match &self.held {
+            Held::Watched(_) => None,
+            Held::Mirrored(mirror) => mirror.first_error(),
+        }
+    }
+}
+
 /// What is known of the mappings of a budget, for the summary.
 #[derive(Default)]
 struct Known {
@@ -101,6 +120,10 @@ struct Keeper {
     budgets: Option<Budgets>,
     /// Why there are no budgets.
     failure: Option<String>,
+    /// The first page that could not be brought into a mirror that is gone.
+    error: Option<String>,
+    /// Keeps a descriptor free for the summary, where mappings take all others.
+    spare: Option<File>,
     /// The thread that hears of leases; it is started for the first.
     leases: Option<Leases>,
     ways: Ways,
@@ -110,13 +133,30 @@ struct Keeper {
     /// Parts of watched mappings.
     detached: BTreeMap<u32, (Subject, Share)>,
     tickets: u32,
+    /// Memory without a file.
+    memory: Option<Memory>,
 }
 
 impl Keeper {
     fn new(state: &'static State, settings: &'static Settings) -> Self {
         let (leases, ways, kept, known, detached) = Default::default();
-        let (budgets, failure, tickets) = Default::default();
-        Self { state, settings, budgets, failure, leases, ways, kept, known, detached, tickets }
+        let (budgets, failure, error, tickets, memory) = Default::default();
+        let spare = spare();
+        Self {
+            state,
+            settings,
+            budgets,
+            failure,
+            error,
+            spare,
+            leases,
+            ways,
+            kept,
+            known,
+            detached,
+            tickets,
+            memory,
+        }
     }
 
     fn serve(&mut self) -> ! {
@@ -178,16 +218,55 @@ impl Keeper {
                 self.turn(&(start..end), why);
                 Answer::Done
             }
-            Question::Leases => Answer::Ticket(self.give_up_leases()),
+            Question::Leases => {
+                self.give_up_leases();
+                Answer::Done
+            }
             Question::Detach { start, end } => Answer::Ticket(self.detach(&(start..end))),
             Question::Attach { ticket, start, len } => {
                 done_or_left(self.attach(ticket, start, len))
             }
             Question::Summary => {
-                self.summarise();
+                if self.has_news() {
+                    self.summarise();
+                }
                 Answer::Done
             }
+            Question::Heap => done_or_left(self.begin_memory()),
+            other => self.of_memory(other),
         }
+    }
+
+    /// Makes the window of memory without a file.
+    fn begin_memory(&mut self) -> Result<(), Reason> {
+        let made = Memory::new(self.budgets()?);
+        self.memory = Some(made.map_err(|error| {
+            self.failure.get_or_insert_with(|| error.to_string());
+            Reason::NoHeap
+        })?);
+        Ok(())
+    }
+
+    /// What concerns memory without a file.
+    fn of_memory(&mut self, question: Question) -> Answer {
+        let Some(memory) = &mut self.memory else {
+            return match question {
+                Question::Discard { .. } => Answer::Left(Reason::NoHeap),
+                _ => Answer::Done,
+            };
+        };
+        let done = match question {
+            Question::Discard { start, end } => memory.discard(&(start..end)),
+            Question::Fits if !memory.fits() => Err(Reason::Resources),
+            Question::Fork => memory.fork(),
+            Question::Forked => {
+                memory.forked();
+                Ok(())
+            }
+            Question::GiveBack { reason } => return Answer::Ticket(memory.give_back(reason)),
+            _ => Ok(()),
+        };
+        done.map_or_else(Answer::Left, |()| Answer::Done)
     }
 
     fn adopt(&mut self, new: &New) -> Result<(), Reason> {
@@ -268,7 +347,9 @@ impl Keeper {
             if !matches!(self.kept[&start].held, Held::Mirrored(_)) {
                 continue;
             }
-            let Some(Kept { subject, held }) = self.kept.remove(&start) else { continue };
+            let Some(kept) = self.kept.remove(&start) else { continue };
+            self.error = self.error.take().or_else(|| kept.error());
+            let Kept { subject, held } = kept;
             // The program's mapping is back when this returns, and the lease is given up.
             drop(held);
             if range.start <= subject.range.start
@@ -288,8 +369,8 @@ impl Keeper {
         }
     }
 
-    /// Mirrors whose file is about to change become mappings of the kernel; how many did.
-    fn give_up_leases(&mut self) -> u32 {
+    /// Mirrors whose file is about to change become mappings of the kernel.
+    fn give_up_leases(&mut self) {
         let wanted = |kept: &&Kept| {
             let is_mirrored = matches!(kept.held, Held::Mirrored(_));
             is_mirrored && !leases::is_held(kept.subject.file.as_fd())
@@ -299,7 +380,6 @@ impl Keeper {
         for range in &wanted {
             self.turn(range, Why::Opened);
         }
-        wanted.len() as u32
     }
 
     /// First addresses of what touches a range.
@@ -362,6 +442,14 @@ impl Keeper {
         watched
     }
 
+    /// Whether there is anything to say at the end: with `--anon` the keeper is there from the
+    /// beginning.
+    fn has_news(&self) -> bool {
+        let is_first = self.settings.pid == Some(std::process::id());
+        let was_used = self.memory.as_ref().is_some_and(Memory::was_used);
+        !self.settings.anon || is_first || was_used || !self.known.is_empty()
+    }
+
     fn summarise(&mut self) {
         let counted = self.kept.values().map(Kept::counted);
         let figures = self.budgets.as_mut().map(|budgets| budgets.figures(counted));
@@ -379,11 +467,19 @@ impl Keeper {
             budgets: budgets.collect(),
             read_ahead: self.budgets.as_ref().map(Budgets::read_ahead).unwrap_or_default(),
             refusal: refusal.or(self.failure.as_deref()).map(str::to_owned),
+            error: self.error.clone().or_else(|| self.kept.values().find_map(Kept::error)),
             ways: self.ways.clone(),
             left: self.state.left.all(),
+            heap: self.memory.as_ref().map(Memory::summary),
         };
+        drop(self.spare.take());
         summary::write(self.settings, &whole);
+        self.spare = spare();
     }
+}
+
+fn spare() -> Option<File> {
+    File::open("/dev/null").ok()
 }
 
 /// What is left of a mapping without a range.
@@ -405,7 +501,6 @@ fn rest(subject: &Subject, without: &Range<usize>) -> Vec<Subject> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::fs::File;
     use std::os::fd::OwnedFd;
 
     #[test]

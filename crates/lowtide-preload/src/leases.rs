@@ -29,6 +29,7 @@ use crate::ways::Why;
 use rustix::fs::fstatfs;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 use std::{io, ptr, thread};
@@ -51,6 +52,28 @@ const OWNER_TID: i32 = 0;
 struct Owner {
     kind: i32,
     id: i32,
+}
+
+/// Leases that this process has, or is about to have. In ordinary memory: those who open files read
+/// it without asking the keeper.
+static HELD: AtomicUsize = AtomicUsize::new(0);
+/// Leases that it gave up, for whatever reason.
+static GIVEN_UP: AtomicUsize = AtomicUsize::new(0);
+
+/// Whether this process has a lease on any file.
+pub(crate) fn are_any() -> bool {
+    HELD.load(Ordering::Acquire) > 0
+}
+
+/// How many leases were given up so far. One that was in the way of an `open` which has failed is
+/// counted when the keeper has answered a question that was asked afterwards, if it is ours.
+pub(crate) fn given_up() -> usize {
+    GIVEN_UP.load(Ordering::Acquire)
+}
+
+/// A child of `fork` has no leases.
+pub(crate) fn begin_in_child() {
+    HELD.store(0, Ordering::Release);
 }
 
 /// The signal: one that programs hardly use.
@@ -84,6 +107,7 @@ impl Leases {
             return Err(Why::NoLease);
         }
         let fd = file.as_raw_fd();
+        HELD.fetch_add(1, Ordering::AcqRel);
         let owner = Owner { kind: OWNER_TID, id: self.thread };
         // SAFETY: takes a number.
         let signal_set = unsafe { libc::fcntl(fd, SETSIG, signal()) } == 0;
@@ -93,9 +117,12 @@ impl Leases {
         if owned && unsafe { libc::fcntl(fd, libc::F_SETLEASE, libc::F_RDLCK) } == 0 {
             return Ok(());
         }
-        Err(match io::Error::last_os_error().raw_os_error() {
+        let error = io::Error::last_os_error();
+        HELD.fetch_sub(1, Ordering::Release);
+        Err(match error.raw_os_error() {
             Some(libc::EAGAIN) => Why::OpenForWriting,
             Some(libc::EACCES | libc::EPERM) => Why::NotOwner,
+            Some(libc::ENOMEM | libc::ENOLCK) => Why::Resources,
             _ => Why::NoLease,
         })
     }
@@ -111,6 +138,8 @@ pub(crate) fn is_held(file: BorrowedFd<'_>) -> bool {
 pub(crate) fn give_up(file: BorrowedFd<'_>) {
     // SAFETY: takes a number.
     unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETLEASE, libc::F_UNLCK) };
+    HELD.fetch_sub(1, Ordering::Release);
+    GIVEN_UP.fetch_add(1, Ordering::Release);
 }
 
 /// Waits for signals as long as the process lives.

@@ -19,6 +19,9 @@
 //! | `line`, `keeper`, `descriptors` | asking our thread; the thread; its own descriptors |
 //! | `budgets` | the pager and its tenants |
 //! | `mirrors`, `leases`, `ways` | the way `userfault`; files that do not change; why not |
+//! | `heap`, `blocks`, `memory` | memory without a file: the program's, addresses, the keeper's |
+//! | `malloc`, `calls`, `real_memory` | allocating it; reading into it; the functions behind |
+//! | `forks`, `allocator` | what children have of all this; where our own memory is from |
 //! | `summary` | what is said at the end |
 //!
 //! # Rules
@@ -35,9 +38,14 @@
 #[cfg(not(all(target_os = "linux", target_pointer_width = "64")))]
 compile_error!("lowtide run needs 64-bit Linux");
 
+mod allocator;
+mod blocks;
 mod budgets;
+mod calls;
 mod descriptors;
+mod forks;
 mod globs;
+mod heap;
 mod interpose;
 mod judge;
 mod keeper;
@@ -45,10 +53,13 @@ mod leases;
 mod left;
 mod line;
 mod lock;
+mod malloc;
+mod memory;
 mod mirrors;
 mod opens;
 mod ranges;
 mod real;
+mod real_memory;
 #[allow(dead_code, reason = "the command uses the other half of it")]
 mod settings;
 mod start;

@@ -90,6 +90,26 @@ pub(crate) enum Question {
     },
     /// Give up leases that another process, or this one, waits for.
     Leases,
+    /// Make the window of memory without a file.
+    Heap,
+    /// Make these addresses of it zeroes, which take no memory.
+    Discard {
+        /// First.
+        start: usize,
+        /// Behind the last.
+        end: usize,
+    },
+    /// Whether there is memory for a child's copy.
+    Fits,
+    /// The process is about to fork.
+    Fork,
+    /// It did.
+    Forked,
+    /// Make all of it the kernel's.
+    GiveBack {
+        /// Why.
+        reason: Reason,
+    },
     /// Write the summary.
     Summary,
 }
@@ -101,7 +121,7 @@ pub(crate) enum Answer {
     Done,
     /// The mapping is left to the kernel.
     Left(Reason),
-    /// What was detached, or how many leases were given up; zero is nothing.
+    /// What was detached, or MiB that were given back; zero is nothing.
     Ticket(u32),
 }
 

@@ -32,8 +32,10 @@
 #![allow(unsafe_code)]
 
 use crate::budgets::Subject;
+use crate::descriptors;
 use crate::leases;
 use crate::lock::{Lock, Locked};
+use crate::state;
 use crate::ways::Why;
 use libc::c_long;
 use lowtide::Pager;
@@ -47,11 +49,14 @@ use std::ops::{Deref, Range};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::ptr;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// Mirrors that there may be at a time.
 const CAPACITY: usize = 4096;
+/// Pages that cannot be brought in, of which each is named.
+const COMPLAINTS: usize = 8;
 /// How often uncovering is tried.
 const ATTEMPTS: u32 = 1000;
 
@@ -84,22 +89,18 @@ pub(crate) fn are_any() -> bool {
     TABLE.count.load(Ordering::Acquire) > 0
 }
 
-/// From now on children of `fork` find the program's mappings. Called once, at the beginning.
-pub(crate) fn watch_forks() {
-    // SAFETY: the functions are of this kind, and live as long as the process: a preloaded library
-    // is never unloaded.
-    unsafe { libc::pthread_atfork(Some(before_fork), Some(after_fork), Some(in_child)) };
-}
-
-extern "C" fn before_fork() {
+/// A process is about to fork (`forks.rs`).
+pub(crate) fn before_fork() {
     std::mem::forget(TABLE.lock.lock());
 }
 
-extern "C" fn after_fork() {
+/// The parent goes on.
+pub(crate) fn after_fork() {
     TABLE.lock.unlock();
 }
 
-extern "C" fn in_child() {
+/// The child begins.
+pub(crate) fn in_child() {
     let count = TABLE.count.swap(0, Ordering::AcqRel);
     // SAFETY: this is the only thread, and has the lock.
     let entries = unsafe { &*TABLE.entries.get() };
@@ -107,6 +108,8 @@ extern "C" fn in_child() {
         // What cannot be moved back is a hole: a touch is `SIGSEGV`, never another content.
         let _ = move_back(entry);
     }
+    leases::begin_in_child();
+    state::note_whole();
     after_fork();
 }
 
@@ -220,8 +223,42 @@ pub(crate) fn begin(
         Ok(placed) => Ok(Mirrored { placed, file: Rc::clone(&subject.file) }),
         Err(error) => {
             lock().uncover(range.start);
-            Err((Why::Unavailable, error.into()))
+            Err((why_not(&error), error.into()))
         }
+    }
+}
+
+/// Whether a mirror is out of the question here, or only something is used up now.
+fn why_not(error: &(dyn Error + 'static)) -> Why {
+    let chain = std::iter::successors(Some(error), |error: &&(dyn Error + 'static)| {
+        let error: &(dyn Error + 'static) = *error;
+        error.source()
+    });
+    let code = |error: &(dyn Error + 'static)| match error.downcast_ref::<Arc<io::Error>>() {
+        Some(shared) => shared.raw_os_error(),
+        None => error.downcast_ref::<io::Error>().and_then(io::Error::raw_os_error),
+    };
+    match chain.filter_map(code).next() {
+        Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM | libc::ENOSPC | libc::EAGAIN) => {
+            Why::Resources
+        }
+        _ => Why::Unavailable,
+    }
+}
+
+impl Mirrored {
+    /// The first page that could not be brought in, and why.
+    pub(crate) fn first_error(&self) -> Option<String> {
+        self.placed.error().map(|error| error.to_string())
+    }
+}
+
+/// Says that a page cannot be brought in, before the thread that touches it gets the signal. Not of
+/// all pages of a device that is gone.
+pub(crate) fn complain(error: &dyn Error) {
+    static SAID: AtomicUsize = AtomicUsize::new(0);
+    if SAID.fetch_add(1, Ordering::Relaxed) < COMPLAINTS {
+        descriptors::say(format!("lowtide: a touch of a page is SIGBUS: {error}\n").as_bytes());
     }
 }
 
@@ -256,9 +293,9 @@ fn restore(entry: &Entry) {
         }
         std::thread::sleep(Duration::from_millis(1));
     }
-    let text = b"lowtide: a mapping cannot be given back to the kernel (out of memory, or of \
-        mappings: vm.max_map_count); the program ends, since it would read old data\n";
-    // SAFETY: the text, and its length.
-    let _ = unsafe { libc::write(2, text.as_ptr().cast(), text.len()) };
+    descriptors::say(
+        b"lowtide: a mapping cannot be given back to the kernel (out of memory, or of mappings: \
+          vm.max_map_count); the program ends, since it would read old data\n",
+    );
     std::process::abort();
 }

@@ -14,37 +14,41 @@
 #![allow(unsafe_code)]
 
 use crate::interpose::Errno;
-use crate::line::{Answer, Question};
-use crate::{mirrors, real, state};
+use crate::line::Question;
+use crate::{leases, real, state};
 use libc::{c_char, c_int, mode_t};
 
-/// Attempts without a lease of this process in the way, after which another process has one. Some
-/// are needed: the keeper may have given one up before it was asked, and while many threads map the
-/// file that happens several times in a row.
+/// Attempts while no lease of this process was given up, after which another process has one.
 const IN_VAIN: u32 = 64;
 
 /// Makes a call, and again while leases of this process are in its way.
+///
+/// Whether any were is not what the keeper's answer says, but whether it has given up any since the
+/// last attempt: it may have done so because of the signal, or because another thread unmapped the
+/// file, before it was asked.
 fn attempt(flags: c_int, call: impl Fn() -> c_int) -> c_int {
-    let had_any = mirrors::are_any();
+    let had_any = leases::are_any();
+    let mut given_up = leases::given_up();
     let mut got = call();
-    if got >= 0 || flags & libc::O_NONBLOCK == 0 || !(had_any || mirrors::are_any()) {
+    if got >= 0 || flags & libc::O_NONBLOCK == 0 {
         return got;
     }
-    let Some((state, _)) = state::get() else { return got };
-    let mut in_vain = 0;
     let is_refused = |got: c_int| {
         got < 0 && std::io::Error::last_os_error().raw_os_error() == Some(libc::EWOULDBLOCK)
     };
-    while is_refused(got) && in_vain < IN_VAIN {
-        let given_up = {
+    let Some((state, _)) = state::get() else { return got };
+    let mut in_vain = 0;
+    let is_ours = had_any || leases::are_any() || leases::given_up() != given_up;
+    while is_ours && is_refused(got) && in_vain < IN_VAIN {
+        {
             let _errno = Errno::save();
-            state.line.ask(Question::Leases)
-        };
-        match given_up {
-            Some(Answer::Ticket(1..)) => in_vain = 0,
-            Some(_) => in_vain += 1,
-            None => break,
+            if state.line.ask(Question::Leases).is_none() {
+                break;
+            }
         }
+        let now = leases::given_up();
+        in_vain = if now == given_up { in_vain + 1 } else { 0 };
+        given_up = now;
         got = call();
     }
     got

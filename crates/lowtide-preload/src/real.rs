@@ -19,17 +19,17 @@ use std::mem;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 /// A function that was found, or null.
-struct Next {
+pub(crate) struct Next {
     name: &'static CStr,
     found: AtomicPtr<c_void>,
 }
 
 impl Next {
-    const fn new(name: &'static CStr) -> Self {
+    pub(crate) const fn new(name: &'static CStr) -> Self {
         Self { name, found: AtomicPtr::new(std::ptr::null_mut()) }
     }
 
-    fn look_up(&self) {
+    pub(crate) fn look_up(&self) {
         let name: *const c_char = self.name.as_ptr();
         // SAFETY: the name ends with a zero. The wrappers are the library's own symbols, which
         // RTLD_NEXT skips.
@@ -37,7 +37,7 @@ impl Next {
         self.found.store(found, Ordering::Release);
     }
 
-    fn get(&self) -> Option<*mut c_void> {
+    pub(crate) fn get(&self) -> Option<*mut c_void> {
         let found = self.found.load(Ordering::Acquire);
         (!found.is_null()).then_some(found)
     }

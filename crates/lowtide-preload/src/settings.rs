@@ -8,6 +8,8 @@
 //! | `LOWTIDE_RUN_MAX` | the budget, in bytes | the library does nothing at all |
 //! | `LOWTIDE_RUN_HIGH` | where trimming begins, in bytes | a little below the budget |
 //! | `LOWTIDE_RUN_WAY` | `userfault`: an exact budget, where that is possible | `pagecache` |
+//! | `LOWTIDE_RUN_ANON` | `1`: memory without a file, too | left alone |
+//! | `LOWTIDE_RUN_SWAP` | where such memory goes: `0`, bytes, or `file DIR` | compressed |
 //! | `LOWTIDE_RUN_POLICY` | policy of the engine | the engine's default |
 //! | `LOWTIDE_RUN_MAPS` | lines `BYTES GLOB`: files with a budget of their own | none |
 //! | `LOWTIDE_RUN_THRESHOLD` | smaller mappings are left alone, in bytes | 1 MiB |
@@ -29,6 +31,8 @@ use std::path::PathBuf;
 const MAX: &str = "LOWTIDE_RUN_MAX";
 const HIGH: &str = "LOWTIDE_RUN_HIGH";
 const WAY: &str = "LOWTIDE_RUN_WAY";
+const ANON: &str = "LOWTIDE_RUN_ANON";
+const SWAP: &str = "LOWTIDE_RUN_SWAP";
 const POLICY: &str = "LOWTIDE_RUN_POLICY";
 const MAPS: &str = "LOWTIDE_RUN_MAPS";
 const THRESHOLD: &str = "LOWTIDE_RUN_THRESHOLD";
@@ -39,14 +43,57 @@ const FOLLOW: &str = "LOWTIDE_RUN_FOLLOW";
 const PID: &str = "LOWTIDE_RUN_PID";
 
 /// Every variable of ours, for a process that shall not hand them on.
-pub(crate) const ALL: [&str; 11] =
-    [MAX, HIGH, WAY, POLICY, MAPS, THRESHOLD, READ_AHEAD, SUMMARY, JSON, FOLLOW, PID];
+pub(crate) const ALL: [&str; 13] =
+    [MAX, HIGH, WAY, ANON, SWAP, POLICY, MAPS, THRESHOLD, READ_AHEAD, SUMMARY, JSON, FOLLOW, PID];
 
 /// The variable of the dynamic linker that names libraries to load first.
 pub(crate) const LD_PRELOAD: &str = "LD_PRELOAD";
 
 /// Mappings below this are left alone, unless a glob names their file.
 pub(crate) const THRESHOLD_DEFAULT: u64 = 1 << 20;
+
+/// Where memory without a file goes that has no room.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) enum SwapTo {
+    /// It is compressed, in memory.
+    #[default]
+    Compressed,
+    /// The same, up to these bytes, as they were before.
+    Bytes(u64),
+    /// Nowhere.
+    Nowhere,
+    /// What does not compress goes to a file without a name in this directory.
+    Directory(PathBuf),
+}
+
+impl SwapTo {
+    fn to_env(&self) -> Option<OsString> {
+        match self {
+            Self::Compressed => None,
+            Self::Bytes(bytes) => Some(bytes.to_string().into()),
+            Self::Nowhere => Some("0".into()),
+            Self::Directory(path) => {
+                let mut text = OsString::from(FILE);
+                text.push(path);
+                Some(text)
+            }
+        }
+    }
+
+    fn from_env(text: Option<OsString>) -> Self {
+        let Some(text) = text else { return Self::Compressed };
+        if let Some(path) = text.as_bytes().strip_prefix(FILE.as_bytes()) {
+            return Self::Directory(OsStr::from_bytes(path).into());
+        }
+        match text.to_str().and_then(|text| text.parse().ok()) {
+            Some(0) => Self::Nowhere,
+            Some(bytes) => Self::Bytes(bytes),
+            None => Self::Compressed,
+        }
+    }
+}
+
+const FILE: &str = "file ";
 
 /// What the library is to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,6 +104,10 @@ pub(crate) struct Settings {
     pub(crate) high: Option<u64>,
     /// The way `userfault`, for mappings of files that do not change.
     pub(crate) userfault: bool,
+    /// Memory without a file is kept, too.
+    pub(crate) anon: bool,
+    /// Where that goes.
+    pub(crate) swap: SwapTo,
     /// Name of the policy.
     pub(crate) policy: Option<String>,
     /// Files with a budget of their own: a glob, and bytes. The first that matches counts.
@@ -82,6 +133,8 @@ impl Settings {
             max,
             high: None,
             userfault: false,
+            anon: false,
+            swap: SwapTo::Compressed,
             policy: None,
             maps: Vec::new(),
             threshold: THRESHOLD_DEFAULT,
@@ -104,7 +157,9 @@ impl Settings {
         all.extend(number(self.pid.map(u64::from)).map(|pid| (PID, pid)));
         all.extend(self.policy.as_ref().map(|name| (POLICY, name.into())));
         all.extend(self.summary.as_ref().map(|path| (SUMMARY, path.into())));
+        all.extend(self.swap.to_env().map(|to| (SWAP, to)));
         let flags = [
+            (self.anon, ANON, "1"),
             (self.userfault, WAY, "userfault"),
             (self.keep_read_ahead, READ_AHEAD, "keep"),
             (self.json, JSON, "1"),
@@ -132,6 +187,8 @@ impl Settings {
         let mut settings = Self::new(number(MAX)?);
         settings.high = number(HIGH);
         settings.userfault = text(WAY).as_deref() == Some("userfault");
+        settings.anon = text(ANON).as_deref() == Some("1");
+        settings.swap = SwapTo::from_env(get(SWAP));
         settings.policy = text(POLICY);
         settings.threshold = number(THRESHOLD).unwrap_or(THRESHOLD_DEFAULT);
         settings.keep_read_ahead = text(READ_AHEAD).as_deref() == Some("keep");
@@ -171,6 +228,8 @@ mod tests {
             max: 7,
             high: Some(5),
             userfault: true,
+            anon: true,
+            swap: SwapTo::Directory(OsString::from_vec(b"/swap \xff".to_vec()).into()),
             policy: Some("lru".into()),
             maps: vec![("*.sst".into(), 1), (OsString::from_vec(b"/a b/\xff=".to_vec()), 2)],
             threshold: 3,
@@ -181,6 +240,10 @@ mod tests {
             pid: Some(4),
         };
         assert_eq!(round_trip(&full).as_ref(), Some(&full));
+        for swap in [SwapTo::Nowhere, SwapTo::Bytes(1 << 30)] {
+            let other = Settings { swap, ..full.clone() };
+            assert_eq!(round_trip(&other).as_ref(), Some(&other));
+        }
     }
 
     #[test]

@@ -18,7 +18,7 @@
 use crate::line::Question;
 use crate::settings::Settings;
 use crate::summary::{self, Whole};
-use crate::{mirrors, real, state};
+use crate::{descriptors, forks, heap, real, real_memory, state};
 use std::mem::MaybeUninit;
 use std::{env, ptr};
 
@@ -35,15 +35,18 @@ static END: extern "C" fn() = end;
 extern "C" fn begin() {
     // Also where nothing is kept: the wrappers are in the way of other libraries' otherwise.
     real::look_up();
+    real_memory::look_up();
     let Some(settings) = Settings::from_env(|name| env::var_os(name)) else { return };
     let is_first = settings.pid == Some(std::process::id());
     if !is_first && !settings.follow {
         return;
     }
-    if settings.userfault {
-        mirrors::watch_forks();
-    }
+    forks::watch();
     state::begin(settings);
+    if let Some((state, settings)) = state::get().filter(|(_, settings)| settings.anon) {
+        heap::begin(state, settings);
+        handle_bus_errors();
+    }
     if is_first {
         handle_signal();
     }
@@ -77,14 +80,39 @@ pub(crate) fn handle_signal() {
     unsafe { libc::sigaction(libc::SIGUSR1, &raw const action, ptr::null_mut()) };
 }
 
+/// Serves SIGBUS, unless something else is to happen at it: a page of memory without a file that
+/// cannot be brought in ends the program as a lack of memory does, and the summary says why.
+fn handle_bus_errors() {
+    let mut now = MaybeUninit::<libc::sigaction>::zeroed();
+    // SAFETY: asks for the action, which is written.
+    if unsafe { libc::sigaction(libc::SIGBUS, ptr::null(), now.as_mut_ptr()) } != 0 {
+        return;
+    }
+    // SAFETY: zeroes are an action, and the call has written it.
+    let mut action = unsafe { now.assume_init() };
+    if action.sa_sigaction != libc::SIG_DFL {
+        return;
+    }
+    action.sa_sigaction = on_bus_error as extern "C" fn(libc::c_int) as usize;
+    // The next one, of the same access, is as without us.
+    action.sa_flags = libc::SA_RESETHAND;
+    // SAFETY: the handler does only what a handler may do.
+    unsafe { libc::sigaction(libc::SIGBUS, &raw const action, ptr::null_mut()) };
+}
+
+extern "C" fn on_bus_error(_: libc::c_int) {
+    if let Some((state, _)) = state::get() {
+        // A thread that touches such memory has no question.
+        state.line.ask(Question::Summary);
+    }
+}
+
 extern "C" fn on_signal(_: libc::c_int) {
     let Some((state, _)) = state::get() else { return };
     if state.line.is_kept() {
         state.line.want_summary();
     } else {
-        let text = b"lowtide: no file mapping was adopted so far\n";
         // The program's own thread: its standard error.
-        // SAFETY: the text, and its length.
-        let _ = unsafe { libc::write(2, text.as_ptr().cast(), text.len()) };
+        descriptors::say(b"lowtide: no file mapping was adopted so far\n");
     }
 }

@@ -23,6 +23,10 @@ pub(crate) struct State {
     pub(crate) left: Left,
     /// The program locked all its memory: nothing is adopted any more.
     pub(crate) locked: AtomicU32,
+    /// The process began with this library, or by `fork(3)` with its handlers.
+    pub(crate) whole: AtomicU32,
+    /// Whether the window of memory without a file was tried to be made.
+    pub(crate) heap: AtomicU32,
 }
 
 // SAFETY: atomics, locks of which zero is the free state, counters, and memory that is written
@@ -49,6 +53,15 @@ pub(crate) fn begin(settings: Settings) {
         && let Some(state) = wiped::map::<State>(1)
     {
         STATE.store(state.as_ptr(), Ordering::Release);
+        note_whole();
+    }
+}
+
+/// The locks of the libraries below are as they should be: nothing was copied while another thread
+/// had them.
+pub(crate) fn note_whole() {
+    if let Some((state, _)) = get() {
+        state.whole.store(1, Ordering::Release);
     }
 }
 

@@ -3,8 +3,10 @@
 //! The names in the JSON are an interface: names may be added, none is renamed.
 
 use crate::budgets::{Figures, ReadAhead};
+use crate::descriptors;
 use crate::judge::Reason;
 use crate::left::LeftAlone;
+use crate::memory::HeapFigures;
 use crate::settings::Settings;
 use crate::ways::{Ways, Why};
 use rustix::fs::{Mode, OFlags, open};
@@ -41,8 +43,12 @@ pub(crate) struct Whole {
     pub(crate) ways: Ways,
     /// Why the runtime refused a mapping.
     pub(crate) refusal: Option<String>,
+    /// The first page that could not be brought into a mirror, and why.
+    pub(crate) error: Option<String>,
     /// What was left to the kernel.
     pub(crate) left: Vec<LeftAlone>,
+    /// Memory without a file.
+    pub(crate) heap: Option<HeapFigures>,
 }
 
 /// What the kernel counts for this process.
@@ -94,7 +100,12 @@ struct Line<'a> {
     read_ahead: ReadAhead,
     #[serde(skip_serializing_if = "Option::is_none")]
     refusal: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<&'a str>,
     mappings: Mappings,
+    /// Memory without a file, with `--anon`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    anon: Option<&'a HeapFigures>,
     /// Why mappings were not, or not to the end, in the way `userfault`, where that is wanted.
     pagecache_because: Vec<Row<'a>>,
     left_alone: Vec<Row<'a>>,
@@ -118,9 +129,7 @@ pub(crate) fn write(settings: &Settings, whole: &Whole) {
                 let _ = File::from(file).write_all(text.as_bytes());
             }
         }
-        None => {
-            let _ = std::io::stderr().write_all(text.as_bytes());
-        }
+        None => descriptors::say(text.as_bytes()),
     }
 }
 
@@ -141,7 +150,9 @@ fn json(settings: &Settings, program: &str, counted: Counted, whole: &Whole) -> 
         counted,
         read_ahead: whole.read_ahead,
         refusal: whole.refusal.as_deref(),
+        error: whole.error.as_deref(),
         mappings: Mappings { userfault, pagecache },
+        anon: whole.heap.as_ref(),
         pagecache_because: because.iter().map(|one| row(one, Why::name)).collect(),
         left_alone: whole.left.iter().map(|one| row(one, Reason::name)).collect(),
     };
@@ -150,10 +161,15 @@ fn json(settings: &Settings, program: &str, counted: Counted, whole: &Whole) -> 
 
 fn text(settings: &Settings, program: &str, counted: Counted, whole: &Whole) -> String {
     let mut text = format!("lowtide: {program} ({})", std::process::id());
-    if whole.budgets.is_empty() {
+    if whole.budgets.is_empty() && whole.heap.is_some() {
+        text.push('\n');
+    } else if whole.budgets.is_empty() {
         let _ = writeln!(text, ": no file mapping to keep within {}", mib(settings.max));
     } else {
         text.push('\n');
+    }
+    if let Some(heap) = &whole.heap {
+        text += &of_heap(heap);
     }
     for budget in &whole.budgets {
         text += &of_budget(budget);
@@ -186,6 +202,9 @@ fn text(settings: &Settings, program: &str, counted: Counted, whole: &Whole) -> 
     if let Some(refusal) = &whole.refusal {
         let _ = writeln!(text, "  refused, because: {refusal}");
     }
+    if let Some(error) = &whole.error {
+        let _ = writeln!(text, "  touches of a page were SIGBUS: {error}");
+    }
     text
 }
 
@@ -193,6 +212,39 @@ fn text(settings: &Settings, program: &str, counted: Counted, whole: &Whole) -> 
 fn of_some<R>(what: &str, some: &LeftAlone<R>, why: &str) -> String {
     let first = some.first.as_ref().map(|path| format!(" ({path})")).unwrap_or_default();
     format!("  {what}: {}, {}: {why}{first}\n", mappings(some.count), mib(some.bytes))
+}
+
+fn of_heap(heap: &HeapFigures) -> String {
+    let blocks = format!("{} block{}", heap.blocks, if heap.blocks == 1 { "" } else { "s" });
+    let mut text = format!(
+        "  memory without a file: {}, {blocks} of {}\n    in memory {} now, {} at most with what \
+         is compressed; {} faults, {} pages came back from swap\n    in swap {}: {} of memory",
+        mib(heap.max_bytes),
+        mib(heap.bytes),
+        mib(heap.resident_bytes),
+        mib(heap.peak_bytes),
+        heap.faults,
+        heap.refaults,
+        mib(heap.swapped_bytes),
+        mib(heap.stored_bytes)
+    );
+    if let Some(ratio) = heap.ratio {
+        let _ = write!(text, " ({ratio:.1} x)");
+    }
+    if heap.file_bytes > 0 {
+        let _ = write!(text, ", {} of the swap file", mib(heap.file_bytes));
+    }
+    text.push('\n');
+    if heap.forks > 0 {
+        let _ = writeln!(text, "    copied for {} children", heap.forks);
+    }
+    if let Some(reason) = heap.given_back {
+        let _ = writeln!(text, "    all of it was given to the kernel: {reason}");
+    }
+    if let Some(error) = &heap.error {
+        let _ = writeln!(text, "    a page could not be brought in (SIGBUS): {error}");
+    }
+    text
 }
 
 fn of_budget(Budget { glob, mappings: count, files, figures }: &Budget) -> String {
@@ -234,7 +286,9 @@ mod tests {
             read_ahead: ReadAhead { read_ahead_pages: 5, read_ahead_wasted_pages: 1 },
             ways: Ways::default(),
             refusal: Some("no scan".into()),
+            error: Some("no device".into()),
             left: vec![left],
+            heap: Some(HeapFigures { max_bytes: 8 << 20, ratio: Some(2.0), ..Default::default() }),
         }
     }
 
@@ -249,8 +303,9 @@ mod tests {
         };
         assert_eq!(
             names(&line).join(" "),
-            "budgets device_read_bytes left_alone lowtide major_faults mappings max_bytes \
-             pagecache_because pid program read_ahead_pages read_ahead_wasted_pages refusal way"
+            "anon budgets device_read_bytes error left_alone lowtide major_faults mappings \
+             max_bytes pagecache_because pid program read_ahead_pages read_ahead_wasted_pages \
+             refusal way"
         );
         assert_eq!(
             names(&line["budgets"][0]).join(" "),
@@ -267,8 +322,11 @@ mod tests {
         for part in [
             "budget of *.a: 8.0 MiB, 1 mapping (/data/a \"b\")",
             "the device read 0.0 MiB (2.00 x what came in); 6 faults waited",
+            "memory without a file: 8.0 MiB, 0 blocks",
+            "in swap 0.0 MiB: 0.0 MiB of memory (2.0 x)",
             "2 mappings, 3.0 MiB: locked in memory",
             "refused, because: no scan",
+            "were SIGBUS: no device",
         ] {
             assert!(said.contains(part), "{part} is not in {said}");
         }

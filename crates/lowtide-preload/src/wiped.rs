@@ -4,8 +4,11 @@
 //! lock that another thread held stays taken for ever. So all that the wrappers use is in pages
 //! with `MADV_WIPEONFORK`, and zero bytes mean: nothing was adopted, nothing was counted, no thread
 //! runs, every lock is free. A child therefore begins anew, however it was made (`fork`, a raw
-//! `clone`), without a handler. What it inherited is left to the kernel; what it maps itself is
-//! served, within a budget of its own.
+//! `clone`), without a handler. What it inherited is left to the kernel. What it maps itself is
+//! served, within a budget of its own, if `fork` has made it: the locks of the runtime and of the
+//! C library are as they should be only where their handlers ran ([`note_whole`]).
+//!
+//! [`note_whole`]: crate::state::note_whole
 //!
 //! # Safety
 //!

@@ -1,10 +1,12 @@
 //! The options of `lowtide run`.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{self, Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use lowtide::{Policy, Size};
+
+use super::settings::SwapTo;
 
 /// Below this a budget is a mistake: the watcher looks at more at a time.
 const LEAST_BUDGET: u64 = 1 << 20;
@@ -27,15 +29,18 @@ pub(crate) struct RunArgs {
     /// Where dropping pages begins [default: a little below --max]
     #[arg(long, value_name = "SIZE", value_parser = budget)]
     pub(crate) high: Option<u64>,
-    /// Swap for file mappings: they need none, so only 0 is accepted
-    #[arg(long, value_name = "SIZE", value_parser = size)]
-    pub(crate) swap: Option<u64>,
+    /// Keep large memory without a file (heap) within the budget, too
+    #[arg(long)]
+    pub(crate) anon: bool,
+    /// Where such memory goes: 0 (nowhere), a size, a directory for a file [default: compressed]
+    #[arg(long, value_name = "SIZE|DIR", value_parser = swap)]
+    pub(crate) swap: Option<SwapTo>,
     /// Which pages go first: a name of `lowtide list policies`
     #[arg(long, value_name = "POLICY")]
     pub(crate) policy: Option<Policy>,
-    /// How mappings are kept within the budget
-    #[arg(long, value_enum, value_name = "WAY", default_value = "pagecache")]
-    pub(crate) way: WayName,
+    /// How mappings of files are kept within the budget [default: pagecache]
+    #[arg(long, value_enum, value_name = "WAY")]
+    pub(crate) way: Option<WayName>,
     /// A budget of their own for files whose name or path matches (repeatable; the first counts)
     #[arg(long, value_name = "GLOB=SIZE", value_parser = map, action = clap::ArgAction::Append)]
     pub(crate) map: Vec<(OsString, u64)>,
@@ -83,6 +88,20 @@ fn budget(text: &str) -> Result<u64, String> {
     }
 }
 
+/// A size, or a directory; what is both is a size.
+fn swap(text: &str) -> Result<SwapTo, String> {
+    match size(text) {
+        Ok(0) => Ok(SwapTo::Nowhere),
+        Ok(u64::MAX) => Ok(SwapTo::Compressed),
+        Ok(bytes) => Ok(SwapTo::Bytes(bytes)),
+        Err(_) if Path::new(text).is_dir() => {
+            let whole = path::absolute(text).map_err(|error| error.to_string())?;
+            Ok(SwapTo::Directory(whole))
+        }
+        Err(_) => Err("give 0, a size such as 1G, or an existing directory for a swap file".into()),
+    }
+}
+
 /// `GLOB=SIZE`. A glob may contain `=`: the last one counts.
 fn map(text: &str) -> Result<(OsString, u64), String> {
     let (glob, bytes) = text.rsplit_once('=').ok_or("give GLOB=SIZE, such as '*.idx=256M'")?;
@@ -103,6 +122,14 @@ mod tests {
         for wrong in ["-1.2G", "1.2X", "G", "1.2.3G", "", "nanG", "infG"] {
             assert!(size(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn swap_is_a_size_or_a_directory() {
+        assert_eq!(swap("0"), Ok(SwapTo::Nowhere));
+        assert_eq!(swap("1G"), Ok(SwapTo::Bytes(1 << 30)));
+        assert_eq!(swap("/"), Ok(SwapTo::Directory("/".into())));
+        assert!(swap("/no/such/directory").is_err_and(|why| why.contains("directory")));
     }
 
     #[test]

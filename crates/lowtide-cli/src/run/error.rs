@@ -31,9 +31,17 @@ pub(crate) enum RunError {
     },
     /// Swap for files.
     #[error(
-        "--swap is only accepted as 0: pages of files are dropped and written back, never swapped"
+        "--swap is only accepted as 0 without --anon: pages of files are dropped and written back, \
+         never swapped"
     )]
     Swap,
+    /// Memory without a file in the way of files.
+    #[error(
+        "--anon: memory without a file is not in the page cache and has only the way userfault; \
+         leave --way out, and mappings of files are kept in the way pagecache, or give \
+         --way userfault for both"
+    )]
+    AnonWay,
     /// The summary's file.
     #[error(
         "cannot write the summary to {}: {source}; give --summary a file in an existing directory",

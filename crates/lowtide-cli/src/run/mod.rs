@@ -26,7 +26,7 @@ use lowtide_host::memcg;
 pub(crate) use args::RunArgs;
 use args::WayName;
 use error::RunError;
-use settings::Settings;
+use settings::{Settings, SwapTo};
 
 /// Becomes the program; returns only with an error.
 pub(crate) fn become_program(args: &RunArgs) -> RunError {
@@ -69,8 +69,12 @@ fn before_others(library: path::PathBuf, others: Option<OsString>) -> OsString {
 }
 
 fn settings_of(args: &RunArgs) -> Result<Settings, RunError> {
-    if args.swap.is_some_and(|bytes| bytes > 0) {
+    let has_swap = args.swap.as_ref().is_some_and(|to| *to != SwapTo::Nowhere);
+    if has_swap && !args.anon {
         return Err(RunError::Swap);
+    }
+    if args.anon && args.way == Some(WayName::Pagecache) {
+        return Err(RunError::AnonWay);
     }
     let max = match args.max {
         Some(max) => max,
@@ -81,7 +85,9 @@ fn settings_of(args: &RunArgs) -> Result<Settings, RunError> {
     }
     let mut settings = Settings::new(max);
     settings.high = args.high;
-    settings.userfault = args.way == WayName::Userfault;
+    settings.userfault = args.way == Some(WayName::Userfault);
+    settings.anon = args.anon;
+    settings.swap = args.swap.clone().unwrap_or_default();
     settings.policy = args.policy.as_ref().map(ToString::to_string);
     settings.maps = args.map.clone();
     settings.threshold = args.threshold.unwrap_or(settings::THRESHOLD_DEFAULT);

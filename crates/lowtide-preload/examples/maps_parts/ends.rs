@@ -1,0 +1,120 @@
+//! What ends under a mapping: the file, the descriptors, the device.
+
+use super::{Map, PAGE, READ};
+use std::fs::File;
+use std::io::Write;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::{env, slice, thread};
+
+/// Whether a child that touches a page is ended by SIGBUS.
+pub(super) fn touch_is_sigbus(map: Map, page: usize) -> bool {
+    // SAFETY: the child reads memory, and ends.
+    let pid = unsafe { libc::fork() };
+    if pid == 0 {
+        std::hint::black_box(map.words()[page * PAGE / 8]);
+        // SAFETY: ends the child at once.
+        unsafe { libc::_exit(0) };
+    }
+    let mut status = 0;
+    // SAFETY: the child is ours.
+    assert_eq!(unsafe { libc::waitpid(pid, &raw mut status, 0) }, pid);
+    libc::WIFSIGNALED(status) && libc::WTERMSIG(status) == libc::SIGBUS
+}
+
+/// Whether the kernel can read a page of a mapping.
+pub(super) fn is_readable(map: Map, page: usize) -> bool {
+    let (_reader, mut writer) = std::io::pipe().unwrap();
+    // SAFETY: as `words`; where the page cannot come in, the kernel says so.
+    let bytes: &[u8] = unsafe { slice::from_raw_parts(map.part(page, 1).start, 8) };
+    match writer.write(bytes) {
+        Ok(written) => written == bytes.len(),
+        Err(error) => {
+            assert_eq!(error.raw_os_error(), Some(libc::EFAULT), "{error}");
+            false
+        }
+    }
+}
+
+pub(super) fn cut(file: &File, path: &str) {
+    let (map, private) =
+        (Map::whole(file, READ, libc::MAP_SHARED), Map::whole(file, READ, libc::MAP_PRIVATE));
+    map.check();
+    private.check();
+    let half = map.pages() / 2;
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for seed in 0..8 {
+            let done = &done;
+            scope.spawn(move || {
+                while !done.load(Relaxed) {
+                    map.part(0, half).sum(50, seed, |_| {});
+                    private.part(0, half).sum(50, seed, |_| {});
+                }
+            });
+        }
+        let own = env::current_exe().unwrap();
+        let trimmed = Command::new(own).args(["trim", path, &half.to_string()]).status();
+        assert!(trimmed.unwrap().success());
+        for map in [map, private] {
+            for page in [half, half + 1, map.pages() - 1] {
+                assert!(!is_readable(map, page), "page {page} is behind the end");
+                assert!(touch_is_sigbus(map, page), "page {page} is behind the end");
+            }
+            map.part(0, half).check();
+        }
+        done.store(true, Relaxed);
+    });
+    map.unmap();
+    private.unmap();
+    println!("cut to {half} pages");
+}
+
+pub(super) fn hoard(file: &File) {
+    let len = file.metadata().unwrap().len() as usize;
+    let all: Vec<Map> = (0..64)
+        .map(|n| Map::new(file, n % 8 * (len / 8), len / 8, READ, libc::MAP_SHARED))
+        .collect();
+    all.iter().for_each(|map| map.check());
+    all.iter().for_each(|map| assert_ne!(map.sum(200, 3, |_| {}), 0));
+    all.into_iter().for_each(Map::unmap);
+    println!("hoarded");
+}
+
+pub(super) fn broken(file: &File, touches: bool) {
+    let map = Map::whole(file, READ, libc::MAP_SHARED);
+    // Page by page: of a large folio the kernel reads all or nothing.
+    // SAFETY: advice about our own mapping.
+    unsafe { libc::madvise(map.start.cast(), map.len, libc::MADV_RANDOM) };
+    let mut bad = Vec::new();
+    for round in 0..2 {
+        bad = (0..map.pages()).filter(|page| !is_readable(map, *page)).collect();
+        for page in (0..map.pages()).filter(|page| bad.binary_search(page).is_err()) {
+            map.part(page, 1).check();
+        }
+        println!("{} of {} pages cannot be read in round {round}", bad.len(), map.pages());
+    }
+    assert!(touch_is_sigbus(map, bad[0]), "a child");
+    if touches {
+        std::hint::black_box(map.words()[bad[0] * PAGE / 8]);
+    }
+}
+
+pub(super) fn shrink(file: &File) {
+    let map = Map::whole(file, READ, libc::MAP_SHARED);
+    let pages = map.pages();
+    map.check();
+    for left in [pages / 2, pages / 8, pages / 16] {
+        file.set_len((left * PAGE) as u64).unwrap();
+        map.part(0, left).check();
+        let behind = [left, pages / 2 + 1, pages - 1];
+        assert!(behind.into_iter().all(|page| touch_is_sigbus(map, page)), "{left} pages are left");
+        map.part(0, left).check();
+    }
+    // Longer again: zeroes, and not what was there.
+    file.set_len(map.len as u64).unwrap();
+    map.part(0, pages / 16).check();
+    assert!(map.part(pages / 16, pages - pages / 16).words().iter().all(|word| *word == 0));
+    map.unmap();
+    println!("shrunk from {pages} pages");
+}

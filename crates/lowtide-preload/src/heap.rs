@@ -1,0 +1,320 @@
+//! Memory without a file that is kept within the budget: what the program's threads do with it.
+//!
+//! Large anonymous mappings and large allocations are blocks of the window that the keeper has made
+//! (`memory.rs`). Taking one is a matter of the table (`blocks.rs`). Giving one up asks the keeper,
+//! who makes its pages zeroes. Whatever cannot be done to such memory makes all of it the kernel's
+//! first, at the same addresses ([`give_back`]); the summary says why.
+//!
+//! # Safety
+//!
+//! Addresses of blocks are the program's, who calls these functions as it would call the C
+//! library's.
+
+#![allow(unsafe_code)]
+
+use crate::blocks::{self, Kind, Part};
+use crate::interpose::Errno;
+use crate::judge::Reason;
+use crate::line::{Answer, Question};
+use crate::settings::Settings;
+use crate::state::{self, State};
+use crate::{keeper, real};
+use libc::{c_int, c_void};
+use std::ops::Range;
+use std::ptr;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Allocations of this size and more are blocks; none are before [`begin`].
+static THRESHOLD: AtomicUsize = AtomicUsize::new(usize::MAX);
+
+/// Bytes that are moved before the place where they were is given up.
+const STRIDE: usize = 4 << 20;
+
+/// State of the heap in this process.
+const UNTRIED: u32 = 0;
+const TRIED: u32 = 1;
+
+/// The protection of blocks.
+pub(crate) const READ_WRITE: c_int = libc::PROT_READ | libc::PROT_WRITE;
+
+/// Makes the window. Called at the beginning, where no allocator has a lock: it starts threads.
+pub(crate) fn begin(state: &State, settings: &Settings) {
+    if state.heap.swap(TRIED, Ordering::AcqRel) != UNTRIED {
+        return;
+    }
+    if let Ok(Answer::Done) = state.line.ask_or_start(Question::Heap, keeper::begin) {
+        THRESHOLD.store(settings.threshold.max(1) as usize, Ordering::Relaxed);
+    }
+}
+
+/// Whether an allocation of this size is not the C library's. Almost always it is.
+pub(crate) fn is_large(size: usize) -> bool {
+    size >= THRESHOLD.load(Ordering::Relaxed)
+}
+
+fn whole_pages(len: usize) -> Option<usize> {
+    len.checked_next_multiple_of(rustix::param::page_size()).filter(|len| *len > 0)
+}
+
+/// A new block of zeroes; `None` where the kernel's memory is to be taken, which is counted.
+pub(crate) fn allocate(len: usize, align: usize, kind: Kind) -> Option<usize> {
+    let (state, settings) = state::get().filter(|(_, settings)| settings.anon)?;
+    let len = whole_pages(len)?;
+    if state.heap.load(Ordering::Acquire) == UNTRIED && kind == Kind::Allocated {
+        // A child of `fork`. It is not in an allocator now.
+        let _errno = Errno::save();
+        begin(state, settings);
+    }
+    let reason = if state.locked.load(Ordering::Relaxed) != 0 {
+        Reason::Locked
+    } else {
+        let mut table = blocks::lock();
+        if let Some(got) = table.allocate(len, align.max(rustix::param::page_size()), kind) {
+            return Some(got);
+        }
+        if table.is_live() { Reason::Addresses } else { Reason::NoHeap }
+    };
+    state.left.add(reason, len as u64, Vec::new);
+    None
+}
+
+/// Bytes of what an allocation returned, if it is a block.
+pub(crate) fn size_of(block: *const c_void) -> Option<usize> {
+    if !blocks::may_have(block as usize) {
+        return None;
+    }
+    blocks::lock().size_of(block as usize)
+}
+
+/// Gives a part of a block up, which is dying.
+fn bury(part: &Part) {
+    let Range { start, end } = part.range;
+    if part.is_live {
+        // From now on a touch is `SIGSEGV`, and no page comes in.
+        blocks::protect(&part.range, libc::PROT_NONE);
+        let asked =
+            state::get().and_then(|(state, _)| state.line.ask(Question::Discard { start, end }));
+        if !matches!(asked, Some(Answer::Done)) {
+            // What is there may be anything: nothing of it is given out again.
+            return;
+        }
+    } else {
+        // SAFETY: the kernel's memory, where a block was that the program gives up.
+        unsafe { real::munmap(ptr::with_exposed_provenance_mut(start), end - start) };
+    }
+    blocks::lock().bury(part);
+}
+
+/// Gives up what belongs to blocks in a range.
+pub(crate) fn release(range: &Range<usize>) {
+    let _errno = Errno::save();
+    loop {
+        let part = blocks::lock().kill_first(range);
+        match part {
+            Some(part) => bury(&part),
+            None => return,
+        }
+    }
+}
+
+/// `munmap(2)` of a range that may have blocks.
+pub(crate) fn unmap(range: &Range<usize>) -> c_int {
+    let mut at = range.start;
+    let mut result = 0;
+    while at < range.end {
+        let (part, rest) = {
+            let mut table = blocks::lock();
+            let part = table.kill_first(&(at..range.end));
+            let until = part.as_ref().map_or(range.end, |part| part.range.start);
+            (part, table.outside(&(at..until)))
+        };
+        for rest in rest.into_iter().filter(|rest| !rest.is_empty()) {
+            let start = ptr::with_exposed_provenance_mut(rest.start);
+            // SAFETY: the program's arguments, without what is kept here.
+            result = unsafe { real::munmap(start, rest.len()) }.min(result);
+        }
+        at = part.as_ref().map_or(range.end, |part| part.range.end);
+        if let Some(part) = part {
+            let _errno = Errno::save();
+            bury(&part);
+        }
+    }
+    result
+}
+
+/// Makes what is live in a range zeroes. Whether it was possible.
+pub(crate) fn discard(range: &Range<usize>) -> bool {
+    let mut at = range.start;
+    while at < range.end {
+        let live = blocks::lock().first_live(&(at..range.end));
+        let Some(live) = live else { return true };
+        let question = Question::Discard { start: live.start, end: live.end };
+        let asked = state::get().and_then(|(state, _)| state.line.ask(question));
+        if !matches!(asked, Some(Answer::Done)) {
+            return false;
+        }
+        at = live.end;
+    }
+    true
+}
+
+/// Whether a range touches memory that is kept.
+pub(crate) fn is_live(range: &Range<usize>) -> bool {
+    blocks::may_touch(range) && blocks::lock().first_live(range).is_some()
+}
+
+/// Makes all blocks the kernel's, at the same addresses. What the program does next to them works
+/// as ever; the budget holds no more.
+pub(crate) fn give_back(reason: Reason) {
+    let Some((state, _)) = state::get() else { return };
+    let _errno = Errno::save();
+    if let Some(Answer::Ticket(mib)) = state.line.ask(Question::GiveBack { reason }) {
+        state.left.add(reason, u64::from(mib) << 20, Vec::new);
+    }
+}
+
+/// As [`give_back`], if a range touches memory that is kept, or its window.
+pub(crate) fn give_back_for(range: &Range<usize>, reason: Reason) {
+    if blocks::may_touch(range) && blocks::lock().touches_window(range) {
+        give_back(reason);
+    }
+}
+
+/// The kernel's memory is about to be replaced, or to move: what was a block there is none any
+/// more.
+pub(crate) fn forget(range: &Range<usize>) {
+    if !blocks::may_touch(range) {
+        return;
+    }
+    let mut table = blocks::lock();
+    while let Some(part) = table.kill_first(range) {
+        table.bury(&part);
+    }
+}
+
+/// Memory at addresses that the program demands, in place of what is there. `None` if the kernel is
+/// to make it.
+pub(crate) fn fixed(range: &Range<usize>, prot: c_int, is_anonymous: bool) -> Option<usize> {
+    if !blocks::may_touch(range) {
+        return None;
+    }
+    let covered = {
+        let mut table = blocks::lock();
+        let live = table.first_live(range).is_some();
+        if !live && !table.touches_window(range) {
+            drop(table);
+            forget(range);
+            return None;
+        }
+        live && table.has_all(range)
+    };
+    let _errno = Errno::save();
+    if is_anonymous && covered && discard(range) && blocks::protect(range, prot) {
+        return Some(range.start);
+    }
+    give_back(Reason::Fixed);
+    forget(range);
+    None
+}
+
+/// `mremap(2)` of a block. `None` if the kernel is to do it, with memory that is its own by now.
+pub(crate) fn remap(
+    old: &Range<usize>,
+    new_len: usize,
+    flags: c_int,
+) -> Option<Result<usize, c_int>> {
+    if !is_live(old) {
+        forget(old);
+        return None;
+    }
+    let plain = flags & !libc::MREMAP_MAYMOVE == 0 && !old.is_empty();
+    if !plain || !blocks::lock().has_all(old) {
+        give_back(Reason::Moved);
+        forget(old);
+        return None;
+    }
+    let Some(len) = whole_pages(new_len) else { return Some(Err(libc::EINVAL)) };
+    if len <= old.len() {
+        release(&(old.start + len..old.end));
+        return Some(Ok(old.start));
+    }
+    if blocks::lock().grow(old.start, len) {
+        return Some(Ok(old.start));
+    }
+    if flags & libc::MREMAP_MAYMOVE == 0 {
+        return Some(Err(libc::ENOMEM));
+    }
+    let new = allocate(len, 1, Kind::Mapped).or_else(|| kernels(len));
+    let Some(new) = new else { return Some(Err(libc::ENOMEM)) };
+    shift(old, new);
+    Some(Ok(new))
+}
+
+/// The kernel's memory.
+fn kernels(len: usize) -> Option<usize> {
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+    // SAFETY: no address is demanded.
+    let got = unsafe { real::mmap(ptr::null_mut(), len, READ_WRITE, flags, -1, 0) };
+    (got != libc::MAP_FAILED).then_some(got as usize)
+}
+
+/// Copies a block elsewhere, and gives it up piece by piece.
+pub(crate) fn shift(old: &Range<usize>, new: usize) {
+    let mut at = old.start;
+    while at < old.end {
+        let end = old.end.min((at + STRIDE).next_multiple_of(STRIDE));
+        let from = ptr::with_exposed_provenance::<u8>(at);
+        let to = ptr::with_exposed_provenance_mut::<u8>(new + (at - old.start));
+        // SAFETY: both are memory of the program, as long, and do not overlap.
+        unsafe { ptr::copy_nonoverlapping(from, to, end - at) };
+        release(&(at..end));
+        at = end;
+    }
+}
+
+/// Makes an allocation shorter or longer where it is.
+pub(crate) fn resize(block: usize, old: usize, len: usize) -> bool {
+    match whole_pages(len) {
+        Some(len) if len <= old => {
+            release(&(block + len..block + old));
+            true
+        }
+        Some(len) => blocks::lock().grow(block, len),
+        None => false,
+    }
+}
+
+/// `madvise(2)` of a range with memory that is kept: what it returns. `None` if the kernel may be
+/// asked.
+pub(crate) fn advise(range: &Range<usize>, advice: c_int) -> Option<Result<(), c_int>> {
+    if !is_live(range) {
+        return None;
+    }
+    match advice {
+        // Free pages may be zeroes at any time, so they are at once.
+        libc::MADV_DONTNEED | libc::MADV_FREE => {
+            let _errno = Errno::save();
+            Some(if discard(range) { Ok(()) } else { Err(libc::ENOMEM) })
+        }
+        libc::MADV_POPULATE_READ | libc::MADV_POPULATE_WRITE => None,
+        // Hints. The runtime decides what comes in and goes.
+        libc::MADV_NORMAL
+        | libc::MADV_RANDOM
+        | libc::MADV_SEQUENTIAL
+        | libc::MADV_WILLNEED
+        | libc::MADV_COLD
+        | libc::MADV_PAGEOUT
+        | libc::MADV_HUGEPAGE
+        | libc::MADV_NOHUGEPAGE
+        | libc::MADV_MERGEABLE
+        | libc::MADV_UNMERGEABLE
+        | libc::MADV_DONTDUMP
+        | libc::MADV_DODUMP
+        | libc::MADV_DOFORK => Some(Ok(())),
+        // What changes more is for the kernel's memory.
+        _ => {
+            give_back(Reason::Advised);
+            None
+        }
+    }
+}
