@@ -850,6 +850,20 @@ fn tenants_are_shown_with_their_fairness_beside_what_was_published() {
 }
 
 #[test]
+fn tenants_on_two_nodes_with_files_and_a_limit_of_swap_are_all_there() {
+    let with = ["--nodes", "2", "--file", "64M", "--swap-high", "256M", "--policy", "lru"];
+    let results = json(&args(&TENANTS, &with));
+    let [row] = &rows(&results)[..] else { panic!("what was published had neither: {results}") };
+    assert_eq!(
+        (&row["nodes"], row["workers"]["requests"].as_array().unwrap().len()),
+        (&2.into(), 64)
+    );
+    assert_eq!(row["swap_high_bytes"], 1 << 20);
+    assert!(row["throttled_ms"].as_f64().unwrap() > 0.0, "4 GiB of heap a worker: {row}");
+    assert!(count(row, "pgpgin") >= 32 * 256 && count(row, "pswpin") > 0, "32 files: {row}");
+}
+
+#[test]
 fn tenants_print_the_same_bytes_for_the_same_seed_and_refuse_what_they_do_not_have() {
     let arguments = args(&TENANTS, &["--policy", "lru"]);
     assert_eq!(json(&arguments), json(&arguments));

@@ -210,6 +210,7 @@ fn tenants_alike_have_the_statistics_of_the_simulator_and_published_rows() {
         .sum();
     assert!(counted > 0);
     assert!(row["misses"].as_u64().unwrap() > 0, "a half of it has no room");
+    assert!(row["stat"]["pswpin"].as_u64().unwrap() > 0, "it is swapped: {row}");
     let published =
         rows(&results).iter().find(|row| row["source"] == "v7").expect("a published row");
     assert_eq!((&published["system"], &published["ops"]), (&"published".into(), &82_901.into()));
@@ -268,4 +269,16 @@ fn what_a_program_costs_is_measured_in_pairs() {
     }
     assert_eq!(row["cpu_ratio_ci95"].as_array().unwrap().len(), 2);
     refused(dir.path(), &["bench", "program-cost"], &["--bpf <FILE>"]);
+}
+
+#[test]
+fn tenants_with_a_file_and_objects_swap_and_are_slowed_down_above_their_limit() {
+    let dir = tempfile::tempdir().unwrap();
+    let small = ["bench", "tenants", "--scale", "0.0005", "--seconds", "1", "--policy", "mglru"];
+    let with = ["--file", "64M", "--content", "objects", "--swap-high", "1G"];
+    let results = results(dir.path(), &[&small[..], &with[..]].concat());
+    let [row] = &rows(&results)[..] else { panic!("what was published had none of it: {results}") };
+    assert_eq!(row["swap_high_bytes"], 131 * 4096);
+    assert!(row["stat"]["pswpout"].as_u64().unwrap() > 0, "{row}");
+    assert!(row["throttled_ms"].as_f64().unwrap() > 0.0, "{row}");
 }

@@ -18,6 +18,7 @@
 //! | [`script`] | experiments of groups that share memory, for both players |
 //! | [`mapping`] | files read through mappings, for both players |
 //! | [`heap`] | programs most of whose memory is heap, for both players |
+//! | [`tenants`] | servers and browsers of equal demand, for both players |
 //! | [`writer`] | a file written from start to end, for both players |
 //! | [`record`], [`block`], [`layout`] | the bytes of records and pages: every read is verified |
 //! | [`groundtruth`] | the exact sequences that real kernels were measured on |
@@ -39,6 +40,7 @@ pub mod random;
 pub mod record;
 pub mod scan;
 pub mod script;
+pub mod tenants;
 pub mod trace;
 pub mod writer;
 pub mod ycsb;

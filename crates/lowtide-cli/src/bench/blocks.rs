@@ -52,16 +52,11 @@ const fn word(file: u64, block: u64) -> [u8; WORD] {
 /// Those of [`DataDir::scratch`]; [`BenchError::File`].
 pub(crate) fn make(dir: &DataDir, of: &str, fio: &FioMmap) -> Result<Made, BenchError> {
     let zipf = fio.order == FioOrder::Zipf;
-    let mut blocks = Blocks { paths: Vec::new(), bytes: fio.file, zipf, seed: fio.seed };
-    let mut files = Vec::new();
-    for number in 0..u64::from(fio.jobs) {
-        let scratch = dir.scratch(&format!("fio-mmap-{of}-{number}"))?;
-        fill(scratch.file(), number, fio.file)
-            .map_err(|source| BenchError::file("write", scratch.path(), source))?;
-        blocks.paths.push(scratch.path().to_owned());
-        files.push(scratch);
-    }
-    Ok(Made { program: Mapped::Blocks(blocks), _files: files })
+    Made::with_files(
+        (dir, &format!("fio-mmap-{of}"), fio.jobs),
+        |file, number| fill(file, number, fio.file),
+        |paths| Mapped::Blocks(Blocks { paths, bytes: fio.file, zipf, seed: fio.seed }),
+    )
 }
 
 /// Writes a file, and leaves none of it in the page cache.

@@ -5,7 +5,7 @@
 
 use std::fs::File;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use lowtide::map::Way;
@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::access::{AccessError, DataAccess};
 use super::blocks::Blocks;
-use super::datafile::Scratch;
+use super::datafile::{DataDir, Scratch};
 use super::error::BenchError;
 use super::map::{self, MapAccess};
 use super::peer::mapped::MappedPeer;
@@ -66,7 +66,30 @@ pub(crate) struct Made {
     /// What is played on them.
     pub(crate) program: Mapped,
     /// The files.
-    pub(crate) _files: Vec<Scratch>,
+    _files: Vec<Scratch>,
+}
+
+impl Made {
+    /// Makes the files of a program, one for each thread, and the program from their paths.
+    /// `write` gives a file its contents; it gets its number.
+    ///
+    /// # Errors
+    /// Those of [`DataDir::scratch`]; [`BenchError::File`].
+    pub(crate) fn with_files(
+        (dir, names, threads): (&DataDir, &str, u32),
+        write: impl Fn(&File, u64) -> io::Result<()>,
+        program: impl FnOnce(Vec<PathBuf>) -> Mapped,
+    ) -> Result<Self, BenchError> {
+        let mut files = Vec::new();
+        for number in 0..u64::from(threads) {
+            let scratch = dir.scratch(&format!("{names}-{number}"))?;
+            write(scratch.file(), number)
+                .map_err(|source| BenchError::file("write", scratch.path(), source))?;
+            files.push(scratch);
+        }
+        let paths = files.iter().map(|scratch| scratch.path().to_owned()).collect();
+        Ok(Self { program: program(paths), _files: files })
+    }
 }
 
 /// The limits of the program's group.

@@ -71,7 +71,7 @@ use crate::lab::high_thrash::HighThrash;
 use crate::lab::mixed::RealMixed;
 use crate::lab::noisy::Noisy;
 use crate::lab::real::Real;
-use crate::lab::real_mapping::{Fio, Program, RealMapping, Thrash};
+use crate::lab::real_mapping::{Fio, RealMapping, RealProgram, Thrash};
 use crate::lab::writing::Writing;
 use crate::lab::writing::real::RealWriting;
 

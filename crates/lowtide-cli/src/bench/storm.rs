@@ -43,16 +43,11 @@ const fn word(file: u64, page: u64) -> u64 {
 /// # Errors
 /// Those of [`DataDir::scratch`]; [`BenchError::File`].
 pub(crate) fn make(dir: &DataDir, of: &str, thrash: &MapThrash) -> Result<Made, BenchError> {
-    let mut storm = Storm { paths: Vec::new(), bytes: thrash.file };
-    let mut files = Vec::new();
-    for number in 0..u64::from(thrash.threads) {
-        let scratch = dir.scratch(&format!("mmap-thrash-{of}-{number}"))?;
-        mark(scratch.file(), number, thrash.file)
-            .map_err(|source| BenchError::file("write", scratch.path(), source))?;
-        storm.paths.push(scratch.path().to_owned());
-        files.push(scratch);
-    }
-    Ok(Made { program: Mapped::Storm(storm), _files: files })
+    Made::with_files(
+        (dir, &format!("mmap-thrash-{of}"), thrash.threads),
+        |file, number| mark(file, number, thrash.file),
+        |paths| Mapped::Storm(Storm { paths, bytes: thrash.file }),
+    )
 }
 
 fn mark(file: &File, number: u64, bytes: u64) -> io::Result<()> {

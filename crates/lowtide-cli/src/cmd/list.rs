@@ -42,8 +42,8 @@ pub(crate) fn run(what: Listing, toml: Option<&str>) -> ExitCode {
                  series\n\
                  \"mm/mglru: improve reclaim loop and dirty folio handling\" (Linux 7.2), together \
                  `series`.\n\
-                 mglru and lru have all switches but floor; mglru-7.1 has those since 6.12, \
-                 mglru-6.12 none.\nMore: docs/policies.md.\n",
+                 mglru, lru and tide have all switches but floor; mglru-7.1 has those since \
+                 6.12, mglru-6.12 none.\nMore: docs/policies.md.\n",
             );
             for (name, about) in Policy::switches() {
                 out::line(format_args!("{name:<16} {about}"));

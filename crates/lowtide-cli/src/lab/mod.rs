@@ -29,6 +29,7 @@
 //! | `real_mapping` | the player of `mmap-thrash` and `fio-mmap` on real memory |
 //! | `simulated` | the command line of the player on a simulated machine |
 //! | `sysbench` | a database whose buffer pool is twelve times its memory |
+//! | `tenants` | what servers and browsers of equal demand have, in both worlds |
 //! | `turns` | rows of real systems that took turns |
 //! | `writing` | the players of `fill` and `dd-oom`, whose runs end by themselves |
 
@@ -49,6 +50,7 @@ pub(crate) mod real;
 pub(crate) mod real_mapping;
 pub(crate) mod simulated;
 pub(crate) mod sysbench;
+pub(crate) mod tenants;
 mod turns;
 pub(crate) mod writing;
 

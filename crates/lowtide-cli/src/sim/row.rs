@@ -72,6 +72,9 @@ pub(crate) struct Row {
     /// The size of the experiment relative to the published one, if it is scaled.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) scale: Option<f64>,
+    /// Nodes that the machine is divided into, if there are several.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) nodes: Option<u32>,
     /// Virtual seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) seconds: Option<f64>,
@@ -201,6 +204,9 @@ pub(crate) struct Row {
     /// `memory.high` of the group.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) high_bytes: Option<u64>,
+    /// `memory.swap.high` of each tenant.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) swap_high_bytes: Option<u64>,
     /// Whether the group above high needs its memory again: `hot` or `cold`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) memory: Option<&'static str>,
@@ -549,6 +555,21 @@ impl Row {
         let seconds = self.seconds.filter(|&seconds| seconds > 0.0);
         let rate = seconds.map_or(0.0, |seconds| ops as f64 / seconds);
         Self { ops: Some(ops), ops_per_s: Some(rate), ..self }
+    }
+
+    /// This row with what was counted in another part of the machine added: counters and sizes,
+    /// accesses, failed charges, and naps of reclaim.
+    pub(crate) fn plus_counts(mut self, other: &Self) -> Self {
+        for (name, count) in &other.stat {
+            *self.stat.entry(name.clone()).or_default() += count;
+        }
+        let sum = |a: Option<u64>, b: Option<u64>| a.unwrap_or(0) + b.unwrap_or(0);
+        self.oom = Some(sum(self.oom, other.oom));
+        self.throttled_ms =
+            Some(self.throttled_ms.unwrap_or(0.0) + other.throttled_ms.unwrap_or(0.0));
+        let accesses = sum(self.accesses, other.accesses);
+        let misses = sum(self.misses, other.misses);
+        self.with_accesses(accesses, misses)
     }
 
     /// This row with the counters of a group instead of those of the whole machine.

@@ -6,14 +6,14 @@
 //! into the same buckets.
 
 use std::sync::atomic::AtomicU64;
+use std::time::Duration;
 
 use clap::Args;
 use lowtide::{Policy, Size};
-use lowtide_sim::client::tenants::{
-    self, BUCKETS_S, CONTENDED_SLOT_NS, TenantsConfig, TenantsResult,
-};
+use lowtide_sim::client::tenants::{self, BUCKETS_S, CONTENDED_SLOT_NS, TenantsResult};
 use lowtide_sim::spec::{MachineSpec, SwapSpec};
-use lowtide_sim::{Costs, MachineConfig, MachineError};
+use lowtide_sim::{Costs, MachineConfig, MachineError, MachineStat};
+use lowtide_workload::tenants::Tenants;
 
 use super::clock::Stopwatch;
 use super::error::SimError;
@@ -24,6 +24,8 @@ use super::show::{self, Head};
 use super::{columns, compare, jobs};
 use crate::interrupt::{self, Cut};
 use crate::json::LatencyUs;
+pub(crate) use crate::lab::tenants::{ABOUT, NAME};
+use crate::lab::tenants::{Having, PROGRAM, describe};
 use crate::progress::{Patient, Unit};
 
 /// The machine of the published evaluation.
@@ -34,19 +36,18 @@ const SWAP_TIMES: u64 = 2;
 /// Default scale of the published experiment, so that three policies take a few minutes. The 600
 /// virtual seconds have the same reason; the published runs took about 3,600.
 const SCALE: &str = "0.0625";
-/// The name of the workload.
-pub(crate) const NAME: &str = "tenants";
-/// One line for listings.
-pub(crate) const ABOUT: &str =
-    "servers with large buffers and their browsers, 32 tenants alike, on zram";
 
 const MAX_HELP: &str = "Budget [default: all of the machine's memory]";
 const HELP: &str = "\
 64 workers with large buffers run on a machine with zram, without a group limit. Below full size a
 page stands for many: memory shrinks, what a page costs grows, numbers and times stay. So the rows
-stand beside the published figures at any --scale, on xeon-96t with all of its memory.
+stand beside the published figures at any --scale, on xeon-96t with all of its memory, for the
+published heaps. A worker is bound to a node; nodes share the lock of swap slots and nothing else.
 
-Example: lowtide sim tenants --seconds 120 --policy mglru-7.1,mglru-7.1+series";
+Examples:
+  lowtide sim tenants --seconds 120 --policy mglru-7.1,mglru-7.1+series
+  lowtide sim tenants --nodes 2 --policy mglru-7.1,lru
+  lowtide sim tenants --file 128M --content objects --swap-high 4G --policy mglru,lru";
 
 /// Options of `sim tenants`.
 #[derive(Debug, Args)]
@@ -66,6 +67,14 @@ pub(crate) struct Options {
         default_value_t = 600
     )]
     seconds: u64,
+    /// Nodes of memory and processors that the machine and the workers are divided into; each has
+    /// its own lists of each tenant
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=2),
+          default_value_t = 1)]
+    nodes: u32,
+    /// What tenants have.
+    #[command(flatten)]
+    having: Having,
     /// The machine, the budget, the scale and the results.
     #[command(flatten)]
     at_scale: AtScale,
@@ -74,9 +83,13 @@ pub(crate) struct Options {
 /// One run, with all options resolved.
 #[derive(Clone, Debug)]
 struct Plan {
+    /// One node of the machine.
     machine: MachineSpec,
+    nodes: u32,
+    /// The budget of a node.
     max: Option<u64>,
-    config: TenantsConfig,
+    tenants: Tenants,
+    run_ns: u64,
     scale: f64,
     /// Whether it is the published experiment at any scale.
     published: bool,
@@ -87,7 +100,8 @@ impl Plan {
         let scale = options.at_scale.scale;
         let whole = options.at_scale.machine.load()?;
         let published = MachineSpec::preset(MACHINE)?.as_ref() == Some(&whole)
-            && options.at_scale.max.is_none();
+            && options.at_scale.max.is_none()
+            && options.having.is_published();
         let calibrated = if published {
             MachineSpec {
                 costs: Costs { swap_slot_ns: CONTENDED_SLOT_NS, ..whole.costs.clone() },
@@ -96,74 +110,105 @@ impl Plan {
         } else {
             whole
         };
-        let machine = part_of(&calibrated, scale);
+        let nodes = options.nodes;
+        let machine = tenants::node(&part_of(&calibrated, scale), nodes);
         machine.validate()?;
-        let max = options::machine_budget(options.at_scale.max, &machine, None)?;
+        let max = options.at_scale.max.map(|max| match max.is_max() {
+            true => max,
+            false => Size::new(max.bytes() / u64::from(nodes)),
+        });
+        let max = options::machine_budget(max, &machine, None)?;
         let run_ns = options.seconds * 1_000_000_000;
-        let config = TenantsConfig {
-            run_ns,
-            ..TenantsConfig::published(scale, options.at_scale.common.seed)
-        };
-        Ok(Self { machine, max, config, scale, published })
+        let tenants = options.having.tenants(scale, options.at_scale.common.seed);
+        Ok(Self { machine, nodes, max, tenants, run_ns, scale, published })
     }
 
     fn head(&self) -> Head {
-        let config = &self.config;
         let swap = self.machine.swap.as_ref().map_or_else(
             || "no swap".into(),
             |swap| format!("{} of {} for swap", options::floor(swap.size), swap.kind),
         );
         Head {
             what: format!("{NAME}: {ABOUT}"),
-            machine: format!("{}; {swap}", show::machine(&self.machine)),
+            machine: match self.nodes {
+                1 => format!("{}; {swap}", show::machine(&self.machine)),
+                nodes => format!("{nodes} nodes, each {}; {swap}", show::machine(&self.machine)),
+            },
             max: self.max,
             data: format!(
-                "{} workers of {} tenants, each with {} chunks of {}: {} in all; a page stands \
-                 for {}",
-                config.all_workers(),
-                config.tenants,
-                config.chunks,
-                Size::new(config.chunk),
-                options::floor(config.bytes()),
+                "{}: {} in all; a page stands for {}",
+                describe(&self.tenants),
+                options::floor(self.tenants.bytes()),
                 (1.0 / self.scale * 100.0).round() / 100.0
             ),
-            run: format!("{} s, of which nothing is left out", config.run_ns / 1_000_000_000),
+            run: format!("{} s, of which nothing is left out", self.run_ns / 1_000_000_000),
         }
     }
 
-    fn simulate(&self, policy: Policy, done: &AtomicU64) -> Result<TenantsResult, MachineError> {
+    /// One node under a policy.
+    fn simulate(
+        &self,
+        policy: Policy,
+        which: u32,
+        done: &AtomicU64,
+    ) -> Result<TenantsResult, MachineError> {
         let machine = MachineConfig {
             spec: self.machine.clone(),
             policy,
             max: self.max,
-            seed: self.config.seed,
+            seed: self.tenants.seed.wrapping_add(u64::from(which)),
         };
-        tenants::run(&machine, &self.config, done, interrupt::flag())
+        let node = (which, self.nodes);
+        tenants::run(&machine, &self.tenants, node, self.run_ns, done, interrupt::flag())
     }
 
-    fn row(&self, policy: Policy, result: &TenantsResult) -> Row {
-        let requests: Vec<u64> = result.workers.iter().map(|worker| worker.requests).collect();
+    /// The row of all nodes together.
+    fn row(&self, policy: Policy, nodes: &[TenantsResult]) -> Row {
+        let mut workers: Vec<_> = nodes.iter().flat_map(|node| &node.workers).collect();
+        workers.sort_by_key(|worker| worker.tenant);
+        let requests: Vec<u64> = workers.iter().map(|worker| worker.requests).collect();
         let total = requests.iter().sum();
+        let mut latency = nodes[0].latency.clone();
+        let mut buckets = nodes[0].buckets;
+        for node in &nodes[1..] {
+            latency += &node.latency;
+            buckets.iter_mut().zip(node.buckets).for_each(|(sum, ops)| *sum += ops);
+        }
+        let ms = |of: fn(&MachineStat) -> u64| {
+            Some(nodes.iter().map(|node| of(&node.stat)).sum::<u64>() as f64 / 1e6)
+        };
         let row = Row {
             workload: NAME,
-            program: Some("heaps on swap"),
+            program: Some(PROGRAM),
             world: "sim",
             system: "lowtide",
             policy: policy.to_string(),
             machine: self.machine.name.clone(),
-            max_bytes: self.max,
-            data_bytes: Some(self.config.bytes()),
+            max_bytes: self.max.map(|max| max * u64::from(self.nodes)),
+            data_bytes: Some(self.tenants.bytes()),
             page_bytes: self.machine.page,
-            threads: self.config.all_workers(),
-            seed: Some(self.config.seed),
+            threads: self.tenants.all_workers(),
+            seed: Some(self.tenants.seed),
             scale: Some(self.scale),
-            latency_us: Some(RowLatency::Whole(LatencyUs::from(&result.latency))),
-            latency_buckets: Some(Bucket::all(&BUCKETS_S, &result.buckets)),
-            lruvec_lock_ms: Some(result.stat.lruvec_lock.waited_ns as f64 / 1e6),
-            swap_lock_ms: Some(result.stat.swap_lock.waited_ns as f64 / 1e6),
+            nodes: (self.nodes > 1).then_some(self.nodes),
+            swap_high_bytes: self.tenants.swap_high,
+            latency_us: Some(RowLatency::Whole(LatencyUs::from(&latency))),
+            latency_buckets: Some(Bucket::all(&BUCKETS_S, &buckets)),
+            lruvec_lock_ms: ms(|stat| stat.lruvec_lock.waited_ns),
+            swap_lock_ms: ms(|stat| stat.swap_lock.waited_ns),
+            zram_bytes: Some(nodes.iter().map(|node| node.stat.zram_bytes).sum()),
             ..Row::default()
         };
-        row.with_workers(requests).on_machine(None, &result.stat, total)
+        let of_node = |node: &TenantsResult| Row::default().on_machine(None, &node.stat, 0);
+        let others: Vec<Row> = nodes[1..].iter().map(of_node).collect();
+        let row = row.with_workers(requests).on_machine(None, &nodes[0].stat, total);
+        let row = others.iter().fold(row, Row::plus_counts);
+        // With a limit, what matters is how long tasks slept for it.
+        let slept = ms(|stat| stat.kernel.high_sleep_ns);
+        Row {
+            throttled_ms: if self.tenants.swap_high.is_some() { slept } else { row.throttled_ms },
+            ..row
+        }
     }
 }
 
@@ -189,25 +234,38 @@ pub(crate) fn run(options: &Options) -> Result<(), SimError> {
     let plan = Plan::new(options)?;
     let timing = options.at_scale.timing.is_on();
     let frames = plan.max.map_or(plan.machine.pages(), |max| max / plan.machine.page);
-    let data_pages = plan.config.bytes() / plan.machine.page;
-    let parallel = Host::ask().parallel(frames, data_pages)?;
+    let data_pages = plan.tenants.bytes() / plan.machine.page;
+    let nodes = plan.nodes as usize;
+    let parallel = Host::ask().parallel(frames, data_pages / u64::from(plan.nodes))?;
     plan.head().print(&options.at_scale.common);
 
-    let total = plan.config.run_ns / 1_000_000 * policies.len() as u64;
+    let runs = policies.len() * nodes;
+    let total = plan.run_ns / 1_000_000 * runs as u64;
     let progress = Patient::new("virtual milliseconds", Unit::Steps, total);
-    let results =
-        jobs::run(policies.len(), if timing { 1 } else { parallel }, progress, |number, done| {
-            let began = Stopwatch::start();
-            plan.simulate(policies[number], done).map(|result| (result, began.elapsed()))
-        });
+    let results = jobs::run(runs, if timing { 1 } else { parallel }, progress, |number, done| {
+        let began = Stopwatch::start();
+        let (policy, which) = (policies[number / nodes], (number % nodes) as u32);
+        plan.simulate(policy, which, done).map(|result| (result, began.elapsed()))
+    });
     let mut rows = Vec::with_capacity(policies.len());
     let mut cut = Cut::default();
-    for (&policy, result) in policies.iter().zip(results) {
-        let result =
-            result.map_err(|error| SimError::of_machine(policy, error, "simulating tenants"));
-        let Some((result, took)) = cut.take(result)? else { continue };
-        let row = plan.row(policy, &result);
-        rows.push(if timing { row.timed(took, result.stat.bytes, data_pages) } else { row });
+    let mut results = results.into_iter();
+    for &policy in &policies {
+        let (mut of_nodes, mut took) = (Vec::with_capacity(nodes), Duration::ZERO);
+        for result in results.by_ref().take(nodes) {
+            let result =
+                result.map_err(|error| SimError::of_machine(policy, error, "simulating tenants"));
+            if let Some((result, time)) = cut.take(result)? {
+                of_nodes.push(result);
+                took += time;
+            }
+        }
+        if of_nodes.len() < nodes {
+            continue;
+        }
+        let row = plan.row(policy, &of_nodes);
+        let bytes = of_nodes.iter().map(|node| node.stat.bytes).sum();
+        rows.push(if timing { row.timed(took, bytes, data_pages) } else { row });
     }
     let mut rows = compare::with_ratios(rows);
     let mut closing = compare::ratio_line(&rows);

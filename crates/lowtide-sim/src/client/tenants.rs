@@ -1,40 +1,29 @@
-//! Tenants of equal demand on one machine without enough memory: servers with large buffers and
-//! their browsers, as Chrome & Node.js in the published evaluation of fairness.
+//! Tenants of equal demand ([`lowtide_workload::tenants`]) on a simulated machine, in virtual time.
 //!
-//! ```text
-//!   64 workers, two for each of 32 tenants; a worker is a server and its client,
-//!   one request at a time, without a pause:
-//!     server process ── one of 16 chunks, uniformly ──► stores to every page of it, in order
-//!     client process ── 1,280 new pages ──► stores to each;
-//!                       arrays beyond 64 MiB are freed, oldest first
-//! ```
+//! Each tenant is a group without limits of memory, so the machine runs out of it, and reclaim
+//! first chooses between groups. A worker is two processes: a server with one heap, which maps its
+//! tenant's file if there is one, and a client with another. With a `swap.high`, a tenant's tasks
+//! are slowed down while more of it is in swap. The model omits the browser's other processes, and
+//! the minute by which clients start after their servers.
 //!
-//! A worker sweeps uniformly chosen chunks: inside a chunk, the page used last is used again last;
-//! between chunks, recency predicts nothing. With a policy that evicts whole chunks, requests to
-//! resident chunks are fast; with one that evicts a part of each, all requests are slow. Pages
-//! contain zeros, so zram stores nothing for them.
-//!
-//! Each tenant is a group without limits, so the machine runs out of memory, and reclaim first
-//! chooses between groups. Source: `docs/kernel/workloads.md` §2(b). The model omits the browser's
-//! other processes and its program text (§2(b) *assumes* 150 to 300 MiB for each worker), the
-//! minute by which clients start after their servers, and NUMA nodes.
+//! **Nodes.** The published machine has two. Both processes of a worker are bound to the processors
+//! and the memory of one, so the nodes share nothing but the lock of swap slots: each has its own
+//! frames, lists of each group, watermarks and background reclaimer. [`node`] is one of them, as a
+//! machine. The other one takes the lock as often, so a slot costs twice the time there.
 
-use crate::machine::{Ctx, Machine, MachineConfig, MachineError, MachineStat, MappingId};
+use crate::machine::{Ctx, FileId, Machine, MachineConfig, MachineError, MachineStat, MappingId};
+use crate::spec::{MachineSpec, SwapSpec};
 use hdrhistogram::Histogram;
 use lowtide_core::MemcgId;
-use lowtide_workload::SplitMix64;
+use lowtide_workload::tenants::{Content, Request, Requests, Tenants};
 use std::cell::RefCell;
+use std::ops::Range;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 /// Lower bounds of the latency buckets, in seconds: a request belongs to the largest bound that it
 /// reaches (`docs/kernel/workloads.md` §0.5).
 pub const BUCKETS_S: [u64; 9] = [0, 1, 2, 4, 8, 16, 32, 64, 128];
-
-/// Bytes of the array that the script of one request allocates: 1,280 pages.
-const ARRAY_BYTES: u64 = 1_280 << 12;
-/// Bytes of arrays that the garbage collector keeps.
-const GARBAGE_BYTES: u64 = 64 << 20;
 
 /// Nanoseconds under the lock for taking or freeing a slot of swap on the published machine. With
 /// this value the lock limits the machine to the published 81,898 requests an hour, if 53 % of each
@@ -44,62 +33,19 @@ const GARBAGE_BYTES: u64 = 64 << 20;
 /// takes 4 s.
 pub const CONTENDED_SLOT_NS: u64 = 630;
 
-/// The configuration of a run.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct TenantsConfig {
-    /// Tenants.
-    pub tenants: u32,
-    /// Workers of each.
-    pub workers: u32,
-    /// Chunks of a server.
-    pub chunks: u64,
-    /// Bytes of a chunk.
-    pub chunk: u64,
-    /// Bytes of new memory that a client stores to for each request.
-    pub array: u64,
-    /// Bytes of arrays beyond which the oldest is freed.
-    pub garbage: u64,
-    /// CPU nanoseconds of a request without its page accesses: reloading, reading the answer, the
-    /// script's start and end.
-    pub request_ns: u64,
-    /// Virtual nanoseconds of the run.
-    pub run_ns: u64,
-    /// Seed of the random choices.
-    pub seed: u64,
-}
-
-impl TenantsConfig {
-    /// The published experiment, in which each page stands for `1 / scale` pages: sizes are
-    /// multiplied by `scale`; numbers and times do not change. (A machine for it has `scale` times
-    /// the memory, and [`coarse`](crate::Costs::coarse) costs.) Sizes are whole pages of 4 KiB and
-    /// at least one.
-    #[must_use]
-    pub fn published(scale: f64, seed: u64) -> Self {
-        let size = |bytes: u64| (((bytes >> 12) as f64 * scale).round() as u64).max(1) << 12;
-        Self {
-            tenants: 32,
-            workers: 2,
-            chunks: 16,
-            chunk: size(256 << 20),
-            array: size(ARRAY_BYTES),
-            garbage: size(GARBAGE_BYTES),
-            // Guess: a headless browser that a driver asks to reload a page.
-            request_ns: 250_000_000,
-            run_ns: 3_600_000_000_000,
-            seed,
-        }
-    }
-
-    /// Workers of all tenants.
-    #[must_use]
-    pub const fn all_workers(&self) -> u32 {
-        self.tenants * self.workers
-    }
-
-    /// Total bytes that the processes touch.
-    #[must_use]
-    pub fn bytes(&self) -> u64 {
-        u64::from(self.all_workers()) * (self.chunks * self.chunk + self.garbage + self.array)
+/// One of `nodes` equal nodes of a machine, as a machine of its own; see the module documentation.
+#[must_use]
+pub fn node(machine: &MachineSpec, nodes: u32) -> MachineSpec {
+    let part = |bytes: u64| bytes / machine.page / u64::from(nodes) * machine.page;
+    let mut costs = machine.costs.clone();
+    costs.swap_slot_ns *= u64::from(nodes);
+    MachineSpec {
+        cpus: (machine.cpus / nodes).max(1),
+        memory: part(machine.memory),
+        kernel: part(machine.kernel),
+        swap: machine.swap.clone().map(|swap| SwapSpec { size: part(swap.size), ..swap }),
+        costs,
+        ..machine.clone()
     }
 }
 
@@ -146,66 +92,49 @@ fn bucket(nanos: u64) -> usize {
     BUCKETS_S.iter().rposition(|&bound| bound <= seconds).unwrap_or(0)
 }
 
-/// A worker's two heaps.
+/// A worker's two heaps, and the file of its tenant.
 #[derive(Clone, Copy, Debug)]
-struct Heaps {
+struct Spaces {
     server: MappingId,
     client: MappingId,
+    file: Option<MappingId>,
 }
 
-/// Sizes in pages.
-#[derive(Clone, Copy, Debug)]
-struct Sizes {
-    chunks: u64,
-    chunk: u64,
-    array: u64,
-    /// The largest number of live arrays.
-    arrays: u64,
-}
-
-/// Runs the tenants on a machine until their time is over. Requests in progress at that time do not
-/// count. `done` counts virtual milliseconds, for a progress bar.
+/// Runs the workers of a machine until `run_ns` nanoseconds are over: all of them, or with `nodes`
+/// those of one node, whose machine this is (`(which, nodes)`; a tenant's workers are spread over
+/// the nodes). Requests in progress at the end do not count. `done` counts virtual milliseconds,
+/// for a progress bar.
 ///
 /// # Errors
 /// [`MachineError`].
 ///
 /// # Panics
-/// When a size is smaller than a page, or there are no workers.
+/// When a size is smaller than a page.
 pub fn run(
     machine: &MachineConfig,
-    config: &TenantsConfig,
+    tenants: &Tenants,
+    (which, nodes): (u32, u32),
+    run_ns: u64,
     done: &AtomicU64,
     stop: &AtomicBool,
 ) -> Result<TenantsResult, MachineError> {
     let page = machine.spec.page;
-    let array = config.array / page;
-    let sizes = Sizes {
-        chunks: config.chunks,
-        chunk: config.chunk / page,
-        array,
-        arrays: (config.garbage / page).div_ceil(array).max(1),
-    };
     let mut m = Machine::new(machine)?;
-    let owners = (0..config.tenants).flat_map(|tenant| (0..config.workers).map(move |_| tenant));
-    let workers: Vec<Worker> = owners.map(|tenant| Worker { tenant, requests: 0 }).collect();
+    let numbers: Vec<u32> =
+        (0..tenants.all_workers()).filter(|n| n % tenants.workers % nodes == which).collect();
+    let workers = numbers.iter().map(|n| Worker { tenant: n / tenants.workers, requests: 0 });
     let latency = Histogram::new_with_max(3_600_000_000_000, 3).expect("valid bounds");
-    let tally = Rc::new(RefCell::new(Tally { workers, buckets: [0; 9], latency }));
-    let root = SplitMix64::new(config.seed);
-    let groups: Vec<_> = (0..config.tenants)
-        .map(|_| {
-            m.world().pool.engine.create_group(MemcgId::ROOT).expect("there is room for the groups")
-        })
-        .collect();
-    for number in 0..config.all_workers() {
-        let group = groups[(number / config.workers) as usize];
-        let heaps = set_up(&m, group, sizes);
-        let (tally, rng, config) = (Rc::clone(&tally), root.fork(u64::from(number)), *config);
-        let report = move |nanos| tally.borrow_mut().answered(number as usize, nanos);
-        m.background_in(group, move |ctx| {
-            worker(ctx, heaps, sizes, config.request_ns, rng, report)
-        });
+    let tally = Tally { workers: workers.collect(), buckets: [0; 9], latency };
+    let tally = Rc::new(RefCell::new(tally));
+    let groups: Vec<_> = (0..tenants.tenants).map(|_| set_up_tenant(&m, tenants, page)).collect();
+    for (at, &number) in numbers.iter().enumerate() {
+        let tenant = groups[(number / tenants.workers) as usize];
+        let spaces = set_up(&m, tenant, tenants, page);
+        let (requests, tally) = (tenants.requests(number, page), Rc::clone(&tally));
+        let report = move |nanos| tally.borrow_mut().answered(at, nanos);
+        let request_ns = tenants.request_ns;
+        m.background_in(tenant.group, move |ctx| worker(ctx, spaces, requests, request_ns, report));
     }
-    let run_ns = config.run_ns;
     let now = Rc::new(RefCell::new(0));
     let millis = Rc::clone(&now);
     m.client(move |ctx| async move {
@@ -226,72 +155,104 @@ pub fn run(
     })
 }
 
-/// Creates a worker's processes in the group of its tenant.
-fn set_up(m: &Machine, group: MemcgId, sizes: Sizes) -> Heaps {
+/// A tenant's group, and its file.
+#[derive(Clone, Copy, Debug)]
+struct Tenant {
+    group: MemcgId,
+    file: Option<FileId>,
+}
+
+fn set_up_tenant(m: &Machine, tenants: &Tenants, page: u64) -> Tenant {
     let mut world = m.world();
-    let mut heap = |pages| {
-        let process = world.add_address_space(group);
-        let heap = world.map_heap(process, pages);
-        world.set_zeros(heap);
-        heap
-    };
-    Heaps {
-        server: heap(sizes.chunks * sizes.chunk),
-        client: heap((sizes.arrays + 1) * sizes.array),
+    let engine = &mut world.pool.engine;
+    let group = engine.create_group(MemcgId::ROOT).expect("there is room for the groups");
+    if let Some(high) = tenants.swap_high {
+        engine.set_swap_high(group, high / page);
     }
+    let file = (tenants.file > 0).then(|| world.add_file_of(group, tenants.file.div_ceil(page)));
+    Tenant { group, file }
+}
+
+/// Creates a worker's processes in the group of its tenant.
+fn set_up(m: &Machine, tenant: Tenant, tenants: &Tenants, page: u64) -> Spaces {
+    let mut world = m.world();
+    let [(process, server), (_, client)] = [tenants.server(), tenants.client()].map(|bytes| {
+        let process = world.add_address_space(tenant.group);
+        let heap = world.map_heap(process, bytes / page);
+        if tenants.content == Content::Zeros {
+            world.set_zeros(heap);
+        }
+        (process, heap)
+    });
+    let file = tenant.file.map(|file| {
+        let open = world.open(file);
+        world.map_file(process, open)
+    });
+    Spaces { server, client, file }
 }
 
 /// Sends requests for ever, and reports the latency of each.
 async fn worker(
     ctx: Ctx,
-    heaps: Heaps,
-    sizes: Sizes,
+    spaces: Spaces,
+    mut requests: Requests,
     request_ns: u64,
-    mut rng: SplitMix64,
     report: impl Fn(u64),
 ) -> Result<(), MachineError> {
-    // A ring of arrays, with room for one more than the live ones.
-    let place = |array: u64| array % (sizes.arrays + 1) * sizes.array;
-    for request in 0_u64.. {
+    let pages = |range: &Range<u64>| range.end - range.start;
+    loop {
         let began = ctx.now();
         ctx.spend(request_ns).await;
-        let chunk = rng.below(sizes.chunks);
-        ctx.access(heaps.server, chunk * sizes.chunk, sizes.chunk, true).await?;
-        ctx.access(heaps.client, place(request), sizes.array, true).await?;
-        if let Some(oldest) = request.checked_sub(sizes.arrays) {
-            ctx.give_up(heaps.client, place(oldest), sizes.array).await;
+        let Request { chunk, file, array, freed } = requests.choose();
+        ctx.access(spaces.server, chunk.start, pages(&chunk), true).await?;
+        if let Some(mapping) = spaces.file {
+            ctx.access(mapping, file.start, pages(&file), false).await?;
+        }
+        ctx.access(spaces.client, array.start, pages(&array), true).await?;
+        if let Some(freed) = freed {
+            ctx.give_up(spaces.client, freed.start, pages(&freed)).await;
         }
         ctx.settle().await;
         report(ctx.now() - began);
     }
-    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::Costs;
-    use crate::spec::{MachineSpec, SwapSpec};
     use lowtide_core::Policy;
 
-    /// Two tenants of a 512th of the experiment: 32 MiB of buffers on 15 MiB.
-    fn small(policy: Policy, seed: u64) -> Result<TenantsResult, MachineError> {
-        let scale = 1.0 / 512.0;
+    const RUN_NS: u64 = 100_000_000_000;
+    const SCALE: f64 = 1.0 / 512.0;
+
+    /// A 32nd of the machine, for two tenants of a 512th of the experiment: 32 MiB of buffers on 15
+    /// MiB.
+    fn small() -> (MachineSpec, Tenants) {
         let xeon = MachineSpec::load("xeon-96t").expect("a preset");
         let spec = MachineSpec {
             memory: 16 << 20,
             kernel: 1 << 20,
             swap: Some(SwapSpec::zram(64 << 20)),
-            costs: Costs::default().coarse(1.0 / scale),
+            costs: Costs::default().coarse(1.0 / SCALE),
             ..xeon
         };
-        let machine = MachineConfig { spec, policy, max: None, seed };
-        let config = TenantsConfig {
-            tenants: 2,
-            run_ns: 100_000_000_000,
-            ..TenantsConfig::published(scale, seed)
-        };
-        run(&machine, &config, &AtomicU64::new(0), &AtomicBool::new(false))
+        (spec, Tenants { tenants: 2, ..Tenants::published(SCALE, 1) })
+    }
+
+    fn play(
+        spec: &MachineSpec,
+        policy: Policy,
+        tenants: &Tenants,
+        node: (u32, u32),
+    ) -> TenantsResult {
+        let machine = MachineConfig { spec: spec.clone(), policy, max: None, seed: tenants.seed };
+        let (done, stop) = (AtomicU64::new(0), AtomicBool::new(false));
+        run(&machine, tenants, node, RUN_NS, &done, &stop).expect("there is swap for all of it")
+    }
+
+    fn requests(result: &TenantsResult) -> u64 {
+        result.workers.iter().map(|worker| worker.requests).sum()
     }
 
     #[test]
@@ -305,20 +266,11 @@ mod tests {
     }
 
     #[test]
-    fn the_published_experiment_has_its_sizes_at_any_scale() {
-        let full = TenantsConfig::published(1.0, 1);
-        assert_eq!((full.all_workers(), full.chunks * full.chunk), (64, 4 << 30));
-        assert_eq!((full.array, full.garbage), (1280 * 4096, 64 << 20));
-        let part = TenantsConfig::published(1.0 / 16.0, 1);
-        assert_eq!((part.chunk, part.array, part.garbage), (16 << 20, 80 * 4096, 4 << 20));
-        assert_eq!(TenantsConfig::published(0.000_001, 1).array, 4096, "at least a page");
-    }
-
-    #[test]
     fn every_request_is_counted_once_and_memory_goes_to_swap() {
         for policy in [Policy::MGLRU, Policy::LRU] {
-            let result = small(policy, 1).expect("there is swap for all of it");
-            let requests: u64 = result.workers.iter().map(|worker| worker.requests).sum();
+            let (spec, tenants) = small();
+            let result = play(&spec, policy, &tenants, (0, 1));
+            let requests = requests(&result);
             assert!(requests > 400, "{policy}: {requests}");
             assert_eq!(result.buckets.iter().sum::<u64>(), requests, "{policy}");
             assert_eq!(result.latency.len(), requests, "{policy}");
@@ -328,7 +280,7 @@ mod tests {
                 "{policy}: no worker starves"
             );
             let stat = &result.stat;
-            assert!(stat.now_ns >= 100_000_000_000 && stat.now_ns < 101_000_000_000, "{policy}");
+            assert!(stat.now_ns >= RUN_NS && stat.now_ns < RUN_NS + 1_000_000_000, "{policy}");
             assert!(
                 stat.memory.events.pswpin > 10_000 && stat.zram_bytes == 0,
                 "{policy}: zram stores no zeros"
@@ -337,10 +289,64 @@ mod tests {
         }
     }
 
+    /// A node has half of everything but the time that a slot takes, and each worker is on one.
+    #[test]
+    fn two_nodes_have_half_of_the_workers_and_of_the_machine_each() {
+        let (whole, tenants) = small();
+        let half = node(&whole, 2);
+        half.validate().expect("it can be simulated");
+        assert_eq!((half.cpus, half.memory, half.kernel), (48, 8 << 20, 512 << 10));
+        assert_eq!(half.costs.swap_slot_ns, 2 * whole.costs.swap_slot_ns);
+        let both = [0, 1].map(|which| play(&half, Policy::MGLRU, &tenants, (which, 2)));
+        for node in &both {
+            assert_eq!(node.workers.iter().map(|w| w.tenant).collect::<Vec<_>>(), [0, 1]);
+        }
+        let (one, two) = (requests(&play(&whole, Policy::MGLRU, &tenants, (0, 1))), both);
+        let two: u64 = two.iter().map(requests).sum();
+        assert!((0.8..1.25).contains(&(two as f64 / one as f64)), "{two} and {one}");
+    }
+
+    /// A file that every request loads competes with the heaps: some of it is read again.
+    #[test]
+    fn a_tenants_file_is_read_by_its_servers() {
+        let (spec, tenants) = small();
+        for policy in [Policy::MGLRU, Policy::LRU] {
+            let with = play(&spec, policy, &tenants.with(SCALE, 512 << 20, None), (0, 1));
+            let without = play(&spec, policy, &tenants, (0, 1));
+            assert_eq!(without.stat.device.read_bytes, 0, "{policy}");
+            assert!(with.stat.device.read_bytes >= 2 << 20, "{policy}: two files of a MiB");
+            assert!(with.stat.memory.events.workingset_refault_file > 0, "{policy}");
+            assert!(requests(&with) < requests(&without), "{policy}");
+        }
+    }
+
+    /// Objects take memory when they are compressed, and zeros take none.
+    #[test]
+    fn what_heaps_hold_decides_what_swap_takes() {
+        let (spec, tenants) = small();
+        let objects = Tenants { content: Content::Objects, ..tenants };
+        let stat = play(&spec, Policy::MGLRU, &objects, (0, 1)).stat;
+        assert!(stat.zram_bytes > 1 << 20, "{}", stat.zram_bytes);
+    }
+
+    /// Two tenants have some 9 MiB each in swap; above half of that their tasks sleep.
+    #[test]
+    fn tasks_of_a_tenant_above_its_swap_high_sleep() {
+        let (spec, tenants) = small();
+        let high = |bytes: u64| Tenants { swap_high: Some(bytes), ..tenants };
+        let far = play(&spec, Policy::MGLRU, &high(64 << 20), (0, 1));
+        assert_eq!(far.stat.kernel.high_sleep_ns, 0);
+        let near = play(&spec, Policy::MGLRU, &high(4 << 20), (0, 1));
+        assert!(near.stat.kernel.high_sleep_ns > RUN_NS / 10, "{}", near.stat.kernel.high_sleep_ns);
+        assert!(requests(&near) < requests(&far) / 2, "{} {}", requests(&near), requests(&far));
+        assert!(near.stat.memory.events.pswpin > 0, "swap.high stops nothing");
+    }
+
     #[test]
     fn the_same_seed_gives_the_same_run() {
         let run = |seed| {
-            let result = small(Policy::MGLRU, seed).expect("there is swap for all of it");
+            let (spec, tenants) = small();
+            let result = play(&spec, Policy::MGLRU, &Tenants { seed, ..tenants }, (0, 1));
             (
                 result.workers.clone(),
                 result.buckets,

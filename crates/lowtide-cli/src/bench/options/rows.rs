@@ -143,7 +143,7 @@ mod tests {
     fn the_policies_of_two_kernels_get_rows_unless_some_are_named() {
         let matches = Policies::augment_args(Command::new("bench")).get_matches_from(["bench"]);
         let mut kernels: Vec<Policy> = Policy::builtin().map(|(policy, _)| policy).collect();
-        let others = [Policy::MGLRU_7_1_SERIES, Policy::MGLRU_6_12];
+        let others = [Policy::MGLRU_7_1_SERIES, Policy::MGLRU_6_12, Policy::TIDE];
         kernels.retain(|policy| !others.contains(policy));
         assert_eq!(Policies::from_arg_matches(&matches).unwrap().rows(), kernels);
     }
