@@ -9,7 +9,8 @@
 //!   for the right one.
 //! * The jobs of `fio-mmap` are threads and not processes, and their files are on a disk and not on
 //!   a ramdisk: a miss costs a read of the device.
-//! * A memory cgroup of version 1 has no `high`, so the kernel's mappings have the limit alone.
+//! * A memory cgroup of version 1 has no `high`, so the kernel's mappings have the limit alone. It
+//!   also pays for the threads and page tables of the child, which lowtide's tenant does not.
 //!
 //! A map of lowtide waits for its faults by `hold` (`docs/design/fault-path.md`); how a real kernel
 //! waits, and how often it looked in vain, it does not say.
@@ -21,7 +22,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use lowtide::map::Way;
 use lowtide::{Pager, Size};
 use lowtide_host::probe::{Availability, Probe};
-use lowtide_workload::mapping::{FioMmap, FioOrder, MapThrash};
+use lowtide_workload::mapping::{FioMmap, MapThrash};
 
 use super::fio_mmap::{Distribution, FioMapped};
 use super::mapping::Mapping;
@@ -49,7 +50,7 @@ use crate::sim::row::{Row, RowLatency};
 use crate::{out, progress};
 
 /// A program, with its own options.
-pub(crate) trait Program: Args + fmt::Debug {
+pub(crate) trait RealProgram: Args + fmt::Debug {
     /// The name.
     const NAME: &str;
     /// One line for listings.
@@ -95,7 +96,7 @@ impl Thrash {
     }
 }
 
-impl Program for Thrash {
+impl RealProgram for Thrash {
     const NAME: &str = MmapThrash::NAME;
     const ABOUT: &str = MmapThrash::ABOUT;
     const HELP: &str = "\
@@ -166,15 +167,11 @@ pub(crate) struct Fio {
 
 impl Fio {
     fn published(&self) -> FioMmap {
-        let order = match self.distribution {
-            Distribution::Zipf => FioOrder::Zipf,
-            Distribution::Uniform => FioOrder::Uniform,
-        };
-        FioMmap::published(order, self.scale)
+        FioMmap::published(self.distribution.into(), self.scale)
     }
 }
 
-impl Program for Fio {
+impl RealProgram for Fio {
     const NAME: &str = FioMapped::NAME;
     const ABOUT: &str = "threads that copy blocks out of mapped files, chosen as fio does";
     const HELP: &str = "\
@@ -193,9 +190,7 @@ Examples:
         &[
             ("system", |row| row.system.into()),
             ("policy", policy),
-            ("MB/s", |row| {
-                FioMapped::megabytes(row).map_or_else(String::new, |rate| format!("{rate:.2}"))
-            }),
+            ("MB/s", FioMapped::megabytes),
             ("reads/s", |row| number(row.ops_per_s)),
             ("p99 us", |row| {
                 let p99 = row.latency_us.and_then(RowLatency::p99);
@@ -266,7 +261,7 @@ impl Beside {
 /// `lowtide bench NAME` of such a program.
 #[derive(Debug, Args)]
 #[command(after_help = P::HELP)]
-pub(crate) struct RealMapping<P: Program> {
+pub(crate) struct RealMapping<P: RealProgram> {
     #[command(flatten)]
     own: P,
     /// Measured seconds of each system, over all rounds
@@ -290,7 +285,7 @@ pub(crate) struct RealMapping<P: Program> {
     output: Output,
 }
 
-impl<P: Program> RealMapping<P> {
+impl<P: RealProgram> RealMapping<P> {
     /// Lets all systems play, in turns, and prints the rows.
     ///
     /// # Errors
@@ -338,7 +333,8 @@ impl<P: Program> RealMapping<P> {
         let mut cut = Cut::default();
         let slice = Until::Seconds(self.seconds / f64::from(self.rounds));
         if P::WARMS {
-            take_turns(&mut systems, 1, |_| slice, &progress, &mut cut)?;
+            let warm = take_turns(&mut systems, 1, |_| slice, &progress, &mut cut)?;
+            warm.iter().try_for_each(turns::Row::verdict)?;
         }
         let results = take_turns(&mut systems, self.rounds, |_| slice, &progress, &mut cut)?;
         progress.finish_and_clear();
