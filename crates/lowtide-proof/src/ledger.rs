@@ -104,7 +104,7 @@ impl Ledger {
     }
 
     /// Whether each byte is that of the promised version, or of one of those begun later.
-    fn is_mixture(
+    pub(crate) fn is_mixture(
         &self,
         layout: &Layout,
         slot: usize,

@@ -159,8 +159,8 @@ impl<'a> PowerCuts<'a> {
             mapped: shape.map.is_some(),
         });
         let parts: Vec<Part> = parts.collect();
-        let acting = |part: &Part| (Writer::new(self.layout, *part), Played::default());
-        let mut cast: Vec<_> = parts.iter().map(acting).collect();
+        let writers = Writer::all(self.layout, &parts).into_iter();
+        let mut cast: Vec<_> = writers.map(|writer| (writer, Played::default())).collect();
         if new.is_some() {
             disk.expect_new(&self.files.now);
         }

@@ -1,6 +1,13 @@
 //! A thread that changes its slots (`script.rs`), reads, flushes, and knows what it was promised.
+//!
+//! It also reads slots of others. A call of a view stores all of a piece at once. Through a pointer
+//! each byte is stored by itself: a thread that reads meanwhile sees some bytes of the record that
+//! was there and some of the one that is being stored. Each byte must still be of a record that the
+//! other thread has begun. So the threads of a cycle share how many changes each has begun.
 
 use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use lowtide::Error;
 use lowtide_workload::SplitMix64;
@@ -34,8 +41,8 @@ pub struct Writer<'a> {
     layout: &'a Layout,
     part: Part,
     rng: SplitMix64,
-    /// Changes begun.
-    n: u64,
+    /// Changes begun, by thread.
+    begun: Arc<[AtomicU64]>,
     /// By slot.
     known: Vec<Known>,
     buffer: Vec<u8>,
@@ -57,14 +64,19 @@ struct Known {
 }
 
 impl<'a> Writer<'a> {
-    /// A writer that has not written.
-    pub fn new(layout: &'a Layout, part: Part) -> Self {
+    /// Writers that have not written: all threads of a cycle.
+    pub fn all(layout: &'a Layout, parts: &[Part]) -> Vec<Self> {
+        let begun: Arc<[AtomicU64]> = parts.iter().map(|_| AtomicU64::new(0)).collect();
+        parts.iter().map(|part| Self::new(layout, *part, Arc::clone(&begun))).collect()
+    }
+
+    fn new(layout: &'a Layout, part: Part, begun: Arc<[AtomicU64]>) -> Self {
         let stream = part.seed ^ mix64(part.number(0)) ^ part.thread as u64;
         Self {
             layout,
             part,
             rng: SplitMix64::new(mix64(stream)),
-            n: 0,
+            begun,
             known: vec![Known::default(); layout.slots()],
             buffer: Vec::new(),
         }
@@ -72,7 +84,16 @@ impl<'a> Writer<'a> {
 
     /// Changes begun.
     pub fn begun(&self) -> u64 {
-        self.n
+        self.begun[self.part.thread].load(Ordering::Relaxed)
+    }
+
+    /// Begins a change: its number among those of this thread.
+    fn begin(&self) -> u64 {
+        let n = self.begun() + 1;
+        self.begun[self.part.thread].store(n, Ordering::Relaxed);
+        // A thread that sees one of the bytes sees that the change was begun (`may_be_torn`).
+        fence(Ordering::Release);
+        n
     }
 
     /// Does something through a view or a map. What must be there before the first change of the
@@ -93,8 +114,8 @@ impl<'a> Writer<'a> {
     }
 
     fn change(&mut self, access: Access<'_>) -> Step {
-        self.n += 1;
-        let (change, number) = (self.part.change(self.layout, self.n), self.part.number(self.n));
+        let n = self.begin();
+        let (change, number) = (self.part.change(self.layout, n), self.part.number(n));
         let slots = change.slots(self.layout);
         let version = change.makes(number);
         for known in &mut self.known[slots.clone()] {
@@ -186,7 +207,10 @@ impl<'a> Writer<'a> {
                     let oldest = least.number + u64::from(least.zeroes);
                     (oldest..=most).contains(&number)
                 }
-                None => own && known.forgotten,
+                None if own => known.forgotten,
+                None => {
+                    matches!(access, Access::Map(_)) && self.may_be_torn(slot, piece, bytes, before)
+                }
             };
             if !right {
                 let found =
@@ -199,11 +223,22 @@ impl<'a> Writer<'a> {
         Step::Read
     }
 
+    /// Whether each byte of another thread's piece was there before the cycle, or is of a record
+    /// that the thread has begun.
+    fn may_be_torn(&self, slot: usize, piece: usize, bytes: &[u8], before: &Ledger) -> bool {
+        let thread = Part::thread_of(self.layout, slot, self.part.threads);
+        // Pairs with the fence of `begin`.
+        fence(Ordering::Acquire);
+        let until = self.begun[thread].load(Ordering::Relaxed);
+        let history = Part { thread, ..self.part }.history(self.layout, until);
+        before.is_mixture(self.layout, slot, piece, bytes, &history[slot])
+    }
+
     fn flush(&mut self, access: Access<'_>) -> Step {
         match access.flush() {
             Ok(()) => {
                 self.known.iter_mut().for_each(|known| known.promised = known.whole);
-                Step::Flushed(self.n)
+                Step::Flushed(self.begun())
             }
             Err(error) => Step::Refused(error),
         }
@@ -215,9 +250,34 @@ impl<'a> Writer<'a> {
         match access.flush_range(place) {
             Ok(()) => {
                 self.known[slot].promised = self.known[slot].whole;
-                Step::FlushedSlot(slot, self.n)
+                Step::FlushedSlot(slot, self.begun())
             }
             Err(error) => Step::Refused(error),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_that_another_thread_is_storing_may_be_half_there_and_no_other_may() {
+        let layout = Layout::new(1 << 16);
+        let part = |thread| Part { seed: 3, cycle: 7, thread, threads: 2, mapped: true };
+        let writers = Writer::all(&layout, &[part(0), part(1)]);
+        let (reader, storer) = (&writers[0], &writers[1]);
+        let before = Ledger::new(&layout);
+        let Change::Write(slot) = part(1).change(&layout, 1) else { panic!("no record") };
+        let (piece, place) = layout.pieces_of(slot).next().unwrap();
+        let mut torn = vec![0; (place.end - place.start) as usize];
+        let half = torn.len() / 2;
+        torn[..half].copy_from_slice(&layout.piece(slot, piece, part(1).number(1))[..half]);
+        let may = |bytes: &[u8]| reader.may_be_torn(slot, piece, bytes, &before);
+        assert!(!may(&torn), "it was not begun");
+        assert_eq!(storer.begin(), 1);
+        assert!(may(&torn));
+        torn[half] ^= 1;
+        assert!(!may(&torn), "a byte that was never stored");
     }
 }

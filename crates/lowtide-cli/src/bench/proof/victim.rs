@@ -203,8 +203,8 @@ pub(crate) fn run(args: &VictimArgs) -> Result<(), String> {
         .io_engine(args.io)
         .build()
         .map_err(|error| error.to_string())?;
-    let mut writers: Vec<_> =
-        (0..args.threads).map(|thread| Writer::new(&layout, args.part(thread))).collect();
+    let parts: Vec<_> = (0..args.threads).map(|thread| args.part(thread)).collect();
+    let mut writers = Writer::all(&layout, &parts);
     say(Message::Begun).map_err(|error| error.to_string())?;
     if shape.reopens {
         act(args, &pager, &mut writers, &ledger, args.create, STEPS_BEFORE_REOPENING)?;
