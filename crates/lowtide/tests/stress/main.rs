@@ -4,7 +4,8 @@
 //! One seed draws a whole plan (`plan.rs`): page size, folio orders, budget, policy, engine,
 //! behaviour of the device, and threads. The threads draw operations by weight (`operations.rs`)
 //! and small scenes with files of their own (`scenes.rs`). Beside the files are anonymous regions,
-//! with swap where pages are as large as those of swap (`region.rs`). Each file and region has a
+//! with swap where pages are as large as those of swap (`region.rs`), and files behind pointers
+//! (`mapped.rs`). Each file and region has a
 //! shadow that knows what each record may be (`shadow.rs`), so that every byte that is read, by
 //! whatever way, is checked. `watch.rs` turns a run that stands still into a failure that says
 //! which thread waits for what, and counts what was drawn.
@@ -24,6 +25,7 @@ mod device;
 mod file;
 #[path = "../common/kernel.rs"]
 mod kernel;
+mod mapped;
 mod operations;
 mod plan;
 mod region;

@@ -1,6 +1,7 @@
 //! What a thread does, one operation at a time.
 
 use super::file::{Came, StormFile, Views};
+use super::mapped;
 use super::plan::{Rng, mix};
 use super::region::{self, Regions};
 use super::scenes;
@@ -45,6 +46,7 @@ const WEIGHTS: &[(&str, u64, Operation)] = &[
     ("closed while a read hangs", 1, scenes::closed_while_a_read_hangs),
     ("discard of what cannot be written", 3, scenes::discard_unwritable),
     ("a guard that is forgotten", 1, scenes::forgotten_guard),
+    ("a file stored to through a map", 4, mapped::stored_through),
     ("region: read through a guard", 90, region::read),
     ("region: read of any bytes", 60, region::read_at),
     ("region: store through a guard or elements", 90, region::store),

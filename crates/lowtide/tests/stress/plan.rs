@@ -201,7 +201,7 @@ impl Plan {
             swap,
             engine: rng.pick(&[IoEngine::Auto, IoEngine::Auto, IoEngine::Psync]),
             mode: rng.pick(&[IoMode::Auto, IoMode::Auto, IoMode::Buffered]),
-            policy: rng.pick(&["mglru", "mglru", "mglru-7.1", "lru"]),
+            policy: rng.pick(&["mglru", "mglru", "mglru-7.1", "lru", "tide"]),
             threads: rng.pick(&[2, 4, 6, 8, 12, 32]),
             background: !rng.one_in(5),
             young_faults: rng.one_in(4),

@@ -17,7 +17,7 @@ const MOST_FORGOTTEN: u64 = 2;
 
 impl Hand<'_> {
     /// A name that no file ever had: one that could not be written is kept by the pager.
-    fn scene(&self, name: &str) -> PathBuf {
+    pub(crate) fn scene(&self, name: &str) -> PathBuf {
         let number = self.storm.scenes.fetch_add(1, SeqCst);
         self.storm.dir.join(format!("{name}{}-{number}", self.thread))
     }

@@ -1,0 +1,116 @@
+//! A file that threads store to through a pointer, in the storm's budget.
+//!
+//! Each page has records of two threads, so both store to it while it is written back, leaves and
+//! comes back. The kernel copies the bytes (`common/kernel.rs`): a page that the device cannot read
+//! is an error then, and no signal. When all is flushed and the map has ended, the file has what
+//! was stored.
+
+use super::file::Came;
+use super::kernel::Kernel;
+use super::operations::Hand;
+use super::plan::{Rng, mix};
+use lowtide::map::{MapError, MapMut, MapOptions, Way};
+use std::fs::File;
+use std::path::Path;
+
+/// Bytes of a page of the processor, which maps have.
+const PAGE: usize = 4096;
+/// Bytes of a record. It lies in one page.
+const RECORD: usize = 256;
+/// Steps of a thread.
+const STEPS: u64 = 200;
+
+/// What a thread knows of its records: the version of each, unless a store of it has failed.
+type Known = Vec<Option<u64>>;
+
+/// See the module documentation.
+pub(crate) fn stored_through(hand: &mut Hand<'_>) -> Came {
+    let storm = hand.storm;
+    if storm.plan.page != PAGE {
+        return Came::NotNow;
+    }
+    let way = hand.rng.pick(&[Way::Userfault, Way::Userfault, Way::PageCache]);
+    let pages = 8 + hand.rng.below(storm.plan.budget.min(64)) as usize;
+    let path = hand.scene("mapped");
+    std::fs::write(&path, vec![0; pages * PAGE]).expect("the file can be written");
+    let file = File::options().read(true).write(true).open(&path).expect("the file is there");
+    // SAFETY: only this scene uses the file.
+    let map = match unsafe { MapOptions::new().way(way).map_mut(&storm.pager, &file) } {
+        Ok(map) => map,
+        // Where the kernel has no `userfaultfd` there is nothing to play.
+        Err(MapError::Way { .. }) => return Came::NotNow,
+        Err(error) => panic!("{way}: {error}"),
+    };
+    if map.report().how.contains("EFAULT") {
+        return Came::NotNow;
+    }
+    play(hand, map, &path, pages)
+}
+
+fn play(hand: &mut Hand<'_>, mut map: MapMut, path: &Path, pages: usize) -> Came {
+    let (fair, seed) = (hand.storm.plan.behaviour.is_fair(), hand.rng.next());
+    let base = map.as_mut_ptr().expose_provenance();
+    let at =
+        move |record: usize| std::ptr::with_exposed_provenance_mut::<u8>(base + record * RECORD);
+    let records = pages * PAGE / RECORD;
+    let known: Vec<Known> = std::thread::scope(|scope| {
+        let storing: Vec<_> = (0..2)
+            .map(|number| scope.spawn(move || store(at, (number, records), seed, fair)))
+            .collect();
+        let mut rng = Rng(seed);
+        while storing.iter().any(|thread| !thread.is_finished()) {
+            let from = rng.below(pages as u64) as usize * PAGE;
+            let flushed = if rng.one_in(3) { map.flush() } else { map.flush_range(from, PAGE) };
+            assert!(flushed.is_ok() || !fair, "a flush of a map: {flushed:?}");
+        }
+        let join = |thread: std::thread::ScopedJoinHandle<'_, Known>| {
+            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        };
+        storing.into_iter().map(join).collect()
+    });
+    if map.flush().is_err() {
+        assert!(!fair, "the last flush of a map");
+        return Came::Refused;
+    }
+    drop(map);
+    let bytes = std::fs::read(path).expect("the file is there");
+    assert_eq!(bytes.len(), pages * PAGE, "a map does not change the length of its file");
+    for (record, found) in bytes.chunks_exact(RECORD).enumerate() {
+        let Some(version) = known[record % 2][record] else { continue };
+        assert!(found == content(record, version), "record {record} of a file has other bytes");
+    }
+    Came::Done
+}
+
+/// Stores to every second record, and loads what it has stored.
+fn store(
+    at: impl Fn(usize) -> *mut u8,
+    (number, records): (usize, usize),
+    seed: u64,
+    fair: bool,
+) -> Known {
+    let (kernel, mut rng) = (Kernel::new(), Rng(mix(seed ^ number as u64)));
+    let mut known = vec![Some(0); records];
+    let mut found = vec![0; RECORD];
+    for _ in 0..STEPS {
+        let record = rng.below(records as u64 / 2) as usize * 2 + number;
+        if rng.one_in(2) {
+            let version = rng.next() | 1;
+            let stored = kernel.store(at(record), &content(record, version)).is_some();
+            assert!(stored || !fair, "a store through a map failed");
+            // Of a page that went meanwhile, and could not come back, a part may be stored.
+            known[record] = stored.then_some(version);
+        } else if kernel.load(at(record), &mut found).is_none() {
+            assert!(!fair, "a load through a map failed");
+        } else if let Some(version) = known[record] {
+            assert!(found == content(record, version), "record {record} of a map has other bytes");
+        }
+    }
+    known
+}
+
+/// The bytes of a version of a record; zeroes for the first.
+fn content(record: usize, version: u64) -> Vec<u8> {
+    let word = |i: u64| if version == 0 { 0 } else { mix(version ^ (record as u64) << 32 ^ i) };
+    (0..RECORD as u64 / 8).flat_map(|i| word(i).to_le_bytes()).collect()
+}
