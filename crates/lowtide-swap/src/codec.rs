@@ -127,6 +127,12 @@ thread_local! {
     static SCRATCH: RefCell<Scratch> = RefCell::new(Scratch::new());
 }
 
+/// Registers the destructor of this thread's buffers, for which the C library may allocate: a
+/// thread that must not allocate later calls this first.
+pub fn register_thread_locals() {
+    SCRATCH.with(|_| ());
+}
+
 /// Calls a function with the buffers of this thread, or with new ones where it has none: in a
 /// destructor of a thread that ends, or in a page source that is called by a store.
 pub(crate) fn with_scratch<T>(f: impl FnOnce(&mut Scratch) -> T) -> T {

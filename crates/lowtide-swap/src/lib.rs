@@ -116,6 +116,7 @@ mod recompress;
 mod source;
 mod store;
 
+pub use codec::register_thread_locals;
 pub use error::{Corrupt, CreateError, Fault, ReadError, Rejected, WriteError};
 pub use figures::{MmStat, StoreStat};
 pub use file::{

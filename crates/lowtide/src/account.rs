@@ -44,6 +44,11 @@ thread_local! {
     static ACCOUNTS: RefCell<Vec<Account>> = const { RefCell::new(Vec::new()) };
 }
 
+/// Registers the destructor of this thread's accounts (`thread_locals.rs`).
+pub(crate) fn register() {
+    ACCOUNTS.with(|_| ());
+}
+
 /// How many accounts there were in this process.
 static NUMBERS: AtomicU64 = AtomicU64::new(1);
 

@@ -14,6 +14,7 @@ use crate::reclaim::{PIECE, piece};
 use crate::space::Space;
 use crate::swap;
 use crate::tenant::Exporter;
+use crate::thread_locals;
 use lowtide_core::limits::PUBLISH_INTERVAL_NS;
 use lowtide_core::{MemcgId, Reason, Reclaim, Task};
 use std::ops::Range;
@@ -89,7 +90,7 @@ impl Threads {
         run: impl FnOnce(&Pool) + Send + 'static,
     ) -> Result<(), BuildError> {
         let pool = Arc::clone(&self.pool);
-        let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || run(&pool));
+        let thread = thread_locals::spawn(name, move || run(&pool));
         self.joins.push(thread.map_err(BuildError::Thread)?);
         Ok(())
     }

@@ -157,6 +157,12 @@ thread_cell!(LOCAL: Local = Local { record: Cell::new(None), hits: countdown!(Ce
 // thread-locals with destructors are slower to reach.
 thread_cell!(AT_EXIT: AtExit = AtExit(Cell::new(None)));
 
+/// Registers the destructor that gives the records of this thread back (`thread_locals.rs`).
+#[cfg(not(loom))]
+pub(crate) fn register() {
+    AT_EXIT.with(|_| ());
+}
+
 /// Gives the records of an ending thread back.
 struct AtExit(Cell<Option<&'static Record>>);
 

@@ -170,6 +170,7 @@ mod store;
 mod swap;
 mod sync;
 mod tenant;
+mod thread_locals;
 #[allow(unsafe_code, reason = "see the file's header")]
 mod translation;
 mod unfenced;

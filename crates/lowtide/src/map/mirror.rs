@@ -59,6 +59,12 @@ thread_local! {
     static FOR_STORES: RefCell<Vec<u64>> = const { RefCell::new(Vec::new()) };
 }
 
+/// Registers the destructors of these lists (`thread_locals.rs`).
+pub(crate) fn register_lists() {
+    INSTALLED.with(|_| ());
+    FOR_STORES.with(|_| ());
+}
+
 /// Whether this thread has installed a page since it last [forgot](forget_installed) what it did.
 pub(super) fn has_installed(page: u64) -> bool {
     INSTALLED.with_borrow(|pages| pages.contains(&page))

@@ -98,6 +98,11 @@ thread_local! {
     static FREE: RefCell<Vec<Vec<Block>>> = const { RefCell::new(Vec::new()) };
 }
 
+/// Registers the destructor of this thread's blocks (`thread_locals.rs`).
+pub(crate) fn register_blocks() {
+    FREE.with(|_| ());
+}
+
 impl Landing {
     /// Memory for `bytes` bytes; what is in it is not defined.
     pub(crate) fn take(bytes: usize) -> Self {

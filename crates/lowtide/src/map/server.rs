@@ -30,6 +30,7 @@ use crate::nested::Serving;
 use crate::pool::Pool;
 use crate::readahead::ReadAhead;
 use crate::space::Space;
+use crate::thread_locals;
 use crate::translation::{Entry, State};
 use crate::view::Open;
 use crate::writeback;
@@ -188,8 +189,7 @@ impl Server {
         });
         for _ in 0..THREADS {
             let (this, pool) = (Arc::clone(&server), Arc::clone(pool));
-            let thread = std::thread::Builder::new().name("lowtide-fault".to_owned());
-            match thread.spawn(move || this.run(&pool)) {
+            match thread_locals::spawn("lowtide-fault", move || this.run(&pool)) {
                 Ok(thread) => crate::sync::lock(&server.threads).push(thread),
                 Err(e) => {
                     server.close();

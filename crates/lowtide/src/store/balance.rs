@@ -60,6 +60,11 @@ thread_local! {
     static MINE: RefCell<Vec<Mine>> = const { RefCell::new(Vec::new()) };
 }
 
+/// Registers the destructor of what this thread owes (`thread_locals.rs`).
+pub(crate) fn register() {
+    MINE.with(|_| ());
+}
+
 /// What the thread owes to this pool. A thread that is ending owes nothing.
 fn mine<T>(pool: &Pool, with: impl FnOnce(&mut Mine) -> T) -> Option<T> {
     let found = MINE.try_with(|mine| {

@@ -37,6 +37,7 @@ mod balance;
 mod fill;
 mod overwrite;
 
+pub(crate) use balance::register;
 pub(crate) use overwrite::{outwait_readers, unlock};
 
 use crate::attempt::Attempts;

@@ -1,0 +1,36 @@
+//! What the threads of a pager do before they begin: they use each thread-local of theirs once.
+//!
+//! A thread-local with a destructor is registered when it is used first. The C library allocates
+//! for that, by the program's `calloc`, and may take the lock of the dynamic loader. A thread of
+//! the program that has either of these locks may wait for a page of a map, and only the threads of
+//! its pager bring the page in. So they use all of theirs before there is a page to wait for.
+
+use crate::{account, hazard, map, store};
+use std::io;
+use std::sync::mpsc;
+use std::thread::{Builder, JoinHandle};
+
+/// Starts a thread of a pager, and waits until it has registered its thread-locals.
+///
+/// # Errors
+/// The thread cannot be started.
+pub(crate) fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
+    let (begun, begins) = mpsc::sync_channel::<()>(0);
+    let thread = Builder::new().name(name.to_owned()).spawn(move || {
+        register();
+        drop(begun);
+        run();
+    })?;
+    // It fails when the thread has dropped its end.
+    let _: Result<(), _> = begins.recv();
+    Ok(thread)
+}
+
+fn register() {
+    account::register();
+    hazard::register();
+    store::register();
+    map::register_blocks();
+    map::register_lists();
+    lowtide_swap::register_thread_locals();
+}
