@@ -5,7 +5,7 @@ mod common;
 
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Output;
 
 use common::programs::{Files, MIB, maps, plain, run, same};
@@ -22,7 +22,15 @@ fn heaps() -> PathBuf {
 
 /// Runs a command of the test program; `None` where memory without a file cannot be kept.
 fn kept(files: &Files, options: &[&str], args: &[&str]) -> Option<(Output, Value)> {
-    let program = heaps();
+    kept_of(&heaps(), files, options, args)
+}
+
+fn kept_of(
+    program: &Path,
+    files: &Files,
+    options: &[&str],
+    args: &[&str],
+) -> Option<(Output, Value)> {
     let all = [&[program.to_str().unwrap()], args].concat();
     let _ = fs::remove_file(files.path("summary"));
     let (output, summaries) = files.within(&[&["--anon"], options].concat(), &all);
@@ -95,6 +103,25 @@ fn what_cannot_be_kept_is_the_kernels_and_named_with_the_reason() {
     same(&with, &alone(&["kinds"]));
     let reasons = ["executable", "not_readable", "special"];
     assert_eq!(reasons.map(|reason| left(&summary, reason)), [1, 1, 2], "{summary}");
+}
+
+/// What was a hang, lost bytes or another protection once: a fork beside what other threads do,
+/// addresses of no page, memory that is protected, and a process that may have no more memory.
+#[test]
+fn corners_that_few_programs_reach_are_as_without() {
+    let (files, program) = (Files::new(), maps().with_file_name("heap_corners"));
+    for (command, given_back) in [
+        ("callers", None),
+        ("busy", Some("locked")),
+        ("unaligned", None),
+        ("protected", Some("moved")),
+        ("narrow", None),
+    ] {
+        let Some((with, summary)) = kept_of(&program, &files, &[], &[command]) else { return };
+        same(&with, &plain(&program).arg(command).output().unwrap());
+        assert!(text(&with.stdout).lines().count() > 0, "{command}: {}", text(&with.stderr));
+        assert_eq!(summary["anon"]["given_back"].as_str(), given_back, "{command}: {summary}");
+    }
 }
 
 #[test]

@@ -24,7 +24,7 @@
 use crate::lock::{Lock, Locked};
 use std::cell::UnsafeCell;
 use std::ops::Range;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::{ptr, slice};
 
 /// Blocks that there may be at a time: as many as the kernel's default limit of mappings.
@@ -70,6 +70,9 @@ struct Blocks {
     /// The hull of all windows that this process and its ancestors had. Written once for each.
     low: AtomicUsize,
     span: AtomicUsize,
+    /// The program's blocks, and their bytes: changed under the lock, read without it.
+    count: AtomicU64,
+    bytes: AtomicU64,
     inner: UnsafeCell<Inner>,
 }
 
@@ -86,6 +89,8 @@ static BLOCKS: Blocks = Blocks {
     lock: Lock::new(),
     low: AtomicUsize::new(0),
     span: AtomicUsize::new(0),
+    count: AtomicU64::new(0),
+    bytes: AtomicU64::new(0),
     inner: UnsafeCell::new(Inner { window: 0..0, table: ptr::null_mut(), count: 0 }),
 };
 
@@ -98,6 +103,18 @@ pub(crate) fn may_have(address: usize) -> bool {
 pub(crate) fn may_touch(range: &Range<usize>) -> bool {
     let low = BLOCKS.low.load(Ordering::Relaxed);
     range.start < low.saturating_add(BLOCKS.span.load(Ordering::Relaxed)) && range.end > low
+}
+
+/// How many blocks there are, and their bytes. No lock: a summary must not wait for a thread that
+/// forks, which waits for the keeper.
+pub(crate) fn sum() -> (u64, u64) {
+    (BLOCKS.count.load(Ordering::Relaxed), BLOCKS.bytes.load(Ordering::Relaxed))
+}
+
+/// The number of blocks and of bytes has changed by this. The caller has the lock.
+fn add(count: isize, bytes: isize) {
+    BLOCKS.count.fetch_add(count as u64, Ordering::Relaxed);
+    BLOCKS.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
 }
 
 /// The table, while this thread has the lock.
@@ -249,6 +266,7 @@ impl Table<'_> {
             protect(&range, libc::PROT_NONE);
             return None;
         }
+        add(1, len.cast_signed());
         Some(start)
     }
 
@@ -291,6 +309,7 @@ impl Table<'_> {
         if !protect(&(block.end..end), libc::PROT_READ | libc::PROT_WRITE) {
             return false;
         }
+        add(0, (end - block.end).cast_signed());
         self.all()[at].end = end;
         true
     }
@@ -317,6 +336,7 @@ impl Table<'_> {
         if block.start < part.start {
             self.put(at, Block { end: part.start, ..block });
         }
+        add(pieces.cast_signed() - 1, -part.len().cast_signed());
         Some(Part { range: part, is_live })
     }
 
@@ -338,14 +358,6 @@ impl Table<'_> {
         let live = |block: &&Block| !block.is_dying() && window.contains(&block.start);
         let block = all[at..].iter().take_while(|block| block.start < range.end).find(live)?;
         Some(block.start.max(range.start)..block.end.min(range.end))
-    }
-
-    /// How many blocks there are, and their bytes.
-    pub(crate) fn sum(&mut self) -> (u64, u64) {
-        let own = self.all().iter().filter(|block| !block.is_dying());
-        own.fold((0, 0), |(count, bytes), block| {
-            (count + 1, bytes + (block.end - block.start) as u64)
-        })
     }
 }
 
@@ -409,7 +421,8 @@ mod tests {
                 pages[range].fill(0);
             }
             let bytes = pages.iter().filter(|page| **page != 0).count() * PAGE;
-            assert_eq!(table.sum().1, bytes as u64);
+            let count = table.all().iter().filter(|block| !block.is_dying()).count();
+            assert_eq!(sum(), (count as u64, bytes as u64));
         }
         // What is dying is not given out.
         while let Some(part) = table.kill_first(&(low..low + 64 * PAGE)) {

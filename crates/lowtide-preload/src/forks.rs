@@ -8,6 +8,10 @@
 //! Between the handler before the fork and the one after it stores to blocks wait. So this thread
 //! must not store to one: its signals are blocked, and it must not have its stack there.
 //!
+//! Meanwhile it has the turn to ask the keeper, and then the lock of the blocks, in this order: the
+//! keeper takes that lock for what other threads ask. So what changes blocks, or gives them up,
+//! waits until the fork is over.
+//!
 //! # Safety
 //!
 //! The handlers run in the thread that forks, in the order of `pthread_atfork(3)`.
@@ -83,8 +87,9 @@ extern "C" fn before_fork() {
         unsafe { libc::sigfillset(all.as_mut_ptr()) };
         // SAFETY: the first set was written, the second is written now.
         unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr()) };
+        state.line.hold();
         blocks::lock_for_fork();
-        let asked = state.line.ask(Question::Fork);
+        let asked = state.line.ask_held(Question::Fork);
         let has_failed = matches!(asked, Some(Answer::Left(_)));
         // SAFETY: this thread has the lock.
         unsafe { *FORKING.0.get() = Forking { signals: before, has_failed } };
@@ -95,8 +100,8 @@ extern "C" fn before_fork() {
 extern "C" fn after_fork() {
     mirrors::after_fork();
     if let Some((state, _)) = kept() {
-        let _ = state.line.ask(Question::Forked);
-        end();
+        let _ = state.line.ask_held(Question::Forked);
+        end(|| state.line.release());
     }
 }
 
@@ -111,16 +116,18 @@ extern "C" fn in_child() {
     }
     // SAFETY: as above.
     let mut table = unsafe { blocks::locked_by_fork() };
-    table.all().iter_mut().filter(|block| block.copy != 0).for_each(memory::restore);
+    memory::restore(table.all());
     table.end();
-    end();
+    // The turn is free: the kernel has wiped it.
+    end(|| ());
 }
 
 /// Gives back what the handler before the fork took.
-fn end() {
+fn end(release_turn: impl FnOnce()) {
     // SAFETY: this thread has the lock.
     let signals = unsafe { (*FORKING.0.get()).signals };
     blocks::unlock();
+    release_turn();
     // SAFETY: the mask that this thread had: written, or zeroes, which are a set.
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, signals.as_ptr(), ptr::null_mut()) };
 }

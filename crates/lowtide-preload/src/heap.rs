@@ -3,7 +3,8 @@
 //! Large anonymous mappings and large allocations are blocks of the window that the keeper has made
 //! (`memory.rs`). Taking one is a matter of the table (`blocks.rs`). Giving one up asks the keeper,
 //! who makes its pages zeroes. Whatever cannot be done to such memory makes all of it the kernel's
-//! first, at the same addresses ([`give_back`]); the summary says why.
+//! first, at the same addresses ([`give_back`]); the summary says why. Where that is not possible,
+//! for want of memory, the program's call fails with `ENOMEM`, before it has changed anything.
 //!
 //! # Safety
 //!
@@ -18,13 +19,14 @@ use crate::judge::Reason;
 use crate::line::{Answer, Question};
 use crate::settings::Settings;
 use crate::state::{self, State};
-use crate::{keeper, real};
+use crate::{keeper, memory, real, real_memory};
 use libc::{c_int, c_void};
 use std::ops::Range;
 use std::ptr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Allocations of this size and more are blocks; none are before [`begin`].
+/// Allocations of this size and more are blocks; none are before [`begin`], and none are where the
+/// program has another allocator than the C library's: what that maps is.
 static THRESHOLD: AtomicUsize = AtomicUsize::new(usize::MAX);
 
 /// Bytes that are moved before the place where they were is given up.
@@ -42,7 +44,8 @@ pub(crate) fn begin(state: &State, settings: &Settings) {
     if state.heap.swap(TRIED, Ordering::AcqRel) != UNTRIED {
         return;
     }
-    if let Ok(Answer::Done) = state.line.ask_or_start(Question::Heap, keeper::begin) {
+    let begun = state.line.ask_or_start(Question::Heap, keeper::begin);
+    if matches!(begun, Ok(Answer::Done)) && real_memory::malloc_is_the_c_librarys() {
         THRESHOLD.store(settings.threshold.max(1) as usize, Ordering::Relaxed);
     }
 }
@@ -165,19 +168,30 @@ pub(crate) fn is_live(range: &Range<usize>) -> bool {
 
 /// Makes all blocks the kernel's, at the same addresses. What the program does next to them works
 /// as ever; the budget holds no more.
-pub(crate) fn give_back(reason: Reason) {
-    let Some((state, _)) = state::get() else { return };
+///
+/// # Errors
+/// `ENOMEM`: all is as before.
+pub(crate) fn give_back(reason: Reason) -> Result<(), c_int> {
+    let Some((state, _)) = state::get() else { return Ok(()) };
     let _errno = Errno::save();
-    if let Some(Answer::Ticket(mib)) = state.line.ask(Question::GiveBack { reason }) {
-        state.left.add(reason, u64::from(mib) << 20, Vec::new);
+    match state.line.ask(Question::GiveBack { reason }) {
+        Some(Answer::Ticket(mib)) => {
+            state.left.add(reason, u64::from(mib) << 20, Vec::new);
+            Ok(())
+        }
+        Some(Answer::Left(_)) => Err(libc::ENOMEM),
+        // Without a keeper nothing is kept.
+        Some(Answer::Done) | None => Ok(()),
     }
 }
 
 /// As [`give_back`], if a range touches memory that is kept, or its window.
-pub(crate) fn give_back_for(range: &Range<usize>, reason: Reason) {
-    if blocks::may_touch(range) && blocks::lock().touches_window(range) {
-        give_back(reason);
-    }
+///
+/// # Errors
+/// As there.
+pub(crate) fn give_back_for(range: &Range<usize>, reason: Reason) -> Result<(), c_int> {
+    let touches = blocks::may_touch(range) && blocks::lock().touches_window(range);
+    if touches { give_back(reason) } else { Ok(()) }
 }
 
 /// The kernel's memory is about to be replaced, or to move: what was a block there is none any
@@ -192,9 +206,13 @@ pub(crate) fn forget(range: &Range<usize>) {
     }
 }
 
-/// Memory at addresses that the program demands, in place of what is there. `None` if the kernel is
-/// to make it.
-pub(crate) fn fixed(range: &Range<usize>, prot: c_int, is_anonymous: bool) -> Option<usize> {
+/// Memory at addresses that the program demands, in place of what is there: where it is, or why
+/// the call fails. `None` if the kernel is to make it.
+pub(crate) fn fixed(
+    range: &Range<usize>,
+    prot: c_int,
+    is_anonymous: bool,
+) -> Option<Result<usize, c_int>> {
     if !blocks::may_touch(range) {
         return None;
     }
@@ -210,9 +228,11 @@ pub(crate) fn fixed(range: &Range<usize>, prot: c_int, is_anonymous: bool) -> Op
     };
     let _errno = Errno::save();
     if is_anonymous && covered && discard(range) && blocks::protect(range, prot) {
-        return Some(range.start);
+        return Some(Ok(range.start));
     }
-    give_back(Reason::Fixed);
+    if let Err(errno) = give_back(Reason::Fixed) {
+        return Some(Err(errno));
+    }
     forget(range);
     None
 }
@@ -228,8 +248,12 @@ pub(crate) fn remap(
         return None;
     }
     let plain = flags & !libc::MREMAP_MAYMOVE == 0 && !old.is_empty();
-    if !plain || !blocks::lock().has_all(old) {
-        give_back(Reason::Moved);
+    let plain = plain && blocks::lock().has_all(old);
+    // What the program has protected cannot be copied, or becomes longer with its protection.
+    if !plain || new_len > old.len() && is_protected(old) {
+        if let Err(errno) = give_back(Reason::Moved) {
+            return Some(Err(errno));
+        }
         forget(old);
         return None;
     }
@@ -248,6 +272,12 @@ pub(crate) fn remap(
     let Some(new) = new else { return Some(Err(libc::ENOMEM)) };
     shift(old, new);
     Some(Ok(new))
+}
+
+/// Whether the program has protected a part of a range, as far as is known.
+fn is_protected(range: &Range<usize>) -> bool {
+    let _errno = Errno::save();
+    memory::protections(range).map_or(true, |parts| !parts.is_empty())
 }
 
 /// The kernel's memory.
@@ -293,8 +323,11 @@ pub(crate) fn advise(range: &Range<usize>, advice: c_int) -> Option<Result<(), c
     match advice {
         // Free pages may be zeroes at any time, so they are at once.
         libc::MADV_DONTNEED | libc::MADV_FREE => {
-            let _errno = Errno::save();
-            Some(if discard(range) { Ok(()) } else { Err(libc::ENOMEM) })
+            let done = {
+                let _errno = Errno::save();
+                discard(range)
+            };
+            Some(if done { advise_outside(range, advice) } else { Err(libc::ENOMEM) })
         }
         libc::MADV_POPULATE_READ | libc::MADV_POPULATE_WRITE => None,
         // Hints. The runtime decides what comes in and goes.
@@ -312,9 +345,19 @@ pub(crate) fn advise(range: &Range<usize>, advice: c_int) -> Option<Result<(), c
         | libc::MADV_DODUMP
         | libc::MADV_DOFORK => Some(Ok(())),
         // What changes more is for the kernel's memory.
-        _ => {
-            give_back(Reason::Advised);
-            None
+        _ => give_back(Reason::Advised).err().map(Err),
+    }
+}
+
+/// Advises the kernel about its own memory before and behind what is kept.
+fn advise_outside(range: &Range<usize>, advice: c_int) -> Result<(), c_int> {
+    let outside = blocks::lock().outside(range);
+    for part in outside.into_iter().filter(|part| !part.is_empty()) {
+        let start = ptr::with_exposed_provenance_mut(part.start);
+        // SAFETY: the program's arguments, without what is kept here.
+        if unsafe { real::madvise(start, part.len(), advice) } != 0 {
+            return Err(Errno::now());
         }
     }
+    Ok(())
 }

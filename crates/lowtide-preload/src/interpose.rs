@@ -46,6 +46,11 @@ impl Errno {
         errno.value = value;
     }
 
+    /// Why the last call failed.
+    pub(crate) fn now() -> c_int {
+        Self::save().value
+    }
+
     pub(crate) fn save() -> Self {
         // SAFETY: the function has no conditions.
         let place = unsafe { libc::__errno_location() };
@@ -69,6 +74,12 @@ fn pages(addr: *const c_void, len: usize) -> Range<usize> {
     start..end.max(start)
 }
 
+/// Whether an address is one of a page. The kernel refuses calls with others, and so they change
+/// nothing.
+fn is_of_page(addr: *const c_void) -> bool {
+    (addr as usize).is_multiple_of(rustix::param::page_size())
+}
+
 #[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C" fn mmap(
     addr: *mut c_void,
@@ -78,7 +89,7 @@ unsafe extern "C" fn mmap(
     fd: c_int,
     offset: off_t,
 ) -> *mut c_void {
-    let served = state::get();
+    let served = state::get().filter(|_| flags & libc::MAP_FIXED == 0 || is_of_page(addr));
     if flags & libc::MAP_FIXED != 0
         && let Some((state, _)) = served
     {
@@ -140,7 +151,7 @@ fn map_memory(
             is_anonymous && flags & libc::MAP_TYPE == libc::MAP_PRIVATE && flags & special == 0;
         let got = heap::fixed(&pages(addr, len), prot, is_plain);
         if let Some(got) = got {
-            return Some(ptr::with_exposed_provenance_mut(got));
+            return Some(got.map_or_else(failed, ptr::with_exposed_provenance_mut));
         }
     }
     if !is_anonymous || (len as u64) < settings.threshold {
@@ -236,8 +247,7 @@ unsafe extern "C" fn munmap(addr: *mut c_void, len: size_t) -> c_int {
     if let Some((state, _)) = state::get() {
         state.release(&range);
     }
-    let is_whole = (addr as usize).is_multiple_of(rustix::param::page_size());
-    if is_whole && blocks::may_touch(&range) {
+    if is_of_page(addr) && blocks::may_touch(&range) {
         return heap::unmap(&range);
     }
     // SAFETY: the program's arguments.
@@ -252,14 +262,17 @@ unsafe extern "C" fn mremap(
     flags: c_int,
     new: *mut c_void,
 ) -> *mut c_void {
-    let Some((state, _)) = state::get() else {
+    let is_refused = !is_of_page(old) || flags & libc::MREMAP_FIXED != 0 && !is_of_page(new);
+    let Some((state, _)) = state::get().filter(|_| !is_refused) else {
         // SAFETY: the program's arguments.
         return unsafe { real::mremap(old, old_len, new_len, flags, new) };
     };
     if flags & libc::MREMAP_FIXED != 0 {
         let to = pages(new, new_len);
         state.release(&to);
-        heap::give_back_for(&to, Reason::Fixed);
+        if let Err(errno) = heap::give_back_for(&to, Reason::Fixed) {
+            return failed(errno);
+        }
         heap::forget(&to);
     }
     if blocks::may_have(old as usize)
@@ -428,7 +441,8 @@ fn advise(addr: *mut c_void, len: usize, advice: c_int) -> c_int {
 #[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C" fn madvise(addr: *mut c_void, len: size_t, advice: c_int) -> c_int {
     let range = pages(addr, len);
-    if blocks::may_touch(&range)
+    if is_of_page(addr)
+        && blocks::may_touch(&range)
         && let Some(done) = heap::advise(&range, advice)
     {
         return done.map_or_else(
@@ -458,34 +472,37 @@ unsafe extern "C" fn posix_madvise(addr: *mut c_void, len: size_t, advice: c_int
     unsafe { real::posix_madvise(addr, len, advice) }
 }
 
-/// Locked memory stays: it is not ours any more.
-fn locked(range: &Range<usize>) {
-    if let Some((state, _)) = state::get() {
-        state.release_for(range, Reason::Locked);
-        if heap::is_live(range) {
-            heap::give_back(Reason::Locked);
-        }
-    }
+/// Locked memory stays: it is not ours any more. False if it cannot be made the kernel's, of which
+/// the program hears as of a lack of memory.
+fn locked(range: &Range<usize>) -> bool {
+    let Some((state, _)) = state::get() else { return true };
+    state.release_for(range, Reason::Locked);
+    let result = if heap::is_live(range) { heap::give_back(Reason::Locked) } else { Ok(()) };
+    result.map_err(Errno::set).is_ok()
 }
 
 #[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C" fn mlock(addr: *const c_void, len: size_t) -> c_int {
-    locked(&pages(addr, len));
+    if !locked(&pages(addr, len)) {
+        return -1;
+    }
     // SAFETY: the program's arguments.
     unsafe { real::mlock(addr, len) }
 }
 
 #[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C" fn mlock2(addr: *const c_void, len: size_t, flags: c_int) -> c_int {
-    locked(&pages(addr, len));
+    if !locked(&pages(addr, len)) {
+        return -1;
+    }
     // SAFETY: the program's arguments.
     unsafe { real::mlock2(addr, len, flags) }
 }
 
 #[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C" fn mlockall(flags: c_int) -> c_int {
-    if flags & libc::MCL_CURRENT != 0 {
-        locked(&(0..usize::MAX));
+    if flags & libc::MCL_CURRENT != 0 && !locked(&(0..usize::MAX)) {
+        return -1;
     }
     if flags & libc::MCL_FUTURE != 0
         && let Some((state, _)) = state::get()

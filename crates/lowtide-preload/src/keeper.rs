@@ -263,7 +263,9 @@ impl Keeper {
                 memory.forked();
                 Ok(())
             }
-            Question::GiveBack { reason } => return Answer::Ticket(memory.give_back(reason)),
+            Question::GiveBack { reason } => {
+                return memory.give_back(reason).map_or_else(Answer::Left, Answer::Ticket);
+            }
             _ => Ok(()),
         };
         done.map_or_else(Answer::Left, |()| Answer::Done)

@@ -184,6 +184,21 @@ impl Line {
         self.is_kept().then(|| self.put(question).ok())?
     }
 
+    /// Waits for the turn, and keeps it until [`Line::release`]: no other thread asks meanwhile.
+    pub(crate) fn hold(&self) {
+        std::mem::forget(self.turn.lock());
+    }
+
+    /// As [`Line::ask`], by the thread that holds the turn.
+    pub(crate) fn ask_held(&self, question: Question) -> Option<Answer> {
+        self.is_kept().then(|| self.put(question).ok())?
+    }
+
+    /// Gives back what [`Line::hold`] took.
+    pub(crate) fn release(&self) {
+        self.turn.unlock();
+    }
+
     /// The caller has the turn.
     fn put(&self, question: Question) -> Result<Answer, Reason> {
         // SAFETY: this thread has the turn, and the keeper reads the slot only after `ASKED`.

@@ -4,6 +4,9 @@
 //! The C library maps large allocations itself, past the functions that a library can stand in
 //! front of. So they are taken here. A block is known by its address.
 //!
+//! `reallocarray(3)` is not among them: the C library's calls `realloc` by its name, which is this
+//! one, or that of an allocator that is part of the program.
+//!
 //! Without `--anon`, and for small sizes, this costs a comparison and a jump.
 //!
 //! # Safety
@@ -13,7 +16,6 @@
 #![allow(unsafe_code)]
 
 use crate::blocks::Kind;
-use crate::interpose::Errno;
 use crate::{heap, real_memory as real};
 use libc::{c_int, c_void, size_t};
 use std::ptr;
@@ -103,18 +105,6 @@ unsafe fn grow_small(old: *mut c_void, size: size_t) -> *mut c_void {
     }
     // SAFETY: the program's arguments.
     unsafe { real::realloc(old, size) }
-}
-
-#[cfg_attr(not(test), unsafe(no_mangle))]
-unsafe extern "C" fn reallocarray(old: *mut c_void, count: size_t, size: size_t) -> *mut c_void {
-    match count.checked_mul(size) {
-        // SAFETY: the program's arguments.
-        Some(bytes) => unsafe { realloc(old, bytes) },
-        None => {
-            Errno::set(libc::ENOMEM);
-            ptr::null_mut()
-        }
-    }
 }
 
 /// A large aligned allocation; null is none.

@@ -8,6 +8,10 @@
 //! *copies* of the blocks in the kernel's memory. They are made while nothing is stored to the
 //! blocks (`MapMut::freeze`), so they are of one moment.
 //!
+//! A copy is one mapping that may be stored to, until it is in its place: only then its parts are
+//! protected as the program has protected those of the block. Before Linux 6.17 `mremap(2)` does
+//! not move a range of several protections.
+//!
 //! # Safety
 //!
 //! Copies are mappings of ours that no thread knows, until they take the blocks' addresses. The
@@ -22,6 +26,7 @@ use crate::judge::Reason;
 use lowtide::map::{Frozen, MapMut, MapOptions, MapReport};
 use lowtide::{Error, Tenant};
 use serde::Serialize;
+use std::cell::UnsafeCell;
 use std::error::Error as AnyError;
 use std::ops::Range;
 use std::{io, mem, ptr};
@@ -69,6 +74,18 @@ pub(crate) struct HeapFigures {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) error: Option<String>,
 }
+
+/// Parts of blocks that the program has protected, and how, when the last copies were made. A child
+/// reads it, so it is not the keeper's alone. Under the table's lock.
+struct Protected(UnsafeCell<Vec<Protection>>);
+
+/// A range that is not to be loaded from and stored to, and what is permitted there.
+type Protection = (Range<usize>, i32);
+
+// SAFETY: it is touched by the thread that has the table's lock, or for which that thread waits.
+unsafe impl Sync for Protected {}
+
+static PROTECTED: Protected = Protected(UnsafeCell::new(Vec::new()));
 
 /// The window.
 pub(crate) struct Memory {
@@ -136,7 +153,9 @@ impl Memory {
         let parts: Vec<_> =
             all.iter_mut().filter(live).map(|b| self.part(&(b.start..b.end))).collect();
         let frozen = self.map.freeze(&parts)?;
-        let other = protections(&(self.start..self.start + WINDOW));
+        let protected = protections(&(self.start..self.start + WINDOW))?;
+        // SAFETY: the caller has the table, so no other thread reads or writes this.
+        unsafe { *PROTECTED.0.get() = protected };
         let mut failed = None;
         for block in all.iter_mut().filter(live) {
             let result = copy_of(block.end - block.start).and_then(|copy| {
@@ -152,14 +171,6 @@ impl Memory {
             if let Err(error) = result {
                 failed = Some(error);
                 break;
-            }
-            for (range, prot) in &other {
-                let start = range.start.max(block.start);
-                let end = range.end.min(block.end);
-                if start < end {
-                    let at = block.copy + (start - block.start);
-                    blocks::protect(&(at..at + (end - start)), *prot);
-                }
             }
         }
         match failed {
@@ -208,18 +219,19 @@ impl Memory {
     }
 
     /// Makes all blocks the kernel's, at the same addresses; their MiB.
-    pub(crate) fn give_back(&mut self, reason: Reason) -> u32 {
+    ///
+    /// # Errors
+    /// There is no memory for that, or a page cannot be read: they stay as they are.
+    pub(crate) fn give_back(&mut self, reason: Reason) -> Result<u32, Reason> {
         if self.ended.is_some() {
-            return 0;
+            return Ok(0);
         }
         let mut table = blocks::lock();
-        let figures = HeapFigures { given_back: Some(reason.name()), ..self.figures(table.sum()) };
+        let figures = HeapFigures { given_back: Some(reason.name()), ..self.figures() };
         let bytes = figures.bytes;
-        let Ok(frozen) = self.copy(table.all()) else { return 0 };
+        let frozen = self.copy(table.all()).map_err(|_| Reason::Resources)?;
         let replaced = frozen.replace(|| {
-            for block in table.all().iter_mut().filter(|block| block.copy != 0) {
-                restore(block);
-            }
+            restore(table.all());
             Ok(())
         });
         table.end();
@@ -231,10 +243,11 @@ impl Memory {
         // The pages are needed no more. The addresses are the program's.
         let _ = self.map.discard(0..WINDOW);
         self.ended = Some(figures);
-        (bytes >> 20) as u32
+        Ok((bytes >> 20) as u32)
     }
 
-    fn figures(&self, (blocks, bytes): (u64, u64)) -> HeapFigures {
+    fn figures(&self) -> HeapFigures {
+        let (blocks, bytes) = blocks::sum();
         let MapReport { resident_bytes, swapped_bytes, faults, .. } = self.map.report();
         let swap = self.tenant.swap_stat().unwrap_or_default();
         let stat = self.tenant.stat().ok();
@@ -262,19 +275,13 @@ impl Memory {
 
     /// Whether the program has, or had, any of it.
     pub(crate) fn was_used(&self) -> bool {
-        let of_map = || blocks::lock().sum().0 > 0 || self.map.report().faults > 0;
+        let of_map = || blocks::sum().0 > 0 || self.map.report().faults > 0;
         self.ended.is_some() || of_map()
     }
 
     /// What happened so far.
     pub(crate) fn summary(&self) -> HeapFigures {
-        match &self.ended {
-            Some(ended) => ended.clone(),
-            None => {
-                let sum = blocks::lock().sum();
-                self.figures(sum)
-            }
-        }
+        self.ended.clone().unwrap_or_else(|| self.figures())
     }
 }
 
@@ -305,14 +312,24 @@ fn drop_copies(all: &mut [Block]) {
     }
 }
 
-/// Puts a copy where its block is, in one step.
-pub(crate) fn restore(block: &mut Block) {
-    let (from, len) = (mem::take(&mut block.copy), block.end - block.start);
-    let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
-    // SAFETY: the copy is ours, and at the addresses is what it is a copy of, or a hole in a child.
-    let moved = unsafe { libc::syscall(libc::SYS_mremap, from, len, len, flags, block.start) };
-    if moved == -1 {
-        give_up("a copy of a heap cannot be put in its place");
+/// Puts each copy where its block is, in one step, and protects its parts. Allocates nothing: a
+/// child calls it before `fork` returns there.
+pub(crate) fn restore(all: &mut [Block]) {
+    // SAFETY: the caller has the table, so no other thread reads or writes this.
+    let protected = unsafe { &*PROTECTED.0.get() };
+    for block in all.iter_mut().filter(|block| block.copy != 0) {
+        let (from, len) = (mem::take(&mut block.copy), block.end - block.start);
+        let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
+        // SAFETY: the copy is ours, and at the addresses is what it is a copy of, or a hole in a
+        // child.
+        let moved = unsafe { libc::syscall(libc::SYS_mremap, from, len, len, flags, block.start) };
+        let parts = protected
+            .iter()
+            .map(|(range, prot)| (range.start.max(block.start)..range.end.min(block.end), *prot));
+        let mut parts = parts.filter(|(part, _)| !part.is_empty());
+        if moved == -1 || !parts.all(|(part, prot)| blocks::protect(&part, prot)) {
+            give_up("a copy of a heap cannot be put in its place");
+        }
     }
 }
 
@@ -325,9 +342,12 @@ pub(crate) fn give_up(why: &str) -> ! {
     std::process::abort();
 }
 
-/// Ranges of the window that the program has protected, and how.
-fn protections(window: &Range<usize>) -> Vec<(Range<usize>, i32)> {
-    let text = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
+/// Parts of a range that the program has protected, and how.
+///
+/// # Errors
+/// Those of reading `/proc/self/maps`.
+pub(crate) fn protections(within: &Range<usize>) -> io::Result<Vec<Protection>> {
+    let text = std::fs::read_to_string("/proc/self/maps")?;
     let line = |line: &str| {
         let (range, rest) = line.split_once(' ')?;
         let (start, end) = range.split_once('-')?;
@@ -336,8 +356,8 @@ fn protections(window: &Range<usize>) -> Vec<(Range<usize>, i32)> {
         let bits = [(b'r', libc::PROT_READ), (b'w', libc::PROT_WRITE), (b'x', libc::PROT_EXEC)];
         let has = |(at, (letter, _)): &(usize, (u8, i32))| rest.as_bytes().get(*at) == Some(letter);
         let prot = bits.into_iter().enumerate().filter(has).fold(0, |all, (_, (_, bit))| all | bit);
-        (window.start < end && start < window.end && prot != READ_WRITE)
+        (within.start < end && start < within.end && prot != READ_WRITE)
             .then_some((start..end, prot))
     };
-    text.lines().filter_map(line).collect()
+    Ok(text.lines().filter_map(line).collect())
 }

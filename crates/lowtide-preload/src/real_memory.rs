@@ -64,6 +64,13 @@ pub(crate) fn look_up() {
     }
 }
 
+/// Whether the program allocates with the C library's `malloc`. Another allocator has functions of
+/// its own besides, which would get blocks that it does not know.
+pub(crate) fn malloc_is_the_c_librarys() -> bool {
+    look_up();
+    MALLOC.get().is_some_and(|next| next.addr() == __libc_malloc as *const () as usize)
+}
+
 /// Defines a function that calls the next one of its name, or `else` while that is looked for.
 macro_rules! next {
     ($name:ident, $next:ident, ($($arg:ident: $kind:ty),*) -> $result:ty, $else:expr) => {

@@ -24,7 +24,9 @@ pub(crate) fn maps() -> &'static Path {
         let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../Cargo.toml");
         let mut build = Command::new(env!("CARGO"));
         build.args(["build", "-q", "-p", "lowtide-preload", "--lib"]);
-        build.args(["--example", "maps", "--example", "sandboxed", "--example", "heaps"]);
+        for example in ["maps", "sandboxed", "heaps", "heap_corners"] {
+            build.args(["--example", example]);
+        }
         build.arg("--manifest-path").arg(manifest);
         build.arg("--target-dir").arg(profile.parent().unwrap());
         if profile.ends_with("release") {
