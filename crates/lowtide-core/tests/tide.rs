@@ -3,7 +3,7 @@
 mod harness;
 
 use harness::{Harness, ROOT};
-use lowtide_core::{Flags, FolioId, LruType, Policy, Shadow, Task};
+use lowtide_core::{Flags, FolioId, LruType, Policy, Reason, Reclaim, Shadow, Step, Task};
 
 const PAGES: u32 = 256;
 
@@ -137,5 +137,56 @@ fn clean_pages_are_found_wherever_they_are() {
         h.dirty(0..clean, false);
         h.dirty(clean + 1..PAGES, false);
         assert_eq!(evict(&mut h).0, clean);
+    }
+}
+
+/// While no reclaim runs, new pages gather in the young part of SMALL. The first reclaim passes
+/// most of them to the old part, and the driver's lock must not be held for all of them.
+#[test]
+fn a_step_of_reclaim_looks_at_a_bounded_number_of_pages() {
+    const MANY: u32 = 16 << 10;
+    let mut h = Harness::new(Policy::TIDE, 2 * MANY);
+    h.fill(0..MANY);
+    evict(&mut h);
+    h.fill(MANY..2 * MANY);
+    let mut reclaim = Reclaim::new(ROOT, 32, Reason::Direct, Task::DESCRIPTOR).sharing_the_lock();
+    let (mut most, mut steps) = (0, 0);
+    loop {
+        let before = h.events().pgrefill;
+        let step = h.step(&mut reclaim);
+        most = (h.events().pgrefill - before).max(most);
+        steps += 1;
+        if step == Step::Done {
+            break;
+        }
+    }
+    assert!(most > 0 && most <= 1100, "{most} pages in one of {steps} steps");
+    assert_eq!(h.freed.len(), 33, "one before, and the goal");
+}
+
+/// In a small memory a batch decides about one page. It goes on past young ones all the same.
+#[test]
+fn young_pages_of_main_are_spared_in_small_memories_too() {
+    /// A memory whose next victims are of MAIN.
+    fn at_main(pages: u32) -> Harness {
+        let mut h = Harness::new(Policy::TIDE, pages);
+        h.fill(0..pages);
+        let main = sizes(&h).1;
+        while sizes(&h).1 == main {
+            evict(&mut h);
+        }
+        h
+    }
+    for pages in [64, 300, 500, 5000] {
+        let mut idle = at_main(pages);
+        let main = sizes(&idle).1;
+        let next: Vec<_> = (0..4).map(|_| evict(&mut idle).0).collect();
+        assert_eq!(sizes(&idle).1, main - 4);
+        let mut used = at_main(pages);
+        for &id in &next[..3] {
+            // The first is the echo of the miss.
+            (0..2).for_each(|_| used.read(id));
+        }
+        assert_eq!(evict(&mut used).0, next[3], "{pages}: the first that is not in use");
     }
 }

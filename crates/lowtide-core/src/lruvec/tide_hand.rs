@@ -20,6 +20,9 @@ const STEPS_MAX: u32 = 16;
 pub(super) const CREDIT_MAX: u64 = 128;
 /// Young pages that are spared before one of MAIN goes for want of any other.
 const SPARED_MAX: u32 = 128;
+/// Pages that a batch passes from NEW to OLD at most. After a time without reclaim more may be due:
+/// later batches pass the rest, so that the driver's lock is never held for all of them.
+const PASSED_MAX: u64 = 1024;
 /// Folios of a queue that a driver is given at once to look at.
 const GATHERED: usize = 16;
 
@@ -42,6 +45,8 @@ pub(crate) struct Found {
     pub(crate) isolated: u64,
     /// Pages looked at and not isolated.
     pub(crate) sorted: u64,
+    /// More pages have to pass from NEW to OLD before SMALL has an end to look at.
+    pub(crate) unfinished: bool,
     pub(crate) folios: Vec<FolioId>,
 }
 
@@ -52,12 +57,14 @@ pub(crate) struct Hand<'l, 'a, F> {
     facts: &'l mut F,
     /// Folios at the old end of each queue that the driver was given to look at.
     gathered: [usize; 4],
+    /// Pages that passed from NEW to OLD.
+    passed: u64,
     found: Found,
 }
 
 impl<'l, 'a, F: Facts> Hand<'l, 'a, F> {
     pub(crate) fn new(lru: &'l mut Locked<'a>, t: LruType, facts: &'l mut F) -> Self {
-        Self { lru, t, facts, gathered: [0; 4], found: Found::default() }
+        Self { lru, t, facts, gathered: [0; 4], passed: 0, found: Found::default() }
     }
 
     /// Isolates what is to go.
@@ -75,7 +82,8 @@ impl<'l, 'a, F: Facts> Hand<'l, 'a, F> {
             match last {
                 Some(id) if self.is_young(id, Queue::Old) => self.judge(id),
                 Some(id) => self.isolate(id),
-                None if self.take_from_main(quota.decide) => {}
+                None if self.found.unfinished => break,
+                None if self.take_from_main() => {}
                 None => break,
             }
         }
@@ -184,7 +192,8 @@ impl<'l, 'a, F: Facts> Hand<'l, 'a, F> {
         }
     }
 
-    /// The page at the end of OLD, which holds at least five eighths of SMALL.
+    /// The page at the end of OLD, which holds at least five eighths of SMALL. None if SMALL is
+    /// empty, or if this batch has passed as many to OLD as it may.
     fn last_of_small(&mut self) -> Option<FolioId> {
         loop {
             let lists = &self.lru.lv.tide[self.t as usize];
@@ -192,11 +201,15 @@ impl<'l, 'a, F: Facts> Hand<'l, 'a, F> {
             if new * 8 <= small * 3 && lists.size(Queue::Old) > 0 {
                 return self.oldest(Queue::Old);
             }
+            if self.passed >= PASSED_MAX {
+                self.found.unfinished = true;
+                return None;
+            }
             let id = self.oldest(Queue::New)?;
             if self.is_young(id, Queue::New) {
                 self.lru.note_use(id);
             }
-            self.sorted(id);
+            self.passed += self.sorted(id);
             self.lru.move_to(id, Queue::Old);
         }
     }
@@ -214,12 +227,12 @@ impl<'l, 'a, F: Facts> Hand<'l, 'a, F> {
         self.lru.move_to(id, if main { Queue::Main } else { Queue::New });
     }
 
-    /// Isolates the first page of MAIN that is not young. Returns whether there was one.
-    fn take_from_main(&mut self, decide: u64) -> bool {
+    /// Isolates the first page of MAIN that is not young. Returns whether there was one. Of a small
+    /// memory a batch decides about few pages, often one: young ones are spared all the same.
+    fn take_from_main(&mut self) -> bool {
         for spared in 0.. {
             let Some(id) = self.oldest(Queue::Main) else { return false };
-            let enough = spared == SPARED_MAX || self.found.decided >= decide;
-            if !self.is_young(id, Queue::Main) || enough {
+            if !self.is_young(id, Queue::Main) || spared == SPARED_MAX {
                 self.isolate(id);
                 break;
             }

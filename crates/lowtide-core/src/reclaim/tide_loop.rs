@@ -72,8 +72,11 @@ impl Reclaim {
         let mut lru = engine.locked(self.group);
         let found = Hand::new(&mut lru, t, facts).take(quota);
         self.sorted += found.sorted;
-        self.tide.left[t as usize] =
-            if found.decided == 0 { 0 } else { left.saturating_sub(found.decided) };
+        self.tide.left[t as usize] = if found.decided == 0 && !found.unfinished {
+            0
+        } else {
+            left.saturating_sub(found.decided)
+        };
         self.count_scan(engine, found.isolated);
         if !found.folios.is_empty() {
             self.batch.fill(t, found.decided, found.folios);
