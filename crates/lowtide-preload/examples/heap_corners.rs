@@ -180,7 +180,7 @@ fn protected() {
             assert_eq!(libc::read(zeroes.as_raw_fd(), part, 1), -1, "it can be stored to");
             assert_eq!(errno(), Some(libc::EFAULT));
         }
-        // A part that cannot be loaded from is in nobody's way.
+        // A part that cannot be loaded from is in the way of no other.
         assert_eq!(libc::mprotect(longer, MIB, libc::PROT_NONE), 0);
         let child = libc::fork();
         if child == 0 {

@@ -8,7 +8,7 @@
 //! * more than half of the file, of swap, or of what its tenant may have there is used: then pages
 //!   that come back keep none, and reclaim takes the slots of pages that it finds in use (with
 //!   `tide`, which decides without a look at swap, they keep them);
-//! * the file is full, and others need the room ([`give_up_all`]).
+//! * the file is full, and others need the room ([`give_some_up`]).
 //!
 //! A page that comes back from compressed memory keeps nothing: its second copy would take room in
 //! the tenant's budget, so loading is exclusive, as for zswap and zram (C7, C9). A page behind a
@@ -23,6 +23,12 @@ use crate::swap::{Slot, Store};
 use crate::translation::State as EntryState;
 use lowtide_core::{FolioId, Task};
 use std::sync::{Arc, Mutex};
+
+/// Slots that are taken when the file is full, at least: more than a batch needs, so that the next
+/// does not look again.
+const WANTED: usize = 4096;
+/// Pages that are looked at in one hold of the pool's lock.
+const AT_ONCE: usize = 256;
 
 /// Slots that reclaim has taken from pages in memory, to be freed when the pool's lock is not held.
 #[derive(Debug, Default)]
@@ -73,24 +79,48 @@ pub(super) fn give_up(pool: &Pool, space: &Space, page: u64, frame: u32) {
     }
 }
 
-/// Takes the slots of all pages in memory: called when the file is full. Returns how many.
-pub(crate) fn give_up_all(pool: &Pool) -> usize {
-    let mut state = pool.lock();
-    if pool.is_poisoned() {
-        return 0;
-    }
-    let keeps = |space: &&Arc<Space>| space.anon.as_ref().is_some_and(|anon| anon.keeps());
-    let spaces: Vec<_> = state.spaces.iter().flatten().filter(keeps).cloned().collect();
+/// Takes slots of pages in memory, [`WANTED`] or all there are: called when the file is full.
+/// Returns how many.
+pub(crate) fn give_some_up(pool: &Pool) -> usize {
+    let spaces: Vec<_> = {
+        let state = pool.lock();
+        let keeps = |space: &&Arc<Space>| space.anon.as_ref().is_some_and(|anon| anon.keeps());
+        state.spaces.iter().flatten().filter(keeps).cloned().collect()
+    };
+    let mut freed = 0;
     for space in &spaces {
-        for page in space.anon().slots.pages() {
-            // One that is locked is being stored to, or evicted.
-            if let EntryState::Resident { frame, .. } = space.table.entry(page).load()
-                && state.engine.swap_fault(FolioId(frame), true, Task::DESCRIPTOR)
-            {
-                pool.void.note(space, page);
+        for pages in space.anon().slots.pages().chunks(AT_ONCE) {
+            if !take(pool, space, pages) {
+                return freed + pool.void.free();
+            }
+            freed += pool.void.free();
+            if freed >= WANTED {
+                return freed;
             }
         }
     }
-    drop(state);
-    pool.void.free()
+    freed
+}
+
+/// Takes the slots of some pages, where these are in memory, under the pool's lock. False if the
+/// pager has failed.
+fn take(pool: &Pool, space: &Arc<Space>, pages: &[u64]) -> bool {
+    let mut state = pool.lock();
+    if pool.is_poisoned() {
+        return false;
+    }
+    let there = state.spaces.get(space.id.0 as usize).and_then(Option::as_ref);
+    if !there.is_some_and(|there| Arc::ptr_eq(there, space)) {
+        // The region has ended, and its frames are of others.
+        return true;
+    }
+    for &page in pages {
+        // One that is locked is being stored to, or evicted.
+        if let EntryState::Resident { frame, .. } = space.table.entry(page).load()
+            && state.engine.swap_fault(FolioId(frame), true, Task::DESCRIPTOR)
+        {
+            pool.void.note(space, page);
+        }
+    }
+    true
 }

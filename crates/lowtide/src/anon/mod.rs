@@ -53,7 +53,7 @@ mod vec;
 pub(crate) use access::bring_in;
 pub(crate) use discard::{discard_pages, whole_pages};
 pub(crate) use fill::{fill, give_back, leave_swap};
-pub(crate) use kept::{Void, give_up_all};
+pub(crate) use kept::{Void, give_some_up};
 pub use page::PageMut;
 pub(crate) use pages::AnonPages;
 pub(crate) use region::Open;

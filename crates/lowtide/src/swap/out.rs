@@ -12,7 +12,7 @@
 
 use super::slot::{Refused, Slot, Store};
 use super::spill::make_room;
-use crate::anon::give_up_all;
+use crate::anon::give_some_up;
 use crate::pool::{Pool, State};
 use crate::space::Space;
 use crate::translation::Taken;
@@ -164,7 +164,7 @@ fn write(pool: &Pool, leaving: &mut [Leaving]) {
                     leaving[at].slot = Some(slot);
                 }
             }
-            Err(_) if store.is_file_full(chosen.len()) && give_up_all(pool) > 0 => {}
+            Err(_) if store.is_file_full(chosen.len()) && give_some_up(pool) > 0 => {}
             Err(_) if chosen.len() > 1 && store.has_file() => most = chosen.len() / 2,
             Err(_) => {
                 let all: Vec<_> = (0..leaving.len()).filter(|&at| goes(&leaving[at])).collect();
