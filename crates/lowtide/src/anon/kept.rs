@@ -27,7 +27,7 @@ use std::sync::{Arc, Mutex};
 /// Slots that are taken when the file is full, at least: more than a batch needs, so that the next
 /// does not look again.
 const WANTED: usize = 4096;
-/// Pages that are looked at in one hold of the pool's lock.
+/// Pages that are looked at before the pool's lock is released for others.
 const AT_ONCE: usize = 256;
 
 /// Slots that reclaim has taken from pages in memory, to be freed when the pool's lock is not held.
