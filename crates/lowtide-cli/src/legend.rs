@@ -27,7 +27,11 @@ const WORDS: &[(&str, &str)] = &[
     ("longest", "longest pause of dirty throttling, in milliseconds"),
     ("woken by reclaim", "times that reclaim found dirty pages and woke the flusher"),
     ("rotated", "pages moved to the tail when their writeback ended (pgrotated)"),
-    ("immediate", "pages that reclaim found under writeback (nr_vmscan_immediate_reclaim)"),
+    (
+        "immediate",
+        "dirty pages that reclaim met before their write began, and that go when it has ended \
+         (nr_vmscan_immediate_reclaim)",
+    ),
     ("reads µs during: p50", "reads during a checkpoint; `outside` is all other reads"),
     ("oom", "writes that failed because no page could be evicted in time"),
     ("IOPS", "device reads per second"),
@@ -43,6 +47,8 @@ const WORDS: &[(&str, &str)] = &[
     ),
     ("ns/page", "nanoseconds for each page: median (smallest..largest) of the rounds"),
     ("ms/GiB", "milliseconds for a GiB of such pages"),
+    ("lock held %", "share of the time in which the lock was held"),
+    ("waited ns/miss", "nanoseconds that a miss waited for the lock"),
     ("memory", "hot: the same pages for ever; cold: new pages, none of which is needed again"),
     ("throttle", "how threads above high are throttled (--high-policy)"),
     ("requests/s", "requests per second on the device, from all users"),
