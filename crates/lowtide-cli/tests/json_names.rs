@@ -86,6 +86,7 @@ fn runs(trace: &str) -> Vec<(&'static str, Vec<&str>)> {
         ("trace on a machine", vec!["--trace", trace, "--machine", "laptop"]),
         ("trace with curves", vec!["--trace", trace, "--mrc", "--advise", "0.5"]),
         ("corpus", vec!["corpus", "--trace", "loop-8k", "--half", "all", "--scale", "0.02"]),
+        ("scaling", vec!["scaling", "--scale", "0.02", "--cpus", "1,2", "--hold", "150"]),
         ("swarm", vec!["--swarm", "2", "--seed", "1"]),
     ]
 }
@@ -111,7 +112,8 @@ fn the_names_of_all_fields_are_those_in_the_list() {
     let common: BTreeSet<String> = all
         .iter()
         .filter(|(name, _)| {
-            !["corpus", "swarm", "trace with curves", "file-anon-mix over seeds"].contains(name)
+            !["corpus", "scaling", "swarm", "trace with curves", "file-anon-mix over seeds"]
+                .contains(name)
         })
         .fold(first, |common, (_, names)| common.intersection(names).cloned().collect());
     let mut list = String::from("# In every row of a workload or trace, but those of curves\n");

@@ -14,6 +14,7 @@
 //! | `pages`, `stream` | streams of single pages |
 //! | `trace` | recorded streams |
 //! | `corpus` | policies on the corpus of traces, against the best of eight |
+//! | `scaling` | random reads on more and more CPUs |
 //! | `swarm` | random plans, every invariant checked |
 //! | `full` | operation streams on a full machine |
 //! | `host`, `jobs`, `clock` | resources of the host; rows in parallel; their CPU time |
@@ -34,6 +35,7 @@ pub(crate) mod options;
 pub(crate) mod outcome;
 mod pages;
 pub(crate) mod row;
+mod scaling;
 pub(crate) mod show;
 pub(crate) mod spelling;
 mod stream;
@@ -118,6 +120,8 @@ pub(crate) enum Simulation {
     Trace(trace::Options),
     #[command(name = corpus::NAME, about = corpus::ABOUT)]
     Corpus(corpus::Options),
+    #[command(name = scaling::NAME, about = scaling::ABOUT)]
+    Scaling(scaling::Options),
     #[command(name = swarm::NAME, about = swarm::ABOUT)]
     Swarm(swarm::Options),
 }
@@ -157,6 +161,7 @@ impl Simulation {
             Self::Loop(options) => pages::run(options, Pattern::Loop),
             Self::Trace(options) => trace::run(options),
             Self::Corpus(options) => corpus::run(options),
+            Self::Scaling(options) => scaling::run(options),
             Self::Swarm(options) => swarm::run(options),
         }
     }

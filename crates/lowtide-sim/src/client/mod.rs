@@ -8,6 +8,7 @@
 //! | `fio.rs` | jobs that read blocks of mapped files at random |
 //! | `heap.rs` | programs most of whose memory is heap: databases, compilers, apps |
 //! | `mix.rs` | readers of a mapped file beside threads that allocate and free: the aging OOM |
+//! | `scaling.rs` | readers of one file on more and more CPUs: where a lock becomes the limit |
 //! | `script.rs` | threads that play a script, in groups with limits |
 //! | `stream.rs` | threads that play operation streams and traces |
 //! | `tenants.rs` | servers with large buffers, and their browsers, on one machine |
@@ -19,6 +20,7 @@ pub mod dd;
 pub mod fio;
 pub mod heap;
 pub mod mix;
+pub mod scaling;
 pub mod script;
 pub mod stream;
 pub mod tenants;

@@ -26,6 +26,14 @@ impl Ctx {
     pub(crate) async fn charge_pages(&self, pages: u64, in_lru_fault: bool) -> bool {
         let began = self.now();
         let charged = self.try_charge(Charge::new(self.memcg(), pages), in_lru_fault).await;
+        let locked = {
+            let mut world = self.w();
+            let now = world.sched.local(self.id);
+            world.lock_for_miss(now)
+        };
+        if locked > 0 {
+            self.spend(locked).await;
+        }
         if !charged {
             let mut world = self.w();
             world.counts.oom += 1;
@@ -88,7 +96,7 @@ impl Ctx {
                     let hold = world.costs.batch_lock_ns
                         + (scanned + sorted) * world.costs.scan_folio_ns
                         + scanned * world.costs.isolate_ns;
-                    cost += world.lruvec_lock.take(world.sched.now, now, hold);
+                    cost += world.lock_lruvec(now, hold);
                 }
                 cost += u64::from(reclaim.passes() - passes) * world.costs.reclaim_pass_ns;
                 match step {
@@ -159,11 +167,7 @@ impl Ctx {
                     // Interrupts are off from here until the generation is open: the task keeps its
                     // CPU.
                     world.sched.renew_slice(self.id);
-                    cost += world.lruvec_lock.take(
-                        world.sched.now,
-                        now + cost,
-                        world.costs.batch_lock_ns,
-                    );
+                    cost += world.lock_lruvec(now + cost, world.costs.batch_lock_ns);
                 }
                 (walked, cost)
             };

@@ -21,6 +21,8 @@ pub struct Contention {
     pub contended: u64,
     /// Nanoseconds of waiting, all tasks together.
     pub waited_ns: u64,
+    /// Nanoseconds for which a lock that is spun for was held.
+    pub held_ns: u64,
 }
 
 impl Contention {
@@ -31,6 +33,7 @@ impl Contention {
             acquired: self.acquired - before.acquired,
             contended: self.contended - before.contended,
             waited_ns: self.waited_ns - before.waited_ns,
+            held_ns: self.held_ns - before.held_ns,
         }
     }
 }
@@ -63,6 +66,7 @@ impl SpinLock {
         self.contention.acquired += 1;
         self.contention.contended += u64::from(wait > 0);
         self.contention.waited_ns += wait;
+        self.contention.held_ns += hold;
         self.hold(at, begin, begin + hold);
         wait + hold
     }
@@ -83,6 +87,14 @@ impl SpinLock {
             _ => {}
         }
     }
+}
+
+/// One lock for all that a miss has the engine do, as the runtime has it.
+#[derive(Debug)]
+pub(crate) struct PoolLock {
+    lock: SpinLock,
+    /// For how long a miss holds it.
+    hold_ns: u64,
 }
 
 /// The number of a semaphore in the world's table.
@@ -130,6 +142,31 @@ impl RwSem {
 }
 
 impl World {
+    /// From now on each miss takes one lock for this time, and none of the kernel's for lists.
+    pub(crate) fn lock_pool(&mut self, hold_ns: u64) {
+        self.pool_lock = Some(PoolLock { lock: SpinLock::default(), hold_ns });
+    }
+
+    /// The lock that misses take.
+    pub(crate) fn lock_of_misses(&self) -> Contention {
+        self.pool_lock.as_ref().map_or(self.lruvec_lock.contention, |pool| pool.lock.contention)
+    }
+
+    /// Takes the lock of the lruvec for the work of a reclaimer. Returns what that costs; nothing
+    /// where the pool's lock stands for it.
+    pub(super) fn lock_lruvec(&mut self, now: u64, hold: u64) -> u64 {
+        if self.pool_lock.is_some() {
+            return 0;
+        }
+        self.lruvec_lock.take(self.sched.now, now, hold)
+    }
+
+    /// Takes the pool's lock for a miss. Returns what that costs.
+    pub(super) fn lock_for_miss(&mut self, now: u64) -> u64 {
+        let past = self.sched.now;
+        self.pool_lock.as_mut().map_or(0, |pool| pool.lock.take(past, now, pool.hold_ns))
+    }
+
     /// Releases a semaphore and hands it to the tasks that may have it next.
     pub(crate) fn release(&mut self, id: RwSemId, write: bool) {
         let sem = &mut self.rwsems[id.0 as usize];
@@ -188,7 +225,13 @@ mod tests {
             (50, 80, 90)
         );
         assert_eq!(lock.take(0, 300, 50), 50, "it has been free since 210");
-        assert_eq!(lock.contention, Contention { acquired: 4, contended: 2, waited_ns: 30 + 80 });
+        let counted = Contention {
+            acquired: 4,
+            contended: 2,
+            waited_ns: 30 + 80,
+            held_ns: 50 + 50 + 10 + 50,
+        };
+        assert_eq!(lock.contention, counted);
     }
 
     #[test]

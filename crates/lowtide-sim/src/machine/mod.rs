@@ -178,6 +178,7 @@ impl Machine {
             readahead_pages: spec.readahead / spec.page,
             fault_around_pages: spec.fault_around / spec.page,
             lruvec_lock: SpinLock::default(),
+            pool_lock: None,
             swap,
             groups: groups::Groups::default(),
             fault_path: spec.fault_path,

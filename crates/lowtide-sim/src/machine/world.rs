@@ -6,7 +6,7 @@ use super::files::{File, Open, OpenId};
 use super::groups::Groups;
 use super::hold::Holds;
 use super::kswapd::Kswapd;
-use super::lock::{RwSem, RwSemId, SpinLock};
+use super::lock::{PoolLock, RwSem, RwSemId, SpinLock};
 use super::requests::Requests;
 use super::retry::Retries;
 use super::sched::{Sched, TaskId};
@@ -130,6 +130,8 @@ pub(crate) struct World {
     /// Cached pages that one fault maps at most.
     pub(crate) fault_around_pages: u64,
     pub(crate) lruvec_lock: SpinLock,
+    /// One lock in its place, where that is simulated.
+    pub(crate) pool_lock: Option<PoolLock>,
     pub(crate) swap: SwapArea,
     pub(crate) rwsems: Vec<RwSem>,
     /// Tasks that wait for a page's contents.
