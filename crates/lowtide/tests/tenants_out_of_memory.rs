@@ -103,7 +103,7 @@ fn nobody_is_out_of_memory_while_one_clean_page_is_not_held() {
         let pager = Pager::builder()
             .max(pages(256))
             .policy(policy.parse().unwrap())
-            .patience(Duration::from_millis(20))
+            .patience(Duration::from_millis(500))
             .build()
             .unwrap();
         let t = pager.tenant("t").max(pages(40)).create().unwrap();
@@ -146,7 +146,7 @@ fn what_can_never_become_evictable_fails_at_once() {
 #[test]
 fn a_folio_larger_than_the_tenant_becomes_a_page() {
     let dir = Dir::new();
-    let pager = pager(512, 20);
+    let pager = pager(512, 5000);
     let t = pager.tenant("t").max(pages(10)).create().unwrap();
     let path = file(&dir, "data", 64);
     let view = OpenOptions::new().folio_order(4).tenant(&t).open(&pager, path).unwrap();
@@ -180,7 +180,7 @@ fn a_tenant_full_of_dirty_pages_writes_its_own_and_goes_on() {
     let pager = Pager::builder()
         .max(pages(2048))
         .background(false)
-        .patience(Duration::from_millis(100))
+        .patience(Duration::from_secs(2))
         .inject(inject)
         .build()
         .unwrap();
