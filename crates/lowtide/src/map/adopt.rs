@@ -4,9 +4,11 @@
 use super::area::Stores;
 use super::error::MapError;
 use super::options::{MapOptions, Way};
+use super::server::{LET_GO, LOOK};
 use super::space::{Body, check_page_size, open_space, page_tables};
 use super::watch::{WatchedFile, Watcher};
 use super::watched::{Mapping, Watched};
+use crate::deadline::Deadline;
 use crate::error::Error;
 use crate::pager::Pager;
 use crate::readahead::window_pages;
@@ -172,6 +174,20 @@ impl Adopted {
             if self.exact {
                 self.watcher.make_coarse(&forgotten);
             }
+        }
+    }
+
+    /// Ends it. Where it was the last of its file, the file is closed and nothing is charged for it
+    /// when this returns: the thread that watches may be looking at it, and is waited for, but no
+    /// longer than a while.
+    pub(super) fn end(self) {
+        self.forget(self.addresses.clone());
+        let file = Arc::downgrade(&self.file);
+        drop(self);
+        let is_left = || file.upgrade().is_some_and(|file| file.watched.is_unmapped());
+        let deadline = Deadline::after(LET_GO);
+        while is_left() && !deadline.has_passed() {
+            std::thread::sleep(LOOK);
         }
     }
 

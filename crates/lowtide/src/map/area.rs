@@ -430,7 +430,7 @@ impl Drop for Area {
             Memory::PageCache { window, adopted, .. } => {
                 adopted.forget(adopted.addresses());
                 drop(window);
-                drop(adopted);
+                adopted.end();
             }
         }
     }

@@ -53,11 +53,11 @@ const BATCH: usize = 32;
 const THREADS: usize = 4;
 /// How long dropping a map waits for the threads that serve it. A device that hangs keeps them, and
 /// on a machine with more work than processors they may wait for one.
-const LET_GO: Duration = Duration::from_secs(5);
+pub(super) const LET_GO: Duration = Duration::from_secs(5);
 /// How long faults of a frozen heap are put off at a time.
 const PUT_OFF: Duration = Duration::from_micros(500);
 /// Time between two looks whether they are done.
-const LOOK: Duration = Duration::from_micros(20);
+pub(super) const LOOK: Duration = Duration::from_micros(20);
 
 /// A map whose faults are served.
 #[derive(Debug)]

@@ -153,6 +153,12 @@ impl Watched {
         forgotten
     }
 
+    /// Whether no mapping is watched.
+    pub(super) fn is_unmapped(&self) -> bool {
+        let state = self.state();
+        state.mappings.is_empty() && state.copies.mappings().next().is_none()
+    }
+
     /// Those of `pages` that are mapped now, as runs, for one mapping after the other.
     pub(super) fn present(&self, pages: Range<u64>, runs: &mut Vec<Range<u64>>) -> io::Result<()> {
         let state = self.state();
