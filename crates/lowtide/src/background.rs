@@ -8,7 +8,7 @@
 use crate::deadline::Deadline;
 use crate::error::BuildError;
 use crate::map::{Server, Watcher};
-use crate::pool::{Pool, State};
+use crate::pool::{Pool, State, StateGuard};
 use crate::readers::Readers;
 use crate::reclaim::{PIECE, piece};
 use crate::space::Space;
@@ -19,7 +19,7 @@ use lowtide_core::limits::PUBLISH_INTERVAL_NS;
 use lowtide_core::{MemcgId, Reason, Reclaim, Task};
 use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -176,7 +176,7 @@ fn kswapd(pool: &Pool) {
         let watermarks = pool.watermarks(&state);
         if free >= watermarks.low {
             let left = interval.saturating_sub(published.elapsed());
-            state = pool.kswapd.wait(state, left);
+            state = state.wait(|guard| pool.kswapd.wait(guard, left));
             continue;
         }
         let goal = watermarks.high - free;
@@ -184,13 +184,13 @@ fn kswapd(pool: &Pool) {
         let reclaim = Reclaim::new(MemcgId::ROOT, goal, Reason::Kswapd, Task::DESCRIPTOR);
         (state, reclaimed) = pool.reclaim(state, reclaim);
         if reclaimed == 0 {
-            state = pool.kswapd.wait(state, HOPELESS_PAUSE);
+            state = state.wait(|guard| pool.kswapd.wait(guard, HOPELESS_PAUSE));
         }
     }
 }
 
 /// Reclaims what programs request by themselves. Cost: O(programs).
-fn serve_programs<'a>(pool: &'a Pool, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+fn serve_programs<'a>(pool: &'a Pool, mut state: StateGuard<'a>) -> StateGuard<'a> {
     let now = pool.now();
     let attached: Vec<MemcgId> = state.programs.keys().copied().collect();
     let mut wanted = Vec::new();

@@ -25,9 +25,8 @@ use crate::hazard;
 use crate::nested::is_nested;
 use crate::oom::held_here;
 use crate::payer::{Full, Payer};
-use crate::pool::{Pool, State};
+use crate::pool::{Pool, State, StateGuard};
 use lowtide_core::{Charge, MemcgId, Next, Task};
-use std::sync::MutexGuard;
 use std::time::Duration;
 
 /// First pause between two tries of a charge that waits; each is twice as long as the one before.
@@ -72,12 +71,12 @@ impl Pool {
     /// longer than the pool's patience; with `wait` false not at all.
     pub(crate) fn charge<'a>(
         &'a self,
-        mut state: MutexGuard<'a, State>,
+        mut state: StateGuard<'a>,
         payer: Payer,
         pages: u64,
         task: Task,
         wait: bool,
-    ) -> (MutexGuard<'a, State>, Result<MemcgId, Full>) {
+    ) -> (StateGuard<'a>, Result<MemcgId, Full>) {
         let mut deadline = None;
         let (mut fruitless, mut failed_before) = (0, None);
         loop {
@@ -165,16 +164,16 @@ impl Pool {
     /// longer after more fruitless `tries`.
     pub(crate) fn await_room<'a>(
         &'a self,
-        mut state: MutexGuard<'a, State>,
+        mut state: StateGuard<'a>,
         over: MemcgId,
         tries: u32,
-    ) -> MutexGuard<'a, State> {
+    ) -> StateGuard<'a> {
         if state.engine.dirty() > 0 {
             drop(state);
             self.write_back_urgently(over);
             state = self.lock();
         }
-        self.freed.wait(state, PAUSE * (1 << tries.min(DOUBLINGS)))
+        state.wait(|guard| self.freed.wait(guard, PAUSE * (1 << tries.min(DOUBLINGS))))
     }
 }
 

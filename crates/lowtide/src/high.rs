@@ -32,7 +32,7 @@ use crate::error::Error;
 use crate::hazard;
 use crate::nested::{is_nested, is_serving};
 use crate::payer::Payer;
-use crate::pool::{Pool, State};
+use crate::pool::{Pool, State, StateGuard};
 use crate::tenant::OnStall;
 use lowtide_core::high::handler::{HighPolicy, NOT_WORTH_NS};
 use lowtide_core::high::{self, HighNext, Payment, Refaulted};
@@ -220,13 +220,13 @@ impl Pool {
     }
 
     /// Sleeps for a limit. Ends early when the pool is closed.
-    fn throttle(&self, mut state: std::sync::MutexGuard<'_, State>, group: MemcgId, ns: u64) {
+    fn throttle(&self, mut state: StateGuard<'_>, group: MemcgId, ns: u64) {
         if let Some(change) = self.account(|account| account.psi.enter_throttle()) {
             state.engine.psi_change(group, change, self.now());
         }
         let (until, mut in_time) = (Deadline::after(Duration::from_nanos(ns)), true);
         while in_time && !self.closing.load(Relaxed) {
-            (state, in_time) = until.wait(&self.throttled, state);
+            (state, in_time) = state.wait_with(|guard| until.wait(&self.throttled, guard));
         }
         self.io.throttled_ns.fetch_add(ns, Relaxed);
         if let Some(change) = self.account(|account| account.psi.leave_throttle()) {

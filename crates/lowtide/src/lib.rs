@@ -156,6 +156,7 @@ mod payer;
 mod pipeline;
 mod poison;
 mod pool;
+mod pool_lock;
 mod punch;
 mod readahead;
 mod readers;
@@ -199,6 +200,7 @@ pub use lowtide_core::{
 pub use lowtide_swap::{CreateError as SwapFileError, FileStat};
 pub use open::OpenOptions;
 pub use pager::Pager;
+pub use pool_lock::LockTimes;
 pub use stat::{DirtyStat, IoStat, Stat};
 pub use swap::{Swap, SwapStat};
 pub use tenant::{

@@ -87,7 +87,7 @@ impl<'a> Owned<'a> {
                 Err(Blocked::Busy(_)) => {}
             }
             let state = pool.lock();
-            drop(pool.freed.wait(state, PAUSE));
+            drop(state.wait(|guard| pool.freed.wait(guard, PAUSE)));
         }
     }
 

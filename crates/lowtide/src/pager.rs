@@ -6,6 +6,7 @@ use crate::error::{BuildError, CloseError, OpenError};
 use crate::fault_sites::FaultSite;
 use crate::open::OpenOptions;
 use crate::pool::Pool;
+use crate::pool_lock::LockTimes;
 use crate::stat::{DirtyStat, Stat};
 use crate::tenant::{ExportError, Exporter};
 use crate::view::View;
@@ -184,6 +185,21 @@ impl Pager {
     #[must_use]
     pub fn io_engine(&self) -> crate::IoEngine {
         self.inner.pool.backend.engine()
+    }
+
+    /// Begins or ends to measure how long the lock is held that all threads of the pager share.
+    /// Each acquisition costs two or three looks at the clock while it is measured, which are part
+    /// of what is measured.
+    pub fn measure_lock(&self, on: bool) {
+        self.inner.pool.lock_clock.set(on);
+    }
+
+    /// How often that lock was taken, and for how long it was held and waited for, while it was
+    /// measured. Over the misses of the same time it says how many misses a second are possible on
+    /// a machine with many processors: one miss takes the lock more than once.
+    #[must_use]
+    pub fn lock_times(&self) -> LockTimes {
+        self.inner.pool.lock_clock.times()
     }
 
     /// Checks every invariant of the engine and of the frames. Cost: a look at every frame; for

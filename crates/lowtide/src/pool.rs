@@ -20,11 +20,11 @@ use crate::error::{BuildError, Error};
 use crate::fault_sites::FaultSites;
 use crate::frames::Frames;
 use crate::io::{Arena, Backend, Options};
+use crate::pool_lock::{LockClock, TimedGuard};
 use crate::resident::Resident;
 use crate::space::Space;
 use crate::stat::IoCounters;
 use crate::swap::{Backing, Swaps};
-use crate::sync;
 use crate::tenant::{Names, OnStall, Reservations};
 use crate::translation::State as EntryState;
 use crate::unused::Unused;
@@ -37,7 +37,7 @@ use lowtide_swap::SwapFile;
 use lowtide_sys::memory::{HugePages, Mapping};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 /// Frames that a translation can name.
@@ -47,6 +47,9 @@ const BACKGROUND_MIN_FRAMES: u64 = 2048;
 
 /// What ended threads had not answered for. Others will.
 pub(crate) type DirtiersLeft = Mutex<Vec<Dirtier>>;
+
+/// The pool's lock, held.
+pub(crate) type StateGuard<'a> = TimedGuard<'a, State>;
 
 /// What the pool's lock protects.
 #[derive(Debug)]
@@ -159,6 +162,8 @@ pub(crate) struct Pool {
     /// Frames of the arena.
     pub(crate) frames: u32,
     state: Mutex<State>,
+    /// For how long it is locked.
+    pub(crate) lock_clock: LockClock,
     /// Frames came free.
     pub(crate) freed: Wakeup,
     /// Background reclaim is wanted.
@@ -281,6 +286,7 @@ impl Pool {
             page_bytes,
             frames,
             accesses: engine.accesses(),
+            lock_clock: LockClock::default(),
             state: Mutex::new(State {
                 engine,
                 frames: Frames::new(frames),
@@ -322,8 +328,8 @@ impl Pool {
 
     /// Locks what the pool shares, also when it [is poisoned](Pool::is_poisoned): a caller that
     /// changes something checks that.
-    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
-        sync::lock(&self.state)
+    pub(crate) fn lock(&self) -> StateGuard<'_> {
+        TimedGuard::lock(&self.state, &self.lock_clock)
     }
 
     /// Whether a thread has panicked while it had the lock (`poison.rs`).
@@ -425,7 +431,7 @@ impl Pool {
     }
 
     /// Gives memory that the budget does not allow any more back to the system.
-    pub(crate) fn trim<'a>(&'a self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+    pub(crate) fn trim<'a>(&'a self, mut state: StateGuard<'a>) -> StateGuard<'a> {
         loop {
             let budget = state.engine.max(MemcgId::ROOT).saturating_sub(state.reservations.pages());
             if budget >= u64::from(self.frames) {

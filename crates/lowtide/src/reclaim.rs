@@ -19,7 +19,7 @@
 use crate::deadline::Deadline;
 use crate::fault_sites::FaultSite;
 use crate::hazard;
-use crate::pool::{Pool, State};
+use crate::pool::{Pool, State, StateGuard};
 use crate::readahead::{note_evicted, note_touch};
 use crate::space::Space;
 use crate::swap::{fill_reserves, swap_out};
@@ -30,8 +30,8 @@ use lowtide_core::{
     TableKey, Task, Unmapped, Victim, Window,
 };
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
 /// What the aging walk does per acquisition of the lock, in looks at hints of two nanoseconds each.
@@ -180,19 +180,19 @@ impl Pool {
     /// pages reclaimed.
     pub(crate) fn reclaim<'a>(
         &'a self,
-        state: MutexGuard<'a, State>,
+        state: StateGuard<'a>,
         reclaim: Reclaim,
-    ) -> (MutexGuard<'a, State>, u64) {
+    ) -> (StateGuard<'a>, u64) {
         self.reclaim_until(state, reclaim, Deadline::after(Duration::MAX))
     }
 
     /// The same, but not for long after a deadline.
     pub(crate) fn reclaim_until<'a>(
         &'a self,
-        mut state: MutexGuard<'a, State>,
+        mut state: StateGuard<'a>,
         reclaim: Reclaim,
         deadline: Deadline,
-    ) -> (MutexGuard<'a, State>, u64) {
+    ) -> (StateGuard<'a>, u64) {
         // Without threads in the background everything happens in the order of the calls, as in the
         // simulator: a flusher that was woken then writes when the invocation pauses, so it must
         // not pause more often.
@@ -271,7 +271,8 @@ impl Pool {
                 }
                 Step::Throttle(_, nanos) => {
                     self.fault_sites.mark(FaultSite::ReclaimThrottled);
-                    state = self.freed.wait(state, Duration::from_nanos(nanos));
+                    let time = Duration::from_nanos(nanos);
+                    state = state.wait(|guard| self.freed.wait(guard, time));
                 }
                 Step::Yield => {
                     if deadline.has_passed() {
@@ -294,11 +295,7 @@ impl Pool {
     }
 
     /// Feeds an aging job: visits every table that may have young entries and that the job wants.
-    fn walk<'a>(
-        &'a self,
-        mut state: MutexGuard<'a, State>,
-        job: &mut AgeJob,
-    ) -> MutexGuard<'a, State> {
+    fn walk<'a>(&'a self, mut state: StateGuard<'a>, job: &mut AgeJob) -> StateGuard<'a> {
         while let Some(id) = job.next_space(&mut state.engine) {
             let Some(space) = state.spaces[id.0 as usize].clone() else { continue };
             let mut looks = 0;
@@ -335,11 +332,11 @@ impl Pool {
 /// One bounded reclaim of a group, and a moment without the lock.
 pub(crate) fn piece<'a>(
     pool: &'a Pool,
-    state: MutexGuard<'a, State>,
+    state: StateGuard<'a>,
     id: MemcgId,
     goal: u64,
     reason: Reason,
-) -> (MutexGuard<'a, State>, u64) {
+) -> (StateGuard<'a>, u64) {
     let (state, reclaimed) = pool.reclaim(state, Reclaim::new(id, goal, reason, Task::DESCRIPTOR));
     drop(state);
     (pool.lock(), reclaimed)

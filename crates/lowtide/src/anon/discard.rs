@@ -161,7 +161,7 @@ fn drop_frame(pool: &Pool, (space, page, entry): (&Space, u64, &Entry), frame: u
             return true;
         }
         // A reclaim pass has it isolated, and compresses its neighbours.
-        state = pool.freed.wait(state, PAUSE);
+        state = state.wait(|guard| pool.freed.wait(guard, PAUSE));
     }
     false
 }

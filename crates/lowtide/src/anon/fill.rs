@@ -80,6 +80,6 @@ pub(crate) fn give_back(pool: &Pool, space: &Space, page: u64, frame: u32) {
             return;
         }
         // A reclaim pass has it isolated, and compresses its neighbours.
-        state = pool.freed.wait(state, PAUSE);
+        state = state.wait(|guard| pool.freed.wait(guard, PAUSE));
     }
 }

@@ -30,13 +30,13 @@ use crate::deadline::Deadline;
 use crate::hazard;
 use crate::nested::is_nested;
 use crate::payer::Payer;
-use crate::pool::{DirtiersLeft, Pool, State};
+use crate::pool::{DirtiersLeft, Pool, State, StateGuard};
 use crate::space::Space;
 use crate::sync;
 use lowtide_core::Dirtier;
 use std::cell::RefCell;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
 /// What this thread owes to one pool.
@@ -142,14 +142,10 @@ pub(super) fn balance_dirty(pool: &Pool, space: &Space) {
 }
 
 /// Sleeps without the lock; not longer than the pool is open.
-fn pause<'a>(
-    pool: &'a Pool,
-    mut state: MutexGuard<'a, State>,
-    time: Duration,
-) -> MutexGuard<'a, State> {
+fn pause<'a>(pool: &'a Pool, mut state: StateGuard<'a>, time: Duration) -> StateGuard<'a> {
     let (until, mut in_time) = (Deadline::after(time), true);
     while in_time && !pool.closing.load(Relaxed) {
-        (state, in_time) = until.wait(&pool.throttled, state);
+        (state, in_time) = state.wait_with(|guard| until.wait(&pool.throttled, guard));
     }
     state
 }

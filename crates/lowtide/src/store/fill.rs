@@ -14,10 +14,9 @@ use super::{Batch, Part, copy};
 use crate::error::Error;
 use crate::fault::{Access, Claim};
 use crate::payer::Payer;
-use crate::pool::{Pool, State};
+use crate::pool::{Pool, State, StateGuard};
 use crate::space::Space;
 use crate::translation::{Entry, State as EntryState};
-use std::sync::MutexGuard;
 
 /// Pages that were claimed, from the batch's part `index` on, and their frames.
 #[derive(Debug)]
@@ -31,7 +30,7 @@ impl Batch<'_, '_> {
     /// Stores to all pages that are absent, replaced as a whole, and for which there is room.
     pub(super) fn fill(&mut self) {
         let (pool, space) = (self.pool, self.space);
-        let mut state: Option<MutexGuard<'_, State>> = None;
+        let mut state: Option<StateGuard<'_>> = None;
         let mut filled = Vec::new();
         let mut index = 0;
         while let Some(part) = self.parts.get(index) {

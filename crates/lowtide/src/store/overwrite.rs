@@ -172,7 +172,7 @@ fn outwait_write(
             let what = "waiting for a page that is being written";
             return Err(Error::Timeout { path: space.path(), seconds, what });
         }
-        state = pool.freed.wait(state, PAUSE);
+        state = state.wait(|guard| pool.freed.wait(guard, PAUSE));
     }
 }
 

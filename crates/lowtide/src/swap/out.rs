@@ -13,11 +13,11 @@
 use super::slot::{Refused, Slot, Store};
 use super::spill::make_room;
 use crate::anon::give_some_up;
-use crate::pool::{Pool, State};
+use crate::pool::{Pool, StateGuard};
 use crate::space::Space;
 use crate::translation::Taken;
 use lowtide_core::{FolioId, Owner, Task, Unmapped, Victim};
-use std::sync::{Arc, MutexGuard};
+use std::sync::Arc;
 
 /// Pages of a batch that are refused before no more are tried.
 const TRIES: u32 = 4;
@@ -55,9 +55,9 @@ impl Leaving {
 /// Stores the victims that go to swap and that were unmapped. Gives the lock back meanwhile.
 pub(crate) fn swap_out<'a>(
     pool: &'a Pool,
-    mut state: MutexGuard<'a, State>,
+    mut state: StateGuard<'a>,
     victims: &mut [Victim],
-) -> MutexGuard<'a, State> {
+) -> StateGuard<'a> {
     let mut leaving = Vec::new();
     let goes = |v: &Victim| v.to_swap && v.outcome == Unmapped::Done;
     for (at, victim) in victims.iter_mut().enumerate().filter(|(_, v)| goes(v)) {

@@ -6,11 +6,11 @@
 
 use super::frames::share_of;
 use super::slot::{Slot, Store};
-use crate::pool::{Pool, State};
+use crate::pool::{Pool, State, StateGuard};
 use crate::space::Space;
 use crate::translation::{Entry, State as EntryState};
 use lowtide_core::{MemcgId, Owner};
-use std::sync::{Arc, MutexGuard};
+use std::sync::Arc;
 
 /// Pages that go from memory to the file at a time.
 const SPILLED: usize = 64;
@@ -42,9 +42,9 @@ pub(crate) fn is_over_share(state: &State, group: MemcgId, budget: u64) -> bool 
 /// smaller than what is compressed. Returns whether that got anywhere.
 pub(crate) fn push_out<'a>(
     pool: &'a Pool,
-    state: MutexGuard<'a, State>,
+    state: StateGuard<'a>,
     group: MemcgId,
-) -> (MutexGuard<'a, State>, bool) {
+) -> (StateGuard<'a>, bool) {
     let stores = state.swaps.all(|of| state.engine.is_within(of, group));
     drop(state);
     let gone: usize = stores.iter().map(|store| make_room(pool, store)).sum();

@@ -9,12 +9,12 @@ use super::limits::pages;
 use super::names;
 use super::{Tenant, TenantError, TenantLimits};
 use crate::deadline::Deadline;
-use crate::pool::State;
+use crate::pool::{State, StateGuard};
 use crate::reclaim::{PIECE, piece};
 use crate::swap::{is_over_share, push_out};
 use lowtide_core::limits::{MAX_RECLAIM_RETRIES, SWAP_CLUSTER_MAX};
 use lowtide_core::{GroupError, Limits, MemcgId, Reason, Size};
-use std::sync::{Arc, MutexGuard};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Time between two attempts to remove a tenant.
@@ -46,7 +46,7 @@ impl Tenant {
     }
 
     /// The pool's lock and the number of pages, for settings that the root does not have.
-    fn below_root(&self, size: Size) -> Result<(MutexGuard<'_, State>, u64), TenantError> {
+    fn below_root(&self, size: Size) -> Result<(StateGuard<'_>, u64), TenantError> {
         let state = self.lock()?;
         if self.id == MemcgId::ROOT {
             return Err(TenantError::Root);
@@ -143,7 +143,7 @@ impl Tenant {
 
     fn bring_down<'a>(
         &'a self,
-        mut state: MutexGuard<'a, State>,
+        mut state: StateGuard<'a>,
         ceiling: Ceiling,
         pages: u64,
     ) -> Result<bool, TenantError> {
@@ -299,7 +299,7 @@ impl Tenant {
         });
         if removed == Err(TenantError::Busy) {
             // A reclaim pass compresses pages of it; that takes less than a millisecond.
-            drop(self.pool().freed.wait(state, BUSY_PAUSE));
+            drop(state.wait(|guard| self.pool().freed.wait(guard, BUSY_PAUSE)));
             return self.remove();
         }
         removed?;

@@ -4,13 +4,13 @@ use super::{TenantBuilder, TenantError};
 use crate::error::OpenError;
 use crate::open::OpenOptions;
 use crate::pager::Pager;
-use crate::pool::{Pool, State};
+use crate::pool::{Pool, StateGuard};
 use crate::swap::{self, SwapStat};
 use crate::view::View;
 use lowtide_core::{MemcgEvents, MemcgId, MemoryStat};
 use std::fmt;
 use std::path::Path;
-use std::sync::{Arc, MutexGuard};
+use std::sync::Arc;
 
 /// A budget within the budget of a pager, and everything that is charged to it. Cheap to clone; all
 /// clones are the same tenant.
@@ -92,7 +92,7 @@ impl Tenant {
     }
 
     /// The pool's lock, with the tenant alive.
-    pub(super) fn lock(&self) -> Result<MutexGuard<'_, State>, TenantError> {
+    pub(super) fn lock(&self) -> Result<StateGuard<'_>, TenantError> {
         let state = self.pool().lock();
         if self.pool().is_poisoned() {
             return Err(TenantError::Poisoned);

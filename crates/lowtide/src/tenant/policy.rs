@@ -8,12 +8,11 @@
 //! every two seconds. Source: `docs/kernel/memcg.md` §7, 8, 15.
 
 use super::{OnStall, Tenant, TenantError};
-use crate::pool::State;
+use crate::pool::StateGuard;
 use lowtide_bpf::{LoadError, Programs};
 use lowtide_core::MemcgId;
 use lowtide_core::high::handler::HighPolicy;
 use lowtide_core::psi::Pressure;
-use std::sync::MutexGuard;
 
 /// Why a program cannot decide for a tenant.
 #[derive(Debug, thiserror::Error)]
@@ -95,7 +94,7 @@ impl Tenant {
     }
 
     /// The pool's lock, with a tenant that can have limits.
-    fn limited(&self) -> Result<MutexGuard<'_, State>, TenantError> {
+    fn limited(&self) -> Result<StateGuard<'_>, TenantError> {
         if self.id == MemcgId::ROOT { Err(TenantError::Root) } else { self.lock() }
     }
 }
