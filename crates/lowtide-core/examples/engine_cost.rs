@@ -91,7 +91,8 @@ impl Driver {
                 }
                 Step::Freed => {
                     for gone in reclaim.freed() {
-                        self.translations.words[gone.owner.page as usize] = gone.shadow.to_bits();
+                        self.translations.words[gone.owner.page as usize] =
+                            gone.shadow.map_or(0, Shadow::to_bits);
                         self.free.push(gone.folio.0);
                     }
                 }

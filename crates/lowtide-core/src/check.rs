@@ -96,8 +96,14 @@ impl Engine {
         let tide = self.policy.lists() == Lists::Tide;
         for (id, f) in self.folios.iter().filter(|(_, f)| f.memcg == memcg) {
             let (flags, pages, t) = (f.flags, f.pages(), f.lru_type());
-            resident[t as usize] += pages;
-            if flags.contains(Flags::DIRTY) && t == LruType::File {
+            resident[f.kind() as usize] += pages;
+            if flags.contains(Flags::LAZYFREE) {
+                let void = Flags::DIRTY | Flags::WRITEBACK | Flags::SWAPCACHE;
+                expect(f.is_anon() && !flags.intersects(void), || {
+                    format!("{id:?} was freed lazily, with flags {flags:?}")
+                })?;
+            }
+            if flags.contains(Flags::DIRTY) && !f.is_anon() {
                 dirty += pages;
             }
             if flags.contains(Flags::WRITEBACK) {

@@ -409,8 +409,8 @@ impl Engine {
         let f = self.folios[id];
         let group = &mut self.memcgs[f.memcg];
         let pages = f.pages();
-        group.resident[f.lru_type() as usize] -= pages;
-        if f.lru_type() == LruType::File {
+        group.resident[f.kind() as usize] -= pages;
+        if !f.is_anon() {
             self.totals.file -= pages;
         }
         self.folios[id].flags.remove(Flags::LRU);

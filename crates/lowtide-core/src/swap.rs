@@ -31,6 +31,15 @@
 //! A page that is swapped out keeps its slot until it is read in, or until the driver drops it
 //! ([`Engine::free_swap`]).
 //!
+//! **Lazy free** (`MADV_FREE`): a program has given the contents of a page up. Its folio gives its
+//! slots up and is no longer swap-backed. It moves to the lists of *file* memory, as one that was
+//! never used (to the oldest generation, the inactive list), although it still counts as anonymous.
+//! Reclaim drops it there: nothing is written, no slot is taken, and no shadow remains. Until then
+//! a read finds the old contents. A store withdraws the gift: the driver reports it with
+//! [`Engine::set_dirty`], at once or when it drops the translations, and the folio is anonymous
+//! memory like others, among the young. A kernel collects up to 31 such folios of a CPU before it
+//! moves them; here they move at once.
+//!
 //! | the driver | calls |
 //! |---|---|
 //! | has swap | [`Engine::set_swap`] |
@@ -39,13 +48,15 @@
 //! | … and cannot read it | [`Engine::swap_in_failed`] |
 //! | faults on a page that is in the swap cache | [`Engine::swap_fault`] |
 //! | finds that a mapping was stored to | [`Engine::set_dirty`], before it drops the translations |
+//! | learns that contents are not needed | [`Engine::free_lazily`] |
 //! | unmaps victims | see [`Unmapped`](crate::Unmapped) |
 //! | drops a page that is in memory | [`Engine::remove`]: its slot is free again |
 //! | drops a page that is not | [`Engine::free_swap`] |
 //!
 //! Slots are counted in base pages, and a folio has one for each of its pages. In every state
 //! *free* + *held by folios* + *swapped out* is the size of swap; [`Engine::validate`] checks it.
-//! Source: `docs/kernel/reclaim.md` §2.2, 4.1, 7.5; faults and writeback, A7, C2, C3, C8.
+//! Source: `docs/kernel/reclaim.md` §2.2, 2.3, 4.1, 7.5; faults and writeback, A7, C2, C3, C8;
+//! madvise(2).
 
 mod slots;
 
@@ -57,6 +68,7 @@ use crate::folio::Flags;
 use crate::high::Refaulted;
 use crate::limits::MAX_ORDER;
 use crate::lruvec::Shadow;
+use crate::policy::Lists;
 use crate::units::{FolioId, LruType, MemcgId, Owner, Task};
 
 impl Engine {
@@ -183,6 +195,65 @@ impl Engine {
         self.swap.swapped_out -= pages;
         self.swap.free_pages += pages;
         self.memcgs.sub_swap(memcg.slot, pages);
+    }
+
+    /// The contents of a folio that is mapped are not needed any more. Returns whether reclaim may
+    /// drop them from now on, which `pglazyfree` counts. If not, nothing has changed: it is no
+    /// anonymous memory, may not be evicted, is being written to its slots, is isolated by a
+    /// reclaim in progress, or was freed before. Slots that it has are free from now on, and the
+    /// driver forgets what they hold.
+    ///
+    /// # Panics
+    /// When the folio does not exist, or no translation leads to it.
+    pub fn free_lazily(&mut self, id: FolioId, task: Task) -> bool {
+        let f = self.folios.get(id).expect("only an existing folio can be freed");
+        assert!(!f.flags.contains(Flags::SWAPPED), "folio {id:?} is freed, and not mapped");
+        if f.flags.contains(Flags::ADD_BATCH) {
+            self.drain(task.cpu);
+        }
+        let flags = self.folios[id].flags;
+        let possible = flags.contains(Flags::ANON | Flags::LRU)
+            && !flags.intersects(Flags::LAZYFREE | Flags::MLOCKED | Flags::WRITEBACK);
+        if !possible {
+            return false;
+        }
+        self.give_up_slot(id);
+        if self.folios[id].flags.contains(Flags::DIRTY) {
+            self.count_as_clean(id);
+        }
+        let memcg = self.folios[id].memcg;
+        let mut lru = self.locked(memcg);
+        lru.absorb(id);
+        lru.take_off_list(id);
+        let flags = &mut lru.folios[id].flags;
+        flags.insert(Flags::LAZYFREE);
+        flags.remove(Flags::ACTIVE | Flags::WORKINGSET | Flags::RECLAIM);
+        flags.clear_refs();
+        flags.set_queue_field(0);
+        lru.events.pglazyfree += lru.folios[id].pages();
+        // The queues of `tide` have their eviction end where the next scan begins.
+        let tail = lru.policy.lists() == Lists::Tide;
+        lru.add(id, tail);
+        true
+    }
+
+    /// A folio was stored to: if it had been freed lazily, it is swap-backed again.
+    pub(crate) fn withdraw_lazy_free(&mut self, id: FolioId) {
+        let flags = self.folios[id].flags;
+        if !flags.contains(Flags::LAZYFREE) {
+            return;
+        }
+        let memcg = self.folios[id].memcg;
+        let mut lru = self.locked(memcg);
+        let on_list = flags.contains(Flags::LRU);
+        if on_list {
+            lru.take_off_list(id);
+        }
+        lru.folios[id].flags.remove(Flags::LAZYFREE);
+        if on_list {
+            lru.folios[id].flags.insert(Flags::ACTIVE);
+            lru.add(id, false);
+        }
     }
 
     /// Slots are short for a folio: more than half of swap is used, or of what its group, or one

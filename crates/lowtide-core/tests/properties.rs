@@ -82,6 +82,7 @@ enum Op {
     Descriptor { page: u64, write: bool },
     Heap { page: u64, store: bool, luck: bool },
     FreeSwap(usize),
+    FreeLazily(usize),
     StartWriteback(usize),
     EndWriteback(usize, bool),
     Remove(usize),
@@ -107,6 +108,7 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
         6 => (0..HEAP, any::<bool>(), any::<bool>())
             .prop_map(|(page, store, luck)| Op::Heap { page, store, luck }),
         1 => any::<usize>().prop_map(Op::FreeSwap),
+        2 => any::<usize>().prop_map(Op::FreeLazily),
         2 => any::<usize>().prop_map(Op::StartWriteback),
         2 => (any::<usize>(), any::<bool>()).prop_map(|(n, ok)| Op::EndWriteback(n, ok)),
         1 => any::<usize>().prop_map(Op::Remove),
@@ -220,6 +222,7 @@ impl World {
             }
             Op::Heap { page, store, luck } => self.heap((self.anon, page), store, luck),
             Op::FreeSwap(n) => self.free_swap(n),
+            Op::FreeLazily(n) => self.free_lazily(n),
             Op::StartWriteback(n) => {
                 if let Some(key) = self.pick(n) {
                     self.start_writeback(key);
@@ -325,6 +328,7 @@ impl World {
             locked: false,
             unevictable: false,
             stored: false,
+            lazy: false,
             content: 0,
             writing: 0,
         };
@@ -376,6 +380,7 @@ impl World {
 
     fn dirty(&mut self, id: FolioId) {
         let r = self.model.resident.values_mut().find(|r| r.id == id).unwrap();
+        r.lazy = false;
         assert_eq!(self.engine.set_dirty(id), !std::mem::replace(&mut r.dirty, true));
     }
 
@@ -409,7 +414,8 @@ impl World {
                 for victim in run.reclaim.victims() {
                     let f = victim.folio;
                     let key = (victim.owner.space, victim.owner.page);
-                    assert_eq!(victim.to_swap, key.0 == self.anon);
+                    let lazy = self.model.resident[&key].lazy;
+                    assert_eq!(victim.to_swap, key.0 == self.anon && !lazy);
                     if victim.to_swap && !self.model.slots.contains_key(&key) {
                         self.model.slots.insert(key, Slot::Void);
                         self.model.resident.get_mut(&key).unwrap().dirty = true;
@@ -480,6 +486,10 @@ impl World {
         for (i, victim) in run.reclaim.victims().iter_mut().enumerate() {
             let key = (victim.owner.space, victim.owner.page);
             let r = self.model.resident[&key];
+            if r.lazy && r.stored {
+                self.dirty(victim.folio);
+            }
+            let r = self.model.resident[&key];
             let changed =
                 r.young || r.writeback || r.unevictable || r.locked || (r.dirty && !victim.to_swap);
             let luck = luck.rotate_left(i as u32);
@@ -501,6 +511,13 @@ impl World {
             let r = self.model.resident.remove(&key).expect("what is freed was there");
             assert!(!r.dirty && !r.writeback, "I14: a folio with unwritten data was freed");
             assert!(!r.unevictable && !r.locked, "a folio that may not be evicted was freed");
+            if r.lazy {
+                assert!(!r.stored, "a store to a page that was freed is lost");
+                assert_eq!(gone.shadow, None);
+                self.model.latest.remove(&key);
+                self.release(r.id, r.order);
+                continue;
+            }
             if key.0 == self.anon {
                 assert!(!r.mapped && !r.stored, "a store to a page that was freed is lost");
                 let slot =
@@ -512,8 +529,9 @@ impl World {
                 );
             }
             assert_eq!((r.id, r.order), (gone.folio, gone.order));
-            assert_eq!(Shadow::from_bits(gone.shadow.to_bits()), Some(gone.shadow), "I19");
-            self.model.shadows.insert(key, gone.shadow);
+            let shadow = gone.shadow.expect("I19");
+            assert_eq!(Shadow::from_bits(shadow.to_bits()), Some(shadow), "I19");
+            self.model.shadows.insert(key, shadow);
             self.release(r.id, r.order);
         }
     }
@@ -542,6 +560,7 @@ impl World {
             assert_eq!((f.owner().space, f.owner().page, f.order()), (key.0, key.1, r.order));
             assert_eq!(flags.contains(Flags::DIRTY), r.dirty);
             assert_eq!(flags.contains(Flags::WRITEBACK), r.writeback);
+            assert_eq!(flags.contains(Flags::LAZYFREE), r.lazy);
             assert_eq!(flags.contains(Flags::MLOCKED), r.unevictable);
             assert_eq!(flags.contains(Flags::SWAPCACHE), self.model.slots.contains_key(key));
             assert_eq!(flags.contains(Flags::SWAPPED), key.0 == self.anon && !r.mapped);
@@ -550,7 +569,7 @@ impl World {
             assert!(flags.refs() <= 4 && flags.tier() <= 3, "I8");
             assert_eq!(flags.tier() == 3, flags.contains(Flags::WORKINGSET), "I8");
             resident += f.pages();
-            dirty += if r.dirty && f.lru_type() == LruType::File { f.pages() } else { 0 };
+            dirty += if r.dirty && !f.is_anon() { f.pages() } else { 0 };
             on_lists += if flags.contains(Flags::LRU) { f.pages() } else { 0 };
             elsewhere +=
                 u64::from(!flags.intersects(Flags::LRU | Flags::ADD_BATCH | Flags::CULLED));

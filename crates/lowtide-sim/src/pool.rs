@@ -213,7 +213,12 @@ impl Pool {
             if held(object, page..page + pages) {
                 continue;
             }
-            let stored = victim.to_swap && self.memory.is_dirty(object, page);
+            let stored = self.is_anon(object) && self.memory.is_dirty(object, page);
+            if stored && !victim.to_swap {
+                // It was freed lazily, and stored to since.
+                self.engine.set_dirty(victim.folio);
+                continue;
+            }
             work.translations += u64::from(self.memory.unmap(object, page));
             victim.outcome = Unmapped::Done;
             if self.begin_swap_out(victim, stored) {
@@ -231,9 +236,10 @@ impl Pool {
         for gone in reclaim.freed() {
             let object = ObjectId(gone.owner.space.0);
             for page in gone.owner.page..gone.owner.page + (1 << gone.order) {
-                self.memory.set_cached(object, page, Cached::gone(gone.shadow));
+                let left = gone.shadow.map_or(Cached::ABSENT, Cached::gone);
+                self.memory.set_cached(object, page, left);
             }
-            if self.is_anon(object) {
+            if self.is_anon(object) && gone.shadow.is_some() {
                 self.zram.keep(object);
             }
             self.frames.put(gone.folio, gone.order);

@@ -58,6 +58,7 @@ fn plans_draw_every_dimension() {
         ("budget", "raised"),
         ("budget", "raised above the first"),
         ("discards", "cached pages dropped"),
+        ("discards", "lazily freed pages dropped"),
         ("fault", "hanging reads"),
         ("machine", "reads that hung"),
         ("memory", "slow aging walks"),

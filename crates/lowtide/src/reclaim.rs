@@ -26,7 +26,7 @@ use crate::swap::{fill_reserves, swap_out};
 use crate::translation::{Entry, State as EntryState, Taken};
 use lowtide_core::limits::{LOOK_AROUND_MAX, TABLE_ENTRIES};
 use lowtide_core::{
-    AgeJob, Facts, Folio, FolioId, FolioState, MemcgId, Reason, Reclaim, References, Step,
+    AgeJob, Facts, Folio, FolioId, FolioState, MemcgId, Reason, Reclaim, References, Shadow, Step,
     TableKey, Task, Unmapped, Victim, Window,
 };
 use std::ops::Range;
@@ -247,8 +247,12 @@ impl Pool {
                     for gone in freed {
                         let space = spaces[gone.owner.space.0 as usize].as_deref();
                         let space = space.expect("a folio's space is open");
+                        let shadow = gone.shadow.map_or(0, Shadow::to_bits);
+                        if shadow == 0 {
+                            space.anon().lazy.remove(gone.owner.page);
+                        }
                         for entry in space.entries(gone.owner.page, gone.order) {
-                            if entry.evict(gone.shadow.to_bits()) {
+                            if entry.evict(shadow) {
                                 self.waits.complete(entry, &Ok(()));
                             }
                         }

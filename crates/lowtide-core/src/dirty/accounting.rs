@@ -10,12 +10,14 @@ use super::pause::MS;
 use super::wb::{Device, Wb};
 use crate::engine::Engine;
 use crate::folio::{Flags, Folio};
-use crate::units::{FolioId, LruType, Task};
+use crate::units::{FolioId, Task};
 
 impl Engine {
     /// The folio's contents are newer than its backing store. Returns whether it was clean.
-    /// The writer then accounts for its pages with [`Engine::dirtied`].
+    /// The writer then accounts for its pages with [`Engine::dirtied`]. A folio that was freed
+    /// lazily is so no more.
     pub fn set_dirty(&mut self, id: FolioId) -> bool {
+        self.withdraw_lazy_free(id);
         if self.folios[id].flags.contains(Flags::DIRTY) {
             return false;
         }
@@ -41,7 +43,7 @@ impl Engine {
         let group = &mut self.memcgs[f.memcg];
         group.file_writeback += pages;
         self.totals.writeback += pages;
-        if f.lru_type() == LruType::Anon {
+        if f.is_anon() {
             group.events.pswpout += pages;
         }
         let now = self.dirty.now / MS;
@@ -114,7 +116,7 @@ impl Engine {
         let f = &mut self.folios[id];
         f.flags.insert(Flags::DIRTY);
         let (f, pages) = (*f, f.pages());
-        if f.lru_type() == LruType::Anon {
+        if f.is_anon() {
             return;
         }
         self.memcgs[f.memcg].file_dirty += pages;
@@ -131,11 +133,11 @@ impl Engine {
     }
 
     /// A dirty folio is dirty no more.
-    fn count_as_clean(&mut self, id: FolioId) {
+    pub(crate) fn count_as_clean(&mut self, id: FolioId) {
         let f = &mut self.folios[id];
         f.flags.remove(Flags::DIRTY);
         let (f, pages) = (*f, f.pages());
-        if f.lru_type() == LruType::Anon {
+        if f.is_anon() {
             return;
         }
         self.memcgs[f.memcg].file_dirty -= pages;
@@ -168,7 +170,7 @@ impl Engine {
     /// Where a file folio is counted beside its group.
     #[inline]
     fn wb_of(&mut self, f: &Folio) -> Option<(&mut Wb, &mut Device)> {
-        if f.lru_type() == LruType::Anon {
+        if f.is_anon() {
             return None;
         }
         let (device, slot) = self.place_of(f.owner().space)?;

@@ -4,7 +4,7 @@ use super::pause::MS;
 use super::wb::{Device, DeviceId, Wb};
 use crate::engine::Engine;
 use crate::folio::Flags;
-use crate::units::{LruType, MemcgId, MemcgSlot, SpaceId};
+use crate::units::{MemcgId, MemcgSlot, SpaceId};
 use std::collections::{BTreeMap, BTreeSet};
 
 impl Engine {
@@ -108,7 +108,7 @@ impl Engine {
     /// Recounts what groups have on devices (`docs/kernel/fault-and-writeback.md` D, 8).
     pub(crate) fn validate_devices(&self) -> Result<(), String> {
         let mut recounted: BTreeMap<(MemcgSlot, DeviceId), [u64; 2]> = BTreeMap::new();
-        for (_, f) in self.folios.iter().filter(|(_, f)| f.lru_type() == LruType::File) {
+        for (_, f) in self.folios.iter().filter(|(_, f)| !f.is_anon()) {
             let Some((device, slot)) = self.place_of(f.owner().space) else { continue };
             let [reclaimable, writeback] = recounted.entry((slot, device)).or_default();
             *reclaimable += if f.flags.contains(Flags::DIRTY) { f.pages() } else { 0 };

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! 31..24 23 22 21   20   19   18   17 16  15..13
-//! |used |queue|swp|rot |tail|cull| refs | gen+1 |
+//! |used |queue|swp|rot |lazy|cull| refs | gen+1 |
 //!                 batch
 //! 12  11  10   9    8   7   6   5   4   3   2   1   0
 //! |act|add|swc|anon|ml |rcl|wb |dty|ws |ref|act|lru|head|
@@ -44,7 +44,7 @@ bitflags::bitflags! {
         const RECLAIM    = 1 << 7;
         /// May not be evicted. It leaves its list when a scan or a put-back meets it.
         const MLOCKED    = 1 << 8;
-        /// Swap-backed: counts as anonymous memory.
+        /// Anonymous memory.
         const ANON       = 1 << 9;
         /// In the swap cache: has a slot in swap for each of its pages.
         const SWAPCACHE  = 1 << 10;
@@ -54,12 +54,14 @@ bitflags::bitflags! {
         const ACT_BATCH  = 1 << 12;
         /// Unevictable and taken off the lists for it.
         const CULLED     = 1 << 18;
-        /// A frame of a large folio other than its first; no other flag is set with it.
-        const TAIL       = 1 << 19;
+        /// Anonymous memory that its program has freed lazily (`swap.rs`).
+        const LAZYFREE   = 1 << 19;
         /// Waits in a per-CPU rotation batch (still on its list).
         const ROT_BATCH  = 1 << 20;
         /// Nowhere but in the swap cache: no translation leads to it.
         const SWAPPED    = 1 << 21;
+        /// A frame of a large folio other than its first: without HEAD, and with no other flag.
+        const TAIL       = Self::LRU.bits();
         /// Waits in some batch.
         const BATCHED    = Self::ADD_BATCH.bits() | Self::ACT_BATCH.bits() | Self::ROT_BATCH.bits();
     }

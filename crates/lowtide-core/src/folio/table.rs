@@ -78,11 +78,25 @@ impl Folio {
         Owner::unpack(self.owner)
     }
 
-    /// The type of list it belongs on.
+    /// The type of list it belongs on: that of anonymous memory if it is swap-backed.
     #[inline]
     #[must_use]
     pub const fn lru_type(&self) -> LruType {
-        if self.flags.contains(Flags::ANON) { LruType::Anon } else { LruType::File }
+        let lazy = self.flags.contains(Flags::LAZYFREE);
+        if self.is_anon() && !lazy { LruType::Anon } else { LruType::File }
+    }
+
+    /// Whether it is anonymous memory, also if that was freed lazily.
+    #[inline]
+    #[must_use]
+    pub const fn is_anon(&self) -> bool {
+        self.flags.contains(Flags::ANON)
+    }
+
+    /// The kind of memory that it counts as.
+    #[inline]
+    pub(crate) const fn kind(&self) -> LruType {
+        if self.is_anon() { LruType::Anon } else { LruType::File }
     }
 }
 

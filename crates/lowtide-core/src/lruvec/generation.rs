@@ -98,9 +98,9 @@ impl Generations {
     }
 }
 
-/// Anonymous memory that was never in swap.
+/// Swap-backed memory that was never in swap.
 fn new_anon(flags: Flags) -> bool {
-    flags.contains(Flags::ANON) && !flags.contains(Flags::SWAPCACHE)
+    flags.contains(Flags::ANON) && !flags.intersects(Flags::SWAPCACHE | Flags::LAZYFREE)
 }
 
 /// Reclaim has met the folio, which waits to be written, or for the end of that.

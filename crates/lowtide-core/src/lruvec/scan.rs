@@ -144,7 +144,7 @@ impl Locked<'_> {
             self.move_young(id, to, t);
             return Sorted::Away;
         }
-        let needs_swap = flags.contains(Flags::ANON) && !flags.contains(Flags::SWAPCACHE);
+        let needs_swap = t == LruType::Anon && !flags.contains(Flags::SWAPCACHE);
         let needs_io = flags.contains(Flags::DIRTY) || needs_swap;
         if !may_io && needs_io && !self.policy.has(Switches::S9) {
             return Sorted::NotIsolatable;

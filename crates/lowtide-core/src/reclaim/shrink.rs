@@ -12,6 +12,7 @@
 //! activated), is unmapped, and is written by the driver unless its slots already have its
 //! contents. If the write ends at once it is freed in this batch. Otherwise it is kept in the swap
 //! cache, marked like a dirty file folio, and a later batch finds it at the eviction end, clean.
+//! Those that were freed lazily are dropped like clean file folios, and leave no shadow.
 //! Source: `docs/kernel/reclaim.md` §4.1, 5.5.
 
 use super::invocation::{Reason, Reclaim};
@@ -33,6 +34,7 @@ pub enum Unmapped {
     /// The folio is pinned.
     Pinned,
     /// The folio was accessed, dirtied or locked in the meantime; its translations are as before.
+    /// A store to one that had been freed lazily is reported first ([`Engine::set_dirty`]).
     Raced,
 }
 
@@ -63,8 +65,9 @@ pub struct Freed {
     pub order: u8,
     /// Where it was.
     pub owner: Owner,
-    /// The shadow to be stored there, for each of its pages.
-    pub shadow: Shadow,
+    /// The shadow to be stored there, for each of its pages. `None` for memory that was freed
+    /// lazily: its contents are zeroes from now on.
+    pub shadow: Option<Shadow>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -83,6 +86,8 @@ pub(super) struct Entry {
     pub(super) folio: FolioId,
     pub(super) fate: Fate,
     pub(super) mapped: bool,
+    /// It had been freed lazily when it was judged.
+    pub(super) lazy: bool,
 }
 
 /// What one pass over a batch counted, in pages.
@@ -133,7 +138,7 @@ impl Default for Batch {
 
 impl Batch {
     pub(super) fn fill(&mut self, lru_type: LruType, scanned: u64, folios: Vec<FolioId>) {
-        let entry = |folio| Entry { folio, fate: Fate::Keep, mapped: false };
+        let entry = |folio| Entry { folio, fate: Fate::Keep, mapped: false, lazy: false };
         *self = Self {
             lru_type,
             scanned,
@@ -167,6 +172,7 @@ impl Reclaim {
             }
             let state = facts.state(entry.folio, &engine.folios[entry.folio]);
             entry.mapped = state.mapped;
+            entry.lazy = engine.folios[entry.folio].flags.contains(Flags::LAZYFREE);
             entry.fate = if state.locked {
                 Fate::Keep
             } else {
@@ -313,7 +319,12 @@ impl Reclaim {
                     assert!(!changed, "folio {:?} was unmapped after it had changed", entry.folio);
                     let mut lru = engine.locked(self.group);
                     lru.lv.isolated -= pages;
-                    let shadow = lru.workingset_eviction(entry.folio, self.target.slot);
+                    let shadow = if entry.lazy {
+                        lru.events.pglazyfreed += pages;
+                        None
+                    } else {
+                        Some(lru.workingset_eviction(entry.folio, self.target.slot))
+                    };
                     engine.release(entry.folio, true);
                     self.batch.stat.reclaimed += pages;
                     self.batch.freed.push(Freed {
@@ -325,6 +336,11 @@ impl Reclaim {
                     Fate::Freed
                 }
                 Unmapped::Pinned => {
+                    activate(engine, facts, entry.folio);
+                    Fate::Activate
+                }
+                // It is swap-backed again, because it was stored to.
+                Unmapped::Raced if entry.lazy && changed => {
                     activate(engine, facts, entry.folio);
                     Fate::Activate
                 }

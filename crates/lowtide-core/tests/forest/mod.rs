@@ -159,7 +159,8 @@ impl Forest {
             Step::Freed => {
                 for gone in reclaim.freed() {
                     assert_eq!(self.pages.remove(&gone.owner.page), Some(gone.folio));
-                    self.shadows.insert(gone.owner.page, gone.shadow);
+                    self.shadows
+                        .insert(gone.owner.page, gone.shadow.expect("no page is freed lazily"));
                     self.free.push(gone.folio.0);
                 }
             }

@@ -77,6 +77,8 @@ pub(crate) struct Harness {
     pub(crate) facts: Sheet,
     /// What was freed, in order, with what is remembered of it.
     pub(crate) freed: Vec<(FolioId, Shadow)>,
+    /// What had been freed lazily, and is gone.
+    pub(crate) dropped: Vec<FolioId>,
     space: SpaceId,
     synchronous: bool,
 }
@@ -103,7 +105,7 @@ impl Harness {
             given_up: Vec::new(),
             gathered: Vec::new(),
         };
-        Self { engine, facts, freed: Vec::new(), space, synchronous: false }
+        Self { engine, facts, freed: Vec::new(), dropped: Vec::new(), space, synchronous: false }
     }
 
     /// A harness for a policy by name.
@@ -242,7 +244,14 @@ impl Harness {
                     }
                 }
             }
-            Step::Freed => self.freed.extend(reclaim.freed().iter().map(|f| (f.folio, f.shadow))),
+            Step::Freed => {
+                for gone in reclaim.freed() {
+                    match gone.shadow {
+                        Some(shadow) => self.freed.push((gone.folio, shadow)),
+                        None => self.dropped.push(gone.folio),
+                    }
+                }
+            }
             _ => {}
         }
         step

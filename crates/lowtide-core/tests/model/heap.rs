@@ -1,7 +1,7 @@
 //! The heap of the naive model: what is in its pages and in its slots of swap, and how they get
 //! from one to the other.
 
-use super::{Key, Slot};
+use super::{Key, Resident, Slot};
 use crate::World;
 use lowtide_core::{LruType, MemcgId, Unmapped, Victim};
 
@@ -99,6 +99,20 @@ impl World {
         if self.settling || self.swap.synchronous {
             let written = self.settling || luck % 16 < 14;
             self.end_writeback(key, written);
+        }
+    }
+
+    /// Frees a page of the heap lazily, if it is mapped and the engine agrees.
+    pub(crate) fn free_lazily(&mut self, n: usize) {
+        let mapped = |(key, r): &(&Key, &Resident)| key.0 == self.anon && r.mapped;
+        let pages: Vec<_> = self.model.resident.iter().filter(mapped).map(|(k, _)| *k).collect();
+        let Some(key) = pages.get(n % pages.len().max(1)) else { return };
+        let task = self.task(true);
+        let r = self.model.resident.get_mut(key).unwrap();
+        if self.engine.free_lazily(r.id, task) {
+            assert!(!r.lazy && !r.writeback && !r.unevictable, "it cannot be dropped");
+            (r.lazy, r.dirty, r.stored, r.young) = (true, false, false, false);
+            self.model.slots.remove(key);
         }
     }
 

@@ -22,6 +22,8 @@ pub(crate) struct Resident {
     pub(crate) unevictable: bool,
     /// Heap: the translation knows of a store that the engine does not.
     pub(crate) stored: bool,
+    /// Heap: freed lazily, and the engine knows of no store since.
+    pub(crate) lazy: bool,
     /// Heap: what is in memory.
     pub(crate) content: u64,
     /// Heap: what is being written.

@@ -4,12 +4,14 @@
 //! |---|---|---|
 //! | give up: `munmap` of a heap, a hole in a file | zeros from now on | yes |
 //! | give up: the end of a file that is made shorter (`resize.rs`) | none | yes |
+//! | free lazily: `MADV_FREE` | zeros when reclaim has dropped it | no: such a page stays |
 //! | drop: `POSIX_FADV_DONTNEED` | what the device has | no: such a page stays |
 
 use super::ctx::Ctx;
 use super::files::FileId;
 use super::world::{MappingId, World};
 use crate::memory::ObjectId;
+use lowtide_core::Task;
 
 impl World {
     /// Gives up a page of a mapping. Returns false if it is being read or written.
@@ -24,6 +26,22 @@ impl World {
             self.file(file).dirty.remove(&page);
         }
         true
+    }
+
+    /// Frees a page of a heap lazily; gives it up if it is in swap.
+    fn free_page_lazily(&mut self, object: ObjectId, page: u64, task: Task) {
+        match self.pool.frame(object, page) {
+            Some(frame) if self.pool.memory.is_mapped(object, page) => {
+                if !self.is_locked(frame) && self.pool.engine.free_lazily(frame, task) {
+                    self.pool.memory.age_and_clean(object, page);
+                    self.watched(|watch, _| watch.freed_lazily(object, page));
+                }
+            }
+            // One that reclaim has unmapped and not yet freed stays if it cannot go.
+            _ => {
+                self.give_up_page(None, object, page);
+            }
+        }
     }
 
     /// Drops a clean page of a file if it is neither used nor mapped. Returns whether it did.
@@ -95,6 +113,24 @@ impl Ctx {
             world.release(mapping.vma_lock, true);
             world.release(mapping.mmap_lock, true);
             world.costs.mmap_ns + pages * (world.costs.zap_ns + world.costs.free_page_ns)
+        };
+        self.spend(cost).await;
+    }
+
+    /// Frees pages of a heap lazily (madvise(2), `MADV_FREE`). Takes the address space's lock for
+    /// reading.
+    pub(crate) async fn free_lazily(&self, id: MappingId, first: u64, pages: u64) {
+        let mapping = self.w().mappings[id.0 as usize];
+        self.take(mapping.mmap_lock, false).await;
+        let cost = {
+            let mut world = self.w();
+            let object = world.pool.memory.vmas[mapping.vma.0 as usize].object;
+            let task = world.engine_task(self.id, false);
+            for page in first..first + pages {
+                world.free_page_lazily(object, page, task);
+            }
+            world.release(mapping.mmap_lock, false);
+            world.costs.syscall_ns + pages * world.costs.zap_ns
         };
         self.spend(cost).await;
     }

@@ -74,6 +74,8 @@ pub(crate) trait Watch: Debug {
     fn dropped(&mut self, world: &mut World, object: ObjectId, page: u64, frame: FolioId);
     /// A page was given up; its contents are zeros from now on.
     fn given_up(&mut self, world: &mut World, object: ObjectId, page: u64);
+    /// A page of a heap was freed lazily: it may be dropped until it is stored to.
+    fn freed_lazily(&mut self, object: ObjectId, page: u64);
     /// A file has `pages` pages now. The part of page `tail` behind its old end, or its new one, is
     /// to become zeros.
     fn resized(&mut self, world: &mut World, object: ObjectId, pages: u64, tail: Option<u64>);

@@ -310,6 +310,13 @@ impl Memory {
         vmas.iter().any(|vma| self.vmas[vma.0 as usize].ptes.get(page).dirty)
     }
 
+    /// Forgets that a page was used and stored to: it is being freed lazily.
+    pub(crate) fn age_and_clean(&mut self, object: ObjectId, page: u64) {
+        for vma in &self.objects[object.0 as usize].vmas {
+            self.vmas[vma.0 as usize].ptes.age_and_clean(page);
+        }
+    }
+
     /// Stores to a page fault again from now on: it is about to be written.
     pub(crate) fn write_protect(&mut self, object: ObjectId, page: u64) {
         for vma in &self.objects[object.0 as usize].vmas {

@@ -259,6 +259,14 @@ impl PageTables {
         present
     }
 
+    /// The entry of a page is present and writable as before, old, and clean.
+    pub(crate) fn age_and_clean(&mut self, page: u64) {
+        if let Some((row, bit)) = self.row_mut(page) {
+            row.young &= !bit;
+            row.dirty &= !bit;
+        }
+    }
+
     /// The entry of a page is present as before, no longer writable, and clean.
     pub(crate) fn protect(&mut self, page: u64) {
         if let Some((row, bit)) = self.row_mut(page) {

@@ -76,6 +76,7 @@ impl Plain {
     pub(super) fn unmap_victims(&mut self, reclaim: &mut Reclaim) {
         for victim in reclaim.victims() {
             let (object, page) = (ObjectId(victim.owner.space.0), victim.owner.page);
+            // Traces have no lazy free: what is anonymous goes to swap.
             let stored = victim.to_swap && self.pool.memory.is_dirty(object, page);
             self.pool.memory.unmap(object, page);
             victim.outcome = Unmapped::Done;

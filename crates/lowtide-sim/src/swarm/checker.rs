@@ -70,6 +70,8 @@ pub(super) struct Checker {
     pub(super) limit: Option<u64>,
     /// Cached pages that were dropped.
     pub(super) dropped: u64,
+    /// Pages of heaps that were freed lazily, and that reclaim dropped.
+    pub(super) lazily_dropped: u64,
     /// Pages of files that became holes, though not by a new size.
     pub(super) holes: u64,
     /// Ends of pages that were zeroed, and stores to parts of pages.
@@ -98,6 +100,7 @@ impl Checker {
             usage: (0, u64::MAX),
             limit: None,
             dropped: 0,
+            lazily_dropped: 0,
             holes: 0,
             tails: 0,
             parts: 0,
@@ -292,8 +295,14 @@ impl Watch for Shared {
     fn freed(&mut self, world: &mut World, freed: &[Freed]) {
         let mut this = self.0.borrow_mut();
         for gone in freed {
-            let object = ObjectId(gone.owner.space.0);
-            if let Err(what) = this.contents.freed(object, gone.owner.page, gone.folio) {
+            let (object, page) = (ObjectId(gone.owner.space.0), gone.owner.page);
+            let result = if gone.shadow.is_some() {
+                this.contents.freed(object, page, gone.folio)
+            } else {
+                this.lazily_dropped += 1;
+                this.contents.lazily_dropped(object, page, gone.folio)
+            };
+            if let Err(what) = result {
                 world.violated("evictions", what);
             }
         }
@@ -325,6 +334,10 @@ impl Watch for Shared {
         {
             this.contents.keep_on_device(object, page, before);
         }
+    }
+
+    fn freed_lazily(&mut self, object: ObjectId, page: u64) {
+        self.0.borrow_mut().contents.freed_lazily(object, page);
     }
 
     fn resized(&mut self, world: &mut World, object: ObjectId, pages: u64, tail: Option<u64>) {

@@ -256,17 +256,26 @@ impl Clients {
                 }
                 continue;
             }
-            if drawn < thread.sleeps + thread.syncs + thread.frees {
+            let frees = thread.sleeps + thread.syncs + thread.frees;
+            if drawn < frees {
                 ctx.give_up(place.mapping, first, pages).await;
                 continue;
             }
-            if drawn < thread.sleeps + thread.syncs + thread.frees + thread.drops {
+            let drops = frees + thread.drops;
+            if drawn < drops {
                 if place.file.is_some() {
                     ctx.drop_cached(place.object, first, pages).await;
                 }
                 continue;
             }
-            if drawn < thread.sleeps + thread.syncs + thread.frees + thread.drops + thread.resizes {
+            let resizes = drops + thread.resizes;
+            if drawn >= resizes && drawn < resizes + thread.lazy {
+                if place.file.is_none() {
+                    ctx.free_lazily(place.mapping, first, pages).await;
+                }
+                continue;
+            }
+            if drawn < resizes {
                 if let Some((file, open)) = place.file {
                     let size = Size { pages: 1 + rng.below(place.pages), partial: rng.percent(50) };
                     self.resize(&ctx, file, open, size).await?;

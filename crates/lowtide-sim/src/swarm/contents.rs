@@ -37,6 +37,8 @@ pub(super) struct Truth {
     writing: u64,
     /// Version that zeros are.
     zeros: u64,
+    /// Version of a heap that its program has freed lazily.
+    freed: Option<u64>,
     /// Writes of it that failed.
     pub(super) write_failures: u64,
     /// Reads of it that failed.
@@ -218,6 +220,35 @@ impl Contents {
             "page {page} of {object:?} went with {held:?}; the latest version is {latest}, on the \
              device is {device}"
         ))
+    }
+
+    /// A page of a heap was freed lazily, as it is now.
+    pub(super) fn freed_lazily(&mut self, object: ObjectId, page: u64) {
+        let truth = self.entry(object, page);
+        truth.freed = Some(truth.latest);
+    }
+
+    /// Reclaim has dropped a page that was freed lazily: it is zeros from now on.
+    ///
+    /// # Errors
+    /// When it was stored to since.
+    pub(super) fn lazily_dropped(
+        &mut self,
+        object: ObjectId,
+        page: u64,
+        frame: FolioId,
+    ) -> Result<(), String> {
+        let (truth, held) = (self.truth(object, page), self.held(object, page, frame));
+        self.hold(frame, None);
+        if held != Some(truth.latest) || truth.freed != held {
+            return Err(format!(
+                "page {page} of {object:?} was dropped with {held:?}; its program has freed {:?}, \
+                 and the latest version is {}",
+                truth.freed, truth.latest
+            ));
+        }
+        self.given_up(object, page, false);
+        Ok(())
     }
 
     /// A page was given up: of a file, or of a heap, of which the device has nothing.

@@ -88,6 +88,7 @@ impl Plan {
         if rng.percent(75) {
             plan.path = rng.one_of(&FaultPath::ALL);
         }
+        plan.draw_lazy_frees(&mut rng);
         // A device that takes a second is slow enough: waiting a minute for a page is a million
         // naps.
         let slowest =
@@ -151,6 +152,7 @@ impl Plan {
                 drops: 0,
                 resizes: 0,
                 parts: 0,
+                lazy: 0,
             });
         }
     }
@@ -267,6 +269,13 @@ impl Plan {
         }
         if rng.percent(40) {
             self.threads.iter_mut().for_each(|t| t.parts = rng.one_of(&[0, 10, 50, 100]));
+        }
+    }
+
+    /// Threads that free pages of heaps lazily.
+    fn draw_lazy_frees(&mut self, rng: &mut Rng) {
+        if rng.percent(30) {
+            self.threads.iter_mut().for_each(|t| t.lazy = rng.one_of(&[0, 1, 10, 50]));
         }
     }
 

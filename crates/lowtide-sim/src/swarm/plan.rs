@@ -130,6 +130,8 @@ pub struct ThreadPlan {
     pub drops: u32,
     /// `r`: operations in a thousand that change the size of the file.
     pub resizes: u32,
+    /// `l`: operations in a thousand that free pages of a heap lazily.
+    pub lazy: u32,
     /// `h`: percent of its writes through the descriptor that store a part of each page.
     pub parts: u32,
     /// `z`: operations in a thousand that are sleeps of ten milliseconds.
@@ -144,8 +146,8 @@ pub struct ThreadPlan {
 
 impl ThreadPlan {
     /// Rates that most plans do without, each with its letter.
-    pub(super) const fn rare(&self) -> [(char, u32); 3] {
-        [('d', self.drops), ('r', self.resizes), ('h', self.parts)]
+    pub(super) const fn rare(&self) -> [(char, u32); 4] {
+        [('d', self.drops), ('r', self.resizes), ('h', self.parts), ('l', self.lazy)]
     }
 
     /// The rate with this letter.
@@ -154,6 +156,7 @@ impl ThreadPlan {
             'd' => Some(&mut self.drops),
             'r' => Some(&mut self.resizes),
             'h' => Some(&mut self.parts),
+            'l' => Some(&mut self.lazy),
             _ => None,
         }
     }

@@ -298,6 +298,7 @@ fn cover(plan: &Plan, stats: &[MachineStat], clients: &Clients, checker: &Checke
     met("checked", "full checks", checker.checks);
     met("checked", "accesses", of_all(&|stat| stat.kernel.accesses));
     met("discards", "cached pages dropped", checker.dropped);
+    met("discards", "lazily freed pages dropped", checker.lazily_dropped);
     let sizes = &clients.counts.sizes;
     for (name, times) in [
         ("files made shorter", sizes.shorter.get()),

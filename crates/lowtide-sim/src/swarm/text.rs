@@ -139,6 +139,7 @@ impl FromStr for ThreadPlan {
             drops: 0,
             resizes: 0,
             parts: 0,
+            lazy: 0,
         };
         for part in rare {
             let rate = thread.rare_mut(part.chars().next().ok_or(())?).ok_or(())?;

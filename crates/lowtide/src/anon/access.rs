@@ -12,6 +12,7 @@ use crate::readahead::{first_use, note_access};
 use crate::space::{Space, parts};
 use crate::store::{outwait_readers, unlock};
 use crate::translation::{Entry, State as EntryState, Taken};
+use lowtide_core::FolioId;
 
 /// The largest page.
 const PAGE_MAX: usize = *crate::config::PAGE_BYTES.end();
@@ -58,6 +59,9 @@ impl<'a> Owned<'a> {
                         if space.anon().keeps() {
                             kept::give_up(pool, space, page, taken.frame);
                         }
+                        if space.anon().lazy.any() {
+                            withdraw_lazy_free(pool, space, page, taken.frame);
+                        }
                         return Ok(Self { pool, space, page, entry, taken });
                     }
                     unlock(pool, space, page, entry, taken);
@@ -98,6 +102,17 @@ impl<'a> Owned<'a> {
 impl Drop for Owned<'_> {
     fn drop(&mut self) {
         unlock(self.pool, self.space, self.page, self.entry, self.taken);
+    }
+}
+
+/// A page that this thread has locked is stored to: it is memory like other again.
+#[cold]
+fn withdraw_lazy_free(pool: &Pool, space: &Space, page: u64, frame: u32) {
+    if space.anon().lazy.remove(page) {
+        let mut state = pool.lock();
+        if !pool.is_poisoned() {
+            state.engine.set_dirty(FolioId(frame));
+        }
     }
 }
 

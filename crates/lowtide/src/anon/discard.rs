@@ -1,10 +1,12 @@
-//! Giving pages of a region up: they are nowhere afterwards, and read as zeroes.
+//! Giving pages of a region up: they are nowhere afterwards, and read as zeroes; or lazily, so that
+//! reclaim may drop them (`lazy.rs`).
 //!
 //! Page by page, each taken as a store takes it: one in memory is locked and its guards are waited
 //! for; one in swap is made busy. A page that another thread compresses or brings in is waited for.
 
 use super::access::{Owned, check_not_held, check_range, entry};
 use super::fill::PAUSE;
+use super::pages::AnonPages;
 use crate::attempt::{Attempts, Stop};
 use crate::deadline::Deadline;
 use crate::error::Error;
@@ -14,8 +16,8 @@ use crate::readahead::note_evicted;
 use crate::space::Space;
 use crate::store::{outwait_readers, unlock};
 use crate::swap::Slot;
-use crate::translation::{Entry, State as EntryState};
-use lowtide_core::FolioId;
+use crate::translation::{Entry, State as EntryState, Taken};
+use lowtide_core::{FolioId, Task};
 use std::ops::Range;
 use std::time::Duration;
 
@@ -53,6 +55,50 @@ pub(crate) fn whole_pages(
     }
     let (from, to) = (first << page_shift, end << page_shift);
     (first..end, [bytes.start..from.min(bytes.end), to.max(bytes.start).min(bytes.end)..bytes.end])
+}
+
+/// Permits reclaim to drop the whole pages in a range. Those that a thread stores to at this
+/// moment, or that reclaim looks at, stay as they are.
+///
+/// # Errors
+/// The range is not all in the region.
+pub(super) fn free_lazily(pool: &Pool, space: &Space, bytes: Range<u64>) -> Result<(), Error> {
+    check_range(space, bytes.start, bytes.end.saturating_sub(bytes.start))?;
+    let (pages, _) = whole_pages(&bytes, space.len(), pool.page_shift);
+    pages.into_iter().try_for_each(|page| free_page_lazily(pool, space, page))
+}
+
+fn free_page_lazily(pool: &Pool, space: &Space, page: u64) -> Result<(), Error> {
+    pool.check()?;
+    let entry = entry(space, page)?;
+    match entry.load() {
+        EntryState::Absent { shadow: 0 } | EntryState::Busy | EntryState::Locked { .. } => Ok(()),
+        EntryState::Absent { .. } => discard_page(pool, space, page),
+        EntryState::Resident { .. } => {
+            if let Ok(taken) = entry.try_lock_for_store() {
+                let freed = free_frame(pool, space.anon(), page, taken.frame);
+                let young = taken.young && !freed;
+                unlock(pool, space, page, entry, Taken { young, ..taken });
+            }
+            Ok(())
+        }
+    }
+}
+
+/// The same for a page in memory, which this thread has locked. Returns whether it can be dropped.
+fn free_frame(pool: &Pool, anon: &AnonPages, page: u64, frame: u32) -> bool {
+    let slot = {
+        let mut state = pool.lock();
+        if pool.is_poisoned() || !state.engine.free_lazily(FolioId(frame), Task::DESCRIPTOR) {
+            return false;
+        }
+        anon.take_kept(page)
+    };
+    anon.lazy.insert(page);
+    if !slot.is_none() {
+        anon.store().free(slot);
+    }
+    true
 }
 
 /// Makes pages nowhere.
@@ -145,6 +191,7 @@ fn drop_frame(pool: &Pool, (space, page, entry): (&Space, u64, &Entry), frame: u
         if state.engine.remove(FolioId(frame)) {
             let anon = space.anon();
             let slot = if anon.keeps() { anon.take_kept(page) } else { Slot::NONE };
+            anon.lazy.remove(page);
             if let Some(mapped) = &space.mapped {
                 mapped.release(page..page + 1);
             }

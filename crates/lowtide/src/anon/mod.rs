@@ -31,6 +31,8 @@
 //! | `ahead.rs` | what comes back from the swap file with it |
 //! | `vec.rs` | a vector in a region |
 //! | `discard.rs` | giving ranges up |
+//! | `lazy.rs` | which pages were freed lazily |
+//! | `kept.rs` | pages in memory that keep their slot in the file |
 //! | `pages.rs` | what a space has instead of a file |
 //! | `slots.rs` | which slot of swap a page has |
 //!
@@ -43,6 +45,7 @@ mod ahead;
 mod discard;
 mod fill;
 mod kept;
+mod lazy;
 mod page;
 mod pages;
 mod region;

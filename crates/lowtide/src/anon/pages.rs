@@ -1,5 +1,6 @@
 //! What the pages of a region have that those of a file have not.
 
+use super::lazy::LazyPages;
 use super::slots::Slots;
 use crate::swap::{Slot, Store};
 use lowtide_swap::ReadAhead;
@@ -14,6 +15,8 @@ pub(crate) struct AnonPages {
     pub(crate) ahead: ReadAhead,
     /// Pages in memory that have a slot (`kept.rs`).
     kept: AtomicU64,
+    /// Pages that reclaim may drop (`lazy.rs`).
+    pub(crate) lazy: LazyPages,
     /// Taken out when the region is closed: what it drops takes the pool's lock.
     store: Mutex<Option<Arc<dyn Store>>>,
 }
@@ -24,6 +27,7 @@ impl AnonPages {
             slots: Slots::default(),
             ahead: ReadAhead::default(),
             kept: AtomicU64::new(0),
+            lazy: LazyPages::default(),
             store: Mutex::new(store),
         }
     }

@@ -356,6 +356,24 @@ impl Anon {
         discard::discard(&self.pool, &self.space, bytes)
     }
 
+    /// Permits the pager to drop the whole pages in a range when memory is needed, as madvise(2)
+    /// with `MADV_FREE`: they go with the oldest pages of files, and are stored nowhere. Until one
+    /// is dropped it reads as before; from then on it is zeroes. A store keeps its page. Pages in
+    /// swap are zeroes at once; those that a thread stores to at this moment are left alone.
+    ///
+    /// For memory that is likely to be used again soon, with new contents: unlike
+    /// [`discard`](Anon::discard), this costs no fault if memory was not needed meanwhile. While
+    /// such pages are left, each store to the region looks whether it is to one of them.
+    ///
+    /// Cost: about 110 ns a page, and 30 ns for the first store to it afterwards. After a discard
+    /// that store takes half a microsecond more.
+    ///
+    /// # Errors
+    /// [`Error::OutOfRange`] when the range ends behind the region.
+    pub fn free_lazily(&self, bytes: Range<u64>) -> Result<(), Error> {
+        discard::free_lazily(&self.pool, &self.space, bytes)
+    }
+
     /// Makes the region `bytes` longer, all zeroes. Returns where they begin.
     ///
     /// # Errors

@@ -25,6 +25,7 @@ mod device;
 mod file;
 #[path = "../common/kernel.rs"]
 mod kernel;
+mod lazy;
 mod mapped;
 mod operations;
 mod plan;

@@ -1,6 +1,7 @@
 //! What a thread does, one operation at a time.
 
 use super::file::{Came, StormFile, Views};
+use super::lazy;
 use super::mapped;
 use super::plan::{Rng, mix};
 use super::region::{self, Regions};
@@ -57,6 +58,7 @@ const WEIGHTS: &[(&str, u64, Operation)] = &[
     ("region: its tenant is removed", 4, region::orphaned),
     ("region: beside a file", 4, region::beside_a_file),
     ("region: behind a pointer", 4, region::behind_a_pointer),
+    ("region: freed lazily", 6, lazy::freed_lazily),
 ];
 
 /// What an operation has at hand.

@@ -35,7 +35,7 @@ pub(crate) struct Regions {
     tenant: Tenant,
     regions: Vec<StormRegion>,
     /// A scene is played.
-    scene: Mutex<()>,
+    pub(crate) scene: Mutex<()>,
 }
 
 /// One of them.
@@ -84,6 +84,11 @@ impl Regions {
     /// The tenant that pays for all of them.
     pub(crate) const fn tenant(&self) -> &Tenant {
         &self.tenant
+    }
+
+    /// Whether the device explains an error of a scene; fails if not.
+    pub(crate) fn refused(&self, error: &Error, how: &str) -> Came {
+        self.regions[0].refused(error, how)
     }
 
     /// For the end, when the device is well again: all that is known is there, and all is given
@@ -345,7 +350,7 @@ pub(crate) fn orphaned(hand: &mut Hand<'_>) -> Came {
         }
     };
     let (removed, seed) = (AtomicBool::new(false), hand.rng.next());
-    let refused = |error: &Error| storm.regions.regions[0].refused(error, "a scene");
+    let refused = |error: &Error| storm.regions.refused(error, "a scene");
     std::thread::scope(|scope| {
         for number in 0..2 {
             let (heap, removed) = (&heap, &removed);
@@ -398,7 +403,7 @@ pub(crate) fn beside_a_file(hand: &mut Hand<'_>) -> Came {
 
 fn file_and_region(hand: &mut Hand<'_>, tenant: &Tenant) -> Came {
     let (storm, page) = (hand.storm, hand.storm.plan.page as u64);
-    let refused = |error: &Error| storm.regions.regions[0].refused(error, "a scene");
+    let refused = |error: &Error| storm.regions.refused(error, "a scene");
     let frames = Regions::beside(storm.plan);
     let (stored, read) = (if frames > BESIDE { BESIDE } else { SCENE / 3 }, frames / 2);
     let heap = match tenant.anon(stored * page) {
@@ -456,7 +461,7 @@ pub(crate) fn behind_a_pointer(hand: &mut Hand<'_>) -> Came {
         Err(MapError::Way { .. }) => Came::Done,
         Ok(map) if map.report().how.contains("EFAULT") => Came::Done,
         Err(MapError::Memory(error @ Error::OutOfBudget { .. })) => {
-            storm.regions.regions[0].refused(&error, "a scene")
+            storm.regions.refused(&error, "a scene")
         }
         Err(error) => panic!("{error}"),
         Ok(map) => {
