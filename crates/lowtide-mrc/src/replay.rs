@@ -7,7 +7,7 @@ use super::run::MrcError;
 use super::tape::{Effect, Record, Tape};
 use super::watch::Watch;
 use super::words::Chunk;
-use crate::baseline::{ArcCache, Baseline, Cache, Clock, Lru, NEVER, Opt, S3Fifo, Sieve, Tide};
+use crate::baseline::{ArcCache, Baseline, Cache, Clock, Lru, NEVER, Opt, S3Fifo, Sieve};
 use std::num::NonZeroU32;
 
 /// The result of one size.
@@ -67,7 +67,6 @@ impl Replay<'_> {
             Baseline::Sieve => self.play_cache(Sieve::new(pages, capacity)),
             Baseline::S3Fifo => self.play_cache(S3Fifo::new(pages, capacity)),
             Baseline::Arc => self.play_cache(ArcCache::new(pages, capacity)),
-            Baseline::Tide => self.play_cache(Tide::new(pages, capacity)),
             Baseline::Opt => match self.next_use {
                 Some(next_use) => self.play_opt(Opt::new(pages, capacity), next_use),
                 None => self

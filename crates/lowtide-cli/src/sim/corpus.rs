@@ -10,6 +10,7 @@ use std::sync::Mutex;
 use std::thread;
 
 use clap::{Args, ValueEnum};
+use lowtide_core::Policy;
 use lowtide_mrc::Progress;
 use lowtide_mrc::baseline::Baseline;
 use lowtide_mrc::corpus::{
@@ -143,7 +144,7 @@ pub(super) fn run(options: &Options) -> Result<(), SimError> {
     let mut subjects = once(&options.policy, ToString::to_string, out::note);
     let by_default = subjects.is_empty();
     if by_default {
-        subjects.push(Subject::Baseline(Baseline::Tide));
+        subjects.push(Subject::Engine(Policy::TIDE));
     }
     if options.results.output() != Output::Json {
         out::line(format_args!(

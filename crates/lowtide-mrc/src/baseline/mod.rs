@@ -1,4 +1,4 @@
-//! Textbook caches, for comparison with the engine's policies, and a candidate to become one.
+//! Textbook caches, for comparison with the engine's policies.
 //!
 //! Each is one file that begins with its theory. Pages are dense numbers and links are in flat
 //! arrays, so an access neither hashes nor allocates. The caches have no dirty pages, no readahead
@@ -14,7 +14,6 @@
 //! | `sieve.rs` | [`Sieve`]: a hand that sifts a queue in place |
 //! | `s3fifo.rs` | [`S3Fifo`]: a small queue as a filter in front of the main one |
 //! | `arc.rs` | [`ArcCache`]: recency against frequency, balanced by ghosts |
-//! | `tide.rs` | [`Tide`]: places change on proof only; a candidate for the engine |
 //! | `opt.rs` | [`Opt`]: Belady's bound, which uses the future |
 
 mod arc;
@@ -28,7 +27,6 @@ mod s3fifo;
 mod sieve;
 #[cfg(test)]
 mod testing;
-mod tide;
 
 pub use arc::ArcCache;
 pub use cache::{Cache, NEVER};
@@ -38,4 +36,3 @@ pub use name::{Baseline, UnknownBaseline};
 pub use opt::Opt;
 pub use s3fifo::S3Fifo;
 pub use sieve::Sieve;
-pub use tide::Tide;

@@ -1,6 +1,6 @@
 //! The policies by name.
 
-use super::{ArcCache, Cache, Clock, Lru, Opt, S3Fifo, Sieve, Tide};
+use super::{ArcCache, Cache, Clock, Lru, Opt, S3Fifo, Sieve};
 use lowtide_workload::nearest;
 use std::fmt;
 use std::num::NonZeroU32;
@@ -23,16 +23,14 @@ pub enum Baseline {
     S3Fifo,
     /// [`ArcCache`], `arc`.
     Arc,
-    /// [`Tide`], `tide`.
-    Tide,
     /// [`Opt`], `opt`.
     Opt,
 }
 
 impl Baseline {
     /// All of them, the bound last.
-    pub const ALL: [Self; 7] =
-        [Self::Lru, Self::Clock, Self::Sieve, Self::S3Fifo, Self::Arc, Self::Tide, Self::Opt];
+    pub const ALL: [Self; 6] =
+        [Self::Lru, Self::Clock, Self::Sieve, Self::S3Fifo, Self::Arc, Self::Opt];
 
     /// The name on the command line and in results.
     #[must_use]
@@ -43,7 +41,6 @@ impl Baseline {
             Self::Sieve => "sieve",
             Self::S3Fifo => "s3-fifo",
             Self::Arc => "arc",
-            Self::Tide => "tide",
             Self::Opt => "opt",
         }
     }
@@ -57,7 +54,6 @@ impl Baseline {
             Self::Sieve => "a hand that sifts a queue in place (NSDI 2024)",
             Self::S3Fifo => "a small queue as filter before the main one (SOSP 2023)",
             Self::Arc => "recency against frequency, balanced by ghosts (FAST 2003)",
-            Self::Tide => "lowtide's own, a candidate: places change only for a page proven idle",
             Self::Opt => "Belady's bound: knows the future, so only for recorded streams",
         }
     }
@@ -71,7 +67,6 @@ impl Baseline {
             Self::Sieve => Box::new(Sieve::new(pages, capacity)),
             Self::S3Fifo => Box::new(S3Fifo::new(pages, capacity)),
             Self::Arc => Box::new(ArcCache::new(pages, capacity)),
-            Self::Tide => Box::new(Tide::new(pages, capacity)),
             Self::Opt => Box::new(Opt::new(pages, capacity)),
         }
     }

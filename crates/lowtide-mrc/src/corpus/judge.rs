@@ -312,7 +312,7 @@ mod tests {
             progress: &|_, _| (),
         };
         let traces: Vec<&'static Trace> = TRACES.iter().collect();
-        let judgement = judge(&traces, &[Subject::Baseline(Baseline::Tide)], &court).unwrap();
+        let judgement = judge(&traces, &[Subject::Engine(Policy::TIDE)], &court).unwrap();
         let mean = |i| judgement.standing(i, |_| true).unwrap().mean;
         assert!(mean(0) < 0.0, "{}", mean(0));
         for (i, name) in judgement.subjects.iter().enumerate().skip(1) {
