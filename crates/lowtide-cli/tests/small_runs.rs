@@ -273,7 +273,7 @@ fn hits_through_views_and_maps_are_measured_against_a_pointer() {
         .iter()
         .map(|row| (row["system"].as_str().unwrap(), row["pattern"].as_str().unwrap()))
         .collect();
-    let systems = [vec!["view", "pointer"], maps_or_skip("the hits of maps")].concat();
+    let systems = [vec!["view", "reader", "pointer"], maps_or_skip("the hits of maps")].concat();
     let of = |pattern| systems.iter().map(move |system| (*system, pattern));
     let want: Vec<(&str, &str)> = of("dependent").chain(of("independent")).collect();
     assert_eq!(found, want);

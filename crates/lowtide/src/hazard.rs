@@ -50,6 +50,8 @@
 //! is not evicted or stored to any more, operations that need it fail with an error that gives the
 //! reason, and reading what is resident goes on.
 //!
+//! *Kept slots.* A reader of one page at a time keeps a slot: `hazard/kept.rs`.
+//!
 //! # Records
 //!
 //! The slots of a thread are a record of eight, alone in its cache line. A slot that holds 0 is
@@ -128,6 +130,11 @@ struct Registry {
     /// Those whose owner publishes nothing more, but had a guard when it was last seen.
     orphans: Vec<&'static Record>,
 }
+
+#[path = "hazard/kept.rs"]
+mod kept;
+pub(crate) use kept::KeptSlot;
+use kept::is_entry;
 
 #[cfg(not(loom))]
 #[path = "hazard/forks.rs"]
@@ -229,17 +236,23 @@ fn hold_in_another_slot(address: usize) -> Held {
         return publish(slot, address);
     }
     let record = take_record();
+    let registered = register_record(record);
+    let held = publish(&record.slots[0], address);
+    if !registered {
+        retire(record);
+    }
+    held
+}
+
+/// Links a record into the ring of this thread. False if its records have been given back already.
+fn register_record(record: &'static Record) -> bool {
     let registered = AT_EXIT.try_with(|at_exit| {
         let neighbour = at_exit.0.replace(Some(record)).unwrap_or(record);
         record.next.set(neighbour.next.get().or(Some(record)));
         neighbour.next.set(Some(record));
         use_first(record);
     });
-    let held = publish(&record.slots[0], address);
-    if registered.is_err() {
-        retire(record);
-    }
-    held
+    registered.is_ok()
 }
 
 /// Makes a record the one that [`hold`] tries, if that way round the fence is open.
@@ -323,7 +336,7 @@ pub(crate) fn look(slots: &mut Slots) {
                 .slots
                 .iter()
                 .map(|slot| slot.load(Ordering::Acquire))
-                .filter(|&address| address != 0),
+                .filter(|&held| is_entry(held)),
         );
     }
     slots.held.sort_unstable();
@@ -376,7 +389,7 @@ pub(crate) fn guards_at_most() -> usize {
 pub(crate) fn each_of_this_thread(mut each: impl FnMut(usize)) {
     for record in own_records() {
         let held = record.slots.iter().map(|slot| slot.load(Ordering::Relaxed));
-        held.filter(|&address| address != 0).for_each(&mut each);
+        held.filter(|&held| is_entry(held)).for_each(&mut each);
     }
 }
 
@@ -385,7 +398,8 @@ pub(crate) fn each_of_this_thread(mut each: impl FnMut(usize)) {
 /// Guards that have outlived the thread's record keeping (see *Records*) are not found.
 #[must_use]
 pub(crate) fn this_thread_holds() -> bool {
-    own_records().any(|record| record.slots.iter().any(|slot| slot.load(Ordering::Relaxed) != 0))
+    own_records()
+        .any(|record| record.slots.iter().any(|slot| is_entry(slot.load(Ordering::Relaxed))))
 }
 
 /// The records of the calling thread, beginning with the newest.

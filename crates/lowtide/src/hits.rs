@@ -12,7 +12,7 @@
 //! The addresses are of the file's translation table and of the pool's arena. Neither moves; both
 //! are dropped only after the last view, which keeps their owners alive.
 
-use crate::hazard::{self, Held};
+use crate::hazard::{self, Held, KeptSlot};
 use crate::pool::Pool;
 use crate::space::Space;
 use crate::translation::Entry;
@@ -62,6 +62,14 @@ impl Hits {
         self.page_bytes
     }
 
+    /// What a reader of its own needs, without what threads share. Without a barrier on all
+    /// processors no page is a fast hit.
+    pub(crate) fn alone(&self) -> Alone {
+        let pages = if KeptSlot::spares_the_fence() { self.pages.load(Acquire) } else { 0 };
+        let &Self { entries, frames, page_bytes, .. } = self;
+        Alone { entries, pages, frames, page_bytes }
+    }
+
     /// The bytes of a page that is resident and young, pinned; `None` for all others, and for a hit
     /// that is to be counted for all: nothing is pinned then.
     #[inline(always)]
@@ -79,5 +87,41 @@ impl Hits {
         }
         // A product, not a shift: on x86 a shift by a variable is three operations.
         Some((self.frames.wrapping_add(frame as usize * self.page_bytes), held))
+    }
+}
+
+/// A copy of [`Hits`] that one thread has for itself, so that it can be in registers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Alone {
+    entries: *const Entry,
+    pages: u64,
+    frames: *const u8,
+    page_bytes: usize,
+}
+
+impl Alone {
+    /// The bytes of a page that is resident and young, pinned in the slot; `None` for all others:
+    /// nothing is pinned then, but the slot may have to [rest](KeptSlot::rest).
+    #[inline(always)]
+    pub(crate) fn find(&self, page: u64, slot: &KeptSlot) -> Option<*const u8> {
+        if page >= self.pages {
+            return None;
+        }
+        // SAFETY: as in `Hits::find`.
+        let entry = unsafe { self.entries.add(page as usize) };
+        // SAFETY: as in `Hits::find`.
+        let frame = unsafe { &*entry }.keep_young(slot)?;
+        Some(self.frames.wrapping_add(frame as usize * self.page_bytes))
+    }
+
+    /// The same, to which no page is a fast hit.
+    pub(crate) const fn without_pages(self) -> Self {
+        Self { pages: 0, ..self }
+    }
+
+    /// Bytes of a page.
+    #[inline(always)]
+    pub(crate) const fn page_bytes(&self) -> usize {
+        self.page_bytes
     }
 }

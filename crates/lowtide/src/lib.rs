@@ -159,6 +159,7 @@ mod pool;
 mod pool_lock;
 mod punch;
 mod readahead;
+mod reader;
 mod readers;
 mod reclaim;
 mod resident;
@@ -201,6 +202,7 @@ pub use lowtide_swap::{CreateError as SwapFileError, FileStat};
 pub use open::OpenOptions;
 pub use pager::Pager;
 pub use pool_lock::LockTimes;
+pub use reader::Reader;
 pub use stat::{DirtyStat, IoStat, Stat};
 pub use swap::{Swap, SwapStat};
 pub use tenant::{

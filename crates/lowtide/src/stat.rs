@@ -29,8 +29,13 @@ impl IoCounters {
     #[inline]
     pub(crate) fn note_hit(&self) {
         if hazard::is_sample() {
-            self.hits.fetch_add(u64::from(SAMPLE), Relaxed);
+            self.note_sample();
         }
+    }
+
+    /// Counts the hits that a sample stands for.
+    pub(crate) fn note_sample(&self) {
+        self.hits.fetch_add(u64::from(SAMPLE), Relaxed);
     }
 
     /// Counts an access that waited for a read.

@@ -227,6 +227,21 @@ impl View {
         Ok(Page::new(pool.frame_ptr(frame), pool.page_bytes(), held))
     }
 
+    /// What its hits need.
+    pub(crate) const fn hits(&self) -> &Hits {
+        &self.hits
+    }
+
+    /// The translation of a page.
+    pub(crate) fn entry(&self, page: u64) -> Option<&Entry> {
+        self.space.table.get(page)
+    }
+
+    /// A hit stands for those that were not counted.
+    pub(crate) fn note_sample(&self) {
+        self.pool.io.note_sample();
+    }
+
     /// Copies bytes from the file, from any offset, as `pread` does for a range that must exist.
     /// Each page counts as accessed through a descriptor. An empty range can be read at any offset.
     ///

@@ -49,10 +49,24 @@ enum Way {
     Pin,
     /// The hit path, `hits.rs`.
     PinYoung,
+    /// The hit path of a reader, which keeps its slot, `hits.rs`.
+    KeepYoung,
+    /// Where a reader takes the place of a guard, `reader.rs`.
+    Keep,
     /// A read that may become a miss, `fault.rs`.
     Hold,
     /// After a wait, `fault.rs`; neighbours that arrived together, `pipeline.rs`.
     HoldThenLook,
+}
+
+impl Way {
+    const ALL: [Self; 6] =
+        [Self::Pin, Self::PinYoung, Self::KeepYoung, Self::Keep, Self::Hold, Self::HoldThenLook];
+
+    /// Takes only pages that permit readers without a fence, and are young.
+    const fn is_fast(self) -> bool {
+        matches!(self, Self::PinYoung | Self::KeepYoung)
+    }
 }
 
 /// A page whose bytes are in a frame of two words, so that a store can be half done.
@@ -88,7 +102,7 @@ impl World {
     fn pages_for(way: Way) -> Vec<fn() -> Arc<Self>> {
         let (fenced, unfenced) = (|| Self::with_page(true, false), || Self::with_page(true, true));
         // The hit path takes no other.
-        if way == Way::PinYoung { vec![unfenced] } else { vec![fenced, unfenced] }
+        if way.is_fast() { vec![unfenced] } else { vec![fenced, unfenced] }
     }
 
     fn fill(&self, value: u64) {
@@ -102,9 +116,13 @@ impl World {
     }
 
     fn read_by(&self, way: Way) -> Option<u64> {
+        if matches!(way, Way::KeepYoung | Way::Keep) {
+            return self.read_kept(way);
+        }
         let (frame, pinned) = match way {
             Way::Pin => self.entry.pin().map(|pinned| (pinned.frame, pinned._held)).ok()?,
             Way::PinYoung => self.entry.pin_young()?,
+            Way::KeepYoung | Way::Keep => unreachable!("read above"),
             Way::Hold => {
                 let (State::Resident { frame, .. }, held) = self.entry.hold() else { return None };
                 (frame, held)
@@ -122,6 +140,27 @@ impl World {
         assert_eq!(first, second, "a half done store was seen");
         assert_eq!(look(), [first; 2], "the page changed under its reader");
         drop(pinned);
+        Some(first)
+    }
+
+    /// Reads the page behind a slot that then announces another.
+    fn read_kept(&self, way: Way) -> Option<u64> {
+        let slot = hazard::KeptSlot::take();
+        let frame = match way {
+            Way::KeepYoung => self.entry.keep_young(&slot),
+            _ => self.entry.keep(&slot),
+        };
+        if frame.is_none() {
+            slot.rest();
+            return None;
+        }
+        assert_eq!(frame, Some(7));
+        // SAFETY: Loom checks that no thread is writing.
+        let look = || self.frame.with(|frame| unsafe { *frame });
+        let [first, second] = look();
+        assert_eq!(first, second, "a half done store was seen");
+        assert_eq!(look(), [first; 2], "the page changed under its reader");
+        slot.announce(1);
         Some(first)
     }
 
@@ -247,7 +286,7 @@ fn a_reader_sees_a_page_before_or_after_a_store_and_never_between() {
 /// The same for every way to pin a page, with and without a fence.
 #[test]
 fn no_way_to_pin_a_page_sees_a_store_that_is_half_done() {
-    for way in [Way::Pin, Way::PinYoung, Way::Hold, Way::HoldThenLook] {
+    for way in Way::ALL {
         for page in World::pages_for(way) {
             let outcomes = prove(Some(3), move || {
                 let world = page();
@@ -266,7 +305,7 @@ fn no_way_to_pin_a_page_sees_a_store_that_is_half_done() {
             }
             // Behind a store the hit path finds no permission.
             let behind = outcomes.contains(&(true, Some(STORED)));
-            assert_eq!(behind, way != Way::PinYoung, "{way:?}: {outcomes:?}");
+            assert_eq!(behind, !way.is_fast(), "{way:?}: {outcomes:?}");
         }
     }
 }
@@ -274,7 +313,7 @@ fn no_way_to_pin_a_page_sees_a_store_that_is_half_done() {
 /// The evictor clears the young bit first, as an aging walk does.
 #[test]
 fn an_evictor_spares_what_is_pinned_in_any_way() {
-    for way in [Way::Pin, Way::PinYoung, Way::Hold, Way::HoldThenLook] {
+    for way in Way::ALL {
         for page in World::pages_for(way) {
             let outcomes = prove(Some(3), move || {
                 let world = page();

@@ -1,7 +1,7 @@
 //! The translation of one page: a word, and the transitions that its states allow (see the parent
 //! module).
 
-use crate::hazard::{self, Held, Slots};
+use crate::hazard::{self, Held, KeptSlot, Slots};
 use crate::sync::{AtomicU32, Ordering};
 
 /// Alone: the page is in memory, and no thread has taken it.
@@ -224,6 +224,23 @@ impl Entry {
         let held = hazard::hold_unfenced(self.address());
         let word = self.0.load(Ordering::Acquire);
         (word >= RESIDENT | UNFENCED | YOUNG).then_some((word & FRAME, held))
+    }
+
+    /// [`pin_young`](Entry::pin_young) in a slot that is kept. After `None` the slot announces the
+    /// page, and pins nothing: let it [rest](KeptSlot::rest).
+    #[inline(always)]
+    pub(crate) fn keep_young(&self, slot: &KeptSlot) -> Option<u32> {
+        slot.announce(self.address());
+        let word = self.0.load(Ordering::Acquire);
+        (word >= RESIDENT | UNFENCED | YOUNG).then_some(word & FRAME)
+    }
+
+    /// [`pin`](Entry::pin) in a slot that is kept, with a fence.
+    pub(crate) fn keep(&self, slot: &KeptSlot) -> Option<u32> {
+        slot.announce(self.address());
+        slot.fence();
+        let word = self.0.load(Ordering::Acquire);
+        (word & RESIDENT != 0).then_some(word & FRAME)
     }
 
     /// ABSENT → BUSY, if the entry is still absent with the shadow that was seen. On success the

@@ -16,6 +16,7 @@ use std::time::Duration;
 /// How often each operation is drawn, in all of them together; its row in the coverage table.
 const WEIGHTS: &[(&str, u64, Operation)] = &[
     ("read through a guard", 200, read),
+    ("read through a reader", 60, read_in_turn),
     ("read of any bytes", 120, read_at),
     ("read of many pages", 50, get_many),
     ("the same pages as other threads", 40, chase),
@@ -160,6 +161,29 @@ fn read(hand: &mut Hand<'_>) -> Came {
             Came::Done
         }
         Err(came) => came,
+    })
+}
+
+/// Pages one after the other, each of which stays as it is until the next.
+fn read_in_turn(hand: &mut Hand<'_>) -> Came {
+    hand.with(|rng, file, page, views, _| {
+        let pages = list(rng, file, page);
+        let mut reader = any(rng, views).reader();
+        for page in pages {
+            let range = page * file.page..(page + 1) * file.page;
+            let least = file.least(range.clone());
+            let bytes = match reader.read(page) {
+                Ok(bytes) => bytes,
+                Err(error) => return read_refused(file, &error),
+            };
+            file.check(range.start, bytes, &least, "a reader");
+            let seen = bytes.to_vec();
+            if rng.one_in(4) {
+                std::thread::yield_now();
+            }
+            assert!(bytes == seen, "the bytes of a reader have changed");
+        }
+        Came::Done
     })
 }
 

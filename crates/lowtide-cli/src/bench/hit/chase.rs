@@ -3,7 +3,7 @@
 //! The sum of the words read proves that the correct words were read: it is compared with the sum
 //! computed from the words' definition.
 
-use lowtide::View;
+use lowtide::{Reader, View};
 use lowtide_workload::SplitMix64;
 
 use crate::bench::content::{WORD_BYTES, word};
@@ -20,7 +20,7 @@ pub(super) trait Words {
     fn count(&self) -> u64;
 
     /// The word number `index`, which is below [`count`](Words::count).
-    fn word(&self, index: u64) -> Result<u64, Self::Error>;
+    fn word(&mut self, index: u64) -> Result<u64, Self::Error>;
 }
 
 /// Words of a file, through a guard for each read.
@@ -41,6 +41,36 @@ impl ViewWords {
     }
 }
 
+impl ViewWords {
+    /// The same words through a reader of this thread.
+    pub(super) fn by_reader(&self) -> ReaderWords<'_> {
+        ReaderWords { reader: self.view.reader(), count: self.count }
+    }
+}
+
+/// Words of a file, through a reader that keeps its slot.
+pub(super) struct ReaderWords<'a> {
+    reader: Reader<'a>,
+    count: u64,
+}
+
+impl Words for ReaderWords<'_> {
+    type Error = lowtide::Error;
+
+    fn count(&self) -> u64 {
+        self.count
+    }
+
+    #[inline(always)]
+    fn word(&mut self, index: u64) -> Result<u64, lowtide::Error> {
+        let page = self.reader.read(index / PAGE_WORDS)?;
+        let start = (index % PAGE_WORDS) as usize * WORD_BYTES;
+        let mut bytes = [0; WORD_BYTES];
+        bytes.copy_from_slice(&page[start..start + WORD_BYTES]);
+        Ok(u64::from_le_bytes(bytes))
+    }
+}
+
 impl Words for ViewWords {
     type Error = lowtide::Error;
 
@@ -49,7 +79,7 @@ impl Words for ViewWords {
     }
 
     #[inline(always)]
-    fn word(&self, index: u64) -> Result<u64, lowtide::Error> {
+    fn word(&mut self, index: u64) -> Result<u64, lowtide::Error> {
         let page = self.view.read(index / PAGE_WORDS)?;
         let start = (index % PAGE_WORDS) as usize * WORD_BYTES;
         let mut bytes = [0; WORD_BYTES];
@@ -69,7 +99,7 @@ impl Words for Definition {
     }
 
     #[inline(always)]
-    fn word(&self, index: u64) -> Result<u64, Self::Error> {
+    fn word(&mut self, index: u64) -> Result<u64, Self::Error> {
         Ok(word(index))
     }
 }
@@ -101,7 +131,7 @@ impl Pattern {
     /// The first read that fails.
     pub(super) fn walk<W: Words>(
         self,
-        words: &W,
+        words: &mut W,
         accesses: u64,
         seed: u64,
     ) -> Result<u64, W::Error> {
@@ -113,7 +143,7 @@ impl Pattern {
 }
 
 #[inline(never)]
-fn dependent<W: Words>(words: &W, accesses: u64, seed: u64) -> Result<u64, W::Error> {
+fn dependent<W: Words>(words: &mut W, accesses: u64, seed: u64) -> Result<u64, W::Error> {
     let count = u128::from(words.count());
     let (mut at, mut sum) = (seed, 0_u64);
     for step in 0..accesses {
@@ -125,7 +155,7 @@ fn dependent<W: Words>(words: &W, accesses: u64, seed: u64) -> Result<u64, W::Er
 }
 
 #[inline(never)]
-fn independent<W: Words>(words: &W, accesses: u64, seed: u64) -> Result<u64, W::Error> {
+fn independent<W: Words>(words: &mut W, accesses: u64, seed: u64) -> Result<u64, W::Error> {
     let count = words.count();
     let mut rng = SplitMix64::new(seed);
     let mut sum = 0_u64;
@@ -150,7 +180,7 @@ mod tests {
             self.1
         }
 
-        fn word(&self, index: u64) -> Result<u64, Self::Error> {
+        fn word(&mut self, index: u64) -> Result<u64, Self::Error> {
             assert!(index < self.1);
             self.0.borrow_mut().insert(index);
             Ok(word(index))
@@ -160,10 +190,10 @@ mod tests {
     #[test]
     fn both_patterns_go_everywhere() {
         for pattern in Pattern::ALL {
-            let seen = Seen(RefCell::default(), 1000);
-            let sum = pattern.walk(&seen, 20_000, 7).unwrap();
+            let mut seen = Seen(RefCell::default(), 1000);
+            let sum = pattern.walk(&mut seen, 20_000, 7).unwrap();
             assert_eq!(seen.0.borrow().len(), 1000, "{}", pattern.name());
-            assert_eq!(Ok(sum), pattern.walk(&Definition(1000), 20_000, 7));
+            assert_eq!(Ok(sum), pattern.walk(&mut Definition(1000), 20_000, 7));
         }
     }
 }

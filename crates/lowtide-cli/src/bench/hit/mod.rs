@@ -2,9 +2,9 @@
 //! pointer.
 //!
 //! The same words are in memory several times: in a file that is entirely resident under its
-//! budget, through a View and a map of each way, and in a private anonymous mapping of ordinary
-//! 4 KiB pages, as in a program that simply loads its data. All are read 8 bytes at a time at
-//! random places, in two patterns:
+//! budget, through a View (a guard for each read, and a reader) and a map of each way, and in a
+//! private anonymous mapping of ordinary 4 KiB pages, as in a program that simply loads its data.
+//! All are read 8 bytes at a time at random places, in two patterns:
 //!
 //! * *independent*: places come from a generator, so the processor overlaps many reads; this shows
 //!   throughput;

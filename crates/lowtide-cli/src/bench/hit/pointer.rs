@@ -71,7 +71,7 @@ impl Words for PointerWords {
     }
 
     #[inline(always)]
-    fn word(&self, index: u64) -> Result<u64, Infallible> {
+    fn word(&mut self, index: u64) -> Result<u64, Infallible> {
         debug_assert!(index < self.count);
         // SAFETY: `index` is below `count` by this trait's contract, so the offset is inside the
         // memory that `memory` keeps mapped.

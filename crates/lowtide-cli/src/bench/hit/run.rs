@@ -29,7 +29,7 @@ use crate::{interrupt, out, progress, table};
 pub(crate) const NAME: &str = "hit";
 /// One line for listings.
 pub(crate) const ABOUT: &str =
-    "random 8-byte reads of resident pages, through a View, maps and a raw pointer";
+    "random 8-byte reads of resident pages, through a View, a reader, maps and a raw pointer";
 
 /// Default accesses of a slice; a quarter or half of a second.
 const ACCESSES_DEPENDENT: u64 = 1_000_000;
@@ -124,7 +124,7 @@ pub(crate) fn run(args: &HitArgs) -> Result<(), BenchError> {
         let loaded = Loaded::new(&pager, &file, size, ways, |size| {
             args.io.pager(policy, budget(size), page_bytes, |builder| builder)
         });
-        let Some(loaded) = cut.take(loaded)? else { break };
+        let Some(mut loaded) = cut.take(loaded)? else { break };
         progress.inc(1);
         let missed = pager.stat().io.reads + loaded.faults();
         for pattern in Pattern::ALL {
@@ -213,7 +213,7 @@ impl Loaded {
     }
 
     fn take_turns(
-        &self,
+        &mut self,
         pattern: Pattern,
         args: &HitArgs,
         rounds: u32,
@@ -224,17 +224,18 @@ impl Loaded {
             Pattern::Independent => ACCESSES_INDEPENDENT,
         });
         let maps = self.maps.iter().map(|(way, _)| map::name(*way));
-        let names = ["view", POINTER].into_iter().chain(maps);
+        let names = ["view", "reader", POINTER].into_iter().chain(maps);
         let of = |system| Turns { system, ns: Vec::new(), errors: 0 };
         let mut systems: Vec<Turns> = names.map(of).collect();
         for round in 0..=u64::from(rounds) {
             let seed = args.seed.seed.wrapping_add(round);
-            let Ok(want) = pattern.walk(&Definition(self.pointer.count()), accesses, seed);
+            let Ok(want) = pattern.walk(&mut Definition(self.pointer.count()), accesses, seed);
             for (at, turns) in systems.iter_mut().enumerate() {
                 let (sum, ns) = match at {
-                    0 => timed(&self.view, pattern, accesses, seed)?,
-                    1 => timed(&self.pointer, pattern, accesses, seed)?,
-                    _ => timed(&self.maps[at - 2].1, pattern, accesses, seed)?,
+                    0 => timed(&mut self.view, pattern, accesses, seed)?,
+                    1 => timed(&mut self.view.by_reader(), pattern, accesses, seed)?,
+                    2 => timed(&mut self.pointer, pattern, accesses, seed)?,
+                    _ => timed(&mut self.maps[at - 3].1, pattern, accesses, seed)?,
                 };
                 // The first turn is not measured: it warms up caches and translations.
                 if round > 0 {
@@ -253,7 +254,7 @@ impl Loaded {
 
 /// One turn: the sum of the words, and the nanoseconds per access.
 fn timed<W: Words<Error: Display>>(
-    words: &W,
+    words: &mut W,
     pattern: Pattern,
     accesses: u64,
     seed: u64,
