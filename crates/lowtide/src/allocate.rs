@@ -174,7 +174,7 @@ impl Pool {
             self.stall_begins(state, payer, group, refaulted)
         };
         if state.engine.margin(MemcgId::ROOT) < self.watermarks(state).low {
-            self.kswapd.wake_all();
+            self.kswapd.wake_all_once(&*state);
         }
         stall
     }

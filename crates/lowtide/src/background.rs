@@ -26,6 +26,9 @@ use std::time::{Duration, Instant};
 /// Pause of the reclaimer after a fruitless run.
 const HOPELESS_PAUSE: Duration = Duration::from_millis(2);
 
+/// Bytes from which on a range behind pointers is read ahead by two threads.
+const HALVED: u64 = 1 << 20;
+
 /// Time between two looks whether a thread has ended.
 const JOIN_PAUSE: Duration = Duration::from_micros(100);
 
@@ -98,12 +101,26 @@ impl Threads {
     /// Reads a range ahead: in the background, or, without background threads, at once.
     pub(crate) fn read_ahead(&self, space: &Arc<Space>, pages: Range<u64>) {
         if self.pool.background {
-            self.readers.request(&self.pool, space, pages);
+            let (first, second) = halves(&self.pool, space, pages);
+            self.readers.request(&self.pool, space, first);
+            if !second.is_empty() {
+                self.readers.request(&self.pool, space, second);
+            }
         } else {
             // A page that cannot be read ahead will say so when it is wanted.
             drop(self.pool.read_ahead(space, pages));
         }
     }
+}
+
+/// A range to read ahead, for two threads if it is long and its pages are installed behind
+/// pointers: that takes a processor about as long as the device takes to read them. Otherwise the
+/// second is empty.
+fn halves(pool: &Pool, space: &Space, pages: Range<u64>) -> (Range<u64>, Range<u64>) {
+    let count = pages.end.saturating_sub(pages.start);
+    let long = count << pool.page_shift >= HALVED;
+    let middle = if long && space.mapped.is_some() { pages.start + count / 2 } else { pages.end };
+    (pages.start..middle, middle..pages.end)
 }
 
 /// What is there, or else what `start` starts; others wait meanwhile.

@@ -20,8 +20,11 @@ use std::time::Duration;
 #[derive(Debug, Default)]
 pub(crate) struct Wakeup {
     woken: Condvar,
-    /// Threads that wait. Changes under the lock.
+    /// Threads that wait, and that no [`wake_all_once`](Self::wake_all_once) has woken. Changes
+    /// under the lock.
     waiting: AtomicU32,
+    /// Calls of `wake_all_once` that took threads off the count. Changes under the lock.
+    rounds: AtomicU32,
 }
 
 impl Wakeup {
@@ -33,11 +36,26 @@ impl Wakeup {
         time: Duration,
     ) -> MutexGuard<'a, T> {
         self.waiting.fetch_add(1, Relaxed);
+        let round = self.rounds.load(Relaxed);
         let (guard, _) =
             self.woken.wait_timeout(guard, time).unwrap_or_else(PoisonError::into_inner);
-        let before = self.waiting.fetch_sub(1, Relaxed);
-        assert!(before > 0, "a thread that was not counted has waited");
+        if self.rounds.load(Relaxed) == round {
+            let before = self.waiting.fetch_sub(1, Relaxed);
+            assert!(before > 0, "a thread that was not counted has waited");
+        }
         guard
+    }
+
+    /// As [`wake_all`](Self::wake_all), by a caller that has the lock, whose contents `_locked` is.
+    /// Waiters are taken off the count, so further calls cost a load until they have had the lock:
+    /// the caller may take it many times before that, and would make a system call each time. No
+    /// thread is between its count and its sleep meanwhile.
+    pub(crate) fn wake_all_once<T>(&self, _locked: &T) {
+        if self.is_awaited() {
+            self.waiting.store(0, Relaxed);
+            self.rounds.fetch_add(1, Relaxed);
+            self.woken.notify_all();
+        }
     }
 
     /// Wakes all waiters. Called after a change under the lock; the lock may have been released.
@@ -78,5 +96,29 @@ mod tests {
             wakeup.wake_all();
         });
         assert!(!wakeup.is_awaited(), "the next one costs a load");
+    }
+
+    #[test]
+    fn under_the_lock_a_thread_is_woken_once_and_counts_again_when_it_waits_again() {
+        let (lock, wakeup) = (Mutex::new(0), Wakeup::default());
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut steps = lock.lock().unwrap();
+                while *steps < 100 {
+                    steps = wakeup.wait(steps, Duration::from_secs(3600));
+                }
+            });
+            for step in 1..=100 {
+                while !wakeup.is_awaited() {
+                    std::thread::yield_now();
+                }
+                let mut steps = lock.lock().unwrap();
+                *steps = step;
+                wakeup.wake_all_once(&*steps);
+                assert!(!wakeup.is_awaited(), "it has been woken, and cannot have the lock yet");
+                wakeup.wake_all_once(&*steps);
+            }
+        });
+        assert!(!wakeup.is_awaited());
     }
 }
