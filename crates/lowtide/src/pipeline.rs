@@ -439,16 +439,19 @@ fn frames_for_run(
     let mut state = pool.lock();
     let mut placed = 0;
     while placed < run.len() {
-        let result;
-        (state, result) = pool.charge(
-            state,
-            Payer::Space(space.id),
-            run[placed].claim.pages(),
-            access.task(),
-            false,
-        );
+        let pieces = &mut run[placed..];
+        let payer = Payer::Space(space.id);
+        let mut singles = singles_ahead(pieces, access);
+        let mut pages = pieces[0].claim.pages() + singles as u64;
+        let mut result;
+        (state, result) = pool.charge(state, payer, pages, access.task(), false);
+        if result.is_err() && singles > 0 {
+            singles = 0;
+            pages = 1;
+            (state, result) = pool.charge(state, payer, pages, access.task(), false);
+        }
         let got = match result {
-            Ok(group) => place_pieces(pool, &mut state, space, &mut run[placed..], access, group),
+            Ok(group) => place_pieces(pool, &mut state, space, pieces, access, (group, singles)),
             Err(_) => 0,
         };
         placed += got;
@@ -472,17 +475,28 @@ fn frames_for_run(
     placed
 }
 
-/// Places the first piece, which is charged, and if it is a single page those behind it that
-/// have room as things are. Returns how many. If it is none, the charge was given back.
+/// Pieces behind the first that are charged together with it. Reclaim for the whole of a run that
+/// is read ahead keeps the run in one: else it would be cut where its first pages have used up what
+/// one step of reclaim gave.
+fn singles_ahead(pieces: &[Piece], access: Access) -> usize {
+    if access != Access::Ahead || pieces[0].claim.order > 0 {
+        return 0;
+    }
+    pieces[1..].iter().take_while(|piece| piece.claim.order == 0).count()
+}
+
+/// Places the first piece and the `charged` single pages behind it, which are charged, and if it is
+/// a single page those behind them that have room as things are. Returns how many. If it is none,
+/// the charge was given back.
 fn place_pieces(
     pool: &Pool,
     state: &mut State,
     space: &Space,
     pieces: &mut [Piece],
     access: Access,
-    group: MemcgId,
+    (group, charged): (MemcgId, usize),
 ) -> usize {
-    let mut singles = 1;
+    let mut singles = 1 + charged;
     let single = |piece: Option<&Piece>| piece.is_some_and(|piece| piece.claim.order == 0);
     while single(pieces.first())
         && single(pieces.get(singles))

@@ -24,6 +24,10 @@
 //! access takes the slow path anyway, and the first access to a page that was read ahead does,
 //! because the page is not young.
 //!
+//! Behind a pointer a page that was read ahead is used without a word to this process. So the first
+//! page of a long window is left out there: the fault at it is the mark. That costs one read of a
+//! page for each window, and without it each window would be read while the reader waits for it.
+//!
 //! # Usefulness
 //!
 //! Each frame has a bit that says "read ahead, and not used". The first access clears it and counts
@@ -59,6 +63,8 @@ const WINDOW_MIN: u64 = 4;
 const REST_PAGES: u64 = 1000;
 /// Windows are at most this part of a budget.
 const BUDGET_PART: u64 = 16;
+/// Pages of a window, behind pointers, from which on its first page is worth a fault.
+const GAP_MIN: u64 = 128;
 /// No page has this number.
 const NONE: u64 = u64::MAX;
 
@@ -88,6 +94,8 @@ struct Stream {
 pub(crate) struct ReadAhead {
     /// Largest window, in pages; 0 is off.
     max: u64,
+    /// Pages that are there are used unseen, so the mark is a page that is left out.
+    gaps: bool,
     /// Off for now.
     paused: AtomicBool,
     /// For each stream, the page whose first access requests the next window.
@@ -127,15 +135,21 @@ impl ReadAhead {
         let max = if max < WINDOW_MIN { 0 } else { max };
         Self {
             max,
+            gaps: false,
             paused: AtomicBool::new(false),
             marks: [const { AtomicU64::new(NONE) }; STREAMS],
             streams: Mutex::default(),
         }
     }
 
+    /// The same for pages that are used through a pointer.
+    pub(crate) fn behind_pointer(max: u64) -> Self {
+        Self { gaps: true, ..Self::new(max) }
+    }
+
     /// The same settings, and no streams.
     pub(crate) fn another(&self) -> Self {
-        Self::new(self.max)
+        Self { gaps: self.gaps, ..Self::new(self.max) }
     }
 
     pub(crate) fn is_off(&self) -> bool {
@@ -151,8 +165,8 @@ impl ReadAhead {
         self.paused.store(false, Relaxed);
     }
 
-    /// A request touches pages that are resident or on their way. Returns the range to read ahead
-    /// now. Cost: a few loads, unless a mark is among the pages.
+    /// A request touches pages that are resident or on their way, or misses one that was left out.
+    /// Returns the range to read ahead now. Cost: a few loads, unless a mark is among the pages.
     #[inline]
     pub(crate) fn touched(
         &self,
@@ -265,7 +279,8 @@ impl ReadAhead {
         stream.ahead = stream.ahead.end - stream.ahead.end.min(stream.size)..window.end;
         stream.ahead.start = stream.ahead.start.max(request.start);
         self.marks[index].store(window.start, Relaxed);
-        Some(window)
+        let gap = self.gaps && window.end - window.start >= GAP_MIN;
+        Some(window.start + u64::from(gap)..window.end)
     }
 }
 

@@ -116,6 +116,23 @@ fn what_is_read_in_order_is_read_ahead() {
 }
 
 #[test]
+fn the_next_window_is_there_before_a_reader_in_order_comes_to_it() {
+    let file = file(4096);
+    let pager = pager("32M");
+    let Some(map) = map(&pager, file.as_file()) else { return };
+    for page in 0..3000 {
+        assert_eq!(word(&map, page * PAGE), (page * PAGE) as u64);
+        // Windows are as long as the budget allows by now: 512 pages.
+        let patience = Instant::now() + Duration::from_secs(20);
+        while page >= 1500 && pager.stat().memory.file < page as u64 + 384 {
+            assert!(Instant::now() < patience, "nothing is ahead of page {page}: {}", pager.stat());
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+    assert_eq!(pager.stat().io.ahead_wasted, 0);
+}
+
+#[test]
 fn a_map_of_a_part_begins_and_ends_where_it_was_asked_to() {
     let file = file(16);
     let pager = pager("1M");

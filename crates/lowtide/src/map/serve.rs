@@ -83,7 +83,7 @@ pub(super) unsafe fn begin(
     let served = Arc::new(Served {
         space,
         mirror,
-        ahead: ReadAhead::new(window),
+        ahead: ReadAhead::behind_pointer(window),
         error: Mutex::default(),
         on_error,
         faults: AtomicU64::new(0),

@@ -408,9 +408,10 @@ impl Server {
                 let entry = served.space.table.get(page).map(Entry::load);
                 matches!(entry, Some(State::Absent { .. }))
             };
-            let missed = request.clone().find(absent);
-            let window =
-                missed.and_then(|at| served.ahead.missed(&request, at, pool, &served.space));
+            let window = served.ahead.touched(&request, pool, &served.space).or_else(|| {
+                let at = request.clone().find(absent)?;
+                served.ahead.missed(&request, at, pool, &served.space)
+            });
             match (window, &served.open) {
                 (Some(window), Some(open)) => open.read_ahead(window),
                 (Some(_), None) => {}
