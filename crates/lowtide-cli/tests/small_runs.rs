@@ -174,6 +174,40 @@ fn pages_are_read_at_random_and_in_order_and_from_a_file_of_the_users() {
 }
 
 #[test]
+fn the_time_of_misses_is_explained_on_request() {
+    let dir = tempfile::tempdir().unwrap();
+    let args = |more: &[&str]| {
+        let place = ["--dir", dir.path().to_str().unwrap()];
+        let usual = ["--against", "none", "--policy", "mglru,lru"];
+        run(&[bench("random-read", &usual).as_slice(), &place, more].concat())
+    };
+    let plain = args(&[]);
+    assert!(plain.status.success(), "{}", text(&plain.stderr));
+    assert!(!text(&plain.stdout).contains("engine ns"), "{}", text(&plain.stdout));
+    let output = args(&["--explain"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let printed = text(&output.stdout);
+    let table = printed.lines().skip_while(|line| !line.starts_with("misses ")).skip(1);
+    let rows: Vec<Vec<f64>> = table
+        .take_while(|line| !line.is_empty())
+        .map(|line| {
+            let number = |word: &str| word.replace('\u{a0}', "").parse().unwrap();
+            line.split_whitespace().skip(2).map(number).collect()
+        })
+        .collect();
+    assert_eq!(rows.len(), 2, "{printed}");
+    for row in rows {
+        let [thousands, allocate, read, publish, locks, _, held, engine] = row[..] else {
+            panic!("{printed}")
+        };
+        assert!((1.0..=4.0).contains(&thousands), "three quarters of 4000 reads miss: {printed}");
+        assert!([allocate, read, publish].iter().all(|&part| part > 0.0), "{printed}");
+        assert!(locks >= 1.0, "each miss takes the lock: {printed}");
+        assert!(0.0 < engine && engine < held, "the engine works under the lock: {printed}");
+    }
+}
+
+#[test]
 fn maps_are_read_beside_views_under_each_policy_and_verified() {
     let maps = maps_or_skip("the rows of maps");
     for (workload, threads) in [("random-read", "1"), ("scan", "2"), ("ycsb-c", "32")] {

@@ -29,7 +29,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!(
         "file {mib} MiB, budget a quarter, pages of {page} bytes; a look at the clock {look} ns"
     );
-    println!("policy     threads   misses/s  held ns/miss  waited ns/miss  acquired/miss");
+    println!(
+        "policy     threads   misses/s  held ns/miss  engine ns/miss  waited ns/miss  acquired/miss"
+    );
     for policy in [Policy::MGLRU, Policy::LRU, Policy::TIDE] {
         for threads in [1, threads] {
             let pager = Pager::builder()
@@ -60,22 +62,23 @@ fn main() -> Result<(), Box<dyn Error>> {
                 while pager.stat().memory.events.pgsteal < mib * 16 {
                     std::thread::sleep(Duration::from_millis(5));
                 }
-                pager.measure_lock(true);
+                pager.measure_misses(true);
                 let (before, began) = (pager.stat().memory.events, Instant::now());
                 std::thread::sleep(Duration::from_secs(seconds));
                 let (events, took) = (pager.stat().memory.events, began.elapsed());
-                measured = Some((events.pgsteal - before.pgsteal, took, pager.lock_times()));
+                measured = Some((events.pgsteal - before.pgsteal, took, pager.miss_times()));
                 over.store(true, Relaxed);
             });
             let Some((misses, took, times)) = measured else { continue };
             let per = |ns: u64| ns as f64 / misses.max(1) as f64;
             println!(
-                "{:<10} {threads:>7} {:>10.0} {:>13.0} {:>15.0} {:>14.2}",
+                "{:<10} {threads:>7} {:>10.0} {:>13.0} {:>15.0} {:>15.0} {:>14.2}",
                 policy.to_string(),
                 misses as f64 / took.as_secs_f64(),
-                per(times.held_ns),
-                per(times.waited_ns),
-                per(times.acquired),
+                per(times.lock.held_ns),
+                per(times.engine_ns),
+                per(times.lock.waited_ns),
+                per(times.lock.acquired),
             );
         }
     }

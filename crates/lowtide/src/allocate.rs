@@ -149,7 +149,7 @@ impl Pool {
             new.owner
         );
         let engine = &mut state.engine;
-        let refaulted = match (anon, shadow) {
+        let refaulted = self.miss_clock.engine(|| match (anon, shadow) {
             (true, Some(_)) if new.replaced => {
                 // What swap has of it is not read any more.
                 engine.free_swap(group, 1);
@@ -165,7 +165,7 @@ impl Pool {
             (false, _) => {
                 engine.insert(id, new.owner, new.order, LruType::File, group, shadow, new.task)
             }
-        };
+        });
         let stall = if new.replaced {
             state.engine.set_dirty(id);
             self.refault_without_wait(state, group, refaulted);

@@ -89,7 +89,9 @@ impl Pool {
             let mut charge = Charge::patient(group, pages);
             let mut reclaimed = None;
             let over = loop {
-                match charge.next(&mut state.engine, task, reclaimed) {
+                let next =
+                    self.miss_clock.engine(|| charge.next(&mut state.engine, task, reclaimed));
+                match next {
                     Next::Charged { over_high } => {
                         if over_high > 0 {
                             self.owe(payer, over_high);

@@ -478,6 +478,7 @@ impl Pool {
                     return Ok((frame, held));
                 }
                 Miss::Claimed(mut claim) => {
+                    let mut laps = self.miss_clock.begin();
                     let Some((frame, stall)) = self.frames_for(space, page, &mut claim, access)?
                     else {
                         if is_nested() {
@@ -492,6 +493,7 @@ impl Pool {
                         held = hazard::hold(entry.address());
                         continue;
                     };
+                    laps.allocated();
                     let to = self.destination(space, self.page_bytes() << claim.order, frame);
                     let outcome = if space.anon.is_some() {
                         anon::fill(self, space, page, &to)
@@ -499,7 +501,9 @@ impl Pool {
                         let request = self.read_request(space, &claim, &to);
                         self.read_now(space, request, frame).inspect(|&got| self.io.note_read(got))
                     };
+                    laps.read();
                     let resolved = self.resolve(space, &claim, (frame, Some(&to)), outcome, access);
+                    laps.published(claim.pages());
                     self.stall_ends(stall, (self.page_bytes() as u64) << claim.order);
                     resolved?;
                     reported = true;

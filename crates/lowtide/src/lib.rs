@@ -147,6 +147,7 @@ mod io;
 mod length;
 mod many;
 pub mod map;
+mod miss_clock;
 mod nested;
 mod oom;
 mod open;
@@ -199,6 +200,7 @@ pub use lowtide_core::{
     MemcgEvents, MemoryStat, Policy, PolicyError, Size, SizeError, SizeProblem, Switches,
 };
 pub use lowtide_swap::{CreateError as SwapFileError, FileStat};
+pub use miss_clock::MissTimes;
 pub use open::OpenOptions;
 pub use pager::Pager;
 pub use pool_lock::LockTimes;

@@ -4,9 +4,9 @@ use crate::background::Threads;
 use crate::config::Builder;
 use crate::error::{BuildError, CloseError, OpenError};
 use crate::fault_sites::FaultSite;
+use crate::miss_clock::MissTimes;
 use crate::open::OpenOptions;
 use crate::pool::Pool;
-use crate::pool_lock::LockTimes;
 use crate::stat::{DirtyStat, Stat};
 use crate::tenant::{ExportError, Exporter};
 use crate::view::View;
@@ -187,19 +187,18 @@ impl Pager {
         self.inner.pool.backend.engine()
     }
 
-    /// Begins or ends to measure how long the lock is held that all threads of the pager share.
-    /// Each acquisition costs two or three looks at the clock while it is measured, which are part
-    /// of what is measured.
-    pub fn measure_lock(&self, on: bool) {
-        self.inner.pool.lock_clock.set(on);
+    /// Begins or ends to measure where the time of misses goes. Each miss then costs some ten looks
+    /// at the clock, which are part of what is measured.
+    pub fn measure_misses(&self, on: bool) {
+        self.inner.pool.miss_clock.set(on);
     }
 
-    /// How often that lock was taken, and for how long it was held and waited for, while it was
-    /// measured. Over the misses of the same time it says how many misses a second are possible on
-    /// a machine with many processors: one miss takes the lock more than once.
+    /// What misses have taken while they were measured. The time for which the lock is held, over
+    /// the misses of the same time, says how many misses a second are possible on a machine with
+    /// many processors: one miss takes the lock more than once.
     #[must_use]
-    pub fn lock_times(&self) -> LockTimes {
-        self.inner.pool.lock_clock.times()
+    pub fn miss_times(&self) -> MissTimes {
+        self.inner.pool.miss_clock.times()
     }
 
     /// Checks every invariant of the engine and of the frames. Cost: a look at every frame; for

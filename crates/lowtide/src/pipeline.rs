@@ -380,6 +380,7 @@ impl<'p> Pipeline<'p> {
             let to = piece.to.as_ref().expect("it was requested");
             let to = (!piece.installed).then_some(to);
             let resolved = pool.resolve(space, &piece.claim, (piece.frame, to), got, self.access);
+            pool.miss_clock.note_misses(piece.claim.pages());
             pool.stall_ends(piece.stall, piece.claim.pages() << pool.page_shift);
             match resolved {
                 Ok(()) => {

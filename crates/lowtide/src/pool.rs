@@ -20,7 +20,8 @@ use crate::error::{BuildError, Error};
 use crate::fault_sites::FaultSites;
 use crate::frames::Frames;
 use crate::io::{Arena, Backend, Options};
-use crate::pool_lock::{LockClock, TimedGuard};
+use crate::miss_clock::MissClock;
+use crate::pool_lock::TimedGuard;
 use crate::resident::Resident;
 use crate::space::Space;
 use crate::stat::IoCounters;
@@ -163,7 +164,7 @@ pub(crate) struct Pool {
     pub(crate) frames: u32,
     state: Mutex<State>,
     /// For how long it is locked.
-    pub(crate) lock_clock: LockClock,
+    pub(crate) miss_clock: MissClock,
     /// Frames came free.
     pub(crate) freed: Wakeup,
     /// Background reclaim is wanted.
@@ -286,7 +287,7 @@ impl Pool {
             page_bytes,
             frames,
             accesses: engine.accesses(),
-            lock_clock: LockClock::default(),
+            miss_clock: MissClock::default(),
             state: Mutex::new(State {
                 engine,
                 frames: Frames::new(frames),
@@ -329,7 +330,7 @@ impl Pool {
     /// Locks what the pool shares, also when it [is poisoned](Pool::is_poisoned): a caller that
     /// changes something checks that.
     pub(crate) fn lock(&self) -> StateGuard<'_> {
-        TimedGuard::lock(&self.state, &self.lock_clock)
+        TimedGuard::lock(&self.state, &self.miss_clock.lock)
     }
 
     /// Whether a thread has panicked while it had the lock (`poison.rs`).

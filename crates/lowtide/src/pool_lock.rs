@@ -13,7 +13,7 @@ use std::sync::{Mutex, MutexGuard};
 use std::time::Instant;
 
 /// How often the lock that the threads of a pager share was taken, for how long it was held, and
-/// for how long threads waited for it. See [`Pager::lock_times`](crate::Pager::lock_times).
+/// for how long threads waited for it. See [`MissTimes`](crate::MissTimes).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct LockTimes {
     /// Times that it was taken.
@@ -66,7 +66,8 @@ impl Drop for Holding<'_> {
     }
 }
 
-fn nanos_since(then: Instant) -> u64 {
+/// Nanoseconds since an instant.
+pub(crate) fn nanos_since(then: Instant) -> u64 {
     u64::try_from(then.elapsed().as_nanos()).unwrap_or(u64::MAX)
 }
 

@@ -208,7 +208,9 @@ impl Pool {
                 return (state, reclaim.reclaimed());
             }
             let State { engine, spaces, .. } = &mut *state;
-            let step = reclaim.step(engine, &mut Translations::new(spaces, self), self.now());
+            let step = self
+                .miss_clock
+                .engine(|| reclaim.step(engine, &mut Translations::new(spaces, self), self.now()));
             let isolated = matches!(step, Step::Unmap | Step::Freed | Step::WakeFlushers);
             if !isolated && std::mem::take(&mut flush) {
                 drop(state);

@@ -1,5 +1,7 @@
 //! The table of a workload.
 
+use lowtide::MissTimes;
+
 use super::json::{amplification, bytes_per_write};
 use super::rounds::{Row, ratio};
 use super::tally::{Latency, Slice};
@@ -71,6 +73,40 @@ pub(crate) fn of_write_back(rows: &[Row]) -> Table {
             sum.write_back.flusher_wakes.map_or_else(String::new, |wakes| thousands(wakes as f64)),
             stat("pgrotated"),
             stat("nr_vmscan_immediate_reclaim"),
+        ]);
+    }
+    table
+}
+
+/// Where the time of misses went: a row for each view of lowtide's, in nanoseconds for each miss.
+pub(crate) fn of_misses(rows: &[(String, MissTimes)]) -> Table {
+    let mut table = table::new(
+        &[
+            "misses",
+            "k pages",
+            "allocate ns",
+            "read ns",
+            "publish ns",
+            "locks",
+            "waited ns",
+            "held ns",
+            "engine ns",
+        ],
+        1,
+    );
+    for (label, times) in rows {
+        let [each, single] = [times.misses, times.single]
+            .map(|count| move |sum: u64| sum as f64 / count.max(1) as f64);
+        table.add_row(vec![
+            label.clone(),
+            thousands(times.misses as f64 / 1e3),
+            thousands(single(times.allocate_ns)),
+            thousands(single(times.read_ns)),
+            thousands(single(times.publish_ns)),
+            format!("{:.2}", each(times.lock.acquired)),
+            thousands(each(times.lock.waited_ns)),
+            thousands(each(times.lock.held_ns)),
+            thousands(each(times.engine_ns)),
         ]);
     }
     table

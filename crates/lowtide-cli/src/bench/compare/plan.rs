@@ -52,6 +52,10 @@ pub(crate) struct Common {
     pub(crate) files: Files,
     #[command(flatten)]
     pub(crate) output: Output,
+    /// Also show where the time of lowtide's misses goes: lock, engine, reads. Each miss then takes
+    /// some hundred nanoseconds more
+    #[arg(long)]
+    pub(crate) explain: bool,
 }
 
 /// Makes a row from what all rows share, the results, and those that ratios are to.

@@ -17,7 +17,8 @@ pub(crate) struct RandomReadArgs {
     /// Reads in flight from one thread: measure cold reads under the first policy, one row each
     #[arg(long, value_name = "N,N", value_delimiter = ',', value_parser = threads(),
           conflicts_with_all =
-              ["ops", "threads", "batch", "record", "device_delay", "device_bandwidth"])]
+              ["ops", "threads", "batch", "record", "device_delay", "device_bandwidth",
+               "explain"])]
     pub(crate) depth: Vec<u32>,
     /// Memory budget of each system [default: 256M; 64M with --depth]
     #[arg(long, value_name = "SIZE", value_parser = budget, default_value = "256M",

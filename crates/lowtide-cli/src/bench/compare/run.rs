@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use lowtide::Size;
 use lowtide::map::Way;
+use lowtide::{Pager, Size};
 use lowtide_host::probe::Probe;
 use lowtide_workload::Distribution;
 
@@ -20,7 +20,7 @@ use crate::bench::play::job::Job;
 use crate::bench::record::Recorder;
 use crate::bench::rounds::{Row, ratio, take_turns, warm_up};
 use crate::bench::system::{Lowtide, System};
-use crate::bench::table::{of_workload, of_write_back};
+use crate::bench::table::{of_misses, of_workload, of_write_back};
 use crate::bench::tally::Slice;
 use crate::bench::thread_pool::Until;
 use crate::interrupt::Cut;
@@ -98,9 +98,14 @@ impl Comparison<'_> {
         if warmed {
             warm_up(&mut systems, plan.max_bytes, plan.data_bytes, &progress)?;
         }
+        if plan.common.explain {
+            pagers.iter().for_each(|pager| pager.measure_misses(true));
+        }
         let mut cut = Cut::default();
         let rows =
             take_turns(&mut systems, plan.rounds, |round| plan.slice(round), &progress, &mut cut)?;
+        let times = pagers.iter().map(Pager::miss_times).collect::<Vec<_>>();
+        pagers.iter().for_each(|pager| pager.measure_misses(false));
         // The rows are printed before the recording, which may still fail.
         let recording =
             recorder.filter(|_| !cut.is_cut()).zip(recorded).map(|(recorder, (access, label))| {
@@ -109,10 +114,15 @@ impl Comparison<'_> {
             });
         progress.finish_and_clear();
 
+        let explained = plan.common.explain.then(|| {
+            let labels = rows.iter().map(|row| row.label.clone());
+            format!("\n{}", of_misses(&labels.zip(times).collect::<Vec<_>>()))
+        });
         let json = plan.common.output.json.as_deref();
         if let Some((columns, row_of)) = plan.shown {
             let shown = rows.iter().map(|row| row_of(&common, row, &rows[0])).collect::<Vec<_>>();
             out::line(columns::table(columns, &shown));
+            explained.iter().for_each(out::line);
             tail(&rows, &job, &source, &files);
             Report::new(&machine, shown).cut_short(cut.is_cut()).write(json)?;
         } else {
@@ -120,6 +130,7 @@ impl Comparison<'_> {
             if job.writes {
                 out::line(format_args!("\n{}", of_write_back(&rows)));
             }
+            explained.iter().for_each(out::line);
             tail(&rows, &job, &source, &files);
             let rows = rows.iter().map(|row| WorkloadRow::new(&common, row, &rows[0])).collect();
             Report::new(&machine, rows).cut_short(cut.is_cut()).write(json)?;

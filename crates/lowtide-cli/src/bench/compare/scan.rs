@@ -18,7 +18,8 @@ pub(crate) struct ScanArgs {
     /// beside pread and fio
     #[arg(long, value_name = "OP,OP", value_enum, value_delimiter = ',',
           conflicts_with_all =
-              ["against", "batch", "record", "ops", "threads", "device_delay", "device_bandwidth"])]
+              ["against", "batch", "record", "ops", "threads", "device_delay", "device_bandwidth",
+               "explain"])]
     pub(crate) op: Vec<ScanOp>,
     /// Bytes per request, one group of rows each; with --op
     #[arg(long, value_name = "SIZE,SIZE", value_delimiter = ',', value_parser = size,
