@@ -497,12 +497,14 @@ fn place_pieces(
     access: Access,
     (group, charged): (MemcgId, usize),
 ) -> usize {
-    let mut singles = 1 + charged;
-    let single = |piece: Option<&Piece>| piece.is_some_and(|piece| piece.claim.order == 0);
-    while single(pieces.first())
-        && single(pieces.get(singles))
-        && !space.is_closed()
-        && !space.is_cut(pieces[singles].claim.page)
+    // The charge may have released the lock, and the file been closed or cut meanwhile.
+    let stays = |piece: &Piece| !space.is_closed() && !space.is_cut(piece.claim.page);
+    let single = |piece: &Piece| piece.claim.order == 0 && stays(piece);
+    let mut singles = pieces[..1 + charged].iter().take_while(|piece| single(piece)).count();
+    // What is charged for the first piece is given back, if need be, where it is placed.
+    state.engine.uncharge(group, (1 + charged - singles.max(1)) as u64);
+    while singles > 0
+        && pieces.get(singles).is_some_and(single)
         && let Some(over_high) = state.engine.charge_if_room(group, 1, access.task())
     {
         if over_high > 0 {
@@ -510,7 +512,7 @@ fn place_pieces(
         }
         singles += 1;
     }
-    if singles == 1 {
+    if singles <= 1 {
         let new = pieces[0].claim.new_folio(space, access);
         let Some((frame, stall)) = pool.place(state, space, &new, group) else { return 0 };
         (pieces[0].frame, pieces[0].stall) = (frame, stall);
