@@ -99,6 +99,9 @@ impl Pool {
             if let Ok(pinned) = entry.pin() {
                 note_access(self, space, page, pinned.seen(), access, false);
                 caller.show(index, page, Some(pinned.frame));
+                if let Some(pipe) = &mut pipeline {
+                    pipe.pass_hit(|index, page, frame| caller.show(index, page, frame))?;
+                }
                 continue;
             }
             match self.claim(space, page, entry) {

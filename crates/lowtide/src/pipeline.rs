@@ -2,9 +2,9 @@
 //! flight.
 //!
 //! ```text
-//!   claim ──add──► open run ──launch──► frames, one request ──► in flight ──reap──► arrived
+//!   claim ──add──► open runs ──launch──► frames, requests ──► in flight ──wait──► arrived
 //!                    │ ▲ next claim        │ no room                                  │
-//!                    └─┘ is a neighbour    ▼                                          ▼
+//!                    └─┘ is a neighbour    ▼                                          ▼ land
 //!                                       given up, `refused`     resident and shown; after a
 //!                                                               failure: each piece by itself
 //! ```
@@ -12,10 +12,18 @@
 //! A device needs about as long for a hundred neighbouring pages as for a few, so joining them is
 //! worth more than any depth. A *run* is one request for pages that follow each other in the file.
 //! Each of its *pieces* is one folio, as if it had been read alone: joining changes how bytes
-//! travel and nothing that a policy sees. Frames of a run are taken under one acquisition of the
-//! pool's lock and put into ascending order, so that neighbours in the file are often neighbours in
-//! memory; what is contiguous there is one element of the request, and a run of one element is a
-//! plain read into registered memory.
+//! travel and nothing that a policy sees. Frames of a run are put into ascending order, so that
+//! neighbours in the file are often neighbours in memory; what is contiguous there is one element
+//! of the request, and a run of one element is a plain read into registered memory.
+//!
+//! Runs are launched by the *group*, a quarter of the depth: their frames are taken under one
+//! acquisition of the pool's lock, and one system call submits them. What has arrived meanwhile is
+//! resolved and shown only then, so that the device has all of its depth to do while this thread
+//! looks at pages. Neither an open run nor one that has arrived waits for more than [`HITS_MAX`]
+//! pages that need no read: other threads may want it.
+//!
+//! Without threads in the background a group is one run, as everything then happens in the order of
+//! the calls.
 //!
 //! A run that fails is read again piece by piece, because a bad block affects only the page that it
 //! is in.
@@ -43,6 +51,9 @@ const RUN_BYTES: usize = 512 << 10;
 const FLIGHT_BYTES: usize = 16 << 20;
 /// This many bytes that are not submitted are worth a system call.
 const SUBMIT_BYTES: u64 = 128 << 10;
+/// Pages without a read that the caller is shown, one after the other, before open runs are
+/// launched, and those that have arrived are resolved.
+const HITS_MAX: u32 = 16;
 
 /// Pages that the caller wants: `count` neighbours, with as many neighbouring positions in its
 /// list.
@@ -64,7 +75,9 @@ impl Wanted {
 struct Piece {
     claim: Claim,
     wanted: Wanted,
-    /// Given by [`frames_for_run`].
+    /// It is read together with the piece before it.
+    joins: bool,
+    /// Given by [`frames_for`].
     frame: u32,
     /// Given when it is requested.
     to: Option<Destination>,
@@ -79,15 +92,25 @@ pub(crate) struct Pipeline<'p> {
     space: &'p Space,
     access: Access,
     batch: Batch<'p>,
-    /// Claimed, and without frames. In page order, without gaps.
+    /// Claimed, and without frames: whole runs but for the last, which may grow.
     open: Vec<Piece>,
+    open_runs: usize,
+    open_pages: u64,
+    /// Pages of the last of them.
+    run_pages: u64,
+    /// Runs that are launched together.
+    group: usize,
+    /// Pages without a read since the last launch.
+    hits: u32,
     /// Runs in flight, by the number that the completion carries.
     flying: Vec<Option<Vec<Piece>>>,
     free: Vec<usize>,
     /// Room of runs that have ended.
     spare: Vec<Vec<Piece>>,
     pages_in_flight: u64,
-    not_submitted: u64,
+    /// Bytes and runs.
+    not_submitted: (u64, usize),
+    /// Reads that have ended and are not resolved, the next one last.
     done: Vec<Completion>,
     /// Pieces that have arrived, the next one last, and the bytes that each has got.
     landing: Vec<(Piece, io::Result<u32>)>,
@@ -101,17 +124,23 @@ pub(crate) struct Pipeline<'p> {
 impl<'p> Pipeline<'p> {
     pub(crate) fn new(pool: &'p Pool, space: &'p Space, access: Access) -> Self {
         let batch = pool.backend.batch(space.path_ref());
+        let group = if pool.background { quarter(batch.capacity()) } else { 1 };
         Self {
             pool,
             space,
             access,
             batch,
             open: Vec::new(),
+            open_runs: 0,
+            open_pages: 0,
+            run_pages: 0,
+            group,
+            hits: 0,
             flying: Vec::new(),
             free: Vec::new(),
             spare: Vec::new(),
             pages_in_flight: 0,
-            not_submitted: 0,
+            not_submitted: (0, 0),
             done: Vec::new(),
             landing: Vec::new(),
             refused: Vec::new(),
@@ -133,14 +162,44 @@ impl<'p> Pipeline<'p> {
         claim: Claim,
         each: impl FnMut(usize, u64, Option<u32>),
     ) -> Result<(), Error> {
-        let joins = self.open.last().is_none_or(|last| last.claim.end() == claim.page)
-            && (self.open_pages() + claim.pages()) << self.pool.page_shift <= self.longest_run();
-        if !self.open.is_empty() && !joins {
-            self.launch();
+        let joins = self.open.last().is_some_and(|last| last.claim.end() == claim.page)
+            && (self.run_pages + claim.pages()) << self.pool.page_shift <= self.longest_run();
+        if !joins {
+            let open_bytes = self.open_pages << self.pool.page_shift;
+            if self.open_runs == self.group || open_bytes >= SUBMIT_BYTES {
+                self.launch();
+            }
+            self.open_runs += 1;
+            self.run_pages = 0;
         }
+        self.open_pages += claim.pages();
+        self.run_pages += claim.pages();
         let wanted = Wanted { index, page, count: 1 };
-        self.open.push(Piece { claim, wanted, frame: 0, to: None, installed: false, stall: None });
+        let piece =
+            Piece { claim, wanted, joins, frame: 0, to: None, installed: false, stall: None };
+        self.open.push(piece);
         self.make_room(each)
+    }
+
+    /// Notes that the caller was shown a page that needs no read. Sometimes shows more.
+    ///
+    /// # Errors
+    /// The error of a read that has ended meanwhile.
+    pub(crate) fn pass_hit(
+        &mut self,
+        each: impl FnMut(usize, u64, Option<u32>),
+    ) -> Result<(), Error> {
+        self.hits += 1;
+        if self.hits < HITS_MAX || !self.pool.background {
+            return Ok(());
+        }
+        self.launch();
+        if self.with_device() > 0 {
+            // Submits, and looks what has ended.
+            self.batch.wait(0, &mut self.done);
+            self.not_submitted = (0, 0);
+        }
+        self.land(each)
     }
 
     /// Notes that the caller wants another page of the folio that was claimed last. False if the
@@ -177,14 +236,12 @@ impl<'p> Pipeline<'p> {
     /// Launches and resolves everything, or everything up to the first error.
     fn finish(&mut self, mut each: impl FnMut(usize, u64, Option<u32>)) -> Result<(), Error> {
         self.launch();
+        self.submit();
         while self.runs_in_flight() > 0 || !self.landing.is_empty() {
-            self.reap(self.runs_in_flight(), &mut each)?;
+            self.land(&mut each)?;
+            self.wait(self.with_device());
         }
         Ok(())
-    }
-
-    fn open_pages(&self) -> u64 {
-        self.open.last().map_or(0, |last| last.claim.end() - self.open[0].claim.page)
     }
 
     /// Bytes of a run: in a small arena less, so that it does not take a large part of it at once.
@@ -197,41 +254,74 @@ impl<'p> Pipeline<'p> {
         self.flying.len() - self.free.len()
     }
 
-    /// Reads to wait for at a time: waking for each costs more than it brings.
-    fn quarter(&self) -> usize {
-        (self.batch.capacity().min(self.runs_in_flight()) / 4).max(1)
+    /// Runs that the device has, as far as this thread knows.
+    fn with_device(&self) -> usize {
+        self.runs_in_flight() - self.done.len()
     }
 
-    /// Waits until another run may be launched.
+    /// Waits until another run may be launched. What has arrived then is not looked at yet.
     fn make_room(&mut self, mut each: impl FnMut(usize, u64, Option<u32>)) -> Result<(), Error> {
         let capacity = self.batch.capacity();
         let most = (FLIGHT_BYTES.min(self.pool.budget_bytes() as usize / 4)
             >> self.pool.page_shift)
             .max(capacity);
-        while self.runs_in_flight() >= capacity || self.pages_in_flight >= most as u64 {
-            self.reap(self.quarter(), &mut each)?;
+        while self.with_device() >= capacity || self.pages_in_flight >= most as u64 {
+            if !self.done.is_empty() {
+                self.submit();
+                self.land(&mut each)?;
+            }
+            // Waking for each costs more than it brings.
+            self.wait(quarter(self.with_device()).min(self.with_device()));
         }
         Ok(())
     }
 
-    /// Requests the open run, as far as there are frames, and gives up the rest.
+    /// Requests the open runs, as far as there are frames, and gives up the rest.
     fn launch(&mut self) {
         while !self.open.is_empty() {
             let (pool, space) = (self.pool, self.space);
-            let placed =
-                frames_for_run(pool, space, &mut self.open, self.access, &mut self.refused);
+            let placed = frames_for(pool, space, &mut self.open, self.access, &mut self.refused);
             if placed == 0 {
                 self.stuck = self.runs_in_flight() == 0;
                 for piece in self.open.drain(..) {
                     pool.abandon(space, &piece.claim, &Ok(()));
                     self.refused.extend(piece.wanted.pages());
                 }
-            } else {
-                let mut rest = self.spare.pop().unwrap_or_default();
-                rest.extend(self.open.drain(placed..));
-                let run = std::mem::replace(&mut self.open, rest);
+            }
+            let mut open = std::mem::take(&mut self.open);
+            let mut pieces = open.drain(..placed).peekable();
+            while let Some(first) = pieces.next() {
+                let mut run = self.spare.pop().unwrap_or_default();
+                run.push(first);
+                while let Some(piece) = pieces.next_if(|piece| piece.joins) {
+                    run.push(piece);
+                }
                 self.push(run);
             }
+            drop(pieces);
+            self.open = open;
+        }
+        (self.open_runs, self.open_pages, self.hits) = (0, 0, 0);
+        if self.not_submitted.0 >= SUBMIT_BYTES
+            || self.not_submitted.1 >= quarter(self.batch.capacity())
+        {
+            // The device begins while this thread prepares more.
+            self.submit();
+        }
+    }
+
+    fn submit(&mut self) {
+        if self.not_submitted.1 > 0 {
+            self.batch.submit();
+            self.not_submitted = (0, 0);
+        }
+    }
+
+    /// Submits what is launched, and waits until at least `min` reads have ended.
+    fn wait(&mut self, min: usize) {
+        if min > 0 {
+            self.batch.wait(min, &mut self.done);
+            self.not_submitted = (0, 0);
         }
     }
 
@@ -245,14 +335,8 @@ impl<'p> Pipeline<'p> {
         self.request(&mut run, slot as u64);
         self.flying[slot] = Some(run);
         self.pages_in_flight += pages;
-        self.not_submitted += pages << self.pool.page_shift;
-        if self.not_submitted >= SUBMIT_BYTES
-            || self.runs_in_flight().is_multiple_of((self.batch.capacity() / 4).max(1))
-        {
-            // The device begins while this thread prepares more.
-            self.batch.submit();
-            self.not_submitted = 0;
-        }
+        self.not_submitted.0 += pages << self.pool.page_shift;
+        self.not_submitted.1 += 1;
     }
 
     fn request(&mut self, run: &mut [Piece], user: u64) {
@@ -292,24 +376,17 @@ impl<'p> Pipeline<'p> {
         self.batch.push_run(read);
     }
 
-    /// Waits for at least `min` reads and resolves all that have ended, showing the pages while
-    /// they are pinned.
-    fn reap(
-        &mut self,
-        min: usize,
-        mut each: impl FnMut(usize, u64, Option<u32>),
-    ) -> Result<(), Error> {
-        self.batch.wait(min, &mut self.done);
-        self.not_submitted = 0;
-        let mut first_error = self.land(&mut each);
+    /// Resolves all reads that have ended, showing the pages while they are pinned.
+    fn land(&mut self, mut each: impl FnMut(usize, u64, Option<u32>)) -> Result<(), Error> {
+        let mut first_error = self.show(&mut each);
         while let Some(completion) = self.done.pop() {
             let slot = completion.user as usize;
             let Some(run) = self.flying[slot].take() else { continue };
             self.free.push(slot);
             self.pages_in_flight -= run.iter().map(|piece| piece.claim.pages()).sum::<u64>();
             self.arrived(run, completion.result);
-            let landed = self.land(&mut each);
-            first_error = first_error.and(landed);
+            let shown = self.show(&mut each);
+            first_error = first_error.and(shown);
         }
         first_error
     }
@@ -365,8 +442,8 @@ impl<'p> Pipeline<'p> {
         }
     }
 
-    /// Resolves what has arrived, and shows it.
-    fn land(&mut self, mut each: impl FnMut(usize, u64, Option<u32>)) -> Result<(), Error> {
+    /// Resolves the pieces that have arrived, and shows them.
+    fn show(&mut self, mut each: impl FnMut(usize, u64, Option<u32>)) -> Result<(), Error> {
         let (pool, space) = (self.pool, self.space);
         let mut first_error = Ok(());
         while let Some((piece, got)) = self.landing.pop() {
@@ -420,17 +497,23 @@ impl Drop for Pipeline<'_> {
         }
         while self.runs_in_flight() > 0 || !self.landing.is_empty() {
             // Errors were reported, or the caller is gone.
-            drop(self.reap(self.runs_in_flight(), |_, _, _| ()));
+            drop(self.land(|_, _, _| ()));
+            self.wait(self.with_device());
         }
     }
 }
 
-/// Takes frames for the pieces of a run, without waiting, for as many from the first on as
-/// there is room for. Returns their number.
+/// A quarter of a number of reads, and one at least.
+fn quarter(reads: usize) -> usize {
+    (reads / 4).max(1)
+}
+
+/// Takes frames for pieces, without waiting, for as many from the first on as there is room for.
+/// Returns their number.
 ///
 /// A large folio for which there is no contiguous room becomes a single page, alone in its run;
 /// further pages that were wanted of it go to `refused`.
-fn frames_for_run(
+fn frames_for(
     pool: &Pool,
     space: &Space,
     mut run: &mut [Piece],
