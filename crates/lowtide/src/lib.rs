@@ -95,6 +95,7 @@
 //! | `adapters`, `errno` | the traits and error kinds of the standard library |
 //! | `tenant` | budgets within the budget: limits, reservations, the kernel's files |
 //! | `pool`, `allocate`, `frames`, `resident` | the engine and its lock; frames and their memory |
+//! | `pool_lock`, `miss_clock` | how long the lock is held; where the time of a miss goes |
 //! | `charge`, `payer`, `oom` | which group pays; waiting for room; the report if there is none |
 //! | `high`, `account` | what a thread pays for being above `high` |
 //! | `hits`, `translation`, `hazard` | the hit path; from page to frame; pins without a lock |
