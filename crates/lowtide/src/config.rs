@@ -146,7 +146,8 @@ impl Builder {
         self
     }
 
-    /// How reads and writes are submitted. Default: io_uring where the kernel allows it.
+    /// How reads and writes that overlap are submitted. Default: io_uring where the kernel allows
+    /// it. A miss by itself is a system call of its thread in either case.
     pub fn io_engine(mut self, engine: IoEngine) -> Self {
         self.io_engine = engine;
         self

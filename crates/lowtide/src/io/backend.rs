@@ -11,10 +11,10 @@
 //! Every call carries a request to its end: interruptions are repeated, short transfers continued
 //! (the rules are in `job.rs`). An error is the kernel's, unchanged, or one that a test injected.
 //!
-//! io_uring is used where it was found to work. A single write and `fdatasync` in the calling
-//! thread go through plain system calls in either case, because there is nothing to overlap them
-//! with. When a thread cannot get a ring (the process has no descriptor left, say), its requests
-//! quietly take the other engine.
+//! io_uring is used where it was found to work. A single read or write and `fdatasync` in the
+//! calling thread are plain system calls in either case: there is nothing to overlap them with, and
+//! a call costs less ([measured](super::uring)). When a thread cannot get a ring (the process has
+//! no descriptor left, say), its requests quietly take the other engine.
 //!
 //! A backend must not be used in a child made by `fork`: rings and threads belong to the parent.
 //!
@@ -36,7 +36,7 @@ use super::choose::{IoEngine, Options, hint};
 use super::inject::{Inject, InjectOp, Request, carry_out};
 use super::job::{Job, WriteJob};
 use super::overlap::{Batch, Engine, Writer};
-use super::psync::Psync;
+use super::psync::{Psync, read_in_this_thread};
 use super::request::{Read, Write, check_range};
 use super::uring::{Refusal, Uring};
 use crate::error::BuildError;
@@ -152,10 +152,7 @@ impl Backend {
             return self.read_past_injector(path, read);
         }
         check_range(read.offset, u64::from(read.len))?;
-        match &self.uring {
-            Some(uring) => uring.read_one(read),
-            None => super::psync::read_in_this_thread(read),
-        }
+        read_in_this_thread(read)
     }
 
     #[cold]

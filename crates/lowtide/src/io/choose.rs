@@ -21,7 +21,8 @@ pub enum IoEngine {
     /// io_uring where it works, otherwise system calls.
     #[default]
     Auto,
-    /// io_uring, or an error: one ring for each thread.
+    /// io_uring, or an error: one ring for each thread that overlaps transfers. A miss by itself is
+    /// a `pread`.
     Uring,
     /// `pread` and `pwritev`, with a few threads to overlap them.
     Psync,

@@ -3,15 +3,15 @@
 //! ```text
 //!   backend ── donor ring: owns the registration of the arena, never submits
 //!      │           │ cloned into (2 µs)
-//!      ├── thread A ── ring ── a single miss: push, enter(wait 1), reap, in this thread
-//!      ├── thread B ── ring ── a batch: up to `entries` reads in flight
-//!      └── thread C ── ring, ring ── a miss while its batch is open takes a second ring
+//!      ├── thread A ── ring ── a batch: up to `entries` reads in flight
+//!      └── thread B ── ring, ring ── a batch in the callback of another takes a second ring
 //! ```
 //!
 //! A ring is used by one thread at a time, for one purpose at a time: a request takes it out of the
 //! thread's cache of rings and puts it back. So nothing is shared on the way to the device,
 //! completions need no sorting by owner, and a nested use (the callback of a batch that misses)
-//! opens another ring instead of waiting for its own caller.
+//! opens another ring instead of waiting for its own caller. A read with nothing to overlap is a
+//! `pread`, and takes no ring.
 //!
 //! | file | concept |
 //! |---|---|
@@ -33,21 +33,21 @@
 //! | 1, 32 in flight, wait for 1 | | 56–62, 4.6 µs | 54–60, 6.0 µs | 56–62, 5.4 µs |
 //! | 1, 32 in flight, wait for 8 | | 57–65, 5.3 µs | 61–72, 4.9 µs | **64–78, 3.5 µs** |
 //!
-//! So for a single read the device decides, not the interface. In a batch, deferred task work
-//! (`IORING_SETUP_DEFER_TASKRUN`: completions are processed when the thread requests them, many at
-//! a time) with registered memory is best, *if the caller waits for several completions at once*: a
-//! quarter of the depth is a good number. Opening a ring costs 31 µs, cloning the registration 2
-//! µs, closing 56 µs; registering 256 MiB of huge pages that are already present costs 0.3 ms.
+//! So for a single read the device decides about the rate, and `pread` takes less processor time
+//! where that is short: with 32 threads, in six interleaved pairs beside a load of 13, 7.5 to 12.1
+//! µs a read where a ring took 8.8 to 12.8, at 1.12 times the rate. Its completion wakes the thread
+//! and nothing more; a ring's runs task work in it, and is memory and a descriptor for each thread.
+//! So single misses take `pread`.
 //!
-//! A single miss makes one system call: the same `io_uring_enter` submits the read and waits for
-//! it. In a profile of single misses on such a machine 90 % of the samples lie in the kernel, a
-//! third of all in the notification of the virtual disk, and about 4 % in this library. So a miss
-//! costs about as much processor time as a direct `pread` of the same page.
+//! In a batch, deferred task work (`IORING_SETUP_DEFER_TASKRUN`: completions are processed when the
+//! thread requests them, many at a time) with registered memory is best, *if the caller waits for
+//! several completions at once*: a quarter of the depth is a good number. Opening a ring costs 31
+//! µs, cloning the registration 2 µs, closing 56 µs; registering 256 MiB of huge pages that are
+//! already present costs 0.3 ms.
 //!
 //! An arena that is not populated from the start is not registered, and each transfer pins its
-//! pages: about 1 % of the samples of single misses, 4 % with 32 in flight. Four runs with 32 in
-//! flight showed no difference with and without registration, so frames are not registered as they
-//! become resident.
+//! pages: 4 % of the samples with 32 in flight. Four runs with 32 in flight showed no difference
+//! with and without registration, so frames are not registered as they become resident.
 //!
 //! The ring's own descriptor is not registered (`IORING_REGISTER_RING_FDS`): the task would hold
 //! the ring open until it exits, and with it the pinned arena, after the backend is gone.
@@ -59,16 +59,13 @@ mod queue;
 mod ring;
 mod setup;
 
-use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use self::cache::{Lease, RingCaches};
 pub(super) use self::queue::Queue as UringQueue;
 pub(super) use self::setup::Refusal;
 use self::setup::Setup;
-use super::job::{Job, ReadJob, Step};
-use super::psync::read_in_this_thread;
-use super::request::{Arena, Read};
+use super::request::Arena;
 
 /// The engine.
 #[derive(Debug)]
@@ -108,29 +105,10 @@ impl Uring {
             Ok(lease) => Some(lease),
             Err(error) => {
                 if !self.warned.swap(true, Ordering::Relaxed) {
-                    tracing::warn!(%error, "cannot open a ring for a thread: it reads with pread \
+                    tracing::warn!(%error, "cannot open a ring for a thread: it uses system calls \
                         instead");
                 }
                 None
-            }
-        }
-    }
-
-    /// Reads in the calling thread. Returns the bytes read; fewer than wanted means the end of the
-    /// file.
-    pub(super) fn read_one(&self, read: Read) -> io::Result<u32> {
-        let Some(mut lease) = self.lease() else {
-            return read_in_this_thread(read);
-        };
-        let ring = lease.ring();
-        let mut job = ReadJob::new(read);
-        loop {
-            let outcome = match ring.transfer(&job.rest()) {
-                Some(outcome) => outcome,
-                None => job.attempt(),
-            };
-            if let Step::Done(result) = job.settle(outcome) {
-                return result.map(|moved| moved as u32);
             }
         }
     }

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 
 use super::super::{Backend, Batch, IoEngine, Options};
-use super::world::{Disk, Memory, PAGE, anon, content, drain, open, open_with};
+use super::world::{Disk, Memory, PAGE, anon, content, drain, open, open_with, read_queued};
 
 pub(super) fn dropping_a_batch_waits_for_the_kernel(engine: IoEngine) {
     const COUNT: usize = 64;
@@ -30,7 +30,7 @@ pub(super) fn dropping_a_batch_waits_for_the_kernel(engine: IoEngine) {
             memory.bytes_mut(0, COUNT * PAGE).fill(0xEE);
             // The same ring or pool works on: whatever were left over would arrive before this
             // read.
-            backend.read_one(&anon(), memory.read(fd, 0, COUNT * PAGE, PAGE, 0)).unwrap();
+            read_queued(&backend, memory.read(fd, 0, COUNT * PAGE, PAGE, 0)).unwrap();
             let intact = memory.bytes(0, COUNT * PAGE).iter().all(|&byte| byte == 0xEE);
             assert!(intact, "{kind}: written to after the batch was gone");
         }
@@ -173,7 +173,7 @@ pub(super) fn a_backend_goes_while_its_threads_stay(engine: IoEngine) {
     let theirs = Arc::clone(&memory);
     let thread = std::thread::spawn(move || {
         for backend in receive {
-            let got = backend.read_one(&anon(), theirs.read(fd, 0, 0, PAGE, 0));
+            let got = read_queued(&backend, theirs.read(fd, 0, 0, PAGE, 0));
             drop(backend);
             answer.send(got.unwrap()).unwrap();
         }
@@ -181,7 +181,7 @@ pub(super) fn a_backend_goes_while_its_threads_stay(engine: IoEngine) {
     send.send(Arc::clone(&first)).unwrap();
     assert_eq!(answered.recv().unwrap() as usize, PAGE);
     if engine == IoEngine::Uring {
-        assert_eq!(rings.strong_count(), 2, "the thread keeps its ring for the next miss");
+        assert_eq!(rings.strong_count(), 2, "the thread keeps its ring for the next batch");
     }
     drop(first);
     assert_eq!(rings.strong_count(), 0, "a ring outlived its backend");
@@ -219,10 +219,6 @@ fn a_ring_that_breaks_costs_no_request() {
 
     // What a program does that closes descriptors it does not know.
     backend.replace_idle_ring(null.as_raw_fd());
-    assert_eq!(backend.read_one(&anon(), memory.read(fd, 0, 0, PAGE, 0)).unwrap() as usize, PAGE);
-    assert!(memory.bytes(0, PAGE) == content(0, PAGE));
-
-    backend.replace_idle_ring(null.as_raw_fd());
     let mut batch = backend.batch(&anon());
     for page in 0..16 {
         batch.push(memory.read(fd, (page * PAGE) as u64, page * PAGE, PAGE, page as u64));
@@ -233,4 +229,20 @@ fn a_ring_that_breaks_costs_no_request() {
 
     drop(batch);
     assert_eq!(backend.rings().strong_count(), 1, "a broken ring is not kept");
+}
+
+#[test]
+fn a_read_by_itself_takes_no_ring() {
+    let Some(backend) = open(IoEngine::Uring) else { return };
+    let (memory, disk) = (Memory::new(PAGE), Disk::new(PAGE));
+    let (_, _, fd) = disk.each().next().unwrap();
+    std::thread::scope(|scope| {
+        let reader = scope.spawn(|| {
+            let got = backend.read_one(&anon(), memory.read(fd, 0, 0, PAGE, 0)).unwrap();
+            // The thread that opened the backend has one, from the trial.
+            (got as usize, backend.rings().strong_count())
+        });
+        let before = backend.rings().strong_count();
+        assert_eq!(reader.join().unwrap(), (PAGE, before));
+    });
 }

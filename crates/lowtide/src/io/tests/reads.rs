@@ -6,7 +6,9 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 
 use super::super::{Completion, IoEngine, Options};
-use super::world::{Disk, Memory, PAGE, anon, content, drain, errno, open, open_with, sync};
+use super::world::{
+    Disk, Memory, PAGE, anon, content, drain, errno, open, open_with, read_queued, sync,
+};
 
 pub(super) fn single_reads_of_every_size(engine: IoEngine) {
     let Some(backend) = open(engine) else { return };
@@ -32,8 +34,8 @@ pub(super) fn registered_and_other_memory_hold_the_same_bytes(engine: IoEngine) 
     for (kind, _, fd) in disk.each() {
         for page in 0..16 {
             let offset = (page * 3 * PAGE) as u64;
-            backend.read_one(&anon(), memory.read(fd, offset, page * PAGE, PAGE, 0)).unwrap();
-            backend.read_one(&anon(), other.read(fd, offset, 0, PAGE, 0)).unwrap();
+            read_queued(&backend, memory.read(fd, offset, page * PAGE, PAGE, 0)).unwrap();
+            read_queued(&backend, other.read(fd, offset, 0, PAGE, 0)).unwrap();
             assert!(memory.bytes(page * PAGE, PAGE) == content(offset, PAGE), "{kind}: registered");
             assert!(other.bytes(0, PAGE) == content(offset, PAGE), "{kind}: not registered");
         }

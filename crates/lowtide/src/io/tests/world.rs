@@ -180,6 +180,13 @@ pub(super) fn errno(result: io::Result<u32>) -> Option<i32> {
     result.unwrap_err().raw_os_error()
 }
 
+/// Carries one read out as a batch does: on a ring, if there are rings.
+pub(super) fn read_queued(backend: &Backend, read: Read) -> io::Result<u32> {
+    let mut batch = backend.batch(&anon());
+    batch.push(read);
+    drain(&mut batch).pop().expect("it was waited for").result
+}
+
 /// Waits for everything in a batch.
 pub(super) fn drain(batch: &mut Batch<'_>) -> Vec<Completion> {
     let mut completions = Vec::new();

@@ -221,32 +221,4 @@ impl Ring {
     pub(super) fn descriptor(&self) -> std::os::fd::RawFd {
         std::os::fd::AsRawFd::as_raw_fd(&self.ring)
     }
-
-    /// Makes one attempt at a read on an idle ring and waits for its outcome. `None` when the
-    /// kernel did not take it: the ring is broken, and the memory is the caller's.
-    pub(super) fn transfer(&mut self, read: &Read) -> Option<io::Result<usize>> {
-        debug_assert!(self.is_idle(), "a completion of another request could arrive");
-        if self.broken {
-            return None;
-        }
-        let entry = self.read_entry(read);
-        // SAFETY: the maker of the request promised the memory until its completion. This function
-        // returns when the entry has been reaped, or when the ring is broken with the entry still
-        // staged, and a broken ring submits nothing any more.
-        let staged = unsafe { self.stage(&entry) };
-        debug_assert!(staged, "an idle ring has room");
-        loop {
-            if self.broken {
-                if self.in_kernel() == 0 {
-                    return None;
-                }
-                self.outlast();
-            } else {
-                self.enter(1, None);
-            }
-            if let Some((_, outcome)) = self.reap() {
-                return Some(outcome);
-            }
-        }
-    }
 }
