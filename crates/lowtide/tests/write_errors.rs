@@ -71,7 +71,8 @@ impl Device {
             .max(max.parse().unwrap())
             .background(background)
             .io_deadline(Duration::from_secs(20))
-            .patience(Duration::from_secs(1))
+            // Longer than a flusher waits for a processor on a busy machine.
+            .patience(Duration::from_secs(20))
             // Nothing is written before it is requested or has to be.
             .dirty_limits(DirtyLimits {
                 background: DirtyShare::Percent(90),
