@@ -571,7 +571,8 @@ fn singles_ahead(pieces: &[Piece], access: Access) -> usize {
 
 /// Places the first piece and the `charged` single pages behind it, which are charged, and if it is
 /// a single page those behind them that have room as things are. Returns how many. If it is none,
-/// the charge was given back.
+/// the charge was given back. While room was made the lock was free: a file that was closed
+/// meanwhile gets no page, and one that is about to be cut none behind its new end.
 fn place_pieces(
     pool: &Pool,
     state: &mut State,
@@ -580,7 +581,6 @@ fn place_pieces(
     access: Access,
     (group, charged): (MemcgId, usize),
 ) -> usize {
-    // The charge may have released the lock, and the file been closed or cut meanwhile.
     let stays = |piece: &Piece| !space.is_closed() && !space.is_cut(piece.claim.page);
     let single = |piece: &Piece| piece.claim.order == 0 && stays(piece);
     let mut singles = pieces[..1 + charged].iter().take_while(|piece| single(piece)).count();
@@ -613,4 +613,71 @@ fn place_pieces(
         piece.stall = pool.place_in(state, &piece.claim.new_folio(space, access), group, frame);
     }
     frames.len()
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::fault::Miss;
+    use crate::{OpenOptions, Pager, View};
+    use std::sync::Arc;
+
+    /// Pages of a run that was charged as a whole, of which some are placed after `meanwhile`.
+    fn placed_after(meanwhile: impl FnOnce(&Space, View) -> Option<View>) -> usize {
+        let dir = tempfile::tempdir().unwrap();
+        let pager = Pager::builder().max("1M".parse().unwrap()).background(false).build().unwrap();
+        let path = dir.path().join("file");
+        let view = OpenOptions::new().create(64 * 4096).open(&pager, path).unwrap();
+        let pool = &pager.inner.pool;
+        let space: Arc<Space> = pool.lock().spaces.iter().flatten().next().unwrap().clone();
+        let claimed = |page| match pool.claim(&space, page, space.table.entry(page)) {
+            Miss::Claimed(claim) => claim,
+            _ => panic!("page {page} is there"),
+        };
+        let piece = |page| Piece {
+            claim: claimed(page),
+            wanted: Wanted { index: 0, page, count: 1 },
+            joins: page > 0,
+            frame: 0,
+            to: None,
+            installed: false,
+            stall: None,
+        };
+        let mut run: Vec<_> = (0..4).map(piece).collect();
+        let singles = singles_ahead(&run, Access::Ahead);
+        let (pages, payer, task) = (run.len() as u64, Payer::Space(space.id), Access::Ahead.task());
+        let (state, charged) = pool.charge(pool.lock(), payer, pages, task, false);
+        let charged = (charged.unwrap(), singles);
+        drop(state);
+        let view = meanwhile(&space, view);
+        let mut state = pool.lock();
+        let placed = place_pieces(pool, &mut state, &space, &mut run, Access::Ahead, charged);
+        let resident = state.engine.stat(MemcgId::ROOT).file;
+        assert_eq!(resident, placed as u64, "pages that the engine has");
+        drop(state);
+        assert_eq!(pager.root().usage().unwrap(), placed as u64 * 4096, "the rest is given back");
+        run[..placed].iter().for_each(|piece| pool.give_back(piece.frame, 0));
+        run.iter().for_each(|piece| pool.abandon(&space, &piece.claim, &Ok(())));
+        if space.is_cut(u64::MAX - 1) {
+            space.cut_from(u64::MAX);
+        }
+        drop(view);
+        placed
+    }
+
+    #[test]
+    fn a_run_gets_no_page_of_a_file_that_was_closed_or_cut_while_room_was_made() {
+        let cut = |from: u64| {
+            placed_after(|space, view| {
+                space.cut_from(from);
+                Some(view)
+            })
+        };
+        assert_eq!([4, 3, 1, 0].map(cut), [4, 3, 1, 0]);
+        let closed = placed_after(|_, view| {
+            drop(view);
+            None
+        });
+        assert_eq!(closed, 0);
+    }
 }
