@@ -57,7 +57,7 @@ const WEIGHTS: &[(&str, u64, Operation)] = &[
     ("region: growing", 6, region::grow),
     ("region: limits of memory and swap changed", 12, region::change_limits),
     ("region: its tenant is removed", 4, region::orphaned),
-    ("region: beside a file", 4, region::beside_a_file),
+    ("region: beside a file", 10, region::beside_a_file),
     ("region: behind a pointer", 4, region::behind_a_pointer),
     ("region: freed lazily", 6, lazy::freed_lazily),
 ];

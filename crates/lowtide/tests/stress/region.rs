@@ -16,7 +16,7 @@ use super::plan::{Plan, Rng};
 use super::shadow::{ANY, PACKS, Record, Shadow, Turns, content, describe, version_of};
 use super::size;
 use lowtide::map::{MapError, MapMut};
-use lowtide::{Anon, AnonOptions, Error, Pager, Size, Tenant};
+use lowtide::{Anon, AnonOptions, Error, OpenOptions, Pager, Size, Tenant};
 use std::io::ErrorKind;
 use std::ops::{Deref, Range};
 use std::sync::Mutex;
@@ -26,6 +26,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 const SCENE: u64 = 24;
 /// Pages of a region beside a file, where there is swap: some batches of a reclaim.
 const BESIDE: u64 = 160;
+/// Reclaims that a read beside a region may need. A charge tries about as often before it fails.
+const TRIES: u64 = 16;
 /// Bytes of the pages that can be had behind a pointer.
 const PAGE: usize = 4096;
 
@@ -412,7 +414,15 @@ fn file_and_region(hand: &mut Hand<'_>, tenant: &Tenant) -> Came {
     };
     let path = storm.dir.join(format!("beside-{}", storm.scenes.fetch_add(1, SeqCst)));
     std::fs::write(&path, vec![8; (read * page) as usize]).expect("the file can be written");
-    let view = tenant.open(&path).expect("the file is there");
+    let ahead = hand.rng.one_in(4);
+    let mut options = OpenOptions::new().tenant(tenant);
+    if !ahead {
+        options = options.read_ahead(size(0));
+    }
+    let view = options.open(&storm.pager, &path).expect("the file is there");
+    // Pages that are read ahead are in memory, and cannot go before they are there. With 7.1 a pass
+    // finds nothing while another thread ages the group.
+    let all_can_go = !ahead && storm.plan.policy != "mglru-7.1";
     let noise = |at: u64| {
         let mut rng = Rng(at + 1);
         (0..page / 8).flat_map(|_| rng.next().to_le_bytes()).collect::<Vec<_>>()
@@ -422,6 +432,7 @@ fn file_and_region(hand: &mut Hand<'_>, tenant: &Tenant) -> Came {
         .collect();
     let mut came = Came::Done;
     for round in 0..3 * read {
+        let reclaims = tenant.local_events().expect("the tenant is there").max;
         let guard = match view.read(round % read) {
             Ok(guard) => guard,
             Err(error) => {
@@ -434,6 +445,8 @@ fn file_and_region(hand: &mut Hand<'_>, tenant: &Tenant) -> Came {
             }
         };
         assert!(guard.iter().all(|byte| *byte == 8), "a page of a scene's file has other bytes");
+        let tries = tenant.local_events().expect("the tenant is there").max - reclaims;
+        assert!(tries <= TRIES || !all_can_go, "{tries} reclaims left pages of a file alone");
     }
     for at in (0..stored).filter(|at| kept[*at as usize]) {
         match heap.read(at) {

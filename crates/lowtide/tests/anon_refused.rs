@@ -1,0 +1,97 @@
+//! Swap that takes no page: pages of files go instead, whatever the policy prefers.
+
+use lowtide::{Inject, InjectOp, Pager, Request, Size, Swap, Verdict};
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+mod common;
+use common::{Dir, noise};
+
+const PAGE: u64 = 4096;
+/// Pages that the tenant may have.
+const MAX: u64 = 200;
+/// Of these, pages that swap refuses: several batches of a reclaim.
+const STORED: u64 = 160;
+/// Pages of a swap file that is full soon.
+const FILE: u64 = 8;
+/// Reclaims that one read may need, while there are pages of files to go. A charge tries about as
+/// often before it fails; a reclaim that gives up with the first refusals needs dozens.
+const TRIES: u64 = 16;
+
+/// Why swap refuses pages that do not compress.
+#[derive(Clone, Copy, Debug)]
+enum Refusal {
+    NoFile,
+    FileIsFull,
+    WritesFail,
+}
+
+/// The swap file cannot be written.
+#[derive(Debug)]
+struct WritesFail;
+
+impl Inject for WritesFail {
+    fn before(&self, request: &Request<'_>) -> Verdict {
+        if request.op == InjectOp::Write && request.path == Path::new("[swap]") {
+            return Verdict::Fail(io::Error::from_raw_os_error(5));
+        }
+        Verdict::Pass
+    }
+}
+
+fn pager(policy: &str, refusal: Refusal, dir: &Path) -> Pager {
+    let swap = Swap::compressed("1M".parse().unwrap());
+    let builder = Pager::builder().max("8M".parse().unwrap()).policy(policy.parse().unwrap());
+    // Nothing else evicts here, so what a reclaim has left alone stays.
+    let builder = builder.background(false).patience(Duration::from_secs(20));
+    let builder = match refusal {
+        Refusal::NoFile => builder.swap(swap),
+        Refusal::FileIsFull => builder.swap(swap.file(dir, Size::new(FILE * PAGE))),
+        Refusal::WritesFail => {
+            builder.swap(swap.file(dir, Size::new(4 * MAX * PAGE))).inject(Arc::new(WritesFail))
+        }
+    };
+    builder.build().unwrap()
+}
+
+#[test]
+fn where_swap_refuses_all_anonymous_pages_those_of_files_go_at_once() {
+    let dir = Dir::new();
+    let path = dir.path().join("file");
+    let read = MAX / 2;
+    let content: Vec<_> = (0..read).flat_map(|page| noise(page, 2)).collect();
+    std::fs::write(&path, content).unwrap();
+    for policy in ["mglru", "mglru-7.1", "lru", "tide"] {
+        for refusal in [Refusal::NoFile, Refusal::FileIsFull, Refusal::WritesFail] {
+            for swappiness in [1, 60, 200] {
+                let case = format!("{policy}, {refusal:?}, swappiness {swappiness}");
+                let pager = pager(policy, refusal, dir.path());
+                let tenant = pager.tenant("heap").max(Size::new(MAX * PAGE)).create().unwrap();
+                tenant.set_swappiness(swappiness).unwrap();
+                let heap = tenant.anon(STORED * PAGE).unwrap();
+                for page in 0..STORED {
+                    heap.write(page).unwrap().copy_from_slice(&noise(page, 1));
+                }
+                let view = tenant.open(&path).unwrap();
+                let mut reclaims = 0;
+                for page in (0..read).chain(0..read) {
+                    let guard = view.read(page).unwrap_or_else(|e| panic!("{case}: {e}"));
+                    assert!(guard[..] == noise(page, 2), "{case}: page {page} of the file");
+                    drop(guard);
+                    let before = std::mem::replace(&mut reclaims, tenant.events().unwrap().max);
+                    let of_this = reclaims - before;
+                    assert!(of_this <= TRIES, "{case}: page {page} took {of_this} reclaims");
+                }
+                assert!(reclaims > 0, "{case}: there was room for all pages");
+                let swapped = heap.swapped_pages();
+                assert!(swapped <= FILE, "{case}: {swapped} pages were not refused");
+                for page in 0..STORED {
+                    assert!(heap.read(page).unwrap()[..] == noise(page, 1), "{case}: page {page}");
+                }
+                pager.validate().unwrap();
+            }
+        }
+    }
+}
