@@ -105,12 +105,10 @@ fn free_frame(pool: &Pool, anon: &AnonPages, page: u64, frame: u32) -> bool {
 ///
 /// # Errors
 /// A guard stays on one of them, or it is not in the region; those before it are gone.
-pub(crate) fn discard_pages(
-    pool: &Pool,
-    space: &Space,
-    mut pages: Range<u64>,
-) -> Result<(), Error> {
-    pages.try_for_each(|page| discard_page(pool, space, page))
+pub(crate) fn discard_pages(pool: &Pool, space: &Space, pages: Range<u64>) -> Result<(), Error> {
+    let result = pages.clone().try_for_each(|page| discard_page(pool, space, page));
+    space.anon().trim(pages);
+    result
 }
 
 /// Zeroes a part of one page, unless the page is nowhere.
@@ -229,6 +227,9 @@ pub(super) fn discard_all(pool: &Pool, space: &Space) -> bool {
             }
             gone &= !owned() && discard_page(pool, space, page).is_ok();
         }
+    }
+    if !pool.is_poisoned() {
+        space.anon().trim(0..u64::MAX);
     }
     gone
 }

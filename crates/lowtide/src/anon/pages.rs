@@ -4,6 +4,7 @@ use super::lazy::LazyPages;
 use super::slots::Slots;
 use crate::swap::{Slot, Store};
 use lowtide_swap::ReadAhead;
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
@@ -77,6 +78,28 @@ impl AnonPages {
         }
         if let Some(store) = &*crate::sync::lock(&self.store) {
             store.count_ahead(0, u64::from(touched), u64::from(!touched));
+        }
+    }
+
+    /// A page is about to go to swap: its slot can be noted from now on, until it is, or until the
+    /// page stays. False if the tenant has no room for the table. Called without the pool's lock.
+    pub(crate) fn expect_slot(&self, page: u64, store: &dyn Store) -> bool {
+        if self.slots.expect(page) {
+            return true;
+        }
+        let Some(frame) = store.pay_for_slots() else { return false };
+        if let Some(unneeded) = self.slots.expect_with(page, frame) {
+            store.give_back_slots(&[unneeded]);
+        }
+        true
+    }
+
+    /// Pages were discarded: tables of slots that are not needed any more go. Called without the
+    /// pool's lock.
+    pub(super) fn trim(&self, pages: Range<u64>) {
+        let frames = self.slots.trim(pages);
+        if !frames.is_empty() {
+            self.store().give_back_slots(&frames);
         }
     }
 

@@ -60,14 +60,39 @@ impl PageSource for FrameSource {
         if !state.swaps.has_share(self.index, most) {
             return false;
         }
-        let mut frame = None;
-        if state.engine.charge_if_room(group, 1, Task::DESCRIPTOR).is_some() {
-            frame = state.frames.alloc(0);
-            if frame.is_none() {
-                state.engine.uncharge(group, 1);
-            }
-        }
+        let frame = charge_unused(&mut state, group);
         state.swaps.take_for_table(self.index, frame)
+    }
+}
+
+impl FrameSource {
+    /// Charges a frame for a table of slots: as for one of the store.
+    pub(super) fn charge_slots(&self) -> Option<u32> {
+        let mut state = self.pool.lock();
+        if self.pool.is_poisoned() {
+            return None;
+        }
+        let group = state.swaps.group(self.index)?;
+        let frame = charge_unused(&mut state, group);
+        state.swaps.take_for_slots(self.index, frame)
+    }
+
+    /// Gives frames of such tables back.
+    pub(super) fn uncharge_slots(&self, frames: &[u32]) {
+        let pool = &*self.pool;
+        let mut state = pool.lock();
+        if pool.is_poisoned() {
+            return;
+        }
+        let group = state.swaps.group(self.index).expect("a store has a place while it has frames");
+        state.swaps.give_slots(self.index, frames.len() as u64);
+        state.engine.uncharge(group, frames.len() as u64);
+        for &frame in frames {
+            state.frames.free(frame, 0);
+        }
+        fill_reserves(pool, &mut state);
+        drop(state);
+        pool.freed.wake_all();
     }
 }
 
@@ -127,6 +152,16 @@ fn share(state: &State, group: MemcgId) -> u64 {
 /// The same of a budget.
 pub(super) const fn share_of(max: u64) -> u64 {
     max / SHARE.1 * SHARE.0
+}
+
+/// A frame that is charged to a group and gets no memory, if there is room for it as things are.
+fn charge_unused(state: &mut State, group: MemcgId) -> Option<u32> {
+    state.engine.charge_if_room(group, 1, Task::DESCRIPTOR)?;
+    let frame = state.frames.alloc(0);
+    if frame.is_none() {
+        state.engine.uncharge(group, 1);
+    }
+    frame
 }
 
 /// A frame that is charged to a group, if there is room for it as things are.

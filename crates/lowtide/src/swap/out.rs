@@ -31,6 +31,8 @@ struct Leaving {
     frame: u32,
     /// Where it is in swap, if it was stored.
     slot: Option<Slot>,
+    /// There is a place to note where it is in swap.
+    expected: bool,
     /// It could not be written, or not even be protected.
     failed: bool,
 }
@@ -72,13 +74,15 @@ pub(crate) fn swap_out<'a>(
         }
         victim.outcome = Unmapped::Writing;
         let (page, frame) = (victim.owner.page, victim.folio.0);
-        leaving.push(Leaving { at, space, page, frame, slot: None, failed: false });
+        let (slot, expected, failed) = (None, false, false);
+        leaving.push(Leaving { at, space, page, frame, slot, expected, failed });
     }
     if leaving.is_empty() {
         return state;
     }
     drop(state);
     protect(&mut leaving);
+    expect(pool, &mut leaving);
     keep(pool, &mut leaving);
     write(pool, &mut leaving);
     let mut state = pool.lock();
@@ -88,12 +92,15 @@ pub(crate) fn swap_out<'a>(
     if leaving.iter().all(|page| page.slot.is_none()) {
         state.swaps.note_refusal();
     }
-    for Leaving { at, space, page, frame, slot, .. } in &leaving {
+    for Leaving { at, space, page, frame, slot, expected, .. } in &leaving {
         let id = FolioId(*frame);
         state.engine.end_writeback(id, slot.is_some(), Task::DESCRIPTOR);
         match slot {
             Some(slot) => space.anon().slots.set(*page, *slot),
             None => {
+                if *expected {
+                    space.anon().slots.stays(*page);
+                }
                 state.engine.swap_fault(id, true, Task::DESCRIPTOR);
                 victims[*at].outcome = Unmapped::Pinned;
                 let entry = space.table.entry(*page);
@@ -117,6 +124,20 @@ fn protect(leaving: &mut [Leaving]) {
             tracing::error!(%error, "pages of a heap cannot be protected, and stay in memory");
             run.iter_mut().for_each(|page| page.failed = true);
         }
+    }
+}
+
+/// Ensures that the slots of pages can be noted. A page stays if the tenant has no room for the
+/// table in which its slot would be; room is made once.
+fn expect(pool: &Pool, leaving: &mut [Leaving]) {
+    let mut full = false;
+    for page in leaving.iter_mut().filter(|page| !page.failed) {
+        let anon = page.space.anon();
+        let store = anon.store();
+        page.expected = anon.expect_slot(page.page, &*store)
+            || (!full && make_room(pool, &store) > 0 && anon.expect_slot(page.page, &*store));
+        page.failed = !page.expected;
+        full |= page.failed;
     }
 }
 

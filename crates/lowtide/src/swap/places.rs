@@ -33,6 +33,8 @@ struct Place {
     taken: u64,
     /// Of these, frames that stand for its tables.
     tables: Vec<u32>,
+    /// Frames that stand for tables of slots of its regions.
+    slots: u64,
 }
 
 impl Place {
@@ -55,7 +57,8 @@ impl Swaps {
     /// A place for a new store.
     pub(super) fn begin(&mut self, group: MemcgId) -> usize {
         let (reserve, tables) = (Vec::new(), Vec::new());
-        let place = Some(Place { group, store: None, reserve, wanted: 0, taken: 0, tables });
+        let place =
+            Some(Place { group, store: None, reserve, wanted: 0, taken: 0, tables, slots: 0 });
         match self.places.iter().position(Option::is_none) {
             Some(index) => {
                 self.places[index] = place;
@@ -155,6 +158,25 @@ impl Swaps {
         place.tables.push(frame);
         place.taken += 1;
         true
+    }
+
+    /// A table of slots of a store's region takes a frame. Returns which.
+    pub(super) fn take_for_slots(&mut self, index: usize, frame: Option<u32>) -> Option<u32> {
+        let place = self.place(index);
+        let frame = frame.or_else(|| place.reserve.pop())?;
+        place.slots += 1;
+        Some(frame)
+    }
+
+    /// Some such tables are gone.
+    pub(super) fn give_slots(&mut self, index: usize, tables: u64) {
+        self.place(index).slots -= tables;
+    }
+
+    /// Tables of slots of the regions of some groups.
+    pub(crate) fn slots_of(&self, of: impl Fn(MemcgId) -> bool) -> u64 {
+        let places = self.places.iter().flatten().filter(|place| of(place.group));
+        places.map(|place| place.slots).sum()
     }
 
     /// A store gives a frame back. Returns whether its reserve has kept it.

@@ -12,6 +12,12 @@ pub(crate) struct Slot(pub(super) u64);
 impl Slot {
     pub(crate) const NONE: Self = Self(0);
 
+    /// Some slot.
+    #[cfg(test)]
+    pub(crate) const fn of(word: u64) -> Self {
+        Self(word)
+    }
+
     /// Whether it is nowhere.
     pub(crate) const fn is_none(self) -> bool {
         self.0 == 0
@@ -92,6 +98,12 @@ pub(crate) trait Store: Send + Sync + fmt::Debug {
 
     /// Drops a page.
     fn free(&self, slot: Slot);
+
+    /// Charges a frame for a table of slots to the tenant. `None` if there is no room.
+    fn pay_for_slots(&self) -> Option<u32>;
+
+    /// Gives such frames back.
+    fn give_back_slots(&self, frames: &[u32]);
 
     /// The pages in memory that were not used for longest, and where they are.
     fn coldest(&self, count: usize) -> Vec<(Owner, Slot)>;

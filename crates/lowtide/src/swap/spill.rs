@@ -80,9 +80,7 @@ fn spill(pool: &Pool, store: &Arc<dyn Store>, count: usize) -> usize {
         return 0;
     };
     for (page, to) in moving.iter().zip(&slots) {
-        let slots = &page.space.anon().slots;
-        slots.take(page.owner.page);
-        slots.set(page.owner.page, *to);
+        page.space.anon().slots.moved(page.owner.page, *to);
         page.give_back(pool);
         store.free(page.from);
     }

@@ -24,6 +24,9 @@ pub struct SwapStat {
     /// Bytes that its tables take, in whole pages: charged to the tenant until its last region is
     /// closed.
     pub table_bytes: u64,
+    /// Bytes of the tables that say where each page is, in whole pages, each for 512 pages of a
+    /// region: charged to the tenant until the region is closed, or these pages are discarded.
+    pub slot_bytes: u64,
     /// Pages that were not taken in, for want of room.
     pub rejected: u64,
     /// Loads that found other contents than were stored.
@@ -49,6 +52,7 @@ impl fmt::Display for SwapStat {
             ("compressed_bytes", self.compressed_bytes),
             ("memory_bytes", self.memory_bytes),
             ("table_bytes", self.table_bytes),
+            ("slot_bytes", self.slot_bytes),
             ("rejected", self.rejected),
             ("corrupt", self.corrupt),
         ];
@@ -56,9 +60,10 @@ impl fmt::Display for SwapStat {
     }
 }
 
-/// The figures of some stores together. Called without the pool's lock.
-pub(crate) fn sum(stores: &[Arc<dyn Store>], page_shift: u32) -> SwapStat {
-    let mut sum = SwapStat::default();
+/// The figures of some stores together; `slots`: tables of slots of their regions. Called without
+/// the pool's lock.
+pub(crate) fn sum(stores: &[Arc<dyn Store>], slots: u64, page_shift: u32) -> SwapStat {
+    let mut sum = SwapStat { slot_bytes: slots << page_shift, ..SwapStat::default() };
     for stat in stores.iter().map(|store| store.stat()) {
         sum.pages += stat.stored;
         sum.same_pages += stat.same;

@@ -175,6 +175,14 @@ impl Store for TenantSwap {
         }
     }
 
+    fn pay_for_slots(&self) -> Option<u32> {
+        self.place.0.charge_slots()
+    }
+
+    fn give_back_slots(&self, frames: &[u32]) {
+        self.place.0.uncharge_slots(frames);
+    }
+
     fn coldest(&self, count: usize) -> Vec<(Owner, Slot)> {
         let cold = self.store.coldest(count).into_iter();
         cold.map(|cold| (owner(cold.tag), Slot(u64::from(cold.handle.to_bits()) + 1))).collect()

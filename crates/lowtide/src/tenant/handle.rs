@@ -199,11 +199,12 @@ impl Tenant {
     /// # Errors
     /// [`TenantError::Gone`].
     pub fn swap_stat(&self) -> Result<SwapStat, TenantError> {
-        let stores = {
+        let (stores, slots) = {
             let state = self.lock()?;
-            state.swaps.all(|group| state.engine.is_within(group, self.id))
+            let within = |group| state.engine.is_within(group, self.id);
+            (state.swaps.all(within), state.swaps.slots_of(within))
         };
-        Ok(swap::sum(&stores, self.pool().page_shift))
+        Ok(swap::sum(&stores, slots, self.pool().page_shift))
     }
 
     /// Counters and sizes of it and those below; `Display` is the text of `memory.stat`. Cost:
