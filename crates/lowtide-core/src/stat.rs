@@ -171,6 +171,28 @@ pub struct SwapEvents {
     pub fail: u64,
 }
 
+/// Events of pages that a driver keeps compressed in memory before they go to a device, as the
+/// kernel's zswap does ([`Engine::count_zswap`](crate::Engine::count_zswap)). They are zero where
+/// the driver has no such tier.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ZswapEvents {
+    /// Pages loaded from there.
+    pub zswpin: u64,
+    /// Pages stored there.
+    pub zswpout: u64,
+    /// Pages written from there to the device.
+    pub zswpwb: u64,
+}
+
+impl ZswapEvents {
+    /// Adds another group's counts.
+    pub(crate) const fn add(&mut self, other: &Self) {
+        self.zswpin += other.zswpin;
+        self.zswpout += other.zswpout;
+        self.zswpwb += other.zswpwb;
+    }
+}
+
 /// One consistent snapshot of a group: sizes in base pages and event counters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemoryStat {
@@ -191,6 +213,13 @@ pub struct MemoryStat {
     pub file_writeback: u64,
     /// Pages in the swap cache, mapped or not.
     pub swapcached: u64,
+    /// Bytes that pages compressed in memory have as they are kept. This and the two that follow
+    /// are the driver's, which takes them at another moment; the engine leaves them zero.
+    pub zswap: u64,
+    /// These pages, as they were.
+    pub zswapped: u64,
+    /// Of these, pages that are kept as they were, because they do not compress.
+    pub zswap_incomp: u64,
     /// Inactive and active, by type.
     pub inactive_anon: u64,
     /// Active anonymous pages.
@@ -205,6 +234,8 @@ pub struct MemoryStat {
     pub reserved: u64,
     /// Event counters.
     pub events: Events,
+    /// Events of pages that are compressed in memory.
+    pub zswap_events: ZswapEvents,
     /// Limit events.
     pub limits: MemcgEvents,
 }

@@ -69,6 +69,7 @@ use crate::high::Refaulted;
 use crate::limits::MAX_ORDER;
 use crate::lruvec::Shadow;
 use crate::policy::Lists;
+use crate::stat::ZswapEvents;
 use crate::units::{FolioId, LruType, MemcgId, Owner, Task};
 
 impl Engine {
@@ -195,6 +196,16 @@ impl Engine {
         self.swap.swapped_out -= pages;
         self.swap.free_pages += pages;
         self.memcgs.sub_swap(memcg.slot, pages);
+    }
+
+    /// Pages of a group have been stored in memory that the driver keeps compressed, loaded from
+    /// there, or written from there to a device. Nothing but counters of `memory.stat`: for the
+    /// engine such pages are in swap, wherever they are.
+    ///
+    /// # Panics
+    /// When the group is gone.
+    pub fn count_zswap(&mut self, memcg: MemcgId, events: &ZswapEvents) {
+        self.memcgs[memcg].zswap_events.add(events);
     }
 
     /// The contents of a folio that is mapped are not needed any more. Returns whether reclaim may

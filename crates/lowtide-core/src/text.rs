@@ -2,9 +2,10 @@
 //! order (`docs/kernel/memcg.md` §12.2, 13).
 //!
 //! Readers look keys up by name, and some require a key to be present. So keys for what does not
-//! exist here are printed as 0: kernel memory, network buffers, NUMA, compressed swap, and pages
-//! mapped by a processor's page tables (`file_mapped`; views reach pages through translations).
-//! Sizes are in bytes.
+//! exist here are printed as 0: kernel memory, network buffers, NUMA, and pages mapped by a
+//! processor's page tables (`file_mapped`; views reach pages through translations). The lines of
+//! zswap are those of a driver that keeps pages compressed in memory; `pswpin` and `pswpout` count
+//! these pages, too, as they do where the kernel swaps to zram. Sizes are in bytes.
 
 use crate::stat::{MemcgEvents, MemoryStat, SwapEvents};
 use std::fmt;
@@ -14,6 +15,8 @@ use std::fmt;
 enum Value {
     /// A size in base pages, printed in bytes.
     Pages(fn(&MemoryStat) -> u64),
+    /// A size in bytes.
+    Bytes(fn(&MemoryStat) -> u64),
     /// A count.
     Count(fn(&MemoryStat) -> u64),
     /// Does not exist here.
@@ -29,6 +32,12 @@ macro_rules! pages {
 macro_rules! count {
     ($name:ident) => {
         (stringify!($name), Value::Count(|stat| stat.events.$name))
+    };
+}
+
+macro_rules! zswap {
+    ($name:ident) => {
+        (stringify!($name), Value::Count(|stat| stat.zswap_events.$name))
     };
 }
 
@@ -51,9 +60,9 @@ const STAT: &[(&str, Value)] = &[
     zero!(sock),
     zero!(vmalloc),
     zero!(shmem),
-    zero!(zswap),
-    zero!(zswapped),
-    zero!(zswap_incomp),
+    ("zswap", Value::Bytes(|stat| stat.zswap)),
+    pages!(zswapped),
+    pages!(zswap_incomp),
     zero!(file_mapped),
     pages!(file_dirty),
     pages!(file_writeback),
@@ -102,9 +111,9 @@ const STAT: &[(&str, Value)] = &[
     count!(pglazyfreed),
     zero!(swpin_zero),
     zero!(swpout_zero),
-    zero!(zswpin),
-    zero!(zswpout),
-    zero!(zswpwb),
+    zswap!(zswpin),
+    zswap!(zswpout),
+    zswap!(zswpwb),
     zero!(thp_fault_alloc),
     zero!(thp_collapse_alloc),
     zero!(thp_swpout),
@@ -120,7 +129,7 @@ impl fmt::Display for MemoryStat {
         STAT.iter().try_for_each(|(key, value)| {
             let value = match value {
                 Value::Pages(pages) => pages(self) * self.page_bytes,
-                Value::Count(count) => count(self),
+                Value::Bytes(value) | Value::Count(value) => value(self),
                 Value::Zero => 0,
             };
             writeln!(f, "{key} {value}")
@@ -149,6 +158,7 @@ impl fmt::Display for SwapEvents {
 mod tests {
     use super::*;
     use crate::policy::Policy;
+    use crate::stat::ZswapEvents;
     use crate::testing::filled;
     use crate::units::{LruType, MemcgId};
 
@@ -163,6 +173,22 @@ mod tests {
             text.starts_with("anon 0\nfile 0\nkernel 0\n")
                 && text.ends_with("numa_hint_faults 0\n")
         );
+    }
+
+    #[test]
+    fn zswap_is_in_bytes_by_group_and_what_it_was_stays_with_the_parent() {
+        let mut engine = filled(Policy::MGLRU, 64, LruType::File);
+        let [group, other] = [(); 2].map(|()| engine.create_group(MemcgId::ROOT).unwrap());
+        engine.count_zswap(group, &ZswapEvents { zswpin: 1, zswpout: 5, zswpwb: 2 });
+        engine.count_zswap(other, &ZswapEvents { zswpout: 1, ..ZswapEvents::default() });
+        let mut stat = engine.stat(group);
+        (stat.zswap, stat.zswapped, stat.zswap_incomp) = (100, 2, 1);
+        let (text, page) = (stat.to_string(), stat.page_bytes);
+        let sizes = format!("\nzswap 100\nzswapped {}\nzswap_incomp {page}\n", 2 * page);
+        assert!(text.contains(&sizes) && text.contains("\nzswpin 1\nzswpout 5\nzswpwb 2\n"));
+        engine.remove_group(group).unwrap();
+        let text = engine.stat(MemcgId::ROOT).to_string();
+        assert!(text.contains("\nzswpin 1\nzswpout 6\nzswpwb 2\n"), "{text}");
     }
 
     #[test]

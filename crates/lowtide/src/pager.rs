@@ -8,6 +8,7 @@ use crate::miss_clock::MissTimes;
 use crate::open::OpenOptions;
 use crate::pool::Pool;
 use crate::stat::{DirtyStat, Stat};
+use crate::swap::Kept;
 use crate::tenant::{ExportError, Exporter};
 use crate::view::View;
 use lowtide_core::{MemcgId, MemoryStat};
@@ -122,6 +123,7 @@ impl Pager {
     pub fn stat(&self) -> Stat {
         let pool = &self.inner.pool;
         let huge_bytes = pool.huge_bytes() as u64;
+        let kept = Kept::of(pool, MemcgId::ROOT);
         let state = pool.lock();
         let poisoned = pool.is_poisoned();
         let translation = state.spaces.iter().flatten().map(|s| s.table.metadata_bytes()).sum();
@@ -136,7 +138,7 @@ impl Pager {
         } else {
             let tables = state.engine.metadata_bytes() + state.frames.metadata_bytes();
             let dirty = DirtyStat::of(&state.engine, MemcgId::ROOT, pool.page_shift);
-            (state.engine.stat(MemcgId::ROOT), dirty, tables)
+            (kept.among(state.engine.stat(MemcgId::ROOT)), dirty, tables)
         };
         Stat {
             poisoned,

@@ -581,3 +581,42 @@ fn pages_that_were_evicted_together_come_back_together_while_that_is_of_use() {
     assert_eq!(file.ahead, file.ahead_hits + file.ahead_wasted, "{file:?}");
     check_empty(&pager);
 }
+
+#[test]
+fn memory_stat_has_the_lines_of_zswap_for_what_is_compressed() {
+    let dir = Dir::new();
+    let mixed = |page| [&noise(page, 1)[..256], &text(page, 1)[256..]].concat();
+    let swap = Swap::compressed("64K".parse().unwrap()).file(dir.path(), "8M".parse().unwrap());
+    let pager = Pager::builder().max("16M".parse().unwrap()).swap(swap).background(false);
+    let pager = pager.build().unwrap();
+    let (tenant, heap) = heap(&pager, "512K", 4 << 20);
+    let below = tenant.child("below").max("256K".parse().unwrap()).create().unwrap();
+    let figures = |tenant: &Tenant| {
+        let text = tenant.text(lowtide::TenantFile::Stat).unwrap();
+        ["zswap", "zswapped", "zswap_incomp", "zswpin", "zswpout", "zswpwb"].map(|key| {
+            let line = text.lines().find_map(|line| line.strip_prefix(&format!("{key} ")));
+            line.unwrap().parse::<u64>().unwrap()
+        })
+    };
+    assert_eq!(figures(&tenant), [0; 6]);
+    for page in 0..heap.pages() {
+        heap.write(page).unwrap().copy_from_slice(&mixed(page));
+    }
+    for page in (0..heap.pages()).rev() {
+        assert!(heap.read(page).unwrap()[..] == mixed(page));
+    }
+    let [bytes, was, incompressible, loaded, stored, written] = figures(&tenant);
+    let stat = tenant.swap_stat().unwrap();
+    assert_eq!([bytes, was, incompressible], [stat.compressed_bytes, stat.orig_bytes, 0]);
+    assert_eq!(stored - loaded - written, stat.pages, "where they are that were stored");
+    assert!(loaded > 0 && written > 0 && bytes > 0, "{stat}");
+    let file = pager.swap_file().unwrap();
+    assert!(written <= file.written, "{file:?}");
+    assert_eq!(figures(&below), [0; 6]);
+    assert_eq!(figures(&pager.root()), figures(&tenant));
+    let memory = pager.stat().memory;
+    assert_eq!([memory.zswap, memory.zswapped * PAGE], [bytes, was]);
+    assert_eq!(tenant.stat().unwrap().zswap_events, memory.zswap_events);
+    drop(heap);
+    assert_eq!(figures(&tenant), [0, 0, 0, loaded, stored, written]);
+}

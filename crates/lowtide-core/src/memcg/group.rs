@@ -6,7 +6,7 @@ use crate::folio::FolioTable;
 use crate::high::GroupHigh;
 use crate::hooks::LimitHooks;
 use crate::lruvec::Lruvec;
-use crate::stat::{Events, MemcgEvents, SwapEvents};
+use crate::stat::{Events, MemcgEvents, SwapEvents, ZswapEvents};
 use crate::units::{LruType, MemcgId, MemcgSlot};
 
 /// The position that all partial walks of one target share.
@@ -41,6 +41,8 @@ pub(crate) struct Memcg {
     pub(crate) limits: MemcgEvents,
     /// Events of swap of this group and those below.
     pub(crate) swap_events: SwapEvents,
+    /// Events of pages that the driver compresses in memory.
+    pub(crate) zswap_events: ZswapEvents,
     /// Where reclaim of this subtree goes on.
     pub(crate) cursor: SharedCursor,
     /// Resident pages by type.
@@ -86,6 +88,7 @@ impl Memcg {
             local: MemcgEvents::default(),
             limits: MemcgEvents::default(),
             swap_events: SwapEvents::default(),
+            zswap_events: ZswapEvents::default(),
             cursor: SharedCursor::default(),
             resident: [0; 2],
             file_dirty: 0,

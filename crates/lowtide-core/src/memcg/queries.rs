@@ -152,6 +152,7 @@ impl Engine {
             sum.unevictable += group.lruvec.unevictable;
             sum.reserved += group.reserved;
             sum.events.add(&group.events);
+            sum.zswap_events.add(&group.zswap_events);
         }
         sum
     }

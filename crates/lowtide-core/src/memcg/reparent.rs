@@ -32,6 +32,7 @@ impl Engine {
         }
         let gone = &mut self.memcgs[child];
         let (events, resident, lists) = (gone.events, gone.resident, gone.lruvec.take_lists());
+        let zswap = gone.zswap_events;
         let sums =
             [gone.file_dirty, gone.file_writeback, gone.swapcached, gone.swap_only, gone.reserved];
         let unevictable = gone.lruvec.unevictable;
@@ -41,6 +42,7 @@ impl Engine {
         }
         let heir = &mut self.memcgs[parent];
         heir.events.add(&events);
+        heir.zswap_events.add(&zswap);
         for t in LruType::ALL {
             heir.resident[t as usize] += resident[t as usize];
         }

@@ -9,7 +9,7 @@ use super::ahead::Neighbours;
 use crate::fault::Destination;
 use crate::pool::Pool;
 use crate::space::Space;
-use lowtide_core::{FolioId, Task};
+use lowtide_core::{FolioId, Task, ZswapEvents};
 use std::io;
 use std::time::Duration;
 
@@ -55,6 +55,11 @@ pub(crate) fn leave_swap(pool: &Pool, space: &Space, page: u64, frame: u32) {
         let mut state = pool.lock();
         if !pool.is_poisoned() {
             let id = FolioId(frame);
+            if !slot.is_in_file() {
+                let group = state.engine.group_of_space(space.id);
+                let loaded = ZswapEvents { zswpin: 1, ..ZswapEvents::default() };
+                state.engine.count_zswap(group, &loaded);
+            }
             if !state.engine.swap_fault_from(id, false, !keeps, Task::FAULT) {
                 anon.note_kept();
                 return;

@@ -61,7 +61,7 @@ pub(crate) use places::Swaps;
 pub(crate) use slot::{Around, Slot, Store};
 pub(crate) use spill::{is_over_share, push_out};
 pub use stat::SwapStat;
-pub(crate) use stat::sum;
+pub(crate) use stat::{Kept, sum};
 pub(crate) use tenant::TenantSwap;
 
 /// Bytes of a page that can be stored.

@@ -16,7 +16,7 @@ use crate::anon::give_some_up;
 use crate::pool::{Pool, StateGuard};
 use crate::space::Space;
 use crate::translation::Taken;
-use lowtide_core::{FolioId, Owner, Task, Unmapped, Victim};
+use lowtide_core::{FolioId, Owner, Task, Unmapped, Victim, ZswapEvents};
 use std::sync::Arc;
 
 /// Pages of a batch that are refused before no more are tried.
@@ -96,7 +96,14 @@ pub(crate) fn swap_out<'a>(
         let id = FolioId(*frame);
         state.engine.end_writeback(id, slot.is_some(), Task::DESCRIPTOR);
         match slot {
-            Some(slot) => space.anon().slots.set(*page, *slot),
+            Some(slot) => {
+                space.anon().slots.set(*page, *slot);
+                if !slot.is_in_file() {
+                    let group = state.engine.group_of_space(space.id);
+                    let stored = ZswapEvents { zswpout: 1, ..ZswapEvents::default() };
+                    state.engine.count_zswap(group, &stored);
+                }
+            }
             None => {
                 if *expected {
                     space.anon().slots.stays(*page);

@@ -5,6 +5,9 @@ use lowtide_swap::{ReadAhead, StoreStat};
 use std::fmt;
 use std::io;
 
+/// In a slot: the page is in the file.
+pub(super) const IN_FILE: u64 = 1 << 40;
+
 /// Where in swap a page is, in one word; 0 is nowhere. What else is in it is the store's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Slot(pub(super) u64);
@@ -16,6 +19,11 @@ impl Slot {
     #[cfg(test)]
     pub(crate) const fn of(word: u64) -> Self {
         Self(word)
+    }
+
+    /// Whether it is in the swap file, and not in memory.
+    pub(crate) const fn is_in_file(self) -> bool {
+        self.0 & IN_FILE != 0
     }
 
     /// Whether it is nowhere.

@@ -9,7 +9,7 @@ use super::slot::{Slot, Store};
 use crate::pool::{Pool, State, StateGuard};
 use crate::space::Space;
 use crate::translation::{Entry, State as EntryState};
-use lowtide_core::{MemcgId, Owner};
+use lowtide_core::{MemcgId, Owner, ZswapEvents};
 use std::sync::Arc;
 
 /// Pages that go from memory to the file at a time.
@@ -79,12 +79,26 @@ fn spill(pool: &Pool, store: &Arc<dyn Store>, count: usize) -> usize {
         moving.iter().for_each(|page| page.give_back(pool));
         return 0;
     };
+    count_written(pool, &moving);
     for (page, to) in moving.iter().zip(&slots) {
         page.space.anon().slots.moved(page.owner.page, *to);
         page.give_back(pool);
         store.free(page.from);
     }
     slots.len()
+}
+
+/// Counts pages that were written from memory to the file, which this thread has.
+fn count_written(pool: &Pool, moving: &[Moving]) {
+    let mut state = pool.lock();
+    if pool.is_poisoned() {
+        return;
+    }
+    for page in moving {
+        let group = state.engine.group_of_space(page.owner.space);
+        let written = ZswapEvents { zswpwb: 1, ..ZswapEvents::default() };
+        state.engine.count_zswap(group, &written);
+    }
 }
 
 /// Makes a page busy that is where the store says. Since the store has said so, the page may have

@@ -1,6 +1,8 @@
 //! Figures of swap, for people and programs.
 
 use super::slot::Store;
+use crate::pool::Pool;
+use lowtide_core::{MemcgId, MemoryStat};
 use std::fmt;
 use std::sync::Arc;
 
@@ -57,6 +59,44 @@ impl fmt::Display for SwapStat {
             ("corrupt", self.corrupt),
         ];
         lines.into_iter().try_for_each(|(name, value)| writeln!(f, "{name} {value}"))
+    }
+}
+
+/// What of the pages of a group, and of those below it, is compressed in memory.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Kept {
+    bytes: u64,
+    pages: u64,
+    /// Of these, pages that are kept as they are.
+    raw: u64,
+}
+
+impl Kept {
+    /// Looks at a group. Called without the pool's lock.
+    pub(crate) fn of(pool: &Pool, group: MemcgId) -> Self {
+        let mut kept = Self::default();
+        if !pool.has_swap {
+            return kept;
+        }
+        let stores = {
+            let state = pool.lock();
+            if pool.is_poisoned() || !state.engine.alive(group) {
+                return kept;
+            }
+            state.swaps.all(|of| state.engine.is_within(of, group))
+        };
+        for stat in stores.iter().map(|store| store.stat()) {
+            kept.bytes += stat.compressed_bytes;
+            kept.pages += stat.stored;
+            kept.raw += stat.raw;
+        }
+        kept
+    }
+
+    /// Figures of the group with these among them.
+    pub(crate) const fn among(self, stat: MemoryStat) -> MemoryStat {
+        let Self { bytes, pages, raw } = self;
+        MemoryStat { zswap: bytes, zswapped: pages, zswap_incomp: raw, ..stat }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::file::Backing;
 use super::frames::FrameSource;
-use super::slot::{Around, Refused, Slot, Store};
+use super::slot::{Around, IN_FILE, Refused, Slot, Store};
 use crate::error::Error;
 use crate::oom::out_of_budget;
 use crate::payer::Payer;
@@ -35,8 +35,6 @@ const fn owner(tag: u64) -> Owner {
     Owner { space: SpaceId((tag >> TAG_SHIFT) as u32), page: tag & ((1 << TAG_SHIFT) - 1) }
 }
 
-/// In a slot: the page is in the file.
-const IN_FILE: u64 = 1 << 40;
 /// Bits of a tag for the page.
 const TAG_SHIFT: u32 = 40;
 const _: () = assert!(Owner::PAGES_MAX <= 1 << TAG_SHIFT && Owner::SPACES_MAX as u64 <= 1 << 24);
@@ -237,7 +235,7 @@ enum Kept {
 impl Kept {
     fn of(slot: Slot) -> Self {
         assert!(!slot.is_none(), "a page is read from swap that is not there");
-        if slot.0 & IN_FILE == 0 {
+        if !slot.is_in_file() {
             Self::Memory(Handle::from_bits((slot.0 - 1) as u32))
         } else {
             Self::File(lowtide_swap::Slot::from_bits(slot.0 as u32))

@@ -16,6 +16,7 @@
 
 use super::files::TenantFile;
 use crate::pool::Pool;
+use crate::swap::Kept;
 use lowtide_core::{Engine, MemcgId};
 use std::collections::HashMap;
 use std::fs;
@@ -152,14 +153,14 @@ impl Exporter {
             if self.closing.load(Relaxed) {
                 break;
             }
+            let kept = Kept::of(pool, *id);
             let texts = {
                 let mut state = pool.lock();
                 if pool.is_poisoned() || !state.engine.alive(*id) {
                     // The next round sees what has changed.
                     continue;
                 }
-                let now = pool.now();
-                TenantFile::ALL.map(|file| file.text(&mut state, *id, pool.page_shift, now))
+                TenantFile::ALL.map(|file| file.text(&mut state, *id, pool, kept))
             };
             if !written.contains_key(dir) {
                 if !trouble.check("create", dir, fs::create_dir_all(&*dir)) {

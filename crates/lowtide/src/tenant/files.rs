@@ -5,7 +5,8 @@
 //! §4.1, 12, 13, 14.4.
 
 use super::{Tenant, TenantError};
-use crate::pool::State;
+use crate::pool::{Pool, State};
+use crate::swap::Kept;
 use lowtide_core::MemcgId;
 
 /// One of the files of a tenant.
@@ -78,8 +79,9 @@ impl TenantFile {
         }
     }
 
-    /// Its text for a group that is alive.
-    pub(super) fn text(self, state: &mut State, id: MemcgId, page_shift: u32, now: u64) -> String {
+    /// Its text for a group that is alive, of whose pages this is compressed in memory.
+    pub(super) fn text(self, state: &mut State, id: MemcgId, pool: &Pool, kept: Kept) -> String {
+        let (page_shift, now) = (pool.page_shift, pool.now());
         let engine = &mut state.engine;
         let size = |pages: u64| {
             if pages == u64::MAX {
@@ -98,7 +100,7 @@ impl TenantFile {
             Self::SwapMax => size(engine.limits(id).swap_max),
             Self::SwapHigh => size(engine.limits(id).swap_high),
             Self::SwapEvents => engine.swap_events(id).to_string(),
-            Self::Stat => engine.stat(id).to_string(),
+            Self::Stat => kept.among(engine.stat(id)).to_string(),
             Self::Events => engine.limit_events(id).to_string(),
             Self::EventsLocal => engine.local_events(id).to_string(),
             Self::Pressure => engine.pressure(id, now).to_string(),
@@ -121,6 +123,9 @@ impl Tenant {
     /// # Errors
     /// [`TenantError::Gone`].
     pub fn text(&self, file: TenantFile) -> Result<String, TenantError> {
-        Ok(file.text(&mut *self.lock()?, self.id, self.pool().page_shift, self.pool().now()))
+        let pool = self.pool();
+        let is_stat = file == TenantFile::Stat;
+        let kept = if is_stat { Kept::of(pool, self.id) } else { Kept::default() };
+        Ok(file.text(&mut *self.lock()?, self.id, pool, kept))
     }
 }

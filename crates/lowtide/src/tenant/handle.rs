@@ -5,7 +5,7 @@ use crate::error::OpenError;
 use crate::open::OpenOptions;
 use crate::pager::Pager;
 use crate::pool::{Pool, StateGuard};
-use crate::swap::{self, SwapStat};
+use crate::swap::{self, Kept, SwapStat};
 use crate::view::View;
 use lowtide_core::{MemcgEvents, MemcgId, MemoryStat};
 use std::fmt;
@@ -213,7 +213,8 @@ impl Tenant {
     /// # Errors
     /// [`TenantError::Gone`].
     pub fn stat(&self) -> Result<MemoryStat, TenantError> {
-        Ok(self.lock()?.engine.stat(self.id))
+        let kept = Kept::of(self.pool(), self.id);
+        Ok(kept.among(self.lock()?.engine.stat(self.id)))
     }
 
     /// Limit events of it and those below; `Display` is the text of `memory.events`.
