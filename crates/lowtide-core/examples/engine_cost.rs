@@ -6,7 +6,7 @@
 //! figures, and so is the aging walk. The accesses are zipf 0.99 over four times the memory, once
 //! through the mapping (young bits) and once through the descriptor (access counts).
 //!
-//! `cargo run --release -p lowtide-core --example engine_cost [FRAMES]`
+//! `cargo run --release -p lowtide-core --example engine_cost [FRAMES [POLICY]]`
 #![expect(clippy::print_stdout, reason = "it is a report")]
 
 use lowtide_core::limits::{LOOK_AROUND_MAX, TABLE_ENTRIES};
@@ -32,6 +32,12 @@ struct Translations {
 impl Facts for Translations {
     fn state(&mut self, _: FolioId, _: &Folio) -> FolioState {
         FolioState { locked: false, mapped: true }
+    }
+
+    /// Loads the young bits of a batch side by side, as real drivers do.
+    fn gather(&mut self, folios: &mut dyn Iterator<Item = &Folio>) {
+        let young = folios.filter(|folio| self.young[folio.owner().page as usize]).count();
+        std::hint::black_box(young);
     }
 
     fn references(&mut self, _: FolioId, folio: &Folio) -> References {
@@ -193,7 +199,9 @@ fn main() {
         "{:10} {:10} {:>10} {:>12} {:>14}",
         "policy", "access", "misses", "ns/miss", "bytes/folio"
     );
-    for (policy, _) in Policy::builtin() {
+    let only = std::env::args().nth(2);
+    let policies = Policy::builtin().map(|(policy, _)| policy);
+    for policy in policies.filter(|p| only.as_ref().is_none_or(|only| p.to_string() == *only)) {
         for (mapped, access) in [(true, "mapped"), (false, "descriptor")] {
             // The best of three: what disturbs a run only ever makes it slower.
             let runs = (0..3).map(|_| measure(policy, frames, mapped, &ops, pages as usize));
