@@ -58,6 +58,18 @@ impl AccessCounts {
         false
     }
 
+    /// Looks at the note of a frame, so that it is in the cache when it is taken.
+    #[inline]
+    pub(crate) fn look(&self, folio: FolioId) -> u8 {
+        self.notes.get(folio.index()).map_or(0, |note| note.load(Relaxed))
+    }
+
+    /// The same for some frames, side by side.
+    #[inline]
+    pub(crate) fn look_at(&self, folios: impl Iterator<Item = FolioId>) {
+        std::hint::black_box(folios.fold(0, |seen, folio| seen | self.look(folio)));
+    }
+
     /// Takes the count since the last time (0..=5).
     #[inline]
     pub(crate) fn take(&self, folio: FolioId) -> u8 {

@@ -13,7 +13,7 @@
 use super::Locked;
 use super::generation::slot;
 use crate::folio::{Flags, Folio};
-use crate::limits::ENTRIES_PER_LINE;
+use crate::limits::{ENTRIES_PER_LINE, LOOK_AROUND_MAX};
 use crate::policy::{Lists, Switches};
 use crate::units::{FolioId, TableKey};
 
@@ -165,6 +165,10 @@ impl Locked<'_> {
         let folio = self.folios[id];
         let memcg = folio.memcg;
         let mut young = if self.policy.has(Switches::WINDOW) { u64::from(hit.young) } else { 1 };
+        // What becomes of a neighbour takes branches that cannot be predicted. So the neighbours
+        // wait here until the loads of all their records have begun, which then overlap.
+        let mut waiting = [id; WAITING];
+        let mut n = 0;
         let mut last = None;
         let window = facts.look_around(id, &folio, &mut |frame| {
             let Some(neighbour) = self.folios.of_frame(frame) else { return false };
@@ -177,6 +181,39 @@ impl Locked<'_> {
             if last.replace(neighbour) == Some(neighbour) {
                 return true;
             }
+            waiting[n] = neighbour;
+            n += 1;
+            if n == WAITING {
+                self.neighbours(&folio, hit, walking, &waiting, activate);
+                n = 0;
+            }
+            true
+        });
+        self.neighbours(&folio, hit, walking, &waiting[..n], activate);
+        if let Some(window) = window
+            && young * ENTRIES_PER_LINE >= window.entries
+        {
+            let seq = self.lv.gens.max_seq;
+            self.lv.walk.remember(seq, window.table);
+        }
+    }
+}
+
+/// Neighbours that wait to be treated: as many as there are in a window.
+const WAITING: usize = LOOK_AROUND_MAX as usize;
+
+impl Locked<'_> {
+    /// Treats young neighbours of a folio.
+    fn neighbours(
+        &mut self,
+        folio: &Folio,
+        hit: References,
+        walking: bool,
+        neighbours: &[FolioId],
+        activate: &mut Vec<FolioId>,
+    ) {
+        self.accesses.look_at(neighbours.iter().copied());
+        for &neighbour in neighbours {
             // Neighbours are in the same mapping, so what holds for the hit holds for those of its
             // type.
             let exec = hit.exec && self.folios[neighbour].lru_type() == folio.lru_type();
@@ -187,13 +224,6 @@ impl Locked<'_> {
             {
                 activate.push(neighbour);
             }
-            true
-        });
-        if let Some(window) = window
-            && young * ENTRIES_PER_LINE >= window.entries
-        {
-            let seq = self.lv.gens.max_seq;
-            self.lv.walk.remember(seq, window.table);
         }
     }
 }

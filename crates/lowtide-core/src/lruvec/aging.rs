@@ -18,7 +18,7 @@
 
 use super::{Locked, Lruvec};
 use crate::engine::Engine;
-use crate::limits::ENTRIES_PER_LINE;
+use crate::limits::{ENTRIES_PER_LINE, TABLE_ENTRIES};
 use crate::units::{FolioId, LruType, MemcgId, SpaceId, TableKey};
 
 /// One thread's part in an aging. Made by the reclaim loop; the driver feeds it.
@@ -29,6 +29,10 @@ pub struct AgeJob {
     /// The space being walked is to be walked whole.
     force: bool,
     finished_walk: bool,
+    /// Young folios of the table being visited, and whether each is executable. They are treated
+    /// together: what becomes of one takes branches that cannot be predicted, and so the load of
+    /// the next record would not begin before that of this one has ended.
+    found: Vec<(FolioId, bool)>,
 }
 
 /// How an aging job ended.
@@ -44,7 +48,13 @@ impl AgeJob {
     /// Begins a job for the generation after `seq`, or `None` if the walk for it is finished.
     pub(crate) fn begin(lru: &Locked<'_>, memcg: MemcgId, seq: u64) -> Option<Self> {
         let over = lru.lv.walk.over(seq);
-        (!over).then_some(Self { memcg, seq, force: false, finished_walk: false })
+        (!over).then_some(Self {
+            memcg,
+            seq,
+            force: false,
+            finished_walk: false,
+            found: Vec::new(),
+        })
     }
 
     /// The next space to walk, or `None` when this job has nothing left to do.
@@ -104,25 +114,41 @@ impl AgeJob {
     }
 
     /// A young entry was found and cleared. For a large folio, call once for each run of entries
-    /// that lead to it. Cost: O(1).
+    /// that lead to it. Takes effect by the end of the visit of the table. Cost: O(1).
     pub fn young(&mut self, engine: &mut Engine, folio: FolioId, exec: bool) {
-        if !engine.alive(self.memcg) {
-            return;
-        }
-        let lv = &engine.memcgs[self.memcg].lruvec;
-        if lv.gens.max_seq == self.seq && self.takes(engine, folio) == Some(folio) {
-            engine.locked(self.memcg).update_gen(folio, exec);
+        self.found.push((folio, exec));
+        if self.found.len() == TABLE_ENTRIES as usize {
+            self.treat(engine);
         }
     }
 
-    /// A table was visited: `young` entries cleared of `entries` slots, empty ones included.
+    /// A table was visited: `young` entries cleared of `entries` slots, empty ones included. Cost:
+    /// O(young folios).
     pub fn table_done(&mut self, engine: &mut Engine, table: TableKey, young: u64, entries: u64) {
+        self.treat(engine);
         if engine.alive(self.memcg) && young * ENTRIES_PER_LINE >= entries {
             engine.memcgs[self.memcg].lruvec.walk.remember(self.seq + 1, table);
         }
     }
 
+    /// Moves the young folios that were found. The driver may have given its lock up since, so
+    /// each is asked again whether it takes part.
+    fn treat(&mut self, engine: &mut Engine) {
+        let mut found = std::mem::take(&mut self.found);
+        if engine.alive(self.memcg) && engine.memcgs[self.memcg].lruvec.gens.max_seq == self.seq {
+            engine.accesses.look_at(found.iter().map(|&(folio, _)| folio));
+            for &(folio, exec) in &found {
+                if self.takes(engine, folio) == Some(folio) {
+                    engine.locked(self.memcg).update_gen(folio, exec);
+                }
+            }
+        }
+        found.clear();
+        self.found = found;
+    }
+
     pub(crate) fn end(&self, engine: &mut Engine, now: u64) -> AgeEnd {
+        debug_assert!(self.found.is_empty(), "every visit of a table was reported as done");
         if !self.finished_walk || !engine.alive(self.memcg) {
             return AgeEnd::Done(false);
         }
