@@ -32,7 +32,7 @@ impl Engine {
             return;
         }
         folio.flags.insert(pending.flag());
-        let large = folio.order > 0;
+        let large = folio.order() > 0;
         if self.cpus[usize::from(cpu)].push(pending, id) || large {
             self.carry_out(cpu, pending);
         }
@@ -57,6 +57,9 @@ impl Engine {
             return;
         }
         let batch = self.cpus[usize::from(cpu)].take(pending);
+        if !matches!(pending, Pending::Add) {
+            self.folios.fetch_neighbours(&batch);
+        }
         for &id in &batch {
             let folio = &mut self.folios[id];
             folio.flags.remove(pending.flag());

@@ -234,6 +234,9 @@ impl Engine {
                 Lists::Tide => Queue::ALL.map(|q| lru.lv.tide[t as usize].list(q)).to_vec(),
             };
             for (n, head) in heads.into_iter().enumerate() {
+                expect(lru.folios.trail_is_right(head), || {
+                    format!("a folio of list {n} of {t:?} has a mark that its trail lacks")
+                })?;
                 for id in lru.folios.walk(head) {
                     let f = &lru.folios[id];
                     let fits = f.lru_type() == t

@@ -12,6 +12,14 @@ use crate::units::FolioId;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct ListHead(u32);
 
+impl ListHead {
+    /// Where its record is in the table.
+    #[inline]
+    pub(super) const fn index(self) -> u32 {
+        self.0
+    }
+}
+
 impl FolioTable {
     /// Makes an empty list.
     pub(crate) fn new_list(&mut self) -> ListHead {
@@ -28,6 +36,7 @@ impl FolioTable {
         let node = self.link(id.0);
         debug_assert_eq!(node.prev, u32::MAX, "folio {id:?} is on a list already");
         (node.prev, node.next) = (prev, next);
+        node.set_on_trail(false);
         self.link(prev).next = id.0;
         self.link(next).prev = id.0;
     }
@@ -37,6 +46,7 @@ impl FolioTable {
     pub(crate) fn push_young(&mut self, list: ListHead, id: FolioId) {
         let next = self.link(list.0).next;
         self.insert_between(id, list.0, next);
+        self.extend_trail(list, id);
     }
 
     /// Inserts at the old end, next to be scanned.
@@ -56,10 +66,20 @@ impl FolioTable {
         self.link(next).prev = prev;
     }
 
+    /// Loads the records that taking these folios off their lists changes, side by side.
+    pub(crate) fn fetch_neighbours(&self, folios: &[FolioId]) {
+        let record = |at: u32| self.records.get(at as usize).map_or(0, |folio| folio.prev);
+        let links = folios.iter().map(|&id| (self[id].prev, self[id].next));
+        std::hint::black_box(links.fold(0, |seen, (a, b)| seen ^ record(a) ^ record(b)));
+    }
+
     /// The folio at the old end.
     #[inline]
     pub(crate) fn oldest(&mut self, list: ListHead) -> Option<FolioId> {
         let last = self.link(list.0).prev;
+        if self.link(last).on_trail() {
+            self.shorten_trail(list, FolioId(last));
+        }
         (last != list.0).then_some(FolioId(last))
     }
 

@@ -5,6 +5,7 @@ mod batch;
 mod flags;
 mod list;
 mod table;
+mod trail;
 
 pub use accesses::AccessCounts;
 pub(crate) use batch::{Batches, Pending};

@@ -6,6 +6,8 @@
 //! list it is on.
 
 use super::flags::Flags;
+use super::trail::Trail;
+use crate::limits::MAX_ORDER;
 use crate::units::{FolioId, LruType, MemcgSlot, Owner};
 
 /// What the engine knows of one folio.
@@ -16,15 +18,20 @@ pub struct Folio {
     pub(crate) next: u32,
     /// The group that is charged for it.
     pub(crate) memcg: MemcgSlot,
-    pub(crate) order: u8,
+    /// The order, and whether the trail of its list has it.
+    order: u8,
     /// The lower half of the time of the last known use (`tide`).
     used: u8,
     owner: u64,
 }
 
-// 24 bytes here, four in the driver's translation entry and one in `AccessCounts`: within the 32
-// bytes a resident folio that the design allows.
+// 24 bytes here, two at most in trails, four in the driver's translation entry and one in
+// `AccessCounts`: within the 32 bytes a resident folio that the design allows.
 const _: () = assert!(size_of::<Folio>() == 24);
+
+/// In the byte of the order: the folio is in the trail of the list that it is on (`trail.rs`).
+const ON_TRAIL: u8 = 1 << 7;
+const _: () = assert!(MAX_ORDER < ON_TRAIL);
 
 impl Folio {
     const EMPTY: Self = Self {
@@ -48,14 +55,24 @@ impl Folio {
     #[inline]
     #[must_use]
     pub const fn pages(&self) -> u64 {
-        1 << self.order
+        1 << self.order()
     }
 
     /// log2 of the number of base pages.
     #[inline]
     #[must_use]
     pub const fn order(&self) -> u8 {
-        self.order
+        self.order & !ON_TRAIL
+    }
+
+    #[inline]
+    pub(super) const fn on_trail(&self) -> bool {
+        self.order & ON_TRAIL != 0
+    }
+
+    #[inline]
+    pub(super) const fn set_on_trail(&mut self, on: bool) {
+        self.order = self.order() | if on { ON_TRAIL } else { 0 };
     }
 
     /// `tide`: the time of the last known use (`lruvec/tide.rs`), of which the flag word has a
@@ -103,15 +120,22 @@ impl Folio {
 /// All folios, dense by frame number, followed by the list heads.
 #[derive(Debug)]
 pub(crate) struct FolioTable {
-    records: Vec<Folio>,
+    pub(super) records: Vec<Folio>,
     frames: u32,
+    /// By list head.
+    pub(super) trails: Vec<Trail>,
     /// List heads that no list uses any more.
     spare_heads: Vec<u32>,
 }
 
 impl FolioTable {
     pub(crate) fn new(frames: u32) -> Self {
-        Self { records: vec![Folio::EMPTY; frames as usize], frames, spare_heads: Vec::new() }
+        Self {
+            records: vec![Folio::EMPTY; frames as usize],
+            frames,
+            trails: Vec::new(),
+            spare_heads: Vec::new(),
+        }
     }
 
     pub(crate) const fn frames(&self) -> u32 {
@@ -119,7 +143,8 @@ impl FolioTable {
     }
 
     pub(crate) fn bytes(&self) -> usize {
-        self.records.len() * size_of::<Folio>()
+        let trails: usize = self.trails.iter().map(Trail::bytes).sum();
+        self.records.len() * size_of::<Folio>() + trails
     }
 
     /// Adds a record that is a list head.
@@ -129,6 +154,7 @@ impl FolioTable {
         }
         let index = u32::try_from(self.records.len()).expect("frames and list heads fit 32 bits");
         self.records.push(Folio { prev: index, next: index, ..Folio::EMPTY });
+        self.trails.push(Trail::default());
         index
     }
 
@@ -138,6 +164,7 @@ impl FolioTable {
             self.records[head as usize].next, head,
             "a list that is given up is empty"
         );
+        self.trails[(head - self.frames) as usize] = Trail::default();
         self.spare_heads.push(head);
     }
 
@@ -180,7 +207,7 @@ impl FolioTable {
     pub(crate) fn destroy(&mut self, id: FolioId) {
         let f = &mut self.records[id.index()];
         debug_assert!(f.flags.contains(Flags::HEAD) && !f.flags.contains(Flags::LRU));
-        let order = f.order;
+        let order = f.order();
         self.records[id.index()..id.index() + (1 << order)].fill(Folio::EMPTY);
     }
 

@@ -133,6 +133,7 @@ impl Locked<'_> {
     ) -> u64 {
         let list = self.lv.classical.list(t, active);
         let mut taken = 0;
+        self.folios.fetch_oldest(list, pages as usize, |_| 0);
         while taken < pages {
             let Some(id) = self.folios.oldest(list) else { break };
             self.take_off_list(id);

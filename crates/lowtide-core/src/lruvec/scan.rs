@@ -8,7 +8,7 @@
 
 use super::Locked;
 use super::generation::slot;
-use crate::folio::Flags;
+use crate::folio::{Flags, FolioTable};
 use crate::limits::{MIN_LRU_BATCH, MIN_NR_GENS};
 use crate::policy::{Lists, Switches};
 use crate::units::{FolioId, LruType};
@@ -56,10 +56,17 @@ impl Locked<'_> {
         let mut skipped = Vec::new();
         let mut skipped_pages = 0;
         let oldest = self.lv.gens.lists[slot(self.lv.gens.min_seq[t as usize])][t as usize];
+        let mut fetched = 0;
         while let Some(id) = self.folios.oldest(oldest) {
             if left == 0 {
                 break;
             }
+            if fetched == 0 {
+                fetched = left.min(FolioTable::FETCHED as u64);
+                let accesses = self.accesses;
+                self.folios.fetch_oldest(oldest, fetched as usize, |id| accesses.look(id));
+            }
+            fetched -= 1;
             left -= 1;
             let pages = self.folios[id].pages();
             scan.scanned += pages;
