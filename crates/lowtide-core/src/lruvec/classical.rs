@@ -22,7 +22,7 @@ pub(crate) struct ClassicalLists {
     lists: [[ListHead; 2]; 2],
     size: [[u64; 2]; 2],
     /// Published workingset activations at the end of the last invocation.
-    activations_seen: [u64; 2],
+    pub(super) activations_seen: [u64; 2],
 }
 
 impl ClassicalLists {

@@ -9,6 +9,7 @@
 //! §5.2 step 1, 5.3.
 
 use super::Locked;
+use super::levels::Published;
 use crate::limits::{DEF_PRIORITY, MAX_SWAPPINESS, SWAP_CLUSTER_MAX, SWAPPINESS_ANON_ONLY};
 use crate::policy::Switches;
 use crate::units::LruType;
@@ -58,6 +59,12 @@ impl CostModel {
     }
 }
 
+/// What a published count has grown by. Counts of a group that has left again before it was
+/// published may be missing.
+fn since(now: u64, before: u64) -> u64 {
+    (now.wrapping_sub(before) as i64).max(0) as u64
+}
+
 impl Locked<'_> {
     /// Reclaim looked at `rotated` pages of a type in vain.
     pub(crate) fn cost_of_rotation(&mut self, t: LruType, rotated: u64) {
@@ -76,6 +83,35 @@ impl Locked<'_> {
     pub(super) fn cost_of_refault(&mut self, t: LruType, pages: u64) {
         self.lv.cost.io[t as usize] += pages;
         self.cost_event(t, pages * SWAP_CLUSTER_MAX);
+    }
+
+    /// A group that was below, of which this was published, is moved elsewhere with what it has
+    /// cost. What it cost since this group looked still counts for this group.
+    pub(crate) fn subtree_leaves(&mut self, gone: &Published) {
+        self.shift_counts(u64::wrapping_sub, gone);
+    }
+
+    /// A group that has cost this is moved below. It did so elsewhere: only what follows counts.
+    pub(crate) fn subtree_comes(&mut self, new: &Published) {
+        self.shift_counts(u64::wrapping_add, new);
+    }
+
+    /// Changes what is published, and what of it was seen, so that the difference stays: all that
+    /// is used of either. What was seen may be less than what leaves.
+    fn shift_counts(&mut self, shift: fn(u64, u64) -> u64, by: &Published) {
+        let p = self.levels.published_mut(self.slot);
+        let (cost, seen) = (&mut self.lv.cost, &mut self.lv.classical.activations_seen);
+        for t in LruType::ALL.map(|t| t as usize) {
+            for count in [&mut p.io[t], &mut cost.io_pulled[t]] {
+                *count = shift(*count, by.io[t]);
+            }
+            for count in [&mut p.rotated[t], &mut cost.rotated_pulled[t]] {
+                *count = shift(*count, by.rotated[t]);
+            }
+            for count in [&mut p.activations[t], &mut seen[t]] {
+                *count = shift(*count, by.activations[t]);
+            }
+        }
     }
 
     fn cost_event(&mut self, t: LruType, cost: u64) {
@@ -97,9 +133,8 @@ impl Locked<'_> {
         let p = *self.levels.published(self.slot);
         let c = &mut self.lv.cost;
         for t in 0..2 {
-            // A group that was moved elsewhere has taken along what it had cost.
-            c.cost[t] += p.io[t].saturating_sub(c.io_pulled[t]) * SWAP_CLUSTER_MAX
-                + p.rotated[t].saturating_sub(c.rotated_pulled[t]);
+            c.cost[t] += since(p.io[t], c.io_pulled[t]) * SWAP_CLUSTER_MAX
+                + since(p.rotated[t], c.rotated_pulled[t]);
         }
         (c.io_pulled, c.rotated_pulled) = (p.io, p.rotated);
         while c.cost[0] + c.cost[1] > p.lru_size() / 4 {
@@ -221,6 +256,51 @@ mod tests {
         assert_eq!(pull(&mut engine), ([0, 20], [0, 100]));
         engine.locked(upper.slot).cost_of_shrinking(LruType::File, 1, 0);
         assert_eq!(pull(&mut engine), ([0, 21], [0, 100]));
+    }
+
+    /// One publication later its whole history would be a cost of a moment, beside which nothing
+    /// that has happened there counts.
+    #[test]
+    fn what_a_group_has_cost_elsewhere_does_not_count_where_it_is_moved_to() {
+        let mut engine = filled(Policy::LRU, 31, LruType::File);
+        let [old, new] = [(); 2].map(|()| engine.create_group(MemcgId::ROOT).unwrap());
+        let top = engine.create_group(old).unwrap();
+        let low = engine.create_group(top).unwrap();
+        let pull = |engine: &mut Engine, publish, of: MemcgId| {
+            if publish {
+                engine.publish();
+            }
+            let mut lru = engine.locked(of.slot);
+            // Nothing decays.
+            lru.levels.published_mut(of.slot).size = [[1 << 30; 2]; 2];
+            lru.pull_costs();
+            lru.lv.cost.cost
+        };
+        let shrink = |engine: &mut Engine, group: MemcgId, written, rotated| {
+            engine.locked(group.slot).cost_of_shrinking(LruType::Anon, written, rotated);
+            *engine.locked(group.slot).events.activate(LruType::Anon) += 1;
+        };
+        shrink(&mut engine, low, 100, 300);
+        assert_eq!(pull(&mut engine, true, old), [3500, 0]);
+        assert_eq!(pull(&mut engine, true, new), [0, 0]);
+        // Some of it is published and not seen, and some not even published.
+        shrink(&mut engine, low, 1, 2);
+        engine.publish();
+        engine.locked(new.slot).snapshot_activations();
+        shrink(&mut engine, low, 10, 20);
+        shrink(&mut engine, new, 0, 7);
+        shrink(&mut engine, old, 0, 5);
+        engine.move_group(top, new).unwrap();
+        assert!(!engine.locked(new.slot).workingset_changes(LruType::Anon));
+        assert_eq!(pull(&mut engine, false, new), [0, 0]);
+        assert_eq!(pull(&mut engine, false, old), [3534, 0], "this was for the old group");
+        assert_eq!(pull(&mut engine, true, new), [7, 0]);
+        assert_eq!(pull(&mut engine, true, old), [3539, 0]);
+        shrink(&mut engine, low, 0, 4);
+        assert_eq!(pull(&mut engine, true, new), [11, 0]);
+        assert_eq!(pull(&mut engine, true, old), [3539, 0]);
+        let root = pull(&mut engine, true, MemcgId::ROOT);
+        assert_eq!(root, [111 * 32 + 338, 0], "it has been below the root all the time");
     }
 
     #[test]

@@ -29,7 +29,7 @@ impl Published {
         self.size[t as usize][0]
     }
 
-    pub(super) fn add(&mut self, other: &Self) {
+    pub(crate) fn add(&mut self, other: &Self) {
         let sums =
             self.size.iter_mut().flatten().chain(&mut self.activations).chain(&mut self.rotated);
         let more = other.size.iter().flatten().chain(&other.activations).chain(&other.rotated);
@@ -95,7 +95,7 @@ impl Levels {
     }
 
     #[inline]
-    pub(super) fn published(&self, slot: MemcgSlot) -> &Published {
+    pub(crate) fn published(&self, slot: MemcgSlot) -> &Published {
         &self.levels[slot.index()].published
     }
 
@@ -104,7 +104,7 @@ impl Levels {
         &self.levels[slot.index()].published_dirty
     }
 
-    #[cfg(test)]
+    /// For a group that moves: the counts of its ancestors go with it.
     pub(super) fn published_mut(&mut self, slot: MemcgSlot) -> &mut Published {
         &mut self.levels[slot.index()].published
     }

@@ -10,6 +10,7 @@ use super::{Memcg, MemcgTree};
 use crate::engine::{ConfigError, Engine};
 use crate::hooks::{LimitHooks, LimitReason};
 use crate::limits::MAX_DEPTH;
+use crate::lruvec::Published;
 use crate::units::{MemcgId, MemcgSlot};
 
 /// The settings of a group, in pages.
@@ -166,6 +167,7 @@ impl Engine {
         if margin < memory {
             return Err(GroupError::NoRoom { needed: memory, margin });
         }
+        self.move_counts(&subtree, from, to);
         self.memcgs.forget_claims(slot, from);
         self.memcgs.sub(from, memory, memory);
         self.memcgs.sub_swap(from, swap);
@@ -179,6 +181,26 @@ impl Engine {
             self.levels.set_parent(at, self.memcgs[at].parent);
         }
         Ok(())
+    }
+
+    /// Reclaim counts events of a whole subtree. A group that moves, the first of `subtree`, takes
+    /// its own along, so that its old ancestors do not miss them, and its new ones do not take them
+    /// for new. Ancestors of both are not concerned.
+    fn move_counts(&mut self, subtree: &[MemcgSlot], from: MemcgSlot, to: MemcgSlot) {
+        let above = |memcgs: &MemcgTree, one, other| -> Vec<_> {
+            memcgs.upwards(one).filter(|&at| !memcgs.is_below(other, at)).collect()
+        };
+        let published = *self.levels.published(subtree[0]);
+        for at in above(&self.memcgs, from, to) {
+            self.locked(at).subtree_leaves(&published);
+        }
+        let mut exact = Published::default();
+        for &at in subtree {
+            exact.add(&self.locked(at).to_publish());
+        }
+        for at in above(&self.memcgs, to, from) {
+            self.locked(at).subtree_comes(&exact);
+        }
     }
 
     /// Whether a group exists.
