@@ -296,9 +296,17 @@ impl Drop for Place {
 
 #[cfg(test)]
 mod tests {
-    use crate::{Error, Pager, Swap};
+    use crate::swap::maintain;
+    use crate::{Error, Inject, InjectOp, Pager, Request, Size, Swap, Verdict};
     use lowtide_core::FolioId;
-    use std::io::ErrorKind;
+    use std::io::{self, ErrorKind};
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+    const PAGE: u64 = 4096;
+    /// Pages of a region, of which a fifth is kept.
+    const PAGES: u64 = 140;
+    const KEPT: u64 = PAGES / 5;
 
     /// A page that repeats a text of its own.
     fn text(page: u64) -> Vec<u8> {
@@ -347,5 +355,89 @@ mod tests {
         drop(heap);
         assert_eq!(pager.root().usage().unwrap(), 0);
         pager.validate().unwrap();
+    }
+
+    /// Fails one request, and counts all of them: reads, writes and holes.
+    #[derive(Debug)]
+    struct One {
+        fails: u64,
+        seen: [AtomicU64; 3],
+    }
+
+    impl Inject for One {
+        fn before(&self, request: &Request<'_>) -> Verdict {
+            let kind = match request.op {
+                InjectOp::Read => 0,
+                InjectOp::Write => 1,
+                InjectOp::Punch => 2,
+                other => panic!("{other:?} of the swap file"),
+            };
+            self.seen[kind].fetch_add(1, Relaxed);
+            let broken = || Verdict::Fail(io::Error::from_raw_os_error(5));
+            if request.number == self.fails { broken() } else { Verdict::Pass }
+        }
+    }
+
+    /// What a page holds in some version, which does not compress.
+    fn noise(page: u64, version: u64) -> Vec<u8> {
+        let mut state = (page << 8 | version).wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
+        let next = |_| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state.to_le_bytes()
+        };
+        (0..PAGE / 8).flat_map(next).collect()
+    }
+
+    /// Stores, gives most of it up, looks after the file, and reads what is left, twice, while one
+    /// request fails. What fails is right when it is done again. Returns the requests by kind, and
+    /// how many calls failed.
+    fn play(fails: u64) -> ([u64; 3], u64) {
+        let dir = tempfile::tempdir().unwrap();
+        let inject = Arc::new(One { fails, seen: Default::default() });
+        // Two clusters: both are needed.
+        let swap = Swap::compressed(Size::new(PAGE)).file(dir.path(), "512K".parse().unwrap());
+        let pager = Pager::builder().max("1M".parse().unwrap()).swap(swap).background(false);
+        let pager = pager.inject(Arc::<One>::clone(&inject)).build().unwrap();
+        let tenant = pager.tenant("heap").max("160K".parse().unwrap()).create().unwrap();
+        let heap = tenant.anon(PAGES * PAGE).unwrap();
+        let mut failed = 0;
+        let mut insist = |act: &dyn Fn() -> Result<(), Error>| match act() {
+            Ok(()) => {}
+            Err(Error::SwapIn { .. } | Error::OutOfBudget { .. }) => {
+                failed += 1;
+                act().expect("only one request fails");
+            }
+            Err(other) => panic!("{other}"),
+        };
+        let pool = &*pager.inner.pool;
+        for version in 1..3 {
+            for page in 0..PAGES {
+                let bytes = noise(page, version);
+                insist(&|| heap.write(page).map(|mut to| to.copy_from_slice(&bytes)));
+            }
+            insist(&|| heap.discard(KEPT * PAGE..heap.len()));
+            drop(maintain(pool, pool.lock()));
+            for page in 0..PAGES {
+                let due = if page < KEPT { noise(page, version) } else { vec![0; PAGE as usize] };
+                insist(&|| heap.read(page).map(|found| assert!(found[..] == due, "page {page}")));
+            }
+            pager.validate().unwrap();
+        }
+        drop(heap);
+        drop(maintain(pool, pool.lock()));
+        let left = (pager.root().usage().unwrap(), pager.root().swap_usage().unwrap());
+        assert_eq!((left, pager.swap_file().unwrap().used), ((0, 0), 0));
+        pager.validate().unwrap();
+        (inject.seen.each_ref().map(|count| count.load(Relaxed)), failed)
+    }
+
+    #[test]
+    fn each_request_of_the_swap_file_may_fail_once_those_for_holes_among_them() {
+        let (requests, failed) = play(u64::MAX);
+        assert!(failed == 0 && requests.iter().all(|count| *count > 1), "{requests:?}");
+        let failed: u64 = (0..requests.iter().sum()).map(|number| play(number).1).sum();
+        assert!(failed > 0, "of {requests:?} requests, no read was needed by itself");
     }
 }
