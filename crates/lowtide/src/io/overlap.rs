@@ -305,8 +305,7 @@ impl Drop for Overlap<'_> {
 ///
 /// Push any number, wait for some, push more. At most [`capacity`](Batch::capacity) are with the
 /// device at once, the others wait here. Completions come in any order. To keep a device busy at
-/// depth *d*, wait for about *d* / 4 at a time: with io_uring a fifth more reads a second than
-/// waiting for one, for less processor time (measured in `uring.rs`).
+/// depth *d*, keep some more than *d* pushed, and wait for a few at a time (`pipeline.rs`).
 ///
 /// Dropping a batch forgets the reads that have not started and waits for those that have.
 #[derive(Debug)]
