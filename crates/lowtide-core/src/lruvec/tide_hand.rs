@@ -23,8 +23,9 @@ const SPARED_MAX: u32 = 128;
 /// Pages that a batch passes from NEW to OLD at most. After a time without reclaim more may be due:
 /// later batches pass the rest, so that the driver's lock is never held for all of them.
 const PASSED_MAX: u64 = 1024;
-/// Folios of a queue that a driver is given at once to look at.
-const GATHERED: usize = 16;
+/// Folios of a queue that a driver is given at once to look at: at most, and at least.
+const AHEAD: usize = 16;
+const AHEAD_LEAST: usize = 2;
 
 /// How much a batch may do, in pages.
 #[derive(Clone, Copy, Debug)]
@@ -57,6 +58,8 @@ pub(crate) struct Hand<'l, 'a, F> {
     facts: &'l mut F,
     /// Folios at the old end of each queue that the driver was given to look at.
     gathered: [usize; 4],
+    /// Folios of a queue that it is given at once.
+    ahead: usize,
     /// Pages that passed from NEW to OLD.
     passed: u64,
     found: Found,
@@ -64,11 +67,12 @@ pub(crate) struct Hand<'l, 'a, F> {
 
 impl<'l, 'a, F: Facts> Hand<'l, 'a, F> {
     pub(crate) fn new(lru: &'l mut Locked<'a>, t: LruType, facts: &'l mut F) -> Self {
-        Self { lru, t, facts, gathered: [0; 4], passed: 0, found: Found::default() }
+        Self { lru, t, facts, gathered: [0; 4], ahead: AHEAD, passed: 0, found: Found::default() }
     }
 
     /// Isolates what is to go.
     pub(crate) fn take(mut self, quota: Quota) -> Found {
+        self.ahead = (quota.isolate as usize).clamp(AHEAD_LEAST, AHEAD);
         while self.found.isolated < quota.isolate && self.found.decided < quota.decide {
             if let Some(id) = self.oldest(Queue::Back) {
                 self.search_for(id);
@@ -118,16 +122,31 @@ impl<'l, 'a, F: Facts> Hand<'l, 'a, F> {
         marked || young
     }
 
-    /// Gives the driver the folios that are looked at next.
+    /// Gives the driver the folios that are looked at next. The three queues are followed side by
+    /// side: each link is read from a record that is in no cache, and so three are on their way
+    /// at a time.
     fn gather(&mut self) {
-        let mut next = Vec::with_capacity(3 * GATHERED);
-        for queue in [Queue::New, Queue::Old, Queue::Main] {
-            let before = next.len();
-            let list = self.lru.lv.tide[self.t as usize].list(queue);
-            next.extend(self.lru.folios.oldest_first(list).take(GATHERED));
-            self.gathered[queue as usize] = next.len() - before;
+        const QUEUES: [Queue; 3] = [Queue::New, Queue::Old, Queue::Main];
+        let lists = QUEUES.map(|queue| self.lru.lv.tide[self.t as usize].list(queue));
+        let folios = &*self.lru.folios;
+        let mut ends = lists.map(|list| folios.oldest_first(list));
+        let mut next = [FolioId(0); QUEUES.len() * AHEAD];
+        let mut len = 0;
+        let mut count = [0; QUEUES.len()];
+        for _ in 0..self.ahead {
+            for (end, count) in ends.iter_mut().zip(&mut count) {
+                if let Some(id) = end.next() {
+                    next[len] = id;
+                    len += 1;
+                    *count += 1;
+                }
+            }
         }
-        let folios = &self.lru.folios;
+        for (queue, count) in QUEUES.into_iter().zip(count) {
+            self.gathered[queue as usize] = count;
+        }
+        let next = &next[..len];
+        self.lru.accesses.touch(next);
         self.facts.gather(&mut next.iter().map(|id| &folios[*id]));
     }
 
