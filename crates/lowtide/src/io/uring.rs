@@ -41,11 +41,11 @@
 //!
 //! In a batch, deferred task work (`IORING_SETUP_DEFER_TASKRUN`: completions are processed when the
 //! thread requests them, many at a time) with registered memory is best, *if the caller waits for
-//! several completions at once*. It need not be a quarter of the depth if more reads are queued than
-//! are in flight: with 32 in flight and 8 queued, waiting for two at a time gave 78.5 k reads a
-//! second where waiting for eight gave 71.3 (median of six interleaved pairs on an idle machine,
-//! each higher). Opening a ring costs 31 µs, cloning the registration 2 µs, closing 56 µs;
-//! registering 256 MiB of huge pages that are already present costs 0.3 ms.
+//! several completions at once*. That need not be a quarter of the depth if more reads are queued:
+//! with 32 in flight and 8 queued, waiting for two at a time gave 78.5 k reads a second where
+//! waiting for eight gave 71.3 (median of six interleaved pairs on an idle machine, each higher).
+//! Opening a ring costs 31 µs, cloning the registration 2 µs, closing 56 µs; registering 256 MiB of
+//! huge pages that are already present costs 0.3 ms.
 //!
 //! An arena that is not populated from the start is not registered, and each transfer pins its
 //! pages: 4 % of the samples with 32 in flight. Four runs with 32 in flight showed no difference
