@@ -82,12 +82,6 @@ impl AccessCounts {
         n
     }
 
-    /// The counts of these folios are about to be taken: brings them into the cache, all at once.
-    pub(crate) fn touch(&self, folios: &[FolioId]) {
-        let sum = folios.iter().fold(0, |sum, id| sum ^ self.notes[id.index()].load(Relaxed));
-        std::hint::black_box(sum);
-    }
-
     /// Classical lists: whether further accesses to the folio can still change anything.
     #[inline]
     pub(crate) fn settle(&self, folio: FolioId, settled: bool) {

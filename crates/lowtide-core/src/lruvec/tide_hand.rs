@@ -146,7 +146,7 @@ impl<'l, 'a, F: Facts> Hand<'l, 'a, F> {
             self.gathered[queue as usize] = count;
         }
         let next = &next[..len];
-        self.lru.accesses.touch(next);
+        self.lru.accesses.look_at(next.iter().copied());
         self.facts.gather(&mut next.iter().map(|id| &folios[*id]));
     }
 
