@@ -6,6 +6,7 @@
 //! ```
 
 use crate::account::Stall;
+use crate::charge::Effort;
 use crate::error::Error;
 use crate::oom::out_of_budget;
 use crate::payer::{Full, Payer};
@@ -62,7 +63,8 @@ impl Pool {
         let may_borrow =
             from_swap && state.group_of(payer).is_some_and(|group| state.swaps.can_borrow(group));
         let wait = new.order == 0 && !may_borrow && !new.spare;
-        let (mut state, charged) = self.charge(state, payer, pages, new.task, wait);
+        let effort = if wait { Effort::Wait } else { Effort::Reclaim };
+        let (mut state, charged) = self.charge(state, payer, pages, new.task, effort);
         let group = match charged {
             Ok(group) => group,
             Err(_) if self.is_poisoned() => return Allocated::Failed(Error::Poisoned),

@@ -43,6 +43,17 @@ const NESTED_TRIES: u32 = FREE_TRIES + 2 * DOUBLINGS;
 /// pin all pages there are.
 const MANY_GUARDS: usize = 64;
 
+/// What a charge that finds no room may cost.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Effort {
+    /// Reclaim, and waiting for room until the pager's patience ends.
+    Wait,
+    /// Reclaim, tried again as often as it frees something.
+    Reclaim,
+    /// One reclaim: for what can be done without.
+    ReclaimOnce,
+}
+
 /// Attempts to make room that have failed so far.
 #[derive(Clone, Copy, Debug)]
 struct Failed {
@@ -68,15 +79,16 @@ impl State {
 impl Pool {
     /// Charges pages to the group that pays. Returns that group; the charge is valid until the lock
     /// is released. Reclaims when a group is full, and waits if nothing can be reclaimed, but not
-    /// longer than the pool's patience; with `wait` false not at all.
+    /// longer than the pool's patience; less than that if `effort` says so.
     pub(crate) fn charge<'a>(
         &'a self,
         mut state: StateGuard<'a>,
         payer: Payer,
         pages: u64,
         task: Task,
-        wait: bool,
+        effort: Effort,
     ) -> (StateGuard<'a>, Result<MemcgId, Full>) {
+        let wait = effort == Effort::Wait;
         let mut deadline = None;
         let (mut fruitless, mut failed_before) = (0, None);
         loop {
@@ -86,7 +98,10 @@ impl Pool {
                 let (over, payer) = (MemcgId::ROOT, MemcgId::ROOT);
                 return (state, Err(Full { over, payer, nested: false }));
             };
-            let mut charge = Charge::patient(group, pages);
+            let mut charge = match effort {
+                Effort::Wait | Effort::Reclaim => Charge::patient(group, pages),
+                Effort::ReclaimOnce => Charge::without_retries(group, pages),
+            };
             let mut reclaimed = None;
             let over = loop {
                 let next =

@@ -33,6 +33,7 @@
 //! anything but its own reads: not for pages of other threads, not for frames.
 
 use crate::account::Stall;
+use crate::charge::Effort;
 use crate::error::Error;
 use crate::fault::{Access, Claim, Destination};
 use crate::hazard;
@@ -52,6 +53,9 @@ const RUN_BYTES: usize = 512 << 10;
 const FLIGHT_BYTES: usize = 16 << 20;
 /// This many bytes that are not submitted are worth a system call.
 const SUBMIT_BYTES: u64 = 128 << 10;
+/// Pages that are read ahead are evicted for together if they are at most this part of their
+/// tenant's pages of files.
+const TOGETHER_PART: u64 = 64;
 /// Pages without a read that the caller is shown, one after the other, before open runs are
 /// launched, and those that have arrived are resolved.
 const HITS_MAX: u32 = 16;
@@ -530,15 +534,19 @@ fn frames_for(
     let mut placed = 0;
     while placed < run.len() {
         let pieces = &mut run[placed..];
-        let payer = Payer::Space(space.id);
-        let mut singles = singles_ahead(pieces, access);
-        let mut pages = pieces[0].claim.pages() + singles as u64;
+        let (payer, task) = (Payer::Space(space.id), access.task());
+        let mut singles = singles_ahead(&state, space, pieces, access);
         let mut result;
-        (state, result) = pool.charge(state, payer, pages, access.task(), false);
+        if singles > 0 {
+            let pages = 1 + singles as u64;
+            (state, result) = pool.charge(state, payer, pages, task, Effort::ReclaimOnce);
+        } else {
+            let pages = pieces[0].claim.pages();
+            (state, result) = pool.charge(state, payer, pages, task, Effort::Reclaim);
+        }
         if result.is_err() && singles > 0 {
             singles = 0;
-            pages = 1;
-            (state, result) = pool.charge(state, payer, pages, access.task(), false);
+            (state, result) = pool.charge(state, payer, 1, task, Effort::Reclaim);
         }
         let got = match result {
             Ok(group) => place_pieces(pool, &mut state, space, pieces, access, (group, singles)),
@@ -567,12 +575,17 @@ fn frames_for(
 
 /// Pieces behind the first that are charged together with it. Reclaim for the whole of a run that
 /// is read ahead keeps the run in one: else it would be cut where its first pages have used up what
-/// one step of reclaim gave.
-fn singles_ahead(pieces: &[Piece], access: Access) -> usize {
+/// one step of reclaim gave. Where there is no room, only a [`TOGETHER_PART`] of what may have to
+/// go for them: of a small budget a large part would go.
+fn singles_ahead(state: &State, space: &Space, pieces: &[Piece], access: Access) -> usize {
     if access != Access::Ahead || pieces[0].claim.order > 0 {
         return 0;
     }
-    pieces[1..].iter().take_while(|piece| piece.claim.order == 0).count()
+    let Some(group) = state.group_of(Payer::Space(space.id)) else { return 0 };
+    let above = std::iter::successors(Some(group), |&id| state.engine.parent(id));
+    let free = above.map(|id| state.engine.margin(id)).min().unwrap_or(0);
+    let most = free.max(state.engine.stat(group).file / TOGETHER_PART).saturating_sub(1);
+    pieces[1..].iter().take_while(|piece| piece.claim.order == 0).take(most as usize).count()
 }
 
 /// Places the first piece and the `charged` single pages behind it, which are charged, and if it is
@@ -650,9 +663,9 @@ mod tests {
             stall: None,
         };
         let mut run: Vec<_> = (0..4).map(piece).collect();
-        let singles = singles_ahead(&run, Access::Ahead);
+        let singles = singles_ahead(&pool.lock(), &space, &run, Access::Ahead);
         let (pages, payer, task) = (run.len() as u64, Payer::Space(space.id), Access::Ahead.task());
-        let (state, charged) = pool.charge(pool.lock(), payer, pages, task, false);
+        let (state, charged) = pool.charge(pool.lock(), payer, pages, task, Effort::ReclaimOnce);
         let charged = (charged.unwrap(), singles);
         drop(state);
         let view = meanwhile(&space, view);

@@ -157,27 +157,21 @@ fn patience_ends_when_other_threads_hold_all_memory_however_much_it_is() {
     let path = make_file(&dir, 17_000 * PAGE);
     let pager =
         Pager::builder().max(pages(16_384)).patience(Duration::from_millis(200)).build().unwrap();
-    let view = pager.open(&path).unwrap();
+    // Nothing is there that no thread holds.
+    let view = OpenOptions::new().read_ahead(Size::new(0)).open(&pager, &path).unwrap();
     std::thread::scope(|scope| {
         let (send, held) = std::sync::mpsc::channel();
         let (release, over) = std::sync::mpsc::channel::<()>();
         let holder = view.clone();
         scope.spawn(move || {
-            let (mut guards, mut failed) = (Vec::new(), 0);
-            // On a busy machine patience may end while there is a page left, which was read ahead.
-            while failed < 3 {
-                match holder.read(guards.len() as u64) {
-                    Ok(guard) => {
-                        guards.push(guard);
-                        failed = 0;
-                    }
-                    Err(_) => failed += 1,
-                }
+            let mut guards = Vec::new();
+            while let Ok(guard) = holder.read(guards.len() as u64) {
+                guards.push(guard);
             }
             send.send(guards.len()).unwrap();
             let _ = over.recv();
         });
-        assert!(held.recv().unwrap() > 16_000);
+        assert_eq!(held.recv().unwrap(), 16_384);
         let before = pager.stat().memory.events.pgscan;
         let error = view.read(16_999).map(drop).unwrap_err();
         assert!(matches!(error, Error::OutOfBudget { .. }), "{error}");

@@ -32,6 +32,7 @@
 use super::pages::MappedPages;
 use super::streams::{Bounds, Streams};
 use super::watched::Watched;
+use crate::charge::Effort;
 use crate::fault::{Access, Claim, Miss};
 use crate::high::Pay;
 use crate::nested::{Nested, Serving};
@@ -356,7 +357,7 @@ fn read_step_ahead(pool: &Pool, file: &WatchedFile, window: Range<u64>) -> u64 {
     for claim in &claims {
         let task = Access::Ahead.task();
         let result;
-        (state, result) = pool.charge(state, Payer::Space(space.id), 1, task, false);
+        (state, result) = pool.charge(state, Payer::Space(space.id), 1, task, Effort::Reclaim);
         let Ok(group) = result else { break };
         let new = claim.new_folio(space, Access::Ahead);
         let Some(placed) = pool.place(&mut state, space, &new, group) else { break };

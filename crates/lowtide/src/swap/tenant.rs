@@ -3,6 +3,7 @@
 use super::file::Backing;
 use super::frames::FrameSource;
 use super::slot::{Around, IN_FILE, Refused, Slot, Store};
+use crate::charge::Effort;
 use crate::error::Error;
 use crate::oom::out_of_budget;
 use crate::payer::Payer;
@@ -260,7 +261,8 @@ impl Place {
     fn fill(&self, store: &Arc<dyn Store>, pages: u64) -> Result<(), Error> {
         let FrameSource { pool, index } = &self.0;
         let payer = Payer::Swap(*index);
-        let (mut state, charged) = pool.charge(pool.lock(), payer, pages, Task::DESCRIPTOR, true);
+        let (mut state, charged) =
+            pool.charge(pool.lock(), payer, pages, Task::DESCRIPTOR, Effort::Wait);
         pool.check()?;
         let group =
             charged.map_err(|full| out_of_budget(&mut state, full, pages, pool.page_shift))?;

@@ -7,6 +7,7 @@
 
 use super::reservations::Place;
 use super::{Tenant, TenantError};
+use crate::charge::Effort;
 use crate::error::Error;
 use crate::oom::out_of_budget;
 use crate::pager::Pager;
@@ -99,7 +100,7 @@ impl Reservation {
         while pages < needed {
             let piece = (needed - pages).min(PIECE);
             let charged;
-            (state, charged) = pool.charge(state, payer, piece, Task::DESCRIPTOR, true);
+            (state, charged) = pool.charge(state, payer, piece, Task::DESCRIPTOR, Effort::Wait);
             match charged {
                 Ok(group) => state.engine.reserve(group, piece),
                 Err(full) => {
