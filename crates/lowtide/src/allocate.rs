@@ -6,10 +6,9 @@
 //! ```
 
 use crate::account::Stall;
-use crate::charge::Effort;
 use crate::error::Error;
 use crate::oom::out_of_budget;
-use crate::payer::{Full, Payer};
+use crate::payer::{Effort, Full, Payer};
 use crate::pool::{Pool, State};
 use crate::space::Space;
 use crate::translation::State as EntryState;

@@ -24,7 +24,7 @@ use crate::deadline::Deadline;
 use crate::hazard;
 use crate::nested::is_nested;
 use crate::oom::held_here;
-use crate::payer::{Full, Payer};
+use crate::payer::{Effort, Full, Payer};
 use crate::pool::{Pool, State, StateGuard};
 use lowtide_core::{Charge, MemcgId, Next, Task};
 use std::time::Duration;
@@ -42,17 +42,6 @@ const NESTED_TRIES: u32 = FREE_TRIES + 2 * DOUBLINGS;
 /// Guards of a thread from which on it is worth checking, before anything is tried, whether they
 /// pin all pages there are.
 const MANY_GUARDS: usize = 64;
-
-/// What a charge that finds no room may cost.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Effort {
-    /// Reclaim, and waiting for room until the pager's patience ends.
-    Wait,
-    /// Reclaim, tried again as often as it frees something.
-    Reclaim,
-    /// One reclaim: for what can be done without.
-    ReclaimOnce,
-}
 
 /// Attempts to make room that have failed so far.
 #[derive(Clone, Copy, Debug)]

@@ -1,4 +1,4 @@
-//! What pages are charged for, and the answer when there is no room for them.
+//! What pages are charged for, how much is done for room, and the answer when there is none.
 
 use lowtide_core::{MemcgId, SpaceId};
 
@@ -22,4 +22,15 @@ pub(crate) struct Full {
     pub(crate) payer: MemcgId,
     /// Waiting could help, but this thread must not wait for others.
     pub(crate) nested: bool,
+}
+
+/// What a charge that finds no room may cost.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Effort {
+    /// Reclaim, and waiting for room until the pager's patience ends.
+    Wait,
+    /// Reclaim, tried again as often as it frees something.
+    Reclaim,
+    /// One reclaim: for what can be done without.
+    ReclaimOnce,
 }

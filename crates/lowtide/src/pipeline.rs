@@ -33,13 +33,12 @@
 //! anything but its own reads: not for pages of other threads, not for frames.
 
 use crate::account::Stall;
-use crate::charge::Effort;
 use crate::error::Error;
 use crate::fault::{Access, Claim, Destination};
 use crate::hazard;
 use crate::io::{Batch, Completion, Read, ReadRun, Slice};
 use crate::nested::Nested;
-use crate::payer::Payer;
+use crate::payer::{Effort, Payer};
 use crate::pool::{Pool, State};
 use crate::readahead::{count_read, note_ahead};
 use crate::space::Space;
@@ -53,8 +52,7 @@ const RUN_BYTES: usize = 512 << 10;
 const FLIGHT_BYTES: usize = 16 << 20;
 /// This many bytes that are not submitted are worth a system call.
 const SUBMIT_BYTES: u64 = 128 << 10;
-/// Pages that are read ahead are evicted for together if they are at most this part of their
-/// tenant's pages of files.
+/// Pages read ahead are evicted for together up to this part of their tenant's pages of files.
 const TOGETHER_PART: u64 = 64;
 /// Pages without a read that the caller is shown, one after the other, before open runs are
 /// launched, and those that have arrived are resolved.

@@ -32,11 +32,10 @@
 use super::pages::MappedPages;
 use super::streams::{Bounds, Streams};
 use super::watched::Watched;
-use crate::charge::Effort;
 use crate::fault::{Access, Claim, Miss};
 use crate::high::Pay;
 use crate::nested::{Nested, Serving};
-use crate::payer::Payer;
+use crate::payer::{Effort, Payer};
 use crate::pool::Pool;
 use crate::readahead::{budget_of, note_ahead};
 use crate::space::Space;

@@ -3,10 +3,9 @@
 use super::file::Backing;
 use super::frames::FrameSource;
 use super::slot::{Around, IN_FILE, Refused, Slot, Store};
-use crate::charge::Effort;
 use crate::error::Error;
 use crate::oom::out_of_budget;
-use crate::payer::Payer;
+use crate::payer::{Effort, Payer};
 use crate::pool::Pool;
 use crate::tenant::TenantError;
 use lowtide_core::{MemcgId, Owner, SpaceId, Task};

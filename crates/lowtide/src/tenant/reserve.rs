@@ -7,11 +7,10 @@
 
 use super::reservations::Place;
 use super::{Tenant, TenantError};
-use crate::charge::Effort;
 use crate::error::Error;
 use crate::oom::out_of_budget;
 use crate::pager::Pager;
-use crate::payer::{Full, Payer};
+use crate::payer::{Effort, Full, Payer};
 use lowtide_core::{MemcgId, Size, Task};
 use std::fmt;
 
