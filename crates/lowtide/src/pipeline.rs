@@ -40,7 +40,7 @@ use crate::io::{Batch, Completion, Read, ReadRun, Slice};
 use crate::nested::Nested;
 use crate::payer::{Effort, Payer};
 use crate::pool::{Pool, State};
-use crate::readahead::{count_read, note_ahead};
+use crate::readahead::{count_read, free_pages, note_ahead};
 use crate::space::Space;
 use crate::translation::State as EntryState;
 use lowtide_core::MemcgId;
@@ -580,8 +580,7 @@ fn singles_ahead(state: &State, space: &Space, pieces: &[Piece], access: Access)
         return 0;
     }
     let Some(group) = state.group_of(Payer::Space(space.id)) else { return 0 };
-    let above = std::iter::successors(Some(group), |&id| state.engine.parent(id));
-    let free = above.map(|id| state.engine.margin(id)).min().unwrap_or(0);
+    let free = free_pages(state, group);
     let most = free.max(state.engine.stat(group).file / TOGETHER_PART).saturating_sub(1);
     pieces[1..].iter().take_while(|piece| piece.claim.order == 0).take(most as usize).count()
 }

@@ -42,10 +42,11 @@
 
 use crate::fault::Access;
 use crate::payer::Payer;
-use crate::pool::Pool;
+use crate::pool::{Pool, State};
 use crate::space::Space;
 use crate::translation::State as EntryState;
 use crate::unfenced;
+use lowtide_core::MemcgId;
 use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -326,10 +327,14 @@ pub(crate) fn room_around(pool: &Pool, space: &Space, wanted: u64) -> u64 {
 pub(crate) fn room_ahead(pool: &Pool, space: &Space) -> u64 {
     let state = pool.lock();
     let Some(group) = state.group_of(Payer::Space(space.id)) else { return 0 };
-    let above = std::iter::successors(Some(group), |&id| state.engine.parent(id));
-    let free = above.map(|id| state.engine.margin(id)).min().unwrap_or(0);
     let stat = state.engine.stat(group);
-    free + stat.file.saturating_sub(stat.file_dirty + stat.file_writeback) / 8
+    free_pages(&state, group) + stat.file.saturating_sub(stat.file_dirty + stat.file_writeback) / 8
+}
+
+/// Pages that may be charged to a group without making room for them.
+pub(crate) fn free_pages(state: &State, group: MemcgId) -> u64 {
+    let above = std::iter::successors(Some(group), |&id| state.engine.parent(id));
+    above.map(|id| state.engine.margin(id)).min().unwrap_or(0)
 }
 
 /// Notes an access to a page that is resident and pinned, in the state that was seen; `waited` for
