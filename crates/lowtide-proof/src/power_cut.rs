@@ -277,6 +277,8 @@ impl<'a> PowerCuts<'a> {
             .patience(PATIENCE)
             .io_deadline(DEADLINE)
             .inject(inject);
+        // Through a map a late read would be waited for, as without a deadline.
+        let builder = if cycle % 3 == 1 { builder.read_deadline(DEADLINE) } else { builder };
         builder.build().map_err(|source| {
             let page_bytes = shape.page as u64;
             ProofError::Setup { max, page_bytes, source }

@@ -68,6 +68,7 @@ pub struct Builder {
     pub(crate) young_faults: bool,
     pub(crate) patience: Duration,
     pub(crate) io_deadline: Duration,
+    pub(crate) read_deadline: Option<Duration>,
     pub(crate) dirty_limits: DirtyLimits,
     pub(crate) dirty_timers: DirtyTimers,
     pub(crate) export_dir: Option<PathBuf>,
@@ -99,6 +100,7 @@ impl Default for Builder {
             young_faults: false,
             patience: Duration::from_secs(10),
             io_deadline: Duration::from_secs(60),
+            read_deadline: None,
             dirty_limits: DirtyLimits::default(),
             dirty_timers: DirtyTimers::default(),
             export_dir: None,
@@ -194,12 +196,29 @@ impl Builder {
     /// [`Error::Timeout`](crate::Error::Timeout), and closing a file or the pager goes on without.
     /// [`Duration::MAX`] waits for ever. The pages stay dirty and are retried.
     ///
-    /// It does not bound requests that the calling thread makes itself: the read of a miss,
-    /// [`View::set_len`](crate::View::set_len), [`View::punch`](crate::View::punch), the sync of a
+    /// It does not bound requests that the calling thread makes itself: the read of a miss, which
+    /// [`read_deadline`](Self::read_deadline) bounds, [`View::set_len`](crate::View::set_len), [`View::punch`](crate::View::punch), the sync of a
     /// new file's name, and all writing in a pager without background threads. These take as long
     /// as the device takes.
     pub fn io_deadline(mut self, deadline: Duration) -> Self {
         self.io_deadline = deadline;
+        self
+    }
+
+    /// How long a thread waits for pages to be read (default: as long as the device takes). Past
+    /// it the call fails with [`Error::Timeout`](crate::Error::Timeout). A call for many pages
+    /// fails when none of them has arrived for so long.
+    ///
+    /// The device may still write to the page's memory, so a late read keeps it: it counts as
+    /// used, and cannot be evicted. Calls that want such a page wait for the same read, and fail,
+    /// too. When the device answers, the page is there.
+    ///
+    /// A thread cannot leave a read that it makes itself. With a deadline, threads of the pager
+    /// make all reads of views, up to [`depth`](Self::depth) at a time, and each miss costs two
+    /// switches of threads more (measured in `docs/measured.md`). [Maps](crate::Map) and
+    /// [heaps](crate::Anon) are not bounded: they wait.
+    pub fn read_deadline(mut self, deadline: Duration) -> Self {
+        self.read_deadline = Some(deadline);
         self
     }
 

@@ -337,7 +337,8 @@ pub enum Error {
     Timeout {
         /// The file.
         path: Arc<PathBuf>,
-        /// How long it was waited for: [`Builder::io_deadline`](crate::Builder::io_deadline).
+        /// How long it was waited for: [`Builder::io_deadline`](crate::Builder::io_deadline), or
+        /// [`Builder::read_deadline`](crate::Builder::read_deadline) for a read.
         seconds: f64,
         /// What was waited for.
         what: &'static str,

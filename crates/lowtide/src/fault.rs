@@ -15,6 +15,7 @@
 use crate::account::Stall;
 use crate::allocate::{Allocated, NewFolio};
 use crate::anon;
+use crate::deadline::Deadline;
 use crate::error::Error;
 use crate::fault_sites::FaultSite;
 use crate::hazard::{self, Held};
@@ -437,9 +438,18 @@ impl Pool {
     /// Waits until the owner of a busy or locked entry is done with it; see [`crate::wait`].
     ///
     /// # Errors
-    /// The error of the read that was waited for; [`Error::Poisoned`].
-    pub(crate) fn wait(&self, entry: &Entry, seen: EntryState) -> Result<(), Error> {
-        self.waits.wait(entry, seen, || self.check())
+    /// The error of the read that was waited for; [`Error::Poisoned`]; [`Error::Timeout`] for a
+    /// page that is not read in time.
+    pub(crate) fn wait(&self, space: &Space, entry: &Entry, seen: EntryState) -> Result<(), Error> {
+        let limit = self.read_limit(space).filter(|_| seen == EntryState::Busy);
+        let deadline = limit.map(Deadline::after);
+        self.waits.wait(entry, seen, limit, || {
+            self.check()?;
+            match deadline {
+                Some(deadline) if deadline.has_passed() => Err(self.read_timeout(space)),
+                _ => Ok(()),
+            }
+        })
     }
 
     /// Makes a page resident and returns its frame. `held` is a slot on its translation, set before
@@ -495,16 +505,28 @@ impl Pool {
                     };
                     laps.allocated();
                     let to = self.destination(space, self.page_bytes() << claim.order, frame);
+                    let bytes = (self.page_bytes() as u64) << claim.order;
                     let outcome = if space.anon.is_some() {
                         anon::fill(self, space, page, &to)
                     } else {
                         let request = self.read_request(space, &claim, &to);
-                        self.read_now(space, request, frame).inspect(|&got| self.io.note_read(got))
+                        let outcome = match self.read_limit(space) {
+                            None => self.read_now(space, request, frame),
+                            Some(limit) => {
+                                let of = (claim, frame);
+                                let read = self.read_in_time(space, of, request, access, limit);
+                                let read = read.inspect_err(|_| self.stall_ends(stall, bytes));
+                                let (back, outcome) = read?;
+                                claim = back;
+                                outcome
+                            }
+                        };
+                        outcome.inspect(|&got| self.io.note_read(got))
                     };
                     laps.read();
                     let resolved = self.resolve(space, &claim, (frame, Some(&to)), outcome, access);
                     laps.published(claim.pages());
-                    self.stall_ends(stall, (self.page_bytes() as u64) << claim.order);
+                    self.stall_ends(stall, bytes);
                     resolved?;
                     reported = true;
                 }
@@ -524,12 +546,12 @@ impl Pool {
                     }
                     if seen == EntryState::Busy {
                         waited = true;
-                        self.wait(entry, seen)?;
+                        self.wait(space, entry, seen)?;
                     } else {
                         // A store waits until no slot is on the page: this one must not be among
                         // them.
                         drop(held);
-                        self.wait(entry, seen)?;
+                        self.wait(space, entry, seen)?;
                         held = hazard::hold(entry.address());
                     }
                 }
@@ -570,7 +592,7 @@ mod tests {
                 let entry = space.table.entry(3);
                 while !end.load(SeqCst) {
                     if entry.load() == EntryState::Busy {
-                        pool.wait(entry, EntryState::Busy).unwrap();
+                        pool.wait(&space, entry, EntryState::Busy).unwrap();
                         waited.fetch_add(1, SeqCst);
                     }
                 }

@@ -39,6 +39,10 @@ sites! {
     ShortWriteContinued
     /// A read failed, and all threads that wanted the page got the error.
     ReadFailed
+    /// A read was not waited for any longer.
+    ReadDeadlinePassed
+    /// Such a read ended after all.
+    LateReadEnded
     /// A write failed, and its pages stayed dirty.
     WriteFailedKeptDirty
     /// A run that failed was cut, so that only what cannot be written stays dirty.

@@ -101,7 +101,8 @@
 //! | `hits`, `translation`, `hazard` | the hit path; from page to frame; pins without a lock |
 //! | `unfenced`, `rounds` | which pages are pinned without a fence; barriers that threads share |
 //! | `sampling` | counting hits at no cost |
-//! | `fault`, `many`, `pipeline`, `wait` | bringing in one page or many; waiting for a read |
+//! | `fault`, `many`, `pipeline`, `pieces` | bringing in one page or many |
+//! | `wait`, `late` | waiting for a read; reads that miss their deadline |
 //! | `readahead`, `unused`, `readers` | sequential access: which pages are read ahead |
 //! | `around` | the neighbours of a page that is missed: where they are read with it |
 //! | `reclaim`, `background` | driving the engine's reclaim; the threads of a pager |
@@ -145,6 +146,7 @@ mod high;
 #[allow(unsafe_code, reason = "see the file's header")]
 mod hits;
 mod io;
+mod late;
 mod length;
 mod many;
 pub mod map;
@@ -155,6 +157,7 @@ mod open;
 mod owned;
 mod pager;
 mod payer;
+mod pieces;
 mod pipeline;
 mod poison;
 mod pool;

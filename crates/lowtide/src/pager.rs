@@ -62,7 +62,7 @@ impl Builder {
     /// # Errors
     /// [`BuildError`] names the choice that is impossible, or what the kernel refused.
     pub fn build(self) -> Result<Pager, BuildError> {
-        let pool = Arc::new(Pool::new(&self)?);
+        let pool = Pool::new(&self)?;
         let exporter = self.export_dir.map(Exporter::new);
         let threads = Threads::start(&pool, exporter)?;
         Ok(Pager { inner: Arc::new(Inner { pool, threads }) })

@@ -27,24 +27,24 @@
 //! the calls.
 //!
 //! A run that fails is read again piece by piece, because a bad block affects only the page that it
-//! is in.
+//! is in. Where reads have a deadline, all runs in flight are left to the device when none of them
+//! has ended for so long (`late.rs`).
 //!
 //! The thread owns every claim from [`Pipeline::add`] on. While it does, it never waits for
 //! anything but its own reads: not for pages of other threads, not for frames.
 
-use crate::account::Stall;
 use crate::error::Error;
-use crate::fault::{Access, Claim, Destination};
+use crate::fault::{Access, Claim};
 use crate::hazard;
 use crate::io::{Batch, Completion, Read, ReadRun, Slice};
 use crate::nested::Nested;
-use crate::payer::{Effort, Payer};
-use crate::pool::{Pool, State};
-use crate::readahead::{count_read, free_pages, note_ahead};
+use crate::pieces::{Piece, Wanted, frames_for};
+use crate::pool::Pool;
+use crate::readahead::{count_read, note_ahead};
 use crate::space::Space;
 use crate::translation::State as EntryState;
-use lowtide_core::MemcgId;
 use std::io;
+use std::time::Duration;
 
 /// The longest run, in bytes. Longer ones are not faster, and their first page comes later.
 const RUN_BYTES: usize = 512 << 10;
@@ -52,42 +52,9 @@ const RUN_BYTES: usize = 512 << 10;
 const FLIGHT_BYTES: usize = 16 << 20;
 /// This many bytes that are not submitted are worth a system call.
 const SUBMIT_BYTES: u64 = 128 << 10;
-/// Pages read ahead are evicted for together up to this part of their tenant's pages of files.
-const TOGETHER_PART: u64 = 64;
 /// Pages without a read that the caller is shown, one after the other, before open runs are
 /// launched, and those that have arrived are resolved.
 const HITS_MAX: u32 = 16;
-
-/// Pages that the caller wants: `count` neighbours, with as many neighbouring positions in its
-/// list.
-#[derive(Clone, Copy, Debug)]
-struct Wanted {
-    index: usize,
-    page: u64,
-    count: u32,
-}
-
-impl Wanted {
-    fn pages(self) -> impl DoubleEndedIterator<Item = (usize, u64)> {
-        (0..self.count).map(move |k| (self.index + k as usize, self.page + u64::from(k)))
-    }
-}
-
-/// One folio of a run.
-#[derive(Debug)]
-struct Piece {
-    claim: Claim,
-    wanted: Wanted,
-    /// It is read together with the piece before it.
-    joins: bool,
-    /// Given by [`frames_for`].
-    frame: u32,
-    /// Given when it is requested.
-    to: Option<Destination>,
-    /// Its bytes are where a pointer finds them already.
-    installed: bool,
-    stall: Option<Stall>,
-}
 
 /// Reads in flight for one call. Dropping it, even in a panic, resolves them all.
 pub(crate) struct Pipeline<'p> {
@@ -95,6 +62,8 @@ pub(crate) struct Pipeline<'p> {
     space: &'p Space,
     access: Access,
     batch: Batch<'p>,
+    /// How long it is waited for a read.
+    limit: Option<Duration>,
     /// Claimed, and without frames: whole runs but for the last, which may grow.
     open: Vec<Piece>,
     open_runs: usize,
@@ -126,13 +95,18 @@ pub(crate) struct Pipeline<'p> {
 
 impl<'p> Pipeline<'p> {
     pub(crate) fn new(pool: &'p Pool, space: &'p Space, access: Access) -> Self {
-        let batch = pool.backend.batch(space.path_ref());
+        let limit = pool.read_limit(space);
+        let batch = match limit {
+            None => pool.backend.batch(space.path_ref()),
+            Some(_) => pool.backend.timed_batch(space.path_ref()),
+        };
         let group = if pool.background { quarter(batch.capacity()) } else { 1 };
         Self {
             pool,
             space,
             access,
             batch,
+            limit,
             open: Vec::new(),
             open_runs: 0,
             open_pages: 0,
@@ -242,7 +216,7 @@ impl<'p> Pipeline<'p> {
         self.submit();
         while self.runs_in_flight() > 0 || !self.landing.is_empty() {
             self.land(&mut each)?;
-            self.wait(self.with_device());
+            self.wait(self.with_device())?;
         }
         Ok(())
     }
@@ -273,7 +247,7 @@ impl<'p> Pipeline<'p> {
                 self.submit();
                 self.land(&mut each)?;
             }
-            self.wait(few(self.with_device()));
+            self.wait(few(self.with_device()))?;
         }
         Ok(())
     }
@@ -320,11 +294,42 @@ impl<'p> Pipeline<'p> {
     }
 
     /// Submits what is launched, and waits until at least `min` reads have ended.
-    fn wait(&mut self, min: usize) {
+    ///
+    /// # Errors
+    /// [`Error::Timeout`]: none has ended in time, and nothing is in flight any more.
+    fn wait(&mut self, min: usize) -> Result<(), Error> {
         if min > 0 {
-            self.batch.wait(min, &mut self.done);
+            self.batch.wait_for(min, self.limit, &mut self.done);
             self.not_submitted = (0, 0);
+            if self.done.is_empty() {
+                self.leave();
+                return Err(self.pool.read_timeout(self.space));
+            }
         }
+        Ok(())
+    }
+
+    /// Stops waiting for the runs in flight.
+    fn leave(&mut self) {
+        let (pool, space, access) = (self.pool, self.space, self.access);
+        for slot in 0..self.flying.len() {
+            let Some(mut run) = self.flying[slot].take() else { continue };
+            let pages: u64 = run.iter().map(|piece| piece.claim.pages()).sum();
+            for piece in &mut run {
+                let stall = piece.stall.take();
+                pool.stall_ends(stall, piece.claim.pages() << pool.page_shift);
+            }
+            let claims = || run.drain(..).map(|piece| (piece.claim, piece.frame)).collect();
+            if pool.leave(space, (&mut self.batch, slot as u64), access, claims) {
+                self.pages_in_flight -= pages;
+                self.free.push(slot);
+                self.spare.push(run);
+            } else {
+                self.flying[slot] = Some(run);
+            }
+        }
+        // Those that have ended in this moment.
+        self.batch.wait(0, &mut self.done);
     }
 
     /// Hands a run to the device.
@@ -500,7 +505,7 @@ impl Drop for Pipeline<'_> {
         while self.runs_in_flight() > 0 || !self.landing.is_empty() {
             // Errors were reported, or the caller is gone.
             drop(self.land(|_, _, _| ()));
-            self.wait(self.with_device());
+            drop(self.wait(self.with_device()));
         }
     }
 }
@@ -514,186 +519,4 @@ fn quarter(reads: usize) -> usize {
 /// while a quarter is waited for, the device has an eighth less to do on average.
 fn few(reads: usize) -> usize {
     (reads / 16).max(2).min(reads)
-}
-
-/// Takes frames for pieces, without waiting, for as many from the first on as there is room for.
-/// Returns their number.
-///
-/// A large folio for which there is no contiguous room becomes a single page, alone in its run;
-/// further pages that were wanted of it go to `refused`.
-fn frames_for(
-    pool: &Pool,
-    space: &Space,
-    mut run: &mut [Piece],
-    access: Access,
-    refused: &mut Vec<(usize, u64)>,
-) -> usize {
-    let mut state = pool.lock();
-    let mut placed = 0;
-    while placed < run.len() {
-        let pieces = &mut run[placed..];
-        let (payer, task) = (Payer::Space(space.id), access.task());
-        let mut singles = singles_ahead(&state, space, pieces, access);
-        let mut result;
-        if singles > 0 {
-            let pages = 1 + singles as u64;
-            (state, result) = pool.charge(state, payer, pages, task, Effort::ReclaimOnce);
-        } else {
-            let pages = pieces[0].claim.pages();
-            (state, result) = pool.charge(state, payer, pages, task, Effort::Reclaim);
-        }
-        if result.is_err() && singles > 0 {
-            singles = 0;
-            (state, result) = pool.charge(state, payer, 1, task, Effort::Reclaim);
-        }
-        let got = match result {
-            Ok(group) => place_pieces(pool, &mut state, space, pieces, access, (group, singles)),
-            Err(_) => 0,
-        };
-        placed += got;
-        if got > 0 {
-            continue;
-        }
-        if placed > 0
-            || run[0].claim.order == 0
-            || space.is_closed()
-            || space.is_cut(run[0].claim.page)
-        {
-            break;
-        }
-        let piece = &mut run[0];
-        pool.shrink_claim(space, piece.wanted.page, &mut piece.claim);
-        refused.extend(piece.wanted.pages().skip(1));
-        piece.wanted.count = 1;
-        // What follows is not its neighbour any more.
-        run = &mut run[..1];
-    }
-    placed
-}
-
-/// Pieces behind the first that are charged together with it. Reclaim for the whole of a run that
-/// is read ahead keeps the run in one: else it would be cut where its first pages have used up what
-/// one step of reclaim gave. Where there is no room, only a [`TOGETHER_PART`] of what may have to
-/// go for them: of a small budget a large part would go.
-fn singles_ahead(state: &State, space: &Space, pieces: &[Piece], access: Access) -> usize {
-    if access != Access::Ahead || pieces[0].claim.order > 0 {
-        return 0;
-    }
-    let Some(group) = state.group_of(Payer::Space(space.id)) else { return 0 };
-    let free = free_pages(state, group);
-    let most = free.max(state.engine.stat(group).file / TOGETHER_PART).saturating_sub(1);
-    pieces[1..].iter().take_while(|piece| piece.claim.order == 0).take(most as usize).count()
-}
-
-/// Places the first piece and the `charged` single pages behind it, which are charged, and if it is
-/// a single page those behind them that have room as things are. Returns how many. If it is none,
-/// the charge was given back. While room was made the lock was free: a file that was closed
-/// meanwhile gets no page, and one that is about to be cut none behind its new end.
-fn place_pieces(
-    pool: &Pool,
-    state: &mut State,
-    space: &Space,
-    pieces: &mut [Piece],
-    access: Access,
-    (group, charged): (MemcgId, usize),
-) -> usize {
-    let stays = |piece: &Piece| !space.is_closed() && !space.is_cut(piece.claim.page);
-    let single = |piece: &Piece| piece.claim.order == 0 && stays(piece);
-    let mut singles = pieces[..1 + charged].iter().take_while(|piece| single(piece)).count();
-    // What is charged for the first piece is given back, if need be, where it is placed.
-    state.engine.uncharge(group, (1 + charged - singles.max(1)) as u64);
-    while singles > 0
-        && pieces.get(singles).is_some_and(single)
-        && let Some(over_high) = state.engine.charge_if_room(group, 1, access.task())
-    {
-        if over_high > 0 {
-            pool.owe(Payer::Space(space.id), over_high);
-        }
-        singles += 1;
-    }
-    if singles <= 1 {
-        let new = pieces[0].claim.new_folio(space, access);
-        let Some((frame, stall)) = pool.place(state, space, &new, group) else { return 0 };
-        (pieces[0].frame, pieces[0].stall) = (frame, stall);
-        return 1;
-    }
-    // The lowest frame for the first page: what was evicted together is often contiguous.
-    let mut frames: Vec<u32> =
-        (0..singles).map_while(|_| pool.take_frames(state, space, 0)).collect();
-    frames.sort_unstable();
-    if frames.len() < singles {
-        state.engine.uncharge(group, (singles - frames.len()) as u64);
-    }
-    for (piece, &frame) in pieces.iter_mut().zip(&frames) {
-        piece.frame = frame;
-        piece.stall = pool.place_in(state, &piece.claim.new_folio(space, access), group, frame);
-    }
-    frames.len()
-}
-
-#[cfg(all(test, not(loom)))]
-mod tests {
-    use super::*;
-    use crate::fault::Miss;
-    use crate::{OpenOptions, Pager, View};
-    use std::sync::Arc;
-
-    /// Pages of a run that was charged as a whole, of which some are placed after `meanwhile`.
-    fn placed_after(meanwhile: impl FnOnce(&Space, View) -> Option<View>) -> usize {
-        let dir = tempfile::tempdir().unwrap();
-        let pager = Pager::builder().max("1M".parse().unwrap()).background(false).build().unwrap();
-        let path = dir.path().join("file");
-        let view = OpenOptions::new().create(64 * 4096).open(&pager, path).unwrap();
-        let pool = &pager.inner.pool;
-        let space: Arc<Space> = pool.lock().spaces.iter().flatten().next().unwrap().clone();
-        let claimed = |page| match pool.claim(&space, page, space.table.entry(page)) {
-            Miss::Claimed(claim) => claim,
-            _ => panic!("page {page} is there"),
-        };
-        let piece = |page| Piece {
-            claim: claimed(page),
-            wanted: Wanted { index: 0, page, count: 1 },
-            joins: page > 0,
-            frame: 0,
-            to: None,
-            installed: false,
-            stall: None,
-        };
-        let mut run: Vec<_> = (0..4).map(piece).collect();
-        let singles = singles_ahead(&pool.lock(), &space, &run, Access::Ahead);
-        let (pages, payer, task) = (run.len() as u64, Payer::Space(space.id), Access::Ahead.task());
-        let (state, charged) = pool.charge(pool.lock(), payer, pages, task, Effort::ReclaimOnce);
-        let charged = (charged.unwrap(), singles);
-        drop(state);
-        let view = meanwhile(&space, view);
-        let mut state = pool.lock();
-        let placed = place_pieces(pool, &mut state, &space, &mut run, Access::Ahead, charged);
-        let resident = state.engine.stat(MemcgId::ROOT).file;
-        assert_eq!(resident, placed as u64, "pages that the engine has");
-        drop(state);
-        assert_eq!(pager.root().usage().unwrap(), placed as u64 * 4096, "the rest is given back");
-        run[..placed].iter().for_each(|piece| pool.give_back(piece.frame, 0));
-        run.iter().for_each(|piece| pool.abandon(&space, &piece.claim, &Ok(())));
-        if space.is_cut(u64::MAX - 1) {
-            space.cut_from(u64::MAX);
-        }
-        drop(view);
-        placed
-    }
-
-    #[test]
-    fn a_run_gets_no_page_of_a_file_that_was_closed_or_cut_while_room_was_made() {
-        let cut = |from: u64| {
-            placed_after(|space, view| {
-                space.cut_from(from);
-                Some(view)
-            })
-        };
-        assert_eq!([4, 3, 1, 0].map(cut), [4, 3, 1, 0]);
-        let closed = placed_after(|_, view| {
-            drop(view);
-            None
-        });
-        assert_eq!(closed, 0);
-    }
 }

@@ -38,7 +38,7 @@ use lowtide_swap::SwapFile;
 use lowtide_sys::memory::{HugePages, Mapping};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::{Arc, Condvar, Mutex, Weak};
 use std::time::{Duration, Instant};
 
 /// Frames that a translation can name.
@@ -156,6 +156,8 @@ impl State {
 /// See the module documentation.
 #[derive(Debug)]
 pub(crate) struct Pool {
+    /// Itself, for what outlives an operation.
+    pub(crate) me: Weak<Self>,
     /// No other pool of this process has it.
     pub(crate) number: u64,
     pub(crate) page_shift: u32,
@@ -196,6 +198,8 @@ pub(crate) struct Pool {
     pub(crate) patience: Duration,
     /// How long a thread waits for writes.
     pub(crate) io_deadline: Duration,
+    /// How long it waits for a read of a file, if not for ever.
+    pub(crate) read_deadline: Option<Duration>,
     pub(crate) background: bool,
     pub(crate) young_faults: bool,
     pub(crate) io_mode: crate::config::IoMode,
@@ -224,7 +228,7 @@ fn leads_to(seen: EntryState, to: u32) -> bool {
 }
 
 impl Pool {
-    pub(crate) fn new(config: &Builder) -> Result<Self, BuildError> {
+    pub(crate) fn new(config: &Builder) -> Result<Arc<Self>, BuildError> {
         let page_bytes = config.page_bytes;
         if !page_bytes.is_power_of_two() || !crate::config::PAGE_BYTES.contains(&page_bytes) {
             return Err(BuildError::PageSize { bytes: page_bytes });
@@ -281,7 +285,8 @@ impl Pool {
             sites: Arc::clone(&fault_sites),
         })?;
         let (names, reservations) = (Names::default(), Reservations::default());
-        Ok(Self {
+        Ok(Arc::new_cyclic(|me| Self {
+            me: Weak::clone(me),
             number: POOLS.fetch_add(1, Relaxed),
             page_shift,
             page_bytes,
@@ -318,13 +323,14 @@ impl Pool {
             void: Void::default(),
             patience: config.patience,
             io_deadline: config.io_deadline,
+            read_deadline: config.read_deadline,
             background: config.background,
             young_faults: config.young_faults,
             io_mode: config.io_mode,
             closing: AtomicBool::new(false),
             born: Instant::now(),
             arena,
-        })
+        }))
     }
 
     /// Locks what the pool shares, also when it [is poisoned](Pool::is_poisoned): a caller that

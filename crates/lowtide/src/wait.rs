@@ -50,11 +50,12 @@ impl WaitTable {
     ///
     /// # Errors
     /// The error of the read that was waited for; that of `check`, which is called from time to
-    /// time.
+    /// time, and about `within` from now if that is soon.
     pub(crate) fn wait(
         &self,
         entry: &Entry,
         seen: State,
+        within: Option<Duration>,
         check: impl Fn() -> Result<(), Error>,
     ) -> Result<(), Error> {
         check()?;
@@ -78,7 +79,7 @@ impl WaitTable {
             }
             (waiters, _) = bucket
                 .completed
-                .wait_timeout(waiters, LOOK)
+                .wait_timeout(waiters, within.map_or(LOOK, |within| within.min(LOOK)))
                 .unwrap_or_else(std::sync::PoisonError::into_inner);
             check()?;
         }

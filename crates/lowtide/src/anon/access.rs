@@ -72,7 +72,7 @@ impl<'a> Owned<'a> {
                 }
                 // An error of another thread's fault is no error of this one: it looks again.
                 seen @ (EntryState::Busy | EntryState::Locked { .. }) => {
-                    drop(pool.wait(entry, seen));
+                    drop(pool.wait(space, entry, seen));
                 }
             }
         }

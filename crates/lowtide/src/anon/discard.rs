@@ -157,7 +157,7 @@ fn discard_page(pool: &Pool, space: &Space, page: u64) -> Result<(), Error> {
                 if is_nested() {
                     return Err(Error::Nested { path: space.path(), page });
                 }
-                drop(pool.wait(entry, seen));
+                drop(pool.wait(space, entry, seen));
             }
         }
     }

@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | [`read_one`](Backend::read_one) | a miss | in the calling thread, which waits |
 //! | [`batch`](Backend::batch) | `get_many`, prefetch, read-ahead | overlapped, up to a capacity |
+//! | [`timed_batch`](Backend::timed_batch) | reads with a deadline | in threads of the pager |
 //! | [`writer`](Backend::writer) | write-back and flush | overlapped; waits have a timeout |
 //! | [`write_run`](Backend::write_run) | one run to write | in the calling thread, which waits |
 //! | [`set_len`], [`punch`], [`sync_name`] | a change of the file | in the calling thread |
@@ -38,15 +39,25 @@ use super::job::{Job, WriteJob};
 use super::overlap::{Batch, Engine, Writer};
 use super::psync::{Psync, read_in_this_thread};
 use super::request::{Read, Write, check_range};
+use super::timed::TimedQueue;
 use super::uring::{Refusal, Uring};
+use super::workers::Workers;
 use crate::error::BuildError;
 use crate::fault_sites::{FaultSite, FaultSites};
+
+/// Threads that make reads with a deadline, of all files together. Reads of a device that hangs
+/// keep theirs until the deadline, and others must not queue behind them: so these are many more
+/// than keep any device busy.
+const READERS_MAX: usize = 256;
 
 /// Moves pages between files and the arena. Shared by all threads of a pager.
 pub(crate) struct Backend {
     /// Absent when system calls are used for everything.
     uring: Option<Uring>,
     psync: Psync,
+    /// Those that make reads with a deadline.
+    readers: Arc<Workers>,
+    depth: usize,
     inject: Option<Arc<dyn Inject>>,
     sites: Arc<FaultSites>,
     /// Requests that the injector has seen.
@@ -78,7 +89,8 @@ impl Backend {
     /// [`BuildError::IoEngine`] when io_uring was demanded and does not work. [`IoEngine::Auto`]
     /// never fails.
     pub(crate) fn open(options: Options) -> Result<Backend, BuildError> {
-        let psync = Psync::new(options.depth.max(1) as usize);
+        let depth = options.depth.max(1) as usize;
+        let psync = Psync::new(depth);
         let with_calls = format!("system calls, up to {} threads for batches", psync.threads());
         let (uring, reason) = match options.engine {
             IoEngine::Psync => (None, format!("psync as requested: {with_calls}")),
@@ -101,7 +113,8 @@ impl Backend {
         tracing::debug!(%reason, "I/O engine chosen");
         let (inject, sites) = (options.inject, options.sites);
         let (requests, abandoned) = (AtomicU64::new(0), AtomicBool::new(false));
-        Ok(Backend { uring, psync, inject, sites, requests, abandoned, reason })
+        let readers = Arc::new(Workers::new("lowtide-read", READERS_MAX));
+        Ok(Backend { uring, psync, readers, depth, inject, sites, requests, abandoned, reason })
     }
 
     /// The engine in use: [`IoEngine::Uring`] or [`IoEngine::Psync`].
@@ -171,6 +184,13 @@ impl Backend {
         let ring = self.uring.as_ref().and_then(Uring::queue);
         let engine = ring.map_or_else(|| Engine::Psync(self.psync.shared_queue()), Engine::Uring);
         Batch::new(self, engine, path)
+    }
+
+    /// The same, of reads that are made by threads of the pager, so that they can be
+    /// [left](Batch::leave).
+    pub(crate) fn timed_batch(&self, path: &Arc<PathBuf>) -> Batch<'_> {
+        let queue = TimedQueue::new(self, (&self.readers, self.depth), path);
+        Batch::new(self, Engine::Timed(queue), path)
     }
 
     /// Starts a series of writes and syncs in the calling thread. Costs as little as a batch;
@@ -256,7 +276,7 @@ impl Backend {
     ) -> io::Result<()> {
         let Some(inject) = &self.inject else { return act() };
         let (number, len) = (self.next_number(), bytes.end - bytes.start);
-        carry_out(&**inject, &Request { op, path, offset: bytes.start, len, number }, act)
+        carry_out(&**inject, &Request { op, path, offset: bytes.start, len, number }, |_| act())
     }
 
     /// Counts the open rings: one strong reference for each, and one for the backend.

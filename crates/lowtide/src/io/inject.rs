@@ -201,23 +201,24 @@ impl Start {
 }
 
 /// Gets the verdict for a request that cannot overlap with others, and carries it out in the
-/// calling thread.
+/// calling thread. `act` gets what its first transfer may move at most, if there is a limit.
 pub(crate) fn carry_out(
     inject: &dyn Inject,
     request: &Request<'_>,
-    act: impl FnOnce() -> io::Result<()>,
+    act: impl FnOnce(Option<u64>) -> io::Result<()>,
 ) -> io::Result<()> {
     let result = match inject.before(request) {
         Verdict::Fail(error) => Err(error),
         Verdict::Pretend => Ok(()),
-        Verdict::Pass | Verdict::Short(_) => act(),
+        Verdict::Pass => act(None),
+        Verdict::Short(limit) => act(Some(limit)),
         Verdict::Later(delay) => {
             Start::after(delay).wait();
-            act()
+            act(None)
         }
         Verdict::Hang(gate) => {
             gate.wait();
-            act()
+            act(None)
         }
     };
     inject.after(request, errno(&result));

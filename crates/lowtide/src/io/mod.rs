@@ -10,6 +10,8 @@
 //! | `choose` | which engine is used here, and why |
 //! | `uring` | io_uring: one ring for each thread, the frames registered once and shared |
 //! | `psync` | system calls in the calling thread, and a few threads to overlap them |
+//! | `timed` | reads with a deadline, by threads of the pager |
+//! | `workers` | threads that make blocking calls for others |
 //! | `inject` | failing on purpose, so that tests see what a broken device does |
 
 mod backend;
@@ -19,7 +21,9 @@ mod job;
 mod overlap;
 mod psync;
 mod request;
+mod timed;
 mod uring;
+mod workers;
 
 #[cfg(test)]
 mod tests;
@@ -31,3 +35,4 @@ pub(crate) use inject::carry_out;
 pub use inject::{Gate, Inject, InjectOp, Request, Verdict};
 pub(crate) use overlap::{Batch, Writer};
 pub(crate) use request::{Arena, Completion, Read, ReadRun, Slice, Write};
+pub(crate) use timed::{End, Left};

@@ -23,6 +23,7 @@ use super::inject::{Inject, InjectOp, Request, Start, Verdict, errno};
 use super::job::{ReadJob, ReadRunJob, SyncJob, Work, WriteJob};
 use super::psync::PsyncQueue;
 use super::request::{Completion, Read, ReadRun, Write, check_range};
+use super::timed::{End, Left, TimedQueue};
 use super::uring::UringQueue;
 use crate::fault_sites::FaultSite;
 
@@ -36,6 +37,8 @@ pub(super) enum Engine<'b> {
     Uring(UringQueue),
     /// Threads.
     Psync(PsyncQueue<'b>),
+    /// Threads whose reads may be left. They ask the injector.
+    Timed(TimedQueue<'b>),
 }
 
 impl Engine<'_> {
@@ -43,6 +46,7 @@ impl Engine<'_> {
         match self {
             Engine::Uring(queue) => queue.push(user, work),
             Engine::Psync(queue) => queue.push(user, work),
+            Engine::Timed(queue) => queue.push(user, work),
         }
     }
 
@@ -50,6 +54,7 @@ impl Engine<'_> {
         match self {
             Engine::Uring(queue) => queue.submit(),
             Engine::Psync(queue) => queue.submit(),
+            Engine::Timed(queue) => queue.submit(),
         }
     }
 
@@ -62,6 +67,7 @@ impl Engine<'_> {
         match self {
             Engine::Uring(queue) => queue.wait(min, deadline, sink),
             Engine::Psync(queue) => queue.wait(min, deadline, sink),
+            Engine::Timed(queue) => queue.wait(min, deadline, sink),
         }
     }
 
@@ -69,6 +75,7 @@ impl Engine<'_> {
         match self {
             Engine::Uring(queue) => queue.in_flight(),
             Engine::Psync(queue) => queue.in_flight(),
+            Engine::Timed(queue) => queue.in_flight(),
         }
     }
 
@@ -76,6 +83,7 @@ impl Engine<'_> {
         match self {
             Engine::Uring(queue) => queue.capacity(),
             Engine::Psync(queue) => queue.capacity(),
+            Engine::Timed(queue) => queue.capacity(),
         }
     }
 }
@@ -188,7 +196,8 @@ impl std::fmt::Debug for Overlap<'_> {
 
 impl<'b> Overlap<'b> {
     fn new(backend: &'b Backend, engine: Engine<'b>) -> Overlap<'b> {
-        let watch = backend.injector().cloned().map(Watch::new);
+        let asks = !matches!(engine, Engine::Timed(_));
+        let watch = backend.injector().filter(|_| asks).cloned().map(Watch::new);
         Overlap { backend, engine, ended: Vec::new(), write_bytes: 0, watch, not_send: PhantomData }
     }
 
@@ -337,7 +346,29 @@ impl<'b> Batch<'b> {
     /// Starts what can start, waits until `min` reads have ended (all of them, if there are fewer),
     /// and appends every read that has ended to `completions`. With `min` 0 it only looks.
     pub(crate) fn wait(&mut self, min: usize, completions: &mut Vec<Completion>) {
-        self.overlap.wait(min, None, completions);
+        self.wait_for(min, None, completions);
+    }
+
+    /// The same, but not after the timeout.
+    pub(crate) fn wait_for(
+        &mut self,
+        min: usize,
+        timeout: Option<Duration>,
+        completions: &mut Vec<Completion>,
+    ) {
+        self.overlap.wait(min, timeout, completions);
+    }
+
+    /// Waits for a read no longer. If the device has it, it goes on without this thread, and `end`
+    /// makes what is called with its result; the promise about its memory ends there.
+    ///
+    /// # Panics
+    /// When the batch was not [made](Backend::timed_batch) for this, or has no such read.
+    pub(crate) fn leave(&mut self, user: u64, end: impl FnOnce() -> End) -> Left {
+        match &mut self.overlap.engine {
+            Engine::Timed(queue) => queue.leave(user, end),
+            Engine::Uring(_) | Engine::Psync(_) => unreachable!("these reads have no deadline"),
+        }
     }
 
     /// Reads that were pushed and whose completion has not been returned.

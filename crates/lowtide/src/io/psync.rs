@@ -19,17 +19,20 @@
 use std::collections::VecDeque;
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::{Builder, JoinHandle};
 use std::time::Instant;
 
 use super::job::{Job, ReadJob, Work};
 use super::request::Read;
+use super::workers::Workers;
 
 /// Locks, whether or not another thread panicked while it held the lock: every critical section of
 /// this module leaves its data whole at each step.
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+/// What the threads are called.
+const NAME: &str = "lowtide-io";
 
 /// The engine. Cheap until the first queue.
 #[derive(Debug)]
@@ -44,12 +47,12 @@ impl Psync {
     /// An engine whose queues keep up to `depth` transfers in flight.
     pub(super) fn new(depth: usize) -> Psync {
         let cpus = std::thread::available_parallelism().map_or(1, usize::from);
-        Psync { depth, readers: Workers::new(depth.min(4 * cpus)), idle: Mutex::default() }
+        Psync { depth, readers: Workers::new(NAME, depth.min(4 * cpus)), idle: Mutex::default() }
     }
 
     /// How many threads overlap the transfers of a queue.
     pub(super) fn threads(&self) -> usize {
-        self.readers.most
+        self.readers.most()
     }
 
     /// A queue that shares its workers with others.
@@ -60,7 +63,7 @@ impl Psync {
     /// A queue with workers of its own.
     pub(super) fn own_queue(&self) -> PsyncQueue<'_> {
         let idle = lock(&self.idle).pop();
-        self.queue(Some(idle.unwrap_or_else(|| Workers::new(self.threads()))))
+        self.queue(Some(idle.unwrap_or_else(|| Workers::new(NAME, self.threads()))))
     }
 
     fn queue(&self, own: Option<Workers>) -> PsyncQueue<'_> {
@@ -91,8 +94,7 @@ struct Task {
 impl Task {
     fn run(mut self) {
         let result = self.work.run();
-        lock(&self.reply.results).push((self.user, self.work, result));
-        self.reply.arrived.notify_one();
+        self.reply.put(self.user, self.work, result);
     }
 }
 
@@ -101,14 +103,20 @@ type Ended = (u64, Work, io::Result<u64>);
 
 /// Results on their way back to the one thread that waits for them.
 #[derive(Debug, Default)]
-struct Mailbox {
+pub(super) struct Mailbox {
     results: Mutex<Vec<Ended>>,
     arrived: Condvar,
 }
 
 impl Mailbox {
+    /// Adds what has ended.
+    pub(super) fn put(&self, user: u64, work: Work, result: io::Result<u64>) {
+        lock(&self.results).push((user, work, result));
+        self.arrived.notify_one();
+    }
+
     /// Waits for at least `min` results, or until the deadline, and takes all there are.
-    fn take(&self, min: usize, deadline: Option<Instant>) -> Vec<Ended> {
+    pub(super) fn take(&self, min: usize, deadline: Option<Instant>) -> Vec<Ended> {
         let mut results = lock(&self.results);
         while results.len() < min {
             results =
@@ -124,93 +132,6 @@ impl Mailbox {
                 };
         }
         std::mem::take(&mut *results)
-    }
-}
-
-/// Threads, and the list they take tasks from. Dropping it joins them.
-#[derive(Debug)]
-struct Workers {
-    list: Arc<List>,
-    most: usize,
-    threads: Mutex<Vec<JoinHandle<()>>>,
-}
-
-#[derive(Debug, Default)]
-struct List {
-    state: Mutex<ListState>,
-    changed: Condvar,
-}
-
-#[derive(Debug, Default)]
-struct ListState {
-    tasks: VecDeque<Task>,
-    /// Threads that wait for a task.
-    idle: usize,
-    closed: bool,
-}
-
-impl List {
-    /// The life of a thread: tasks until the list is closed and empty.
-    fn serve(&self) {
-        let mut state = lock(&self.state);
-        loop {
-            if let Some(task) = state.tasks.pop_front() {
-                drop(state);
-                task.run();
-                state = lock(&self.state);
-            } else if state.closed {
-                return;
-            } else {
-                state.idle += 1;
-                state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
-                state.idle -= 1;
-            }
-        }
-    }
-}
-
-impl Workers {
-    /// At most `most` workers, and none yet.
-    fn new(most: usize) -> Workers {
-        Workers { list: Arc::default(), most, threads: Mutex::default() }
-    }
-
-    /// Hands a task to a worker, a new one if none is idle; runs it at once when there is no worker
-    /// and none can be started.
-    fn give(&self, task: Task) {
-        let mut threads = lock(&self.threads);
-        let waiting = {
-            let state = lock(&self.list.state);
-            state.tasks.len() >= state.idle
-        };
-        if waiting && threads.len() < self.most {
-            let theirs = Arc::clone(&self.list);
-            let name = format!("lowtide-io-{}", threads.len());
-            match Builder::new().name(name).spawn(move || theirs.serve()) {
-                Ok(thread) => threads.push(thread),
-                Err(error) if threads.is_empty() => {
-                    tracing::warn!(%error, "no I/O thread can be started: transfers do not \
-                        overlap");
-                    drop(threads);
-                    return task.run();
-                }
-                // The workers that exist will do it.
-                Err(_) => {}
-            }
-        }
-        lock(&self.list.state).tasks.push_back(task);
-        self.list.changed.notify_one();
-    }
-}
-
-impl Drop for Workers {
-    fn drop(&mut self) {
-        lock(&self.list.state).closed = true;
-        self.list.changed.notify_all();
-        for thread in lock(&self.threads).drain(..) {
-            // A task does not panic; if one did, its message is already on stderr.
-            let _ = thread.join();
-        }
     }
 }
 
@@ -241,7 +162,8 @@ impl PsyncQueue<'_> {
         {
             self.flying += 1;
             let workers = self.own.as_ref().unwrap_or(&self.psync.readers);
-            workers.give(Task { work, user, reply: Arc::clone(&self.mailbox) });
+            let task = Task { work, user, reply: Arc::clone(&self.mailbox) };
+            workers.give(Box::new(move || task.run()));
         }
     }
 

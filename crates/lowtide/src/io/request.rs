@@ -5,7 +5,6 @@
 //! engine writes to it while the requesting thread does other work, so no borrow could describe it.
 //! The promise that makes the rest of the module safe is therefore given once, where a request is
 //! made:
-//! is made:
 //!
 //! * the memory stays mapped, and the descriptor open, from the making of the request until its
 //!   completion has been returned (or, for the calls that wait, until they return);
@@ -13,11 +12,11 @@
 //! * for a [`Write`], the memory may be read by others. A store to it during the transfer is
 //!   allowed and may or may not reach the file: write-back protects a page before the request,
 //!   where that matters.
-//!   matters to it.
 //!
 //! Dropping a [`Batch`](super::Batch) or a [`Writer`](super::Writer) early waits for what is in
 //! flight, so the promise ends there at the latest. [`Writer::abandon`](super::Writer::abandon)
-//! does not wait: after it the promise never ends.
+//! does not wait: after it the promise never ends. A read that its thread has
+//! [left](super::Batch::leave) ends in another thread.
 //!
 //! # Safety
 //!

@@ -125,7 +125,7 @@ impl Frozen {
                     unlock(pool, space, page, entry, taken);
                     return Ok(true);
                 }
-                seen @ (State::Busy | State::Locked { .. }) => drop(pool.wait(entry, seen)),
+                seen @ (State::Busy | State::Locked { .. }) => drop(pool.wait(space, entry, seen)),
             }
         }
     }

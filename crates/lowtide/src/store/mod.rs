@@ -153,7 +153,9 @@ impl Batch<'_, '_> {
                         return Err(Error::Nested { path: space.path(), page });
                     }
                     // A read error of another thread is no error of this store: it looks again.
-                    drop(pool.wait(entry, seen));
+                    if let Err(timeout @ Error::Timeout { .. }) = pool.wait(space, entry, seen) {
+                        return Err(timeout);
+                    }
                 }
             }
         }

@@ -48,7 +48,7 @@ impl Backing {
         let number = self.requests.fetch_add(1, Relaxed);
         let mut done = pretended;
         let request = Request { op, path: &self.name, offset, len, number };
-        carry_out(&**inject, &request, || {
+        carry_out(&**inject, &request, |_| {
             done = act()?;
             Ok(())
         })?;

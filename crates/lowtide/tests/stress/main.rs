@@ -95,6 +95,9 @@ impl<'a> Storm<'a> {
         if let Some(swap) = plan.swap {
             builder = builder.swap(plan_swap(&swap, plan.page as u64, dir));
         }
+        if let Some(deadline) = plan.read_deadline {
+            builder = builder.read_deadline(deadline);
+        }
         let pager = builder
             .max(size((plan.budget + Regions::frames(plan)) * plan.page as u64))
             .base_page(plan.page)

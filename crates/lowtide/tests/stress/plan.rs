@@ -136,6 +136,7 @@ pub(crate) struct Plan {
     pub(crate) young_faults: bool,
     pub(crate) patience: Duration,
     pub(crate) io_deadline: Duration,
+    pub(crate) read_deadline: Option<Duration>,
     pub(crate) behaviour: Behaviour,
     pub(crate) operations: u64,
 }
@@ -144,6 +145,8 @@ pub(crate) const PAGES: [usize; 8] = [512, 1024, 2048, 4096, 8192, 16384, 32768,
 /// How long an operation may wait for frames and guards. Nothing in the storm holds any of them for
 /// so long.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// How long it may wait for a read of a device that hangs.
+const LATE: Duration = Duration::from_millis(15);
 
 impl Plan {
     pub(crate) fn draw(seed: u64, operations: u64) -> Self {
@@ -211,6 +214,10 @@ impl Plan {
                 _ if rng.one_in(4) => Duration::MAX,
                 _ => Duration::from_secs(60),
             },
+            read_deadline: match behaviour {
+                Behaviour::Hangs | Behaviour::Foul if seed.is_multiple_of(2) => Some(LATE),
+                _ => (seed % 5 == 1).then_some(Duration::from_secs(60)),
+            },
             behaviour,
             // Retries of what fails have pauses.
             operations: if behaviour.is_fair() { operations } else { operations * 2 / 3 },
@@ -236,6 +243,7 @@ impl fmt::Display for Plan {
             write!(f, " {}x{}", file.pages >> file.order, 1 << file.order)?;
         }
         write!(f, "; background threads: {}, patience {:?}", self.background, self.patience)?;
-        write!(f, "; heap {} pages, swap {:?}", self.heap, self.swap)
+        write!(f, "; heap {} pages, swap {:?}", self.heap, self.swap)?;
+        write!(f, "; reads end after {:?}", self.read_deadline)
     }
 }

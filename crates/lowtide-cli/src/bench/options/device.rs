@@ -16,6 +16,9 @@ pub(crate) struct Io {
     /// Whether lowtide bypasses the kernel's page cache; auto bypasses it where possible
     #[arg(long, value_enum, default_value = "auto")]
     pub(crate) direct: Mode,
+    /// Time after which lowtide's reads fail; threads of the pager make them then
+    #[arg(long, value_name = "TIME")]
+    pub(crate) read_deadline: Option<Span>,
 }
 
 impl Io {
@@ -37,6 +40,10 @@ impl Io {
             .base_page(usize::try_from(page_bytes).unwrap_or(usize::MAX))
             .io_engine(self.io.into())
             .direct(self.direct.into());
+        let builder = match self.read_deadline {
+            Some(Span(deadline)) => builder.read_deadline(deadline),
+            None => builder,
+        };
         adjust(builder).build().map_err(|source| BenchError::Setup { max, page_bytes, source })
     }
 }

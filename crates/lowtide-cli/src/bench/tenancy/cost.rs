@@ -224,7 +224,7 @@ pub(crate) fn run(args: &CostArgs) -> Result<(), BenchError> {
     let (policy, seed) = (args.policy.policy, args.seed.seed);
     let data = whole_windows(high / 3 * 4, args.page);
     let max = check_memory(data + data / 8 + (16 << 20))?.bytes();
-    let io = Io { io: args.io, direct: args.direct };
+    let io = Io { io: args.io, direct: args.direct, read_deadline: None };
     let pager = io.pager(policy, max, args.page, |builder| builder)?;
     let data_dir = args.files.data_dir()?;
     let file = data_dir.prepare(Content::Blocks, data, 1, Purpose::Lasting)?.remove(0);

@@ -1,0 +1,145 @@
+//! Reads that have a deadline, and what becomes of those that miss it.
+//!
+//! A thread that wants a page waits for its read until [`Builder::read_deadline`], and fails with
+//! [`Error::Timeout`] then. The device may still write to the frames, so they stay charged and
+//! their translations busy, and a thread that wants one of the pages waits for the same read, until
+//! its own deadline. When the device answers after all, the worker that has waited for it ends the
+//! claims as the thread would have: the pages are resident, or absent again.
+//!
+//! A late read keeps the pool and the file's records alive. A file whose last view is closed
+//! meanwhile is dropped when the read has ended (`close.rs`).
+//!
+//! Maps and heaps have no such deadline: a load through a pointer has no way to fail but a signal.
+//!
+//! [`Builder::read_deadline`]: crate::Builder::read_deadline
+
+use crate::deadline::Deadline;
+use crate::error::Error;
+use crate::fault::{Access, Claim};
+use crate::fault_sites::FaultSite;
+use crate::io::{Batch, End, Left, Read};
+use crate::pool::Pool;
+use crate::readahead::note_ahead;
+use crate::space::Space;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What a late read brings in.
+#[derive(Debug)]
+struct Late {
+    pool: Arc<Pool>,
+    space: Arc<Space>,
+    /// In the order of the file, each with its first frame.
+    claims: Vec<(Claim, u32)>,
+    access: Access,
+}
+
+impl Late {
+    /// The device has answered.
+    fn end(self, result: &io::Result<u64>) {
+        let Self { pool, space, claims, access } = self;
+        let mut left = result.as_ref().map_or(0, |&got| got);
+        pool.io.note_read(left as u32);
+        for (claim, frame) in claims {
+            let bytes = claim.pages() << pool.page_shift;
+            let got = left.min(bytes);
+            left -= got;
+            let outcome = match result {
+                Ok(_) => Ok(got as u32),
+                Err(error) => Err(another(error)),
+            };
+            if access == Access::Ahead {
+                note_ahead(&pool, frame..frame + claim.pages() as u32, outcome.is_ok());
+            }
+            let to = pool.destination(&space, bytes as usize, frame);
+            // The thread that wanted it has an error already.
+            drop(pool.resolve(&space, &claim, (frame, Some(&to)), outcome, access));
+        }
+        pool.fault_sites.mark(FaultSite::LateReadEnded);
+        if space.is_closed() {
+            pool.forget(&space, Deadline::after(Duration::ZERO));
+        }
+    }
+}
+
+/// The same error once more.
+fn another(error: &io::Error) -> io::Error {
+    error.raw_os_error().map_or_else(|| error.kind().into(), io::Error::from_raw_os_error)
+}
+
+impl Pool {
+    /// How long a thread waits for a page of a file to be read. `None`: for as long as that takes.
+    pub(crate) fn read_limit(&self, space: &Space) -> Option<Duration> {
+        self.read_deadline.filter(|_| space.mapped.is_none() && space.anon.is_none())
+    }
+
+    /// A page was not read in time.
+    pub(crate) fn read_timeout(&self, space: &Space) -> Error {
+        self.fault_sites.mark(FaultSite::ReadDeadlinePassed);
+        let seconds = self.read_deadline.unwrap_or_default().as_secs_f64();
+        Error::Timeout { path: space.path(), seconds, what: "reading a page" }
+    }
+
+    /// Stops waiting for a read of a batch, which brings in `claims`: each with its first frame.
+    /// They are given up if the read has not begun, and left to it if it has. False if it has
+    /// ended meanwhile: then they are the caller's, and the next wait returns the result.
+    pub(crate) fn leave(
+        &self,
+        space: &Space,
+        (batch, user): (&mut Batch<'_>, u64),
+        access: Access,
+        claims: impl FnOnce() -> Vec<(Claim, u32)>,
+    ) -> bool {
+        let (pool, space) = (self.me.upgrade(), self.lock().spaces[space.id.0 as usize].clone());
+        let pool = pool.expect("a thread that reads has its pool");
+        let space = space.expect("a file that is read has its records");
+        let mut claims = Some(claims);
+        let mut take = || claims.take().map_or_else(Vec::new, |claims| claims());
+        let late = || {
+            let late = Late { pool, space: Arc::clone(&space), claims: take(), access };
+            Box::new(move |result| late.end(&result)) as End
+        };
+        match batch.leave(user, late) {
+            Left::Late => true,
+            Left::Ended => false,
+            Left::Withdrawn => {
+                let error = Err(self.read_timeout(&space));
+                for (claim, frame) in take() {
+                    self.give_back(frame, claim.order);
+                    self.abandon(&space, &claim, &error);
+                }
+                true
+            }
+        }
+    }
+
+    /// Reads into a frame, and waits for `limit` at the longest. Returns the claim with what the
+    /// read has brought.
+    ///
+    /// # Errors
+    /// [`Error::Timeout`]; the claim is not the caller's any more.
+    pub(crate) fn read_in_time(
+        &self,
+        space: &Space,
+        (claim, frame): (Claim, u32),
+        read: Read,
+        access: Access,
+        limit: Duration,
+    ) -> Result<(Claim, io::Result<u32>), Error> {
+        let mut batch = self.backend.timed_batch(space.path_ref());
+        let mut ended = Vec::with_capacity(1);
+        batch.push(read);
+        batch.wait_for(1, Some(limit), &mut ended);
+        let mut claim = Some(claim);
+        if ended.is_empty() {
+            let claims = || claim.take().map(|claim| (claim, frame)).into_iter().collect();
+            if self.leave(space, (&mut batch, 0), access, claims) {
+                return Err(self.read_timeout(space));
+            }
+            batch.wait(1, &mut ended);
+        }
+        let (claim, ended) = claim.zip(ended.pop()).expect("the read was waited for");
+        Ok((claim, ended.result))
+    }
+}
