@@ -22,6 +22,7 @@
 //! time, wherever it is.
 
 use crate::sync::lock;
+use slab::Slab;
 use std::ops::Range;
 use std::sync::Mutex;
 
@@ -34,8 +35,11 @@ pub(crate) struct Beneath(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    /// Writes on their way; a few dozen at most.
-    writing: Vec<Blocks>,
+    /// Writes on their way, each under its number. A checkpoint has thousands of them, so they are
+    /// searched only where one may be met.
+    writing: Slab<Blocks>,
+    /// How many of them are cached, in part at least.
+    cached: usize,
     /// Blocks of the change that is announced.
     changing: Option<Range<u64>>,
 }
@@ -52,7 +56,7 @@ struct Blocks {
 /// A write that has begun, to be given back when it ends.
 #[derive(Debug)]
 #[must_use = "the write has begun, and must end"]
-pub(crate) struct OnItsWay(Blocks);
+pub(crate) struct OnItsWay(usize);
 
 /// The blocks that a range of bytes touches.
 fn blocks(bytes: &Range<u64>) -> Range<u64> {
@@ -73,6 +77,14 @@ impl Blocks {
     }
 }
 
+impl State {
+    /// Whether a write would collide with one on its way: two direct ones never do.
+    fn meets(&self, write: &Blocks) -> bool {
+        let may_meet = self.cached > 0 || !write.cached.is_empty();
+        may_meet && self.writing.iter().any(|(_, other)| other.collide(write))
+    }
+}
+
 impl Beneath {
     /// Notes a write that begins: `direct` is written past the page cache, `cached` through it.
     /// `None` if it may not begin now: it would collide with another write, or with the change that
@@ -85,19 +97,19 @@ impl Beneath {
         let write = Blocks { direct: blocks(direct), cached: blocks(cached) };
         let mut state = lock(&self.0);
         let collides = state.changing.as_ref().is_some_and(|changing| write.touch(changing))
-            || state.writing.iter().any(|other| other.collide(&write));
+            || state.meets(&write);
         if collides {
             return None;
         }
-        state.writing.push(write.clone());
-        Some(OnItsWay(write))
+        state.cached += usize::from(!write.cached.is_empty());
+        Some(OnItsWay(state.writing.insert(write)))
     }
 
     /// Such a write has ended.
-    pub(crate) fn write_ends(&self, OnItsWay(write): OnItsWay) {
+    pub(crate) fn write_ends(&self, OnItsWay(number): OnItsWay) {
         let mut state = lock(&self.0);
-        let at = state.writing.iter().position(|other| *other == write);
-        state.writing.swap_remove(at.expect("only a write that has begun ends"));
+        let write = state.writing.remove(number);
+        state.cached -= usize::from(!write.cached.is_empty());
     }
 
     /// Announces a change, unless there is one: then `None`.
@@ -120,7 +132,8 @@ impl Change<'_> {
     pub(crate) fn is_alone(&self) -> bool {
         let state = lock(&self.0.0);
         let changing = state.changing.as_ref();
-        !state.writing.iter().any(|write| changing.is_some_and(|blocks| write.touch(blocks)))
+        let touches = |write: &Blocks| changing.is_some_and(|blocks| write.touch(blocks));
+        !state.writing.iter().any(|(_, write)| touches(write))
     }
 
     /// Whether it is a change of exactly the blocks of a range.
