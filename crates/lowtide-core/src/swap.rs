@@ -82,6 +82,13 @@ impl Engine {
         self.swap.resize(swap)
     }
 
+    /// Sets with how few free pages of swap the multi-gen LRU leaves anonymous memory alone: 64 in
+    /// a kernel, and here at first. A driver whose pages have to give room for one that comes back
+    /// uses swap to its last page, with 1.
+    pub const fn spare_swap(&mut self, pages: u64) {
+        self.swap.spared = pages;
+    }
+
     /// Free slots.
     #[must_use]
     pub const fn free_swap_pages(&self) -> u64 {

@@ -258,6 +258,9 @@ impl Pool {
             }
             let swap = Swap { pages: swap.slots(page_shift), synchronous: true };
             engine.set_swap(swap).expect("nothing is in swap yet");
+            // A page that comes back when swap is nearly full needs another to go, or its thread
+            // is killed.
+            engine.spare_swap(1);
         }
         let limit = config.swap.as_ref().map_or(0, |swap| swap.frames(page_shift));
         let file = config.swap.as_ref().and_then(|swap| swap.file_slots(page_shift));

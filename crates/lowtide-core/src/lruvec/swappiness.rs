@@ -3,7 +3,7 @@
 use super::Locked;
 use super::generation::slot;
 use super::tier::{cheaper_type, limit_beside};
-use crate::limits::{MAX_NR_TIERS, MAX_SWAPPINESS, MIN_SWAP_PAGES, SWAPPINESS_ANON_ONLY};
+use crate::limits::{MAX_NR_TIERS, MAX_SWAPPINESS, SWAPPINESS_ANON_ONLY};
 use crate::policy::Switches;
 use crate::units::LruType;
 
@@ -14,7 +14,7 @@ impl Locked<'_> {
         if self.policy.has(Switches::ANONONLY) && s == SWAPPINESS_ANON_ONLY {
             return s;
         }
-        if self.swap.free_pages < MIN_SWAP_PAGES || self.lv.swap_refused { 0 } else { s }
+        if self.swap.free_pages < self.swap.spared || self.lv.swap_refused { 0 } else { s }
     }
 
     /// The types that the multi-gen LRU may evict.

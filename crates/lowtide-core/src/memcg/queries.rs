@@ -8,7 +8,6 @@
 use super::counter::Kind;
 use super::group::Memcg;
 use crate::engine::Engine;
-use crate::limits::MIN_SWAP_PAGES;
 use crate::policy::Lists;
 use crate::stat::{Events, MemcgEvents, MemoryStat, SwapEvents};
 use crate::units::{LruType, MemcgId};
@@ -80,7 +79,7 @@ impl Engine {
     /// below).
     #[must_use]
     pub fn may_become_reclaimable(&mut self, full: MemcgId) -> bool {
-        let needed = if self.policy().lists() == Lists::MultiGen { MIN_SWAP_PAGES } else { 1 };
+        let needed = if self.policy().lists() == Lists::MultiGen { self.swap.spared } else { 1 };
         let swap = self.swap.free_pages >= needed && self.alive(full) && {
             self.memcgs.upwards(full.slot).all(|at| self.memcgs[at].swap.margin() > 0)
         };

@@ -1,5 +1,7 @@
 //! The slots of swap: how many there are, and how many are in use.
 
+use crate::limits::MIN_SWAP_PAGES;
+
 /// The swap of a driver.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Swap {
@@ -24,7 +26,7 @@ pub struct SwapTooSmall {
 }
 
 /// The slots of swap. Without any, anonymous memory is never evicted.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Slots {
     /// Pages of swap that may still be used.
     pub(crate) free_pages: u64,
@@ -33,6 +35,16 @@ pub(crate) struct Slots {
     /// Pages that are in swap alone.
     pub(crate) swapped_out: u64,
     pub(super) synchronous: bool,
+    /// With fewer free pages than this the multi-gen LRU leaves anonymous memory alone.
+    pub(crate) spared: u64,
+}
+
+impl Default for Slots {
+    fn default() -> Self {
+        let (free_pages, total_pages, swapped_out) = (0, 0, 0);
+        let spared = MIN_SWAP_PAGES;
+        Self { free_pages, total_pages, swapped_out, synchronous: false, spared }
+    }
 }
 
 impl Slots {
