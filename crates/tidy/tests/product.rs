@@ -27,7 +27,7 @@ const USES: [(&str, &[&str]); 11] = [
 ];
 
 /// Crates of others that a program links with the product. Each is a decision.
-const FOREIGN: [&str; 16] = [
+const FOREIGN: [&str; 17] = [
     "allocator-api2", // Behind the feature `alloc`, as `talc`.
     "bitflags",
     "bytemuck",
@@ -39,6 +39,7 @@ const FOREIGN: [&str; 16] = [
     "lz4_flex",
     "object",
     "rustix",
+    "slab", // Things on their way under numbers: what a free list and a vector would be.
     "talc",
     "thiserror",
     "tracing",

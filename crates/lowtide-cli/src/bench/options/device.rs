@@ -16,7 +16,7 @@ pub(crate) struct Io {
     /// Whether lowtide bypasses the kernel's page cache; auto bypasses it where possible
     #[arg(long, value_enum, default_value = "auto")]
     pub(crate) direct: Mode,
-    /// Time after which lowtide's reads fail; threads of the pager make them then
+    /// Reads fail after this time; threads of the pager make them
     #[arg(long, value_name = "TIME")]
     pub(crate) read_deadline: Option<Span>,
 }
