@@ -197,8 +197,8 @@ impl Builder {
     /// [`Duration::MAX`] waits for ever. The pages stay dirty and are retried.
     ///
     /// It does not bound requests that the calling thread makes itself: the read of a miss, which
-    /// [`read_deadline`](Self::read_deadline) bounds, [`View::set_len`](crate::View::set_len), [`View::punch`](crate::View::punch), the sync of a
-    /// new file's name, and all writing in a pager without background threads. These take as long
+    /// [`read_deadline`](Self::read_deadline) bounds, [`View::set_len`](crate::View::set_len),
+    /// [`View::punch`](crate::View::punch), the sync of a new file's name, and all writing in a pager without background threads. These take as long
     /// as the device takes.
     pub fn io_deadline(mut self, deadline: Duration) -> Self {
         self.io_deadline = deadline;

@@ -4,9 +4,9 @@
 //! many processors can have at most (`docs/design/runtime.md`). It is measured on request, with two
 //! or three looks at the clock for each acquisition; otherwise that costs a load.
 //!
-//! What the engine does under the lock is measured, too, and those looks would lengthen the time for
-//! which it is held by a fifth. So of half of the acquisitions the whole is timed, and of the other
-//! half what is inside; each counts twice.
+//! What the engine does under the lock is measured, too, and those looks would lengthen the time
+//! for which it is held by a fifth. So of half of the acquisitions the whole is timed, and of the
+//! other half what is inside; each counts twice.
 //!
 //! A thread that waits for a condition gives the lock back meanwhile: that is not counted.
 

@@ -2,8 +2,8 @@
 //!
 //! A read that a device has begun cannot be taken back, and the thread that made it cannot go: a
 //! system call returns when the device answers, and the kernel keeps a thread that has requests in
-//! a ring from ending. So where reads have a deadline, [workers](super::workers) make the calls, and
-//! the thread that wants the bytes waits for an answer for as long as it likes.
+//! a ring from ending. So where reads have a deadline, [workers](super::workers) make the calls,
+//! and the thread that wants the bytes waits for an answer for as long as it likes.
 //!
 //! ```text
 //!   push ──▶ queued ──▶ started ──▶ ended: into the mailbox of the thread that waits
