@@ -198,8 +198,8 @@ impl Builder {
     ///
     /// It does not bound requests that the calling thread makes itself: the read of a miss, which
     /// [`read_deadline`](Self::read_deadline) bounds, [`View::set_len`](crate::View::set_len),
-    /// [`View::punch`](crate::View::punch), the sync of a new file's name, and all writing in a pager without background threads. These take as long
-    /// as the device takes.
+    /// [`View::punch`](crate::View::punch), the sync of a new file's name, and all writing in a
+    /// pager without background threads. These take as long as the device takes.
     pub fn io_deadline(mut self, deadline: Duration) -> Self {
         self.io_deadline = deadline;
         self
@@ -215,8 +215,8 @@ impl Builder {
     ///
     /// A thread cannot leave a read that it makes itself. With a deadline, threads of the pager
     /// make all reads of views, up to [`depth`](Self::depth) at a time, and each miss costs two
-    /// switches of threads more (measured in `docs/measured.md`). [Maps](crate::Map) and
-    /// [heaps](crate::Anon) are not bounded: they wait.
+    /// switches of threads more (measured in `docs/measured.md`). Maps and heaps are not
+    /// bounded: they wait.
     pub fn read_deadline(mut self, deadline: Duration) -> Self {
         self.read_deadline = Some(deadline);
         self
