@@ -20,6 +20,7 @@ use crate::error::Error;
 use crate::fault_sites::FaultSite;
 use crate::hazard::{self, Held};
 use crate::io::Read;
+use crate::late;
 use crate::length::Length;
 use crate::map::Landing;
 use crate::nested::is_nested;
@@ -441,12 +442,12 @@ impl Pool {
     /// The error of the read that was waited for; [`Error::Poisoned`]; [`Error::Timeout`] for a
     /// page that is not read in time.
     pub(crate) fn wait(&self, space: &Space, entry: &Entry, seen: EntryState) -> Result<(), Error> {
-        let limit = self.read_limit(space).filter(|_| seen == EntryState::Busy);
+        let limit = late::read_limit(self, space).filter(|_| seen == EntryState::Busy);
         let deadline = limit.map(Deadline::after);
         self.waits.wait(entry, seen, limit, || {
             self.check()?;
             match deadline {
-                Some(deadline) if deadline.has_passed() => Err(self.read_timeout(space)),
+                Some(deadline) if deadline.has_passed() => Err(late::read_timeout(self, space)),
                 _ => Ok(()),
             }
         })
@@ -510,11 +511,12 @@ impl Pool {
                         anon::fill(self, space, page, &to)
                     } else {
                         let request = self.read_request(space, &claim, &to);
-                        let outcome = match self.read_limit(space) {
+                        let outcome = match late::read_limit(self, space) {
                             None => self.read_now(space, request, frame),
                             Some(limit) => {
                                 let of = (claim, frame);
-                                let read = self.read_in_time(space, of, request, access, limit);
+                                let read =
+                                    late::read_in_time(self, space, of, request, access, limit);
                                 let read = read.inspect_err(|_| self.stall_ends(stall, bytes));
                                 let (back, outcome) = read?;
                                 claim = back;

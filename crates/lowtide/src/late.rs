@@ -68,78 +68,76 @@ fn another(error: &io::Error) -> io::Error {
     error.raw_os_error().map_or_else(|| error.kind().into(), io::Error::from_raw_os_error)
 }
 
-impl Pool {
-    /// How long a thread waits for a page of a file to be read. `None`: for as long as that takes.
-    pub(crate) fn read_limit(&self, space: &Space) -> Option<Duration> {
-        self.read_deadline.filter(|_| space.mapped.is_none() && space.anon.is_none())
-    }
+/// How long a thread waits for a page of a file to be read. `None`: for as long as that takes.
+pub(crate) fn read_limit(pool: &Pool, space: &Space) -> Option<Duration> {
+    pool.read_deadline.filter(|_| space.mapped.is_none() && space.anon.is_none())
+}
 
-    /// A page was not read in time.
-    pub(crate) fn read_timeout(&self, space: &Space) -> Error {
-        self.fault_sites.mark(FaultSite::ReadDeadlinePassed);
-        let seconds = self.read_deadline.unwrap_or_default().as_secs_f64();
-        Error::Timeout { path: space.path(), seconds, what: "reading a page" }
-    }
+/// A page was not read in time.
+pub(crate) fn read_timeout(pool: &Pool, space: &Space) -> Error {
+    pool.fault_sites.mark(FaultSite::ReadDeadlinePassed);
+    let seconds = pool.read_deadline.unwrap_or_default().as_secs_f64();
+    Error::Timeout { path: space.path(), seconds, what: "reading a page" }
+}
 
-    /// Stops waiting for a read of a batch, which brings in `claims`: each with its first frame.
-    /// They are given up if the read has not begun, and left to it if it has. False if it has
-    /// ended meanwhile: then they are the caller's, and the next wait returns the result.
-    pub(crate) fn leave(
-        &self,
-        space: &Space,
-        (batch, user): (&mut Batch<'_>, u64),
-        access: Access,
-        claims: impl FnOnce() -> Vec<(Claim, u32)>,
-    ) -> bool {
-        let (pool, space) = (self.me.upgrade(), self.lock().spaces[space.id.0 as usize].clone());
-        let pool = pool.expect("a thread that reads has its pool");
-        let space = space.expect("a file that is read has its records");
-        let mut claims = Some(claims);
-        let mut take = || claims.take().map_or_else(Vec::new, |claims| claims());
-        let late = || {
-            let late = Late { pool, space: Arc::clone(&space), claims: take(), access };
-            Box::new(move |result| late.end(&result)) as End
-        };
-        match batch.leave(user, late) {
-            Left::Late => true,
-            Left::Ended => false,
-            Left::Withdrawn => {
-                let error = Err(self.read_timeout(&space));
-                for (claim, frame) in take() {
-                    self.give_back(frame, claim.order);
-                    self.abandon(&space, &claim, &error);
-                }
-                true
+/// Stops waiting for a read of a batch, which brings in `claims`: each with its first frame.
+/// They are given up if the read has not begun, and left to it if it has. False if it has
+/// ended meanwhile: then they are the caller's, and the next wait returns the result.
+pub(crate) fn leave(
+    pool: &Pool,
+    space: &Space,
+    (batch, user): (&mut Batch<'_>, u64),
+    access: Access,
+    claims: impl FnOnce() -> Vec<(Claim, u32)>,
+) -> bool {
+    let (owned, space) = (pool.me.upgrade(), pool.lock().spaces[space.id.0 as usize].clone());
+    let owned = owned.expect("a thread that reads has its pool");
+    let space = space.expect("a file that is read has its records");
+    let mut claims = Some(claims);
+    let mut take = || claims.take().map_or_else(Vec::new, |claims| claims());
+    let late = || {
+        let late = Late { pool: owned, space: Arc::clone(&space), claims: take(), access };
+        Box::new(move |result| late.end(&result)) as End
+    };
+    match batch.leave(user, late) {
+        Left::Late => true,
+        Left::Ended => false,
+        Left::Withdrawn => {
+            let error = Err(read_timeout(pool, &space));
+            for (claim, frame) in take() {
+                pool.give_back(frame, claim.order);
+                pool.abandon(&space, &claim, &error);
             }
+            true
         }
     }
+}
 
-    /// Reads into a frame, and waits for `limit` at the longest. Returns the claim with what the
-    /// read has brought.
-    ///
-    /// # Errors
-    /// [`Error::Timeout`]; the claim is not the caller's any more.
-    pub(crate) fn read_in_time(
-        &self,
-        space: &Space,
-        (claim, frame): (Claim, u32),
-        read: Read,
-        access: Access,
-        limit: Duration,
-    ) -> Result<(Claim, io::Result<u32>), Error> {
-        let mut batch = self.backend.timed_batch(space.path_ref());
-        let mut ended = Vec::with_capacity(1);
-        batch.push(read);
-        batch.wait_for(1, Some(limit), &mut ended);
-        let mut claim = Some(claim);
-        if ended.is_empty() {
-            let claims = || claim.take().map(|claim| (claim, frame)).into_iter().collect();
-            if self.leave(space, (&mut batch, 0), access, claims) {
-                return Err(self.read_timeout(space));
-            }
-            batch.wait(1, &mut ended);
+/// Reads into a frame, and waits for `limit` at the longest. Returns the claim with what the
+/// read has brought.
+///
+/// # Errors
+/// [`Error::Timeout`]; the claim is not the caller's any more.
+pub(crate) fn read_in_time(
+    pool: &Pool,
+    space: &Space,
+    (claim, frame): (Claim, u32),
+    read: Read,
+    access: Access,
+    limit: Duration,
+) -> Result<(Claim, io::Result<u32>), Error> {
+    let mut batch = pool.backend.timed_batch(space.path_ref());
+    let mut ended = Vec::with_capacity(1);
+    batch.push(read);
+    batch.wait_for(1, Some(limit), &mut ended);
+    let mut claim = Some(claim);
+    if ended.is_empty() {
+        let claims = || claim.take().map(|claim| (claim, frame)).into_iter().collect();
+        if leave(pool, space, (&mut batch, 0), access, claims) {
+            return Err(read_timeout(pool, space));
         }
-        let (claim, ended) = claim.zip(ended.pop()).expect("the read was waited for");
-        Ok((claim, ended.result))
+        batch.wait(1, &mut ended);
     }
+    let (claim, ended) = claim.zip(ended.pop()).expect("the read was waited for");
+    Ok((claim, ended.result))
 }

@@ -37,6 +37,7 @@ use crate::error::Error;
 use crate::fault::{Access, Claim};
 use crate::hazard;
 use crate::io::{Batch, Completion, Read, ReadRun, Slice};
+use crate::late;
 use crate::nested::Nested;
 use crate::pieces::{Piece, Wanted, frames_for};
 use crate::pool::Pool;
@@ -95,7 +96,7 @@ pub(crate) struct Pipeline<'p> {
 
 impl<'p> Pipeline<'p> {
     pub(crate) fn new(pool: &'p Pool, space: &'p Space, access: Access) -> Self {
-        let limit = pool.read_limit(space);
+        let limit = late::read_limit(pool, space);
         let batch = match limit {
             None => pool.backend.batch(space.path_ref()),
             Some(_) => pool.backend.timed_batch(space.path_ref()),
@@ -303,7 +304,7 @@ impl<'p> Pipeline<'p> {
             self.not_submitted = (0, 0);
             if self.done.is_empty() {
                 self.leave();
-                return Err(self.pool.read_timeout(self.space));
+                return Err(late::read_timeout(self.pool, self.space));
             }
         }
         Ok(())
@@ -320,7 +321,7 @@ impl<'p> Pipeline<'p> {
                 pool.stall_ends(stall, piece.claim.pages() << pool.page_shift);
             }
             let claims = || run.drain(..).map(|piece| (piece.claim, piece.frame)).collect();
-            if pool.leave(space, (&mut self.batch, slot as u64), access, claims) {
+            if late::leave(pool, space, (&mut self.batch, slot as u64), access, claims) {
                 self.pages_in_flight -= pages;
                 self.free.push(slot);
                 self.spare.push(run);
