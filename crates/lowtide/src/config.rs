@@ -214,8 +214,8 @@ impl Builder {
     /// too. When the device answers, the page is there.
     ///
     /// A thread cannot leave a read that it makes itself. With a deadline, threads of the pager
-    /// make all reads of views, up to [`depth`](Self::depth) at a time, and each miss costs two
-    /// switches of threads more (measured in `docs/measured.md`). Maps and heaps are not
+    /// make all reads of views, up to [`depth`](Self::depth) of a call at a time, and each miss
+    /// costs two switches of threads more (measured in `docs/measured.md`). Maps and heaps are not
     /// bounded: they wait.
     pub fn read_deadline(mut self, deadline: Duration) -> Self {
         self.read_deadline = Some(deadline);

@@ -57,7 +57,6 @@ pub(crate) struct Backend {
     psync: Psync,
     /// Those that make reads with a deadline.
     readers: Arc<Workers>,
-    depth: usize,
     inject: Option<Arc<dyn Inject>>,
     sites: Arc<FaultSites>,
     /// Requests that the injector has seen.
@@ -89,8 +88,7 @@ impl Backend {
     /// [`BuildError::IoEngine`] when io_uring was demanded and does not work. [`IoEngine::Auto`]
     /// never fails.
     pub(crate) fn open(options: Options) -> Result<Backend, BuildError> {
-        let depth = options.depth.max(1) as usize;
-        let psync = Psync::new(depth);
+        let psync = Psync::new(options.depth.max(1) as usize);
         let with_calls = format!("system calls, up to {} threads for batches", psync.threads());
         let (uring, reason) = match options.engine {
             IoEngine::Psync => (None, format!("psync as requested: {with_calls}")),
@@ -114,7 +112,7 @@ impl Backend {
         let (inject, sites) = (options.inject, options.sites);
         let (requests, abandoned) = (AtomicU64::new(0), AtomicBool::new(false));
         let readers = Arc::new(Workers::new("lowtide-read", READERS_MAX));
-        Ok(Backend { uring, psync, readers, depth, inject, sites, requests, abandoned, reason })
+        Ok(Backend { uring, psync, readers, inject, sites, requests, abandoned, reason })
     }
 
     /// The engine in use: [`IoEngine::Uring`] or [`IoEngine::Psync`].
@@ -189,7 +187,7 @@ impl Backend {
     /// The same, of reads that are made by threads of the pager, so that they can be
     /// [left](Batch::leave).
     pub(crate) fn timed_batch(&self, path: &Arc<PathBuf>) -> Batch<'_> {
-        let queue = TimedQueue::new(self, (&self.readers, self.depth), path);
+        let queue = TimedQueue::new(self, (&self.readers, self.psync.depth()), path);
         Batch::new(self, Engine::Timed(queue), path)
     }
 

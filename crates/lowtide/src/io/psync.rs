@@ -50,6 +50,11 @@ impl Psync {
         Psync { depth, readers: Workers::new(NAME, depth.min(4 * cpus)), idle: Mutex::default() }
     }
 
+    /// How many transfers a queue keeps in flight at most.
+    pub(super) fn depth(&self) -> usize {
+        self.depth
+    }
+
     /// How many threads overlap the transfers of a queue.
     pub(super) fn threads(&self) -> usize {
         self.readers.most()
@@ -167,27 +172,22 @@ impl PsyncQueue<'_> {
         }
     }
 
-    /// Waits until at least `min` jobs have ended (or all, if there are fewer), or until the
-    /// deadline, and gives the number, the job and the result of each that has ended to `sink`.
+    /// Waits until at least `min` jobs have ended (or all in flight, if there are fewer), or until
+    /// the deadline, and gives the number, the job and the result of each that has ended to `sink`.
+    /// Others start in their place: a caller that wants more calls again.
     pub(super) fn wait(
         &mut self,
         min: usize,
         deadline: Option<Instant>,
         mut sink: impl FnMut(u64, &Work, io::Result<u64>),
     ) {
-        let mut left = min.min(self.in_flight());
-        loop {
-            self.submit();
-            let taken = self.mailbox.take(left.min(self.flying), deadline);
-            self.flying -= taken.len();
-            left = left.saturating_sub(taken.len());
-            for (user, work, result) in taken {
-                sink(user, &work, result);
-            }
-            if left == 0 || deadline.is_some_and(|deadline| deadline <= Instant::now()) {
-                return self.submit();
-            }
+        self.submit();
+        let taken = self.mailbox.take(min.min(self.flying), deadline);
+        self.flying -= taken.len();
+        for (user, work, result) in taken {
+            sink(user, &work, result);
         }
+        self.submit();
     }
 
     /// Jobs pushed and not yet given to a sink.

@@ -163,27 +163,21 @@ impl<'b> TimedQueue<'b> {
         }
     }
 
-    /// Waits until at least `min` reads have ended (or all, if there are fewer), or until the
-    /// deadline, and gives each that has ended to `sink`.
+    /// Waits until at least `min` reads have ended (or all in flight, if there are fewer), or until
+    /// the deadline, and gives each that has ended to `sink`. Others start in their place: a caller
+    /// that wants more calls again.
     pub(super) fn wait(
         &mut self,
         min: usize,
         deadline: Option<Instant>,
         mut sink: impl FnMut(u64, &Work, io::Result<u64>),
     ) {
-        let mut left = min.min(self.in_flight());
-        loop {
-            self.submit();
-            let taken = self.mailbox.take(left.min(self.flying.len()), deadline);
-            left = left.saturating_sub(taken.len());
-            for (user, work, result) in taken {
-                self.flying.retain(|(flying, _)| *flying != user);
-                sink(user, &work, result);
-            }
-            if left == 0 || deadline.is_some_and(|deadline| deadline <= Instant::now()) {
-                return self.submit();
-            }
+        self.submit();
+        for (user, work, result) in self.mailbox.take(min.min(self.flying.len()), deadline) {
+            self.flying.retain(|(flying, _)| *flying != user);
+            sink(user, &work, result);
         }
+        self.submit();
     }
 
     /// Waits for a read no longer. If the device has it, `end` makes what is called with its
