@@ -115,8 +115,11 @@
 //! would otherwise copy every frame that either side writes. A child that uses a view of its parent
 //! dies of SIGSEGV, and one that drops a pager of its parent waits for threads that it does not
 //! have. A child that calls `exec` at once, as [`std::process::Command`] does, is fine. A child of
-//! `fork(3)` can build pagers of its own, whatever threads of its parent did at that moment; one of
-//! a raw `clone(2)` cannot, because no handler runs there.
+//! `fork(3)` can build pagers of its own, unless a thread that [`std::thread`] made began or ended
+//! in the parent just then: the standard library holds a lock of its own for that, the child gets
+//! it as it was, and the first thread that is to begin there waits for ever. So fork before there
+//! are threads, or while none begins or ends. A child of a raw `clone(2)` cannot build a pager,
+//! because no handler runs there.
 //!
 //! # Signals
 //!
