@@ -258,8 +258,11 @@ impl Engine {
 
     /// Takes pages that were charged in advance. The root has not seen them yet.
     fn charge_from_stock(&mut self, cpu: u16, slot: MemcgSlot, pages: u64) -> bool {
+        if slot == MemcgId::ROOT.slot {
+            return false;
+        }
         let room = self.memcgs[MemcgId::ROOT].memory.margin() >= pages;
-        if !room || slot == MemcgId::ROOT.slot || !self.stocks.consume(cpu, slot, pages) {
+        if !room || !self.stocks.consume(cpu, slot, pages) {
             return false;
         }
         self.memcgs.add(slot, 0, pages);

@@ -59,7 +59,15 @@ impl Plain {
         })
     }
 
+    /// Charges a page, with reclaim only if there is no room: nearly always there is, from the
+    /// last one.
     pub(super) fn charge(&mut self, task: Task) -> bool {
+        self.pool.engine.charge_if_room(MemcgId::ROOT, 1, task).is_some()
+            || self.charge_by_reclaim(task)
+    }
+
+    #[cold]
+    fn charge_by_reclaim(&mut self, task: Task) -> bool {
         let mut charge = Charge::new(MemcgId::ROOT, 1);
         let mut reclaimed = None;
         loop {
