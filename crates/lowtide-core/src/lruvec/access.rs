@@ -84,13 +84,20 @@ impl Locked<'_> {
     /// Applies the accesses that readers counted since the engine last looked.
     #[inline]
     pub(crate) fn absorb(&mut self, id: FolioId) {
+        let accesses = self.accesses.take(id);
+        if accesses > 0 {
+            self.apply(id, accesses);
+        }
+    }
+
+    /// Apart from [`absorb`](Self::absorb), which mostly finds none and so is worth inlining.
+    #[inline(never)]
+    fn apply(&mut self, id: FolioId, accesses: u8) {
         if self.policy.lists() == Lists::Tide {
-            if self.accesses.take(id) > 0 {
-                self.folios[id].flags.insert(Flags::REFERENCED);
-            }
+            self.folios[id].flags.insert(Flags::REFERENCED);
             return;
         }
-        for _ in 0..self.accesses.take(id) {
+        for _ in 0..accesses {
             self.folios[id].flags.mark_accessed();
         }
     }
