@@ -112,6 +112,8 @@ pub(super) struct Batch {
     pub(super) entries: Vec<Entry>,
     pub(super) victims: Vec<Victim>,
     pub(super) freed: Vec<Freed>,
+    /// Young neighbours of the folio being judged that are to be activated.
+    neighbours: Vec<FolioId>,
     pub(super) stat: ShrinkStat,
     pub(super) reclaimed_in_all: u64,
     /// Pages whose write to swap was begun.
@@ -128,6 +130,7 @@ impl Default for Batch {
             entries: Vec::new(),
             victims: Vec::new(),
             freed: Vec::new(),
+            neighbours: Vec::new(),
             stat: ShrinkStat::default(),
             reclaimed_in_all: 0,
             written: 0,
@@ -145,6 +148,7 @@ impl Batch {
             entries: folios.into_iter().map(entry).collect(),
             victims: std::mem::take(&mut self.victims),
             freed: std::mem::take(&mut self.freed),
+            neighbours: std::mem::take(&mut self.neighbours),
             ..Self::default()
         };
     }
@@ -255,22 +259,27 @@ impl Reclaim {
 
     /// The reference check; [`Fate::Unmap`] means "not referenced". `tide` has made it before it
     /// isolated the folio.
-    fn check_references<F: Facts>(&self, engine: &mut Engine, facts: &mut F, id: FolioId) -> Fate {
+    fn check_references<F: Facts>(
+        &mut self,
+        engine: &mut Engine,
+        facts: &mut F,
+        id: FolioId,
+    ) -> Fate {
         if engine.policy.lists() == Lists::Tide {
             return Fate::Unmap;
         }
         let refs = facts.references(id, &engine.folios[id]);
-        let mut lru = engine.locked(self.group);
-        let classical = lru.policy.lists() == Lists::Classical;
+        let classical = engine.policy.lists() == Lists::Classical;
         if refs.young == 0 && !classical {
             return Fate::Unmap;
         }
-        let mut activate = Vec::new();
+        let neighbours = &mut self.batch.neighbours;
         if !classical {
-            lru.look_around(id, refs, self.walking, facts, &mut activate);
+            let mut lru = engine.locked(self.group);
+            lru.look_around(id, refs, self.walking, facts, neighbours);
         }
-        if classical || !lru.policy.has(Switches::SIGHTINGS) {
-            for neighbour in activate {
+        if classical || !engine.policy.has(Switches::SIGHTINGS) {
+            for neighbour in neighbours.drain(..) {
                 engine.batch_activate(self.task.cpu, neighbour);
             }
             let flags = &mut engine.folios[id].flags;
@@ -282,8 +291,9 @@ impl Reclaim {
                 _ => Fate::Keep,
             };
         }
-        let fate = if lru.set_refs(id, refs.exec) { Fate::Activate } else { Fate::Keep };
-        for neighbour in activate {
+        let activate = engine.locked(self.group).set_refs(id, refs.exec);
+        let fate = if activate { Fate::Activate } else { Fate::Keep };
+        for neighbour in neighbours.drain(..) {
             engine.batch_activate(self.task.cpu, neighbour);
         }
         fate
