@@ -195,12 +195,14 @@ impl FolioTable {
         let [head, tails @ ..] = &mut self.records[id.index()..end as usize] else {
             unreachable!("a folio has at least one frame")
         };
-        for f in std::iter::once(&*head).chain(&*tails) {
-            assert!(f.flags.is_empty(), "a frame of folio {id:?} holds a folio already");
-        }
+        let free =
+            head.flags.is_empty() && (order == 0 || tails.iter().all(|f| f.flags.is_empty()));
+        assert!(free, "a frame of folio {id:?} holds a folio already");
         *head =
             Folio { flags: flags | Flags::HEAD, memcg, order, owner: owner.pack(), ..Folio::EMPTY };
-        tails.fill(Folio { flags: Flags::TAIL, prev: id.0, ..Folio::EMPTY });
+        if order > 0 {
+            tails.fill(Folio { flags: Flags::TAIL, prev: id.0, ..Folio::EMPTY });
+        }
     }
 
     /// Ends the life of a folio that is on no list.
@@ -208,6 +210,10 @@ impl FolioTable {
         let f = &mut self.records[id.index()];
         debug_assert!(f.flags.contains(Flags::HEAD) && !f.flags.contains(Flags::LRU));
         let order = f.order();
+        if order == 0 {
+            *f = Folio::EMPTY;
+            return;
+        }
         self.records[id.index()..id.index() + (1 << order)].fill(Folio::EMPTY);
     }
 
