@@ -142,14 +142,15 @@ impl Pool {
         memcg: MemcgId,
         task: Task,
     ) -> Option<Refaulted> {
-        let pages = page..page + (1 << order);
-        let shadow = pages.clone().rev().find_map(|page| self.memory.cached(object, page).shadow());
+        let mut shadow = None;
+        for page in page..page + (1 << order) {
+            let was = self.memory.replace_cached(object, page, Cached::resident(frame));
+            shadow = was.shadow().or(shadow);
+        }
         let shadow = shadow.filter(|_| refault);
         let lru_type = self.memory.objects[object.0 as usize].lru_type;
         let owner = Owner { space: SpaceId(object.0), page };
-        let refaulted = self.engine.insert(frame, owner, order, lru_type, memcg, shadow, task);
-        pages.for_each(|page| self.memory.set_cached(object, page, Cached::resident(frame)));
-        refaulted
+        self.engine.insert(frame, owner, order, lru_type, memcg, shadow, task)
     }
 
     /// The pages of a folio, and which of its frames one of them is in.

@@ -34,8 +34,7 @@ impl Facts for Memory {
         let mut mapped = 0_u32;
         for owner in folios.map(Folio::owner) {
             if let Some(vma) = self.objects[owner.space.0 as usize].vmas.first() {
-                let pte = self.vmas[vma.0 as usize].ptes.get(owner.page);
-                mapped += u32::from(pte.present);
+                mapped += u32::from(self.vmas[vma.0 as usize].ptes.is_present(owner.page));
             }
         }
         std::hint::black_box(mapped);

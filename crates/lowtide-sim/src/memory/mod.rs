@@ -105,6 +105,7 @@ impl Vma {
     }
 
     /// A page has an entry.
+    #[inline]
     fn covers(&mut self, page: u64) {
         let table = (page / TABLE_ENTRIES) as usize;
         if table >= self.young.len() {
@@ -237,6 +238,12 @@ impl Memory {
         *self.objects[object.0 as usize].pages.entry(page) = cached;
     }
 
+    /// The same. Returns what was there.
+    #[inline]
+    pub(crate) fn replace_cached(&mut self, object: ObjectId, page: u64, cached: Cached) -> Cached {
+        std::mem::replace(self.objects[object.0 as usize].pages.entry(page), cached)
+    }
+
     /// Maps a resident page, young.
     pub(crate) fn map(&mut self, id: VmaId, page: u64, writable: bool) {
         let vma = &mut self.vmas[id.0 as usize];
@@ -299,9 +306,10 @@ impl Memory {
     }
 
     /// Whether a page has a translation.
+    #[inline]
     pub(crate) fn is_mapped(&self, object: ObjectId, page: u64) -> bool {
         let vmas = &self.objects[object.0 as usize].vmas;
-        vmas.iter().any(|vma| self.vmas[vma.0 as usize].ptes.get(page).present)
+        vmas.iter().any(|vma| self.vmas[vma.0 as usize].ptes.is_present(page))
     }
 
     /// Whether a page was stored to through a translation that it has.

@@ -86,6 +86,7 @@ impl<T: Copy> PageMap<T> {
     /// # Panics
     /// When the page is not below [`PAGES_MAX`]: a caller that takes page numbers from outside
     /// checks them first.
+    #[inline]
     pub(crate) fn entry(&mut self, page: u64) -> &mut T {
         let at = self.position(page).unwrap_or_else(|| self.make(page));
         &mut self.tables[at]

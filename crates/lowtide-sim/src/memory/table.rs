@@ -52,13 +52,23 @@ pub(crate) struct Table([Row; ROWS]);
 impl Table {
     /// The young entries in a part of the table, in order. Cost: O(rows and young entries).
     pub(crate) fn young(&self, entries: std::ops::Range<u64>) -> impl Iterator<Item = u64> + use<> {
-        let rows = self.0.map(|row| row.young);
-        (entries.start / ROW..entries.end.div_ceil(ROW)).flat_map(move |row| {
+        let mut rows = self.0.map(|row| row.young);
+        let (mut row, end) = (entries.start / ROW, entries.end.div_ceil(ROW));
+        for row in row..end {
             let first = row * ROW;
-            bits(
-                rows[row as usize] & between(entries.start.max(first) - first, entries.end - first),
-            )
-            .map(move |bit| first + bit)
+            rows[row as usize] &= between(entries.start.max(first) - first, entries.end - first);
+        }
+        std::iter::from_fn(move || {
+            while row < end {
+                let word = &mut rows[row as usize];
+                if *word != 0 {
+                    let bit = u64::from(word.trailing_zeros());
+                    *word &= *word - 1;
+                    return Some(row * ROW + bit);
+                }
+                row += 1;
+            }
+            None
         })
     }
 
@@ -121,20 +131,27 @@ impl PageTables {
     }
 
     /// The row of a page, in a table that is made if need be.
+    #[inline]
     fn row_made(&mut self, page: u64) -> (&mut Row, u64) {
-        if self.top.slot(page >> SHIFT).is_none() {
-            self.make(page);
-        }
-        self.row_mut(page).expect("it has just been made")
+        let slot = self.top.slot(page >> SHIFT).unwrap_or_else(|| self.make(page));
+        (&mut self.tables[slot].0[((page & MASK) / ROW) as usize], 1 << (page % ROW))
     }
 
     /// # Panics
     /// When the page is not below [`PAGES_MAX`].
     #[cold]
-    fn make(&mut self, page: u64) {
+    fn make(&mut self, page: u64) -> usize {
         assert!(page < PAGES_MAX, "page {page} is beyond what a space can have");
-        self.top.set(page >> SHIFT, self.tables.len());
+        let slot = self.tables.len();
+        self.top.set(page >> SHIFT, slot);
         self.tables.push(Table::default());
+        slot
+    }
+
+    /// Whether a page is mapped.
+    #[inline]
+    pub(crate) fn is_present(&self, page: u64) -> bool {
+        self.row(page).is_some_and(|(row, bit)| row.present & bit != 0)
     }
 
     /// The entry of a page.
@@ -217,6 +234,7 @@ impl PageTables {
     /// # Panics
     /// When the page is not below [`PAGES_MAX`]: a caller that takes page numbers from outside
     /// checks them first.
+    #[inline]
     pub(crate) fn map(&mut self, page: u64, writable: bool) {
         let (row, bit) = self.row_made(page);
         row.present |= bit;
