@@ -47,41 +47,41 @@ impl ClassicalLists {
     }
 }
 
+/// Whether no further access through the descriptor changes anything.
+const fn is_settled(flags: Flags) -> bool {
+    flags.contains(Flags::ACTIVE.union(Flags::REFERENCED))
+}
+
 impl Locked<'_> {
     /// Puts a folio on the list that its flags name: at the head, or at the tail of the inactive
     /// list.
     pub(crate) fn add_to_classical(&mut self, id: FolioId, tail: bool) {
+        let f = &mut self.folios[id];
         if tail {
-            self.folios[id].flags.remove(Flags::ACTIVE);
+            f.flags.remove(Flags::ACTIVE);
         }
-        self.folios[id].flags.insert(Flags::LRU);
-        self.classical_resize(id, true);
-        let f = &self.folios[id];
-        let active = f.flags.contains(Flags::ACTIVE);
-        let list = self.lv.classical.list(f.lru_type(), active);
+        f.flags.insert(Flags::LRU);
+        let (active, t, pages) = (f.flags.contains(Flags::ACTIVE), f.lru_type(), f.pages());
+        self.accesses.settle(id, is_settled(f.flags));
+        self.lv.classical.size[t as usize][usize::from(active)] += pages;
+        let list = self.lv.classical.list(t, active);
         if tail {
             self.folios.push_old(list, id);
         } else {
             self.folios.push_young(list, id);
         }
-        self.settle_accesses(id);
     }
 
-    /// Counts a folio's pages into, or out of, the list that its flags name.
-    pub(super) fn classical_resize(&mut self, id: FolioId, add: bool) {
+    /// Counts a folio's pages out of the list that its flags name.
+    #[inline]
+    pub(super) fn leave_classical(&mut self, id: FolioId) {
         let f = &self.folios[id];
         let active = usize::from(f.flags.contains(Flags::ACTIVE));
-        let size = &mut self.lv.classical.size[f.lru_type() as usize][active];
-        if add {
-            *size += f.pages();
-        } else {
-            *size -= f.pages();
-        }
+        self.lv.classical.size[f.lru_type() as usize][active] -= f.pages();
     }
 
     fn settle_accesses(&mut self, id: FolioId) {
-        let settled = self.folios[id].flags.contains(Flags::ACTIVE | Flags::REFERENCED);
-        self.accesses.settle(id, settled);
+        self.accesses.settle(id, is_settled(self.folios[id].flags));
     }
 
     /// One access through the descriptor (`docs/kernel/reclaim.md` §1.2). Returns whether to enter

@@ -180,6 +180,7 @@ impl Locked<'_> {
     }
 
     /// Puts a folio that is on no list where it belongs.
+    #[inline]
     pub(crate) fn add(&mut self, id: FolioId, tail: bool) {
         if self.folios[id].flags.contains(Flags::MLOCKED) {
             self.cull(id);
@@ -204,11 +205,12 @@ impl Locked<'_> {
     }
 
     /// Takes a folio off whatever list it is on, out of the sizes too.
+    #[inline]
     pub(crate) fn take_off_list(&mut self, id: FolioId) {
         self.folios.unlink(id);
         match self.policy.lists() {
             Lists::MultiGen => self.set_generation(id, None),
-            Lists::Classical => self.classical_resize(id, false),
+            Lists::Classical => self.leave_classical(id),
             Lists::Tide => self.leave_tide(id),
         }
         self.folios[id].flags.remove(Flags::LRU);
