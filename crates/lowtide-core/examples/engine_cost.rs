@@ -35,7 +35,7 @@ impl Facts for Translations {
     }
 
     /// Loads the young bits of a batch side by side, as real drivers do.
-    fn gather(&mut self, folios: &mut dyn Iterator<Item = &Folio>) {
+    fn gather<'a>(&mut self, folios: impl Iterator<Item = &'a Folio>) {
         let young = folios.filter(|folio| self.young[folio.owner().page as usize]).count();
         std::hint::black_box(young);
     }

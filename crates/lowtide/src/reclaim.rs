@@ -104,7 +104,7 @@ impl Facts for Translations<'_> {
         FolioState { locked, mapped: true }
     }
 
-    fn gather(&mut self, folios: &mut dyn Iterator<Item = &Folio>) {
+    fn gather<'a>(&mut self, folios: impl Iterator<Item = &'a Folio>) {
         let mut of_maps = Vec::new();
         let mut words = 0;
         for folio in folios {

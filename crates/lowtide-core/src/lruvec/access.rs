@@ -54,7 +54,7 @@ pub trait Facts {
     /// These folios of one batch are about to be judged, so [`references`](Self::references) will
     /// be called for most of them. A driver that learns of accesses for less where it looks at
     /// many folios together looks here, and not again for each. It changes nothing else.
-    fn gather(&mut self, _folios: &mut dyn Iterator<Item = &Folio>) {}
+    fn gather<'a>(&mut self, _folios: impl Iterator<Item = &'a Folio>) {}
 
     /// Clears the young bits of the folio and returns how many there were.
     fn references(&mut self, id: FolioId, folio: &Folio) -> References;

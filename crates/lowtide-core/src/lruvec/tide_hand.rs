@@ -147,7 +147,7 @@ impl<'l, 'a, F: Facts> Hand<'l, 'a, F> {
         }
         let next = &next[..len];
         self.lru.accesses.look_at(next.iter().copied());
-        self.facts.gather(&mut next.iter().map(|id| &folios[*id]));
+        self.facts.gather(next.iter().map(|id| &folios[*id]));
     }
 
     fn isolate(&mut self, id: FolioId) {

@@ -214,7 +214,7 @@ fn shrink_active<F: Facts>(lru: &mut Locked<'_>, t: LruType, pages: u64, facts: 
     let looked_at = lru.isolate_classical(t, true, pages, &mut batch);
     lru.events.pgrefill += looked_at;
     let mut rotated = 0;
-    facts.gather(&mut batch.iter().map(|id| &lru.folios[*id]));
+    facts.gather(batch.iter().map(|id| &lru.folios[*id]));
     for id in batch {
         let refs = facts.references(id, &lru.folios[id]);
         let f = &mut lru.folios[id];

@@ -168,7 +168,7 @@ impl Reclaim {
         let mut entries = std::mem::take(&mut self.batch.entries);
         self.batch.victims.reserve(entries.len());
         if engine.policy.lists() != Lists::Tide {
-            facts.gather(&mut entries.iter().map(|entry| &engine.folios[entry.folio]));
+            facts.gather(entries.iter().map(|entry| &engine.folios[entry.folio]));
         }
         for entry in &mut entries {
             if self.batch.first_pass {

@@ -35,7 +35,7 @@ impl Facts for Sheet {
         FolioState { locked: self.locked[id.index()], mapped: self.mapped[id.index()] }
     }
 
-    fn gather(&mut self, folios: &mut dyn Iterator<Item = &Folio>) {
+    fn gather<'a>(&mut self, folios: impl Iterator<Item = &'a Folio>) {
         self.gathered = folios.map(|folio| folio.owner().page).collect();
     }
 

@@ -30,7 +30,7 @@ impl Facts for Memory {
 
     /// Loads what is looked at next for each of these folios. These loads do not wait for each
     /// other, so the processor fetches all that its caches do not hold at once, and not one by one.
-    fn gather(&mut self, folios: &mut dyn Iterator<Item = &Folio>) {
+    fn gather<'a>(&mut self, folios: impl Iterator<Item = &'a Folio>) {
         let mut mapped = 0_u32;
         for owner in folios.map(Folio::owner) {
             if let Some(vma) = self.objects[owner.space.0 as usize].vmas.first() {
