@@ -25,6 +25,7 @@ use crate::limits::{MAX_ORDER, MIN_BUDGET};
 use crate::lruvec::{Levels, Locked, Shadow};
 use crate::memcg::{MemcgLru, MemcgTree, Stocks};
 use crate::policy::{Lists, Policy};
+use crate::reclaim::Batch;
 use crate::swap::Slots;
 use crate::units::{FolioId, LruType, MemcgId, MemcgSlot, Owner, SpaceId, Task};
 use std::cmp::Reverse;
@@ -106,6 +107,8 @@ pub struct Engine {
     pub(crate) dirty: Dirty,
     /// Sums over all groups, for queries that are frequent.
     pub(crate) totals: Totals,
+    /// The memory of the last reclaim's batch, for the next one.
+    pub(crate) spare_batch: Batch,
 }
 
 /// Sums over all groups that there are or were.
@@ -146,6 +149,7 @@ impl Engine {
             swap: Slots::default(),
             dirty: Dirty::default(),
             totals: Totals::default(),
+            spare_batch: Batch::default(),
         })
     }
 

@@ -153,7 +153,7 @@ impl Reclaim {
                 continue;
             }
             self.classical.take(t, active, n);
-            let mut out = Vec::with_capacity(n as usize);
+            let mut out = self.batch.memory();
             self.isolations += 1;
             let looked_at = engine.locked(self.group).isolate_classical(t, false, n, &mut out);
             self.count_scan(engine, looked_at);
@@ -189,11 +189,13 @@ impl Reclaim {
     /// Puts the rejects of an inactive batch back, oldest first, each to the head of its list.
     pub(super) fn classical_put_back(&mut self, engine: &mut Engine) {
         let mut lru = engine.locked(self.group);
-        for entry in std::mem::take(&mut self.batch.entries) {
+        let mut entries = self.batch.take_entries();
+        for entry in entries.drain(..) {
             if entry.fate != Fate::Freed {
                 lru.put_back_classical(entry.folio);
             }
         }
+        self.batch.entries = entries;
         let reclaimed = self.batch.stat.reclaimed;
         self.count_steal(lru.events, reclaimed);
         let rotated = self.batch.scanned.saturating_sub(reclaimed);

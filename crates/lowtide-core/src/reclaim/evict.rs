@@ -27,7 +27,7 @@ impl Reclaim {
         let first = lru.type_to_scan();
         let mut t = first;
         let mut total = 0;
-        let mut isolated = Vec::new();
+        let mut isolated = self.batch.memory();
         let mut taken = 0;
         for _ in 0..lru.evictable_types().len() {
             let limit = lru.tier_limit(t, total == 0 && t == first);
@@ -60,7 +60,8 @@ impl Reclaim {
     pub(super) fn put_back(&mut self, engine: &mut Engine) {
         let mut lru = engine.locked(self.group);
         let mut retry = Vec::new();
-        for entry in std::mem::take(&mut self.batch.entries) {
+        let mut entries = self.batch.take_entries();
+        for entry in entries.drain(..) {
             if entry.fate == Fate::Freed {
                 continue;
             }
@@ -86,6 +87,7 @@ impl Reclaim {
         }
         self.count_steal(lru.events, self.batch.stat.reclaimed);
         self.batch.first_pass = false;
+        self.batch.entries = entries;
         if retry.is_empty() {
             let rotated = self.batch.taken.saturating_sub(self.batch.reclaimed_in_all);
             if lru.policy.has(Switches::COST) {

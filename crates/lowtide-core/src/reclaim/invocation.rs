@@ -370,6 +370,7 @@ impl Reclaim {
                 At::LruvecEnd => self.end_group(engine),
                 At::Done => {
                     self.forget_refusals(engine);
+                    engine.spare_batch = std::mem::take(&mut self.batch);
                     return Step::Done;
                 }
             }
@@ -378,6 +379,9 @@ impl Reclaim {
 
     fn begin_pass(&mut self, engine: &mut Engine) {
         self.pass = PassCounts::default();
+        if self.passes == 0 {
+            self.batch = std::mem::take(&mut engine.spare_batch);
+        }
         self.passes += 1;
         engine.drain(self.task.cpu);
         match engine.policy.lists() {

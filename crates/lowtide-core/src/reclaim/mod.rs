@@ -23,5 +23,6 @@ mod throttle;
 mod tide_loop;
 
 pub use invocation::{Reason, Reclaim, Step};
+pub(crate) use shrink::Batch;
 pub use shrink::{Freed, Unmapped, Victim};
 pub use throttle::ThrottleReason;

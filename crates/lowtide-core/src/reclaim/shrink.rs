@@ -71,7 +71,7 @@ pub struct Freed {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Fate {
+pub(crate) enum Fate {
     /// Put back as it is.
     Keep,
     /// Put back among the young.
@@ -82,7 +82,7 @@ pub(super) enum Fate {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Entry {
+pub(crate) struct Entry {
     pub(super) folio: FolioId,
     pub(super) fate: Fate,
     pub(super) mapped: bool,
@@ -92,7 +92,7 @@ pub(super) struct Entry {
 
 /// What one pass over a batch counted, in pages.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct ShrinkStat {
+pub(crate) struct ShrinkStat {
     pub(super) dirty: u64,
     pub(super) unqueued_dirty: u64,
     pub(super) congested: u64,
@@ -103,12 +103,14 @@ pub(super) struct ShrinkStat {
 
 /// The folios that one batch isolated, and what becomes of them.
 #[derive(Debug)]
-pub(super) struct Batch {
+pub(crate) struct Batch {
     pub(super) lru_type: LruType,
     /// Pages scanned to fill it.
     pub(super) scanned: u64,
     /// Pages isolated.
     pub(super) taken: u64,
+    /// As they were isolated. Kept for its memory, as the next lists are.
+    folios: Vec<FolioId>,
     pub(super) entries: Vec<Entry>,
     pub(super) victims: Vec<Victim>,
     pub(super) freed: Vec<Freed>,
@@ -127,6 +129,7 @@ impl Default for Batch {
             lru_type: LruType::File,
             scanned: 0,
             taken: 0,
+            folios: Vec::new(),
             entries: Vec::new(),
             victims: Vec::new(),
             freed: Vec::new(),
@@ -140,17 +143,34 @@ impl Default for Batch {
 }
 
 impl Batch {
+    /// A batch of these folios, which came from [`memory`](Self::memory).
     pub(super) fn fill(&mut self, lru_type: LruType, scanned: u64, folios: Vec<FolioId>) {
-        let entry = |folio| Entry { folio, fate: Fate::Keep, mapped: false, lazy: false };
+        let entry = |&folio| Entry { folio, fate: Fate::Keep, mapped: false, lazy: false };
+        let mut entries = std::mem::take(&mut self.entries);
+        entries.clear();
+        entries.extend(folios.iter().map(entry));
         *self = Self {
             lru_type,
             scanned,
-            entries: folios.into_iter().map(entry).collect(),
+            folios,
+            entries,
             victims: std::mem::take(&mut self.victims),
             freed: std::mem::take(&mut self.freed),
             neighbours: std::mem::take(&mut self.neighbours),
             ..Self::default()
         };
+    }
+
+    /// Where to put the folios of the next batch: the memory of the last one's.
+    pub(super) fn memory(&mut self) -> Vec<FolioId> {
+        let mut folios = std::mem::take(&mut self.folios);
+        folios.clear();
+        folios
+    }
+
+    /// All entries, to be put back and handed back empty.
+    pub(super) fn take_entries(&mut self) -> Vec<Entry> {
+        std::mem::take(&mut self.entries)
     }
 
     pub(super) fn isolated(&self) -> bool {
