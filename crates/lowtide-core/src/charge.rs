@@ -185,8 +185,13 @@ impl Engine {
             return Some(0);
         }
         let batch = charge_batch(memcg, pages);
-        let charged =
-            [batch, pages].into_iter().find(|&n| self.full_level(slot, n, pages).is_none())?;
+        let charged = if self.full_level(slot, batch, pages).is_none() {
+            batch
+        } else if batch > pages && self.full_level(slot, pages, pages).is_none() {
+            pages
+        } else {
+            return None;
+        };
         self.memcgs.add(slot, charged, pages);
         self.refill_stock(task.cpu, slot, charged - pages);
         Some(if self.is_paid_for(slot) { charged } else { 0 })
@@ -270,6 +275,9 @@ impl Engine {
     }
 
     fn refill_stock(&mut self, cpu: u16, slot: MemcgSlot, pages: u64) {
+        if pages == 0 {
+            return;
+        }
         if let Some((group, pages)) = self.stocks.refill(cpu, slot, pages) {
             self.memcgs.sub(group, pages, 0);
         }
