@@ -533,13 +533,12 @@ mod tests {
             std::ptr::without_provenance_mut(usize::from(seen(address.addr())))
         }
         let (mut looker, mut right) = (0, std::ptr::null_mut());
-        // SAFETY: places for the results; the thread is joined, and its argument is a number.
-        let failed = unsafe {
-            let address = std::ptr::without_provenance_mut(address);
-            libc::pthread_create(&raw mut looker, std::ptr::null(), look, address) != 0
-                || libc::pthread_join(looker, &raw mut right) != 0
-        };
-        !failed && right.addr() == 1
+        let address = std::ptr::without_provenance_mut(address);
+        // SAFETY: a place for the result, and an argument that is a number.
+        let begun =
+            unsafe { libc::pthread_create(&raw mut looker, std::ptr::null(), look, address) == 0 };
+        // SAFETY: a thread that has begun, is joined once, and returns a number.
+        begun && unsafe { libc::pthread_join(looker, &raw mut right) == 0 } && right.addr() == 1
     }
 
     /// A child has to find the lock free, whatever threads of its parent did when it was made.
