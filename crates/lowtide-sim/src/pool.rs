@@ -144,7 +144,7 @@ impl Pool {
     ) -> Option<Refaulted> {
         let mut shadow = None;
         for page in page..page + (1 << order) {
-            let was = self.memory.replace_cached(object, page, Cached::resident(frame));
+            let was = self.memory.set_cached(object, page, Cached::resident(frame));
             shadow = was.shadow().or(shadow);
         }
         let shadow = shadow.filter(|_| refault);

@@ -189,7 +189,7 @@ impl Reclaim {
     /// Puts the rejects of an inactive batch back, oldest first, each to the head of its list.
     pub(super) fn classical_put_back(&mut self, engine: &mut Engine) {
         let mut lru = engine.locked(self.group);
-        let mut entries = self.batch.take_entries();
+        let mut entries = std::mem::take(&mut self.batch.entries);
         for entry in entries.drain(..) {
             if entry.fate != Fate::Freed {
                 lru.put_back_classical(entry.folio);

@@ -60,7 +60,7 @@ impl Reclaim {
     pub(super) fn put_back(&mut self, engine: &mut Engine) {
         let mut lru = engine.locked(self.group);
         let mut retry = Vec::new();
-        let mut entries = self.batch.take_entries();
+        let mut entries = std::mem::take(&mut self.batch.entries);
         for entry in entries.drain(..) {
             if entry.fate == Fate::Freed {
                 continue;

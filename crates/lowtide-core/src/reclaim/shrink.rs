@@ -168,11 +168,6 @@ impl Batch {
         folios
     }
 
-    /// All entries, to be put back and handed back empty.
-    pub(super) fn take_entries(&mut self) -> Vec<Entry> {
-        std::mem::take(&mut self.entries)
-    }
-
     pub(super) fn isolated(&self) -> bool {
         !self.entries.is_empty()
     }

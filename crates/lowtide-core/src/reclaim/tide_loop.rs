@@ -90,7 +90,8 @@ impl Reclaim {
     pub(super) fn tide_put_back(&mut self, engine: &mut Engine) {
         let mut lru = engine.locked(self.group);
         let t = self.batch.lru_type;
-        for entry in std::mem::take(&mut self.batch.entries) {
+        let mut entries = std::mem::take(&mut self.batch.entries);
+        for entry in entries.drain(..) {
             if entry.fate == Fate::Freed {
                 continue;
             }
@@ -101,6 +102,7 @@ impl Reclaim {
             lru.lv.isolated -= pages;
             lru.add(entry.folio, false);
         }
+        self.batch.entries = entries;
         let reclaimed = self.batch.stat.reclaimed;
         self.count_steal(lru.events, reclaimed);
         let rotated = self.batch.scanned.saturating_sub(reclaimed);

@@ -233,14 +233,9 @@ impl Memory {
         self.objects[object.0 as usize].pages.get(page)
     }
 
+    /// Returns what was there.
     #[inline]
-    pub(crate) fn set_cached(&mut self, object: ObjectId, page: u64, cached: Cached) {
-        *self.objects[object.0 as usize].pages.entry(page) = cached;
-    }
-
-    /// The same. Returns what was there.
-    #[inline]
-    pub(crate) fn replace_cached(&mut self, object: ObjectId, page: u64, cached: Cached) -> Cached {
+    pub(crate) fn set_cached(&mut self, object: ObjectId, page: u64, cached: Cached) -> Cached {
         std::mem::replace(self.objects[object.0 as usize].pages.entry(page), cached)
     }
 
