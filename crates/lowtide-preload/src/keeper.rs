@@ -22,7 +22,7 @@ use crate::settings::Settings;
 use crate::state::{self, State};
 use crate::summary::{self, Budget, Whole};
 use crate::ways::{Ways, Why};
-use crate::{descriptors, globs, start};
+use crate::{descriptors, globs, own, start};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::ops::Range;
@@ -45,14 +45,12 @@ pub(crate) fn begin() -> bool {
     // While the process has one thread this takes a moment. Later it would take many: the kernel
     // waits for all processors.
     lowtide_sys::membarrier::register();
-    let blocked = descriptors::SignalsBlocked::all();
-    let thread = thread::Builder::new().name("lowtide-run".into()).spawn(run);
-    drop(blocked);
-    thread.is_ok()
+    let _blocked = descriptors::SignalsBlocked::all();
+    own::starting(|| thread::Builder::new().name("lowtide-run".into()).spawn(run).is_ok())
 }
 
 fn run() {
-    let Some((state, settings)) = state::get() else { return };
+    let Some((state, settings)) = state::of_ours() else { return };
     let work = || match descriptors::make_own(settings.summary.is_none()) {
         Ok(()) => Keeper::new(state, settings).serve(),
         Err(_) => refuse_all(state),

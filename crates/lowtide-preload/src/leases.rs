@@ -153,7 +153,7 @@ fn listen() {
         // SAFETY: the set was written; the information is not wanted.
         let got = unsafe { libc::sigwaitinfo(set.as_ptr(), ptr::null_mut()) };
         if got == signal()
-            && let Some((state, _)) = state::get()
+            && let Some((state, _)) = state::of_ours()
         {
             state.line.want_look();
         }

@@ -15,6 +15,7 @@
 //! | `opens` | opening a file that is mirrored for writing, without waiting |
 //! | `judge`, `globs` | which mappings are adopted; which budget pays for them |
 //! | `state`, `wiped`, `lock` | what is known, in memory that a fork wipes |
+//! | `own`, `real_threads` | which threads are ours, and what they must not need |
 //! | `ranges`, `left` | addresses that are adopted; mappings that are left to the kernel |
 //! | `line`, `keeper`, `descriptors` | asking our thread; the thread; its own descriptors |
 //! | `budgets` | the pager and its tenants |
@@ -57,9 +58,11 @@ mod malloc;
 mod memory;
 mod mirrors;
 mod opens;
+mod own;
 mod ranges;
 mod real;
 mod real_memory;
+mod real_threads;
 #[allow(dead_code, reason = "the command uses the other half of it")]
 mod settings;
 mod start;

@@ -18,7 +18,7 @@
 use crate::line::Question;
 use crate::settings::Settings;
 use crate::summary::{self, Whole};
-use crate::{descriptors, forks, heap, real, real_memory, state};
+use crate::{descriptors, forks, heap, real, real_memory, real_threads, state};
 use std::mem::MaybeUninit;
 use std::{env, ptr};
 
@@ -36,6 +36,7 @@ extern "C" fn begin() {
     // Also where nothing is kept: the wrappers are in the way of other libraries' otherwise.
     real::look_up();
     real_memory::look_up();
+    real_threads::look_up();
     let Some(settings) = Settings::from_env(|name| env::var_os(name)) else { return };
     let is_first = settings.pid == Some(std::process::id());
     if !is_first && !settings.follow {

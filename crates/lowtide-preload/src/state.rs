@@ -5,6 +5,7 @@
 use crate::judge::Reason;
 use crate::left::Left;
 use crate::line::{Line, Question};
+use crate::own::{self, Threads};
 use crate::ranges::Ranges;
 use crate::settings::Settings;
 use crate::wiped::{self, Zeroed};
@@ -27,6 +28,8 @@ pub(crate) struct State {
     pub(crate) whole: AtomicU32,
     /// Whether the window of memory without a file was tried to be made.
     pub(crate) heap: AtomicU32,
+    /// Our threads.
+    pub(crate) threads: Threads,
 }
 
 // SAFETY: atomics, locks of which zero is the free state, counters, and memory that is written
@@ -36,8 +39,14 @@ unsafe impl Zeroed for State {}
 static STATE: AtomicPtr<State> = AtomicPtr::new(std::ptr::null_mut());
 static SETTINGS: OnceLock<Settings> = OnceLock::new();
 
-/// The state and the settings, once the library is initialised and if it has anything to do.
+/// The state and the settings, once the library is initialised and if it has anything to do. None
+/// in our own threads: every wrapper passes them through (`own.rs`).
 pub(crate) fn get() -> Option<(&'static State, &'static Settings)> {
+    if own::is_ours() { None } else { of_ours() }
+}
+
+/// The same, for our own threads, too.
+pub(crate) fn of_ours() -> Option<(&'static State, &'static Settings)> {
     let state = STATE.load(Ordering::Acquire);
     if state.is_null() {
         return None;
@@ -60,7 +69,7 @@ pub(crate) fn begin(settings: Settings) {
 /// The locks of the libraries below are as they should be: nothing was copied while another thread
 /// had them.
 pub(crate) fn note_whole() {
-    if let Some((state, _)) = get() {
+    if let Some((state, _)) = of_ours() {
         state.whole.store(1, Ordering::Release);
     }
 }

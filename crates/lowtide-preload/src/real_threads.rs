@@ -1,0 +1,62 @@
+//! The functions behind those of threads that this library stands in front of.
+//!
+//! Constructors of other libraries may start threads before this library is initialised, so each
+//! is looked up when it is called first.
+//!
+//! # Safety
+//!
+//! As in `real.rs`.
+
+#![allow(unsafe_code)]
+
+use crate::own::Start;
+use crate::real::Next;
+use libc::{c_int, c_void, pthread_attr_t, pthread_t};
+use std::mem;
+
+static PTHREAD_CREATE: Next = Next::new(c"pthread_create");
+static CXA_THREAD_ATEXIT: Next = Next::new(c"__cxa_thread_atexit_impl");
+
+/// Finds them all, so that no thread has to later: looking up takes the loader's lock.
+pub(crate) fn look_up() {
+    PTHREAD_CREATE.look_up();
+    CXA_THREAD_ATEXIT.look_up();
+}
+
+fn found(next: &Next) -> Option<*mut c_void> {
+    next.get().or_else(|| {
+        next.look_up();
+        next.get()
+    })
+}
+
+/// `pthread_create(3)`.
+pub(crate) unsafe fn pthread_create(
+    thread: *mut pthread_t,
+    attributes: *const pthread_attr_t,
+    start: Start,
+    argument: *mut c_void,
+) -> c_int {
+    type F =
+        unsafe extern "C" fn(*mut pthread_t, *const pthread_attr_t, Start, *mut c_void) -> c_int;
+    let Some(next) = found(&PTHREAD_CREATE) else { return libc::EAGAIN };
+    // SAFETY: the module's header.
+    let next = unsafe { mem::transmute::<*mut c_void, F>(next) };
+    // SAFETY: the caller's arguments.
+    unsafe { next(thread, attributes, start, argument) }
+}
+
+/// `__cxa_thread_atexit_impl` of the C library.
+pub(crate) unsafe fn cxa_thread_atexit(
+    destructor: unsafe extern "C" fn(*mut c_void),
+    object: *mut c_void,
+    library: *mut c_void,
+) -> c_int {
+    type F =
+        unsafe extern "C" fn(unsafe extern "C" fn(*mut c_void), *mut c_void, *mut c_void) -> c_int;
+    let Some(next) = found(&CXA_THREAD_ATEXIT) else { return -1 };
+    // SAFETY: the module's header.
+    let next = unsafe { mem::transmute::<*mut c_void, F>(next) };
+    // SAFETY: the caller's arguments.
+    unsafe { next(destructor, object, library) }
+}
