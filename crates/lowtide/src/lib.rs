@@ -185,6 +185,7 @@ mod unused;
 mod view;
 mod wait;
 mod wakeup;
+mod whole;
 mod writeback;
 
 pub use adapters::Cursor;

@@ -13,6 +13,7 @@ use crate::owned::Owned;
 use crate::pool::Pool;
 use crate::space::Space;
 use crate::store::store;
+use crate::whole::{Parts, has_all};
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
@@ -31,19 +32,14 @@ pub(crate) fn punch(pool: &Pool, space: &Space, bytes: Range<u64>) -> Result<(),
     if start >= end {
         return Ok(());
     }
-    let folio = (pool.page_bytes() as u64) << space.order;
-    let first = start.next_multiple_of(folio);
-    // Behind the end of the file there is nothing to keep.
-    let last = if end == len { len.next_multiple_of(folio) } else { end / folio * folio };
-    if first >= last {
-        return store_zeroes(pool, space, start..end);
-    }
-    store_zeroes(pool, space, start..first)?;
-    let step = AT_ONCE.max(1 << space.order) << pool.page_shift;
-    for at in (first..last).step_by(step as usize) {
+    let shift = pool.page_shift + u32::from(space.order);
+    let Parts { head, whole, tail } = Parts::of(&(start..end), len, shift);
+    store_zeroes(pool, space, head)?;
+    let (last, step) = (whole.end << shift, AT_ONCE.max(1 << space.order) << pool.page_shift);
+    for at in (whole.start << shift..last).step_by(step as usize) {
         punch_folios(pool, space, at..last.min(at + step), end)?;
     }
-    store_zeroes(pool, space, last..end)
+    store_zeroes(pool, space, tail)
 }
 
 /// Makes a hole of whole folios. They may reach over `end`, where the file ended when the punch
@@ -54,9 +50,7 @@ fn punch_folios(pool: &Pool, space: &Space, bytes: Range<u64>, end: u64) -> Resu
         let owned = Owned::take(pool, space, pages.clone(), pages.clone(), true, attempts)?;
         Ok((owned, attempts.alone_beneath(&bytes)?))
     })?;
-    if bytes.end > end && space.len() > end {
-        // A store has made the file longer, and may have put bytes behind that end. None does
-        // so unseen from now on: the length comes first, and the bytes wait for these pages.
+    if !has_all(space, end, bytes.end) {
         drop((owned, alone));
         return store_zeroes(pool, space, bytes.start..end);
     }

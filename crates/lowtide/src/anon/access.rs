@@ -12,6 +12,7 @@ use crate::readahead::{first_use, note_access};
 use crate::space::{Space, parts};
 use crate::store::{outwait_readers, unlock};
 use crate::translation::{Entry, State as EntryState, Taken};
+use crate::whole::has_all;
 use lowtide_core::FolioId;
 
 /// The largest page.
@@ -214,7 +215,6 @@ fn replace(pool: &Pool, space: &Space, page: u64, bytes: &[u8]) -> Result<bool, 
     };
     let mut claim = Claim::of_one(page, shadow);
     if !is_all(pool, space, page, bytes.len()) {
-        // The region has grown, and another thread may have stored behind.
         pool.abandon(space, &claim, &Ok(()));
         return Ok(false);
     }
@@ -242,7 +242,7 @@ fn replace(pool: &Pool, space: &Space, page: u64, bytes: &[u8]) -> Result<bool, 
 
 /// Whether the first `len` bytes of a page are all that the region has of it.
 fn is_all(pool: &Pool, space: &Space, page: u64, len: usize) -> bool {
-    len == pool.page_bytes() || (page << pool.page_shift) + len as u64 >= space.len()
+    has_all(space, (page << pool.page_shift) + len as u64, (page + 1) << pool.page_shift)
 }
 
 /// Copies bytes into a region.

@@ -10,6 +10,7 @@ use super::pages::AnonPages;
 use crate::attempt::{Attempts, Stop};
 use crate::deadline::Deadline;
 use crate::error::Error;
+use crate::fault::Claim;
 use crate::nested::is_nested;
 use crate::pool::Pool;
 use crate::readahead::note_evicted;
@@ -17,6 +18,7 @@ use crate::space::Space;
 use crate::store::{outwait_readers, unlock};
 use crate::swap::Slot;
 use crate::translation::{Entry, State as EntryState, Taken};
+use crate::whole::{Parts, has_all};
 use lowtide_core::{FolioId, Task};
 use std::ops::Range;
 use std::time::Duration;
@@ -31,30 +33,10 @@ pub(super) fn discard(pool: &Pool, space: &Space, bytes: Range<u64>) -> Result<(
     if count == 0 {
         return Ok(());
     }
-    let (pages, edges) = whole_pages(&bytes, space.len(), pool.page_shift);
-    for edge in edges {
-        zero(pool, space, edge)?;
-    }
-    discard_pages(pool, space, pages)
-}
-
-/// The pages that lie in a range of the bytes of a region of `len`, and what of the range lies
-/// before and behind them. The last page lies in a range that ends with the region: behind the end
-/// there is nothing to keep.
-pub(crate) fn whole_pages(
-    bytes: &Range<u64>,
-    len: u64,
-    page_shift: u32,
-) -> (Range<u64>, [Range<u64>; 2]) {
-    let first = bytes.start.div_ceil(1 << page_shift);
-    let to_end = (bytes.end == len).then(|| len.div_ceil(1 << page_shift));
-    let end = to_end.unwrap_or(bytes.end >> page_shift);
-    if first > end {
-        // It lies in one page.
-        return (first..first, [bytes.clone(), bytes.end..bytes.end]);
-    }
-    let (from, to) = (first << page_shift, end << page_shift);
-    (first..end, [bytes.start..from.min(bytes.end), to.max(bytes.start).min(bytes.end)..bytes.end])
+    let Parts { head, whole, tail } = Parts::of(&bytes, space.len(), pool.page_shift);
+    zero(pool, space, head)?;
+    zero(pool, space, tail)?;
+    discard_pages(pool, space, whole, bytes.end)
 }
 
 /// Permits reclaim to drop the whole pages in a range. Those that a thread stores to at this
@@ -64,19 +46,22 @@ pub(crate) fn whole_pages(
 /// The range is not all in the region.
 pub(super) fn free_lazily(pool: &Pool, space: &Space, bytes: Range<u64>) -> Result<(), Error> {
     check_range(space, bytes.start, bytes.end.saturating_sub(bytes.start))?;
-    let (pages, _) = whole_pages(&bytes, space.len(), pool.page_shift);
-    pages.into_iter().try_for_each(|page| free_page_lazily(pool, space, page))
+    let mut pages = Parts::of(&bytes, space.len(), pool.page_shift).whole;
+    pages.try_for_each(|page| free_page_lazily(pool, space, page, bytes.end))
 }
 
-fn free_page_lazily(pool: &Pool, space: &Space, page: u64) -> Result<(), Error> {
+/// Of the last page `end` may be all there is. A page that is not all freed any more stays as it
+/// is.
+fn free_page_lazily(pool: &Pool, space: &Space, page: u64, end: u64) -> Result<(), Error> {
     pool.check()?;
     let entry = entry(space, page)?;
     match entry.load() {
         EntryState::Absent { shadow: 0 } | EntryState::Busy | EntryState::Locked { .. } => Ok(()),
-        EntryState::Absent { .. } => discard_page(pool, space, page),
+        EntryState::Absent { .. } => discard_page(pool, space, page, end).map(drop),
         EntryState::Resident { .. } => {
             if let Ok(taken) = entry.try_lock_for_store() {
-                let freed = free_frame(pool, space.anon(), page, taken.frame);
+                let freed = has_all(space, end, (page + 1) << pool.page_shift)
+                    && free_frame(pool, space.anon(), page, taken.frame);
                 let young = taken.young && !freed;
                 unlock(pool, space, page, entry, Taken { young, ..taken });
             }
@@ -101,12 +86,22 @@ fn free_frame(pool: &Pool, anon: &AnonPages, page: u64, frame: u32) -> bool {
     true
 }
 
-/// Makes pages nowhere.
+/// Makes pages nowhere. Of the last of them the bytes before `end` may be all there are: if that is
+/// not so any more, when the page is owned, those become zeroes.
 ///
 /// # Errors
 /// A guard stays on one of them, or it is not in the region; those before it are gone.
-pub(crate) fn discard_pages(pool: &Pool, space: &Space, pages: Range<u64>) -> Result<(), Error> {
-    let result = pages.clone().try_for_each(|page| discard_page(pool, space, page));
+pub(crate) fn discard_pages(
+    pool: &Pool,
+    space: &Space,
+    pages: Range<u64>,
+    end: u64,
+) -> Result<(), Error> {
+    let discard = |page| match discard_page(pool, space, page, end)? {
+        Discarded::Gone => Ok(()),
+        Discarded::IsLonger => zero(pool, space, page << pool.page_shift..end),
+    };
+    let result = pages.clone().try_for_each(discard);
     space.anon().trim(pages);
     result
 }
@@ -126,19 +121,34 @@ fn zero(pool: &Pool, space: &Space, bytes: Range<u64>) -> Result<(), Error> {
     Ok(())
 }
 
-/// Makes a page nowhere, also one behind an end that was moved.
-fn discard_page(pool: &Pool, space: &Space, page: u64) -> Result<(), Error> {
+/// What became of a page.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Discarded {
+    /// It is nowhere.
+    Gone,
+    /// It stays as it is: the region has become longer, and has more of it than is given up.
+    IsLonger,
+}
+
+/// Makes a page nowhere, if the region has nothing of it past `end`.
+fn discard_page(pool: &Pool, space: &Space, page: u64, end: u64) -> Result<Discarded, Error> {
     let entry = space.table.get(page).ok_or_else(|| space.out_of_range(page))?;
+    let is_all = || has_all(space, end, (page + 1) << pool.page_shift);
     let mut attempts = Attempts::new(pool, space);
     loop {
         pool.check()?;
         match entry.load() {
-            EntryState::Absent { shadow: 0 } => return Ok(()),
+            EntryState::Absent { shadow: 0 } => return Ok(Discarded::Gone),
             EntryState::Absent { shadow } => {
-                if entry.try_begin_read(shadow).is_ok() {
-                    drop_from_swap(pool, space, page, entry);
-                    return Ok(());
+                if entry.try_begin_read(shadow).is_err() {
+                    continue;
                 }
+                if !is_all() {
+                    pool.abandon(space, &Claim::of_one(page, shadow), &Ok(()));
+                    return Ok(Discarded::IsLonger);
+                }
+                drop_from_swap(pool, space, page, entry);
+                return Ok(Discarded::Gone);
             }
             EntryState::Resident { .. } => {
                 check_not_held(space, page, entry)?;
@@ -146,8 +156,11 @@ fn discard_page(pool: &Pool, space: &Space, page: u64) -> Result<(), Error> {
                 if !outwait_readers(entry, &mut taken, &mut attempts) {
                     unlock(pool, space, page, entry, taken);
                     attempts.again(Stop::held(page, taken))?;
+                } else if !is_all() {
+                    unlock(pool, space, page, entry, taken);
+                    return Ok(Discarded::IsLonger);
                 } else if drop_frame(pool, (space, page, entry), taken.frame) {
-                    return Ok(());
+                    return Ok(Discarded::Gone);
                 } else {
                     unlock(pool, space, page, entry, taken);
                 }
@@ -225,11 +238,100 @@ pub(super) fn discard_all(pool: &Pool, space: &Space) -> bool {
             while owned() && !deadline.has_passed() {
                 std::thread::sleep(LOOK);
             }
-            gone &= !owned() && discard_page(pool, space, page).is_ok();
+            gone &= !owned() && discard_page(pool, space, page, u64::MAX).is_ok();
         }
     }
     if !pool.is_poisoned() {
         space.anon().trim(0..u64::MAX);
     }
     gone
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::{Anon, Pager, Size, Swap};
+
+    const LAST: u64 = 3;
+    /// Where the region ends that is given up, in its last page.
+    const END: u64 = LAST * 4096 + 1000;
+
+    /// A region that ends at [`END`] and is full of ones, before others make it longer.
+    fn region(pager: &Pager) -> Anon {
+        let heap = pager.root().anon(END).unwrap();
+        heap.write_at(0, &[1; END as usize]).unwrap();
+        heap
+    }
+
+    fn pager() -> Pager {
+        let swap = Swap::compressed("1M".parse().unwrap());
+        Pager::builder().max("2M".parse().unwrap()).swap(swap).build().unwrap()
+    }
+
+    fn evict(heap: &Anon) {
+        while heap.is_resident(LAST) {
+            heap.pager().root().reclaim(Size::new(1 << 20)).unwrap();
+        }
+    }
+
+    /// Others make the region longer, and store past the old end.
+    fn store_past(heap: &Anon) {
+        assert_eq!(heap.grow(1000).unwrap(), END);
+        heap.write_at(END, &[3; 1000]).unwrap();
+    }
+
+    /// The last page has this byte before the old end, and past it what was stored there.
+    fn check(heap: &Anon, before: u8) {
+        let mut found = [0; 2000];
+        heap.read_at(LAST * 4096, &mut found).unwrap();
+        assert!(found[..1000].iter().all(|byte| *byte == before), "what was given up");
+        assert!(found[1000..].iter().all(|byte| *byte == 3), "what was stored past it is lost");
+        heap.pager().validate().unwrap();
+    }
+
+    #[test]
+    fn a_discard_of_what_was_all_of_the_last_page_keeps_what_was_stored_past_it_meanwhile() {
+        let pager = pager();
+        for in_swap in [false, true] {
+            let heap = region(&pager);
+            store_past(&heap);
+            if in_swap {
+                evict(&heap);
+            }
+            // A thread that found that its range ends with the region is late.
+            discard_pages(heap_pool(&heap), &heap.space, 0..LAST + 1, END).unwrap();
+            check(&heap, 0);
+            let before = heap.read(LAST - 1).unwrap();
+            assert!(before.iter().all(|byte| *byte == 0) && !heap.is_resident(LAST - 1));
+        }
+    }
+
+    #[test]
+    fn a_page_that_is_freed_lazily_and_has_become_longer_meanwhile_stays() {
+        let pager = pager();
+        for in_swap in [false, true] {
+            let heap = region(&pager);
+            store_past(&heap);
+            if in_swap {
+                evict(&heap);
+            }
+            free_page_lazily(heap_pool(&heap), &heap.space, LAST, END).unwrap();
+            evict(&heap);
+            check(&heap, 1);
+        }
+    }
+
+    #[test]
+    fn what_is_stored_past_the_end_of_a_page_that_was_freed_lazily_keeps_the_page() {
+        let pager = pager();
+        let heap = region(&pager);
+        heap.free_lazily(0..END).unwrap();
+        store_past(&heap);
+        evict(&heap);
+        check(&heap, 1);
+    }
+
+    fn heap_pool(heap: &Anon) -> &Pool {
+        &heap.pool
+    }
 }

@@ -32,8 +32,9 @@ use super::mirror::Mirror;
 use super::options::{MapOptions, Way};
 use super::serve::{Kept, begin, server_of};
 use super::space::{Body, check_page_size};
-use crate::anon::{Open, discard_pages, whole_pages};
+use crate::anon::{Open, discard_pages};
 use crate::pager::Pager;
+use crate::whole::Parts;
 use std::io;
 use std::ops::Range;
 use std::ptr::NonNull;
@@ -100,12 +101,13 @@ impl Area {
         }
         let pool = &self.pager.inner.pool;
         let bytes = part.start as u64..part.end as u64;
-        let (pages, edges) = whole_pages(&bytes, self.len as u64, pool.page_shift);
-        for edge in edges {
+        let Parts { head, whole, tail } = Parts::of(&bytes, self.len as u64, pool.page_shift);
+        for edge in [head, tail] {
             self.zero(edge.start as usize..edge.end as usize);
         }
-        let discarded = discard_pages(pool, &served.space, pages.clone());
-        served.mirror.forget(pages);
+        // The length changes only where the map is borrowed alone, so all of them stay whole.
+        let discarded = discard_pages(pool, &served.space, whole.clone(), u64::MAX);
+        served.mirror.forget(whole);
         Ok(discarded?)
     }
 

@@ -17,6 +17,7 @@ use crate::payer::Payer;
 use crate::pool::{Pool, State, StateGuard};
 use crate::space::Space;
 use crate::translation::{Entry, State as EntryState};
+use crate::whole::has_all;
 
 /// Pages that were claimed, from the batch's part `index` on, and their frames.
 #[derive(Debug)]
@@ -118,9 +119,8 @@ impl Batch<'_, '_> {
 /// has the translation busy.
 fn replaces(pool: &Pool, space: &Space, part: &Part<'_>) -> bool {
     let end = (part.page << pool.page_shift) + (part.at + part.bytes.len()) as u64;
-    let from_the_start =
-        part.at == 0 && (part.bytes.len() == pool.page_bytes() || end >= space.len());
-    from_the_start || space.is_hole(part.page)
+    let all = part.at == 0 && has_all(space, end, (part.page + 1) << pool.page_shift);
+    all || space.is_hole(part.page)
 }
 
 /// Makes the first page busy, or the whole large folio that begins there if all of it is written.

@@ -22,6 +22,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod device;
+mod ends;
 mod file;
 #[path = "../common/kernel.rs"]
 mod kernel;

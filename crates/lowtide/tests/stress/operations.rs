@@ -1,5 +1,6 @@
 //! What a thread does, one operation at a time.
 
+use super::ends;
 use super::file::{Came, StormFile, Views};
 use super::lazy;
 use super::mapped;
@@ -60,6 +61,7 @@ const WEIGHTS: &[(&str, u64, Operation)] = &[
     ("region: beside a file", 10, region::beside_a_file),
     ("region: behind a pointer", 4, region::behind_a_pointer),
     ("region: freed lazily", 6, lazy::freed_lazily),
+    ("region: longer while it is given up", 6, ends::moved),
 ];
 
 /// What an operation has at hand.
