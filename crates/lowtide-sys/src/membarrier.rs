@@ -44,7 +44,6 @@
 //! The kernel calls this `MEMBARRIER_CMD_PRIVATE_EXPEDITED` (since Linux 4.14). A process has to
 //! register before it may use it.
 
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering, compiler_fence, fence};
 use std::thread;
 
@@ -96,22 +95,23 @@ pub fn register() -> Mode {
     }
 }
 
+/// Asks the kernel. Several threads may, at the same time, and the first decides for all: no thread
+/// waits for another, because a child that is forked meanwhile has no other. (Registering takes
+/// milliseconds in a process with threads.)
 #[cold]
 fn decide() -> Mode {
-    static DECISION: OnceLock<Mode> = OnceLock::new();
-    *DECISION.get_or_init(|| {
-        // Miri knows no barrier of the kernel's, and fences are what it can check.
-        let offered = if cfg!(miri) { MembarrierQuery::empty() } else { membarrier_query() };
-        let asymmetric = offered.contains_command(MembarrierCommand::PrivateExpedited)
-            && offered.contains_command(MembarrierCommand::RegisterPrivateExpedited)
-            && membarrier(MembarrierCommand::RegisterPrivateExpedited).is_ok()
-            // A sandbox may allow the query and refuse the barrier, so the proof is to issue one.
-            && membarrier(MembarrierCommand::PrivateExpedited).is_ok();
-        let (mode, code) =
-            if asymmetric { (Mode::Asymmetric, ASYMMETRIC) } else { (Mode::Symmetric, SYMMETRIC) };
-        MODE.store(code, Ordering::Relaxed);
-        mode
-    })
+    // Miri knows no barrier of the kernel's, and fences are what it can check.
+    let offered = if cfg!(miri) { MembarrierQuery::empty() } else { membarrier_query() };
+    let asymmetric = offered.contains_command(MembarrierCommand::PrivateExpedited)
+        && offered.contains_command(MembarrierCommand::RegisterPrivateExpedited)
+        && membarrier(MembarrierCommand::RegisterPrivateExpedited).is_ok()
+        // A sandbox may allow the query and refuse the barrier, so the proof is to issue one.
+        && membarrier(MembarrierCommand::PrivateExpedited).is_ok();
+    let ours = if asymmetric { ASYMMETRIC } else { SYMMETRIC };
+    let decided = MODE
+        .compare_exchange(UNDECIDED, ours, Ordering::Relaxed, Ordering::Relaxed)
+        .map_or_else(|first| first, |_| ours);
+    if decided == ASYMMETRIC { Mode::Asymmetric } else { Mode::Symmetric }
 }
 
 /// The fast side's barrier: orders an atomic store before it against an atomic load after it, as

@@ -7,8 +7,7 @@ use super::{Registry, Slots, own_records};
 use crate::rounds::Rounds;
 use crate::sync::{Mutex, MutexGuard, lock};
 use std::ptr;
-use std::sync::Once;
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 /// One of a process. Leaked, since any thread may use it at any time.
 struct OfProcess<T: 'static>(AtomicPtr<T>);
@@ -65,12 +64,16 @@ extern "C" fn in_child() {
     ROUNDS.put(None);
 }
 
-/// Called before the first thread has a record.
+/// Called before the first thread has a record. Two threads may register the handler both: the
+/// second call in a child makes another registry of the same records. A `Once` would be worse: a
+/// child that is forked while another thread is in it waits for that thread.
 pub(super) fn watch() {
-    static WATCHED: Once = Once::new();
+    static WATCHED: AtomicBool = AtomicBool::new(false);
+    if WATCHED.load(Ordering::Acquire) {
+        return;
+    }
     // SAFETY: a function of this kind; a library with it is never unloaded, because its threads
     // have destructors of thread-locals.
-    WATCHED.call_once(|| unsafe {
-        libc::pthread_atfork(None, None, Some(in_child));
-    });
+    unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
+    WATCHED.store(true, Ordering::Release);
 }
