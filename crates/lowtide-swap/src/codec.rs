@@ -163,7 +163,8 @@ pub(crate) fn pack_cold(page: &[u8], into: &mut [u8]) -> Option<usize> {
     ENCODERS.with(|encoder| encoder.compress_to_buffer(page, into).ok())
 }
 
-/// Contexts that are large and rarely used: a few are kept for all threads.
+/// Contexts that are large and rarely used: a few are kept for all threads. The list is only tried:
+/// a child of `fork` may find it locked for ever, and makes a context for each page then.
 struct Spare<T> {
     contexts: Mutex<Vec<T>>,
     new: fn() -> std::io::Result<T>,
@@ -176,11 +177,12 @@ impl<T> Spare<T> {
 
     /// Calls a function with a context. `None` if there is no memory for one.
     fn with<R>(&self, f: impl FnOnce(&mut T) -> Option<R>) -> Option<R> {
-        let kept = crate::lock::lock(&self.contexts).pop();
+        let kept = self.contexts.try_lock().ok().and_then(|mut kept| kept.pop());
         let mut context = kept.map_or_else(|| (self.new)().ok(), Some)?;
         let done = f(&mut context);
-        let mut kept = crate::lock::lock(&self.contexts);
-        if kept.len() < SPARE_MAX {
+        if let Ok(mut kept) = self.contexts.try_lock()
+            && kept.len() < SPARE_MAX
+        {
             kept.push(context);
         }
         done
