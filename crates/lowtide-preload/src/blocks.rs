@@ -131,14 +131,9 @@ pub(crate) fn lock() -> Table<'static> {
     Table { _held: Some(held), inner: unsafe { &mut *BLOCKS.inner.get() } }
 }
 
-/// Takes the lock until [`unlock`].
-pub(crate) fn lock_for_fork() {
-    std::mem::forget(BLOCKS.lock.lock());
-}
-
-/// Gives back what [`lock_for_fork`] took.
-pub(crate) fn unlock() {
-    BLOCKS.lock.unlock();
+/// Takes the lock for a thread that forks.
+pub(crate) fn lock_for_fork() -> Locked<'static> {
+    BLOCKS.lock.lock()
 }
 
 /// The table, for which a thread that forks has the lock.

@@ -6,11 +6,25 @@
 //! them in the child. To be the first, this library stands in front of the function that registers.
 //!
 //! Between the handler before the fork and the one after it stores to blocks wait. So this thread
-//! must not store to one: its signals are blocked, and it must not have its stack there.
+//! must not store to one: it has locks of ours, so no handler of a signal runs (`quiet.rs`), and it
+//! must not have its stack there.
 //!
-//! Meanwhile it has the turn to ask the keeper, and then the lock of the blocks, in this order: the
-//! keeper takes that lock for what other threads ask. So what changes blocks, or gives them up,
-//! waits until the fork is over.
+//! **Locks**, in the order in which they are taken, and given back in the reverse one:
+//!
+//! 1. The C library's list of all streams, which its `fork` takes after all handlers. A thread that
+//!    writes all streams out has it, and may wait for a page of a buffer, which does not come while
+//!    stores wait. So it is taken first: the owner may take it again. In the child the C library
+//!    makes it free.
+//! 2. The turn to ask the keeper, then the lock of the blocks, in this order: the keeper takes that
+//!    lock for what other threads ask. So what changes blocks, or gives them up, waits until the
+//!    fork is over.
+//! 3. The table of mirrors.
+//!
+//! Of what the C library's `fork` takes besides, its allocator's locks are of memory that is never
+//! kept (its own mappings), so a thread that has one waits for no page. Its lock of the name
+//! services is held while their configuration is read, which is once in a process and after it was
+//! changed; with an allocator whose small blocks are kept (`--anon`) its owner could wait for a
+//! page then. That lock cannot be taken from outside.
 //!
 //! # Safety
 //!
@@ -20,28 +34,31 @@
 
 use crate::interpose::Errno;
 use crate::line::{Answer, Question};
+use crate::lock::Locked;
 use crate::settings::Settings;
 use crate::state::{self, State};
-use crate::{blocks, memory, mirrors, real_memory};
+use crate::{blocks, memory, mirrors, real_memory, real_threads};
 use libc::{c_int, c_void};
 use std::cell::UnsafeCell;
-use std::mem::MaybeUninit;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Signals of the thread that forks, and whether its child has copies. Under the table's lock.
+/// What a thread that forks has meanwhile.
 struct Forking {
-    signals: MaybeUninit<libc::sigset_t>,
+    /// Where memory without a file is kept: the turn, and the blocks.
+    heap: Option<(Locked<'static>, Locked<'static>)>,
+    covers: Locked<'static>,
+    /// There is no copy for the child.
     has_failed: bool,
+    has_streams: bool,
 }
 
-struct Place(UnsafeCell<Forking>);
+struct Place(UnsafeCell<Option<Forking>>);
 
-// SAFETY: touched by the thread that forks, which has the lock of the blocks.
+// SAFETY: touched by the thread that forks, which has the lock of the covers.
 unsafe impl Sync for Place {}
 
-static FORKING: Place =
-    Place(UnsafeCell::new(Forking { signals: MaybeUninit::zeroed(), has_failed: false }));
+static FORKING: Place = Place(UnsafeCell::new(None));
 
 static REGISTERED: AtomicBool = AtomicBool::new(false);
 
@@ -80,56 +97,61 @@ fn kept() -> Option<(&'static State, &'static Settings)> {
 }
 
 extern "C" fn before_fork() {
-    if let Some((state, _)) = kept() {
-        let mut all = MaybeUninit::<libc::sigset_t>::uninit();
-        let mut before = MaybeUninit::<libc::sigset_t>::zeroed();
-        // SAFETY: the set is written.
-        unsafe { libc::sigfillset(all.as_mut_ptr()) };
-        // SAFETY: the first set was written, the second is written now.
-        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr()) };
-        state.line.hold();
-        blocks::lock_for_fork();
-        let asked = state.line.ask_held(Question::Fork);
-        let has_failed = matches!(asked, Some(Answer::Left(_)));
-        // SAFETY: this thread has the lock.
-        unsafe { *FORKING.0.get() = Forking { signals: before, has_failed } };
+    // With a keeper the process has threads, and the C library resets the list in the child.
+    let with_keeper = kept().filter(|(state, _)| state.line.is_kept());
+    let has_streams = with_keeper.is_some();
+    if has_streams {
+        real_threads::lock_streams();
     }
-    mirrors::before_fork();
+    let mut has_failed = false;
+    let heap = kept().map(|(state, _)| {
+        let turn = state.line.hold();
+        let blocks = blocks::lock_for_fork();
+        let asked = state.line.ask_held(&turn, Question::Fork);
+        has_failed = matches!(asked, Some(Answer::Left(_)));
+        (turn, blocks)
+    });
+    let covers = mirrors::lock_for_fork();
+    // SAFETY: this thread has the lock.
+    unsafe { *FORKING.0.get() = Some(Forking { heap, covers, has_failed, has_streams }) };
+}
+
+/// Takes what [`before_fork`] left.
+fn forking() -> Option<Forking> {
+    // SAFETY: this thread has the lock.
+    unsafe { (*FORKING.0.get()).take() }
 }
 
 extern "C" fn after_fork() {
-    mirrors::after_fork();
-    if let Some((state, _)) = kept() {
-        let _ = state.line.ask_held(Question::Forked);
-        end(|| state.line.release());
+    let Some(Forking { heap, covers, has_streams, .. }) = forking() else { return };
+    drop(covers);
+    if let Some((turn, blocks)) = heap {
+        if let Some((state, _)) = kept() {
+            let _ = state.line.ask_held(&turn, Question::Forked);
+        }
+        drop(blocks);
+        drop(turn);
+    }
+    if has_streams {
+        real_threads::unlock_streams();
     }
 }
 
 extern "C" fn in_child() {
-    mirrors::in_child();
-    if kept().is_none() {
-        return;
-    }
-    // SAFETY: this thread has the lock, and is the only one.
-    if unsafe { (*FORKING.0.get()).has_failed } {
+    let Some(Forking { heap, mut covers, has_failed, .. }) = forking() else { return };
+    covers.in_child();
+    mirrors::in_child(&covers);
+    let Some((turn, blocks)) = heap else { return };
+    if has_failed {
         memory::give_up("there is no memory for a child's copy of the heap");
     }
-    // SAFETY: as above.
+    // SAFETY: this thread has the lock, and is the only one.
     let mut table = unsafe { blocks::locked_by_fork() };
     memory::restore(table.all());
     table.end();
-    // The turn is free: the kernel has wiped it.
-    end(|| ());
-}
-
-/// Gives back what the handler before the fork took.
-fn end(release_turn: impl FnOnce()) {
-    // SAFETY: this thread has the lock.
-    let signals = unsafe { (*FORKING.0.get()).signals };
-    blocks::unlock();
-    release_turn();
-    // SAFETY: the mask that this thread had: written, or zeroes, which are a set.
-    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, signals.as_ptr(), ptr::null_mut()) };
+    drop(blocks);
+    // It is free already: the kernel has wiped it.
+    drop(turn);
 }
 
 /// Refuses where the child's copy could not be made: the program hears of it as of a lack of

@@ -16,6 +16,7 @@
 //! | `judge`, `globs` | which mappings are adopted; which budget pays for them |
 //! | `state`, `wiped`, `lock` | what is known, in memory that a fork wipes |
 //! | `own`, `real_threads` | which threads are ours, and what they must not need |
+//! | `quiet` | when no handler runs |
 //! | `ranges`, `left` | addresses that are adopted; mappings that are left to the kernel |
 //! | `line`, `keeper`, `descriptors` | asking our thread; the thread; its own descriptors |
 //! | `budgets` | the pager and its tenants |
@@ -59,6 +60,7 @@ mod memory;
 mod mirrors;
 mod opens;
 mod own;
+mod quiet;
 mod ranges;
 mod real;
 mod real_memory;

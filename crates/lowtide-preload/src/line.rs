@@ -7,7 +7,7 @@
 #![allow(unsafe_code)]
 
 use crate::judge::{Identity, Kind, Reason};
-use crate::lock::{self, Lock};
+use crate::lock::{self, LOOK, Lock, Locked};
 use crate::ways::Why;
 use std::cell::UnsafeCell;
 use std::mem::MaybeUninit;
@@ -133,9 +133,6 @@ const ABSENT: u32 = 0;
 const PRESENT: u32 = 1;
 const DEAD: u32 = 2;
 
-/// How often a thread that waits looks whether the keeper lives.
-const LOOK: Duration = Duration::from_millis(500);
-
 /// The slot. All zeroes is an empty one without a keeper.
 #[derive(Debug)]
 pub(crate) struct Line {
@@ -184,23 +181,24 @@ impl Line {
         self.is_kept().then(|| self.put(question).ok())?
     }
 
-    /// Waits for the turn, and keeps it until [`Line::release`]: no other thread asks meanwhile.
-    pub(crate) fn hold(&self) {
-        std::mem::forget(self.turn.lock());
+    /// Waits for the turn: no other thread asks while the result lives.
+    pub(crate) fn hold(&self) -> Locked<'_> {
+        self.turn.lock()
     }
 
     /// As [`Line::ask`], by the thread that holds the turn.
-    pub(crate) fn ask_held(&self, question: Question) -> Option<Answer> {
+    pub(crate) fn ask_held(&self, _turn: &Locked<'_>, question: Question) -> Option<Answer> {
         self.is_kept().then(|| self.put(question).ok())?
-    }
-
-    /// Gives back what [`Line::hold`] took.
-    pub(crate) fn release(&self) {
-        self.turn.unlock();
     }
 
     /// The caller has the turn.
     fn put(&self, question: Question) -> Result<Answer, Reason> {
+        // One that was killed after it had asked (`lock.rs`) left a question, which is answered.
+        while self.phase.load(Ordering::Acquire) == ASKED
+            && self.keeper.load(Ordering::Acquire) != DEAD
+        {
+            lock::sleep(&self.phase, ASKED, Some(LOOK));
+        }
         // SAFETY: this thread has the turn, and the keeper reads the slot only after `ASKED`.
         let slot = unsafe { &mut *self.question.get() };
         slot.write(question);
@@ -213,7 +211,9 @@ impl Line {
                     self.phase.store(EMPTY, Ordering::Relaxed);
                     return Err(Reason::Broken);
                 }
-                other => lock::sleep(&self.phase, other, Some(LOOK)),
+                other => {
+                    lock::sleep(&self.phase, other, Some(LOOK));
+                }
             }
         }
         // SAFETY: the keeper wrote it before `ANSWERED`, and writes again only after `ASKED`.
@@ -236,7 +236,8 @@ impl Line {
         self.ring();
     }
 
-    fn ring(&self) {
+    /// Wakes the keeper.
+    pub(crate) fn ring(&self) {
         self.bell.fetch_add(1, Ordering::Release);
         lock::wake(&self.bell);
     }

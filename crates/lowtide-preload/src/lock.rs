@@ -3,29 +3,56 @@
 //! A wrapper may run while the program's allocator holds its own locks (it unmaps memory), and in a
 //! process that was forked while another thread held any lock. So the locks here are words in
 //! memory that the kernel wipes at a fork (`wiped.rs`), zero means free, and what they protect
-//! never allocates and never calls the program.
+//! never allocates and never calls the program. Or they are in ordinary memory, and the thread
+//! that forks has them meanwhile (`forks.rs`).
+//!
+//! **Signals.** No handler of the program runs in a thread that has a lock (`quiet.rs`), so no
+//! thread waits in a handler for what it has itself, or leaves a lock by a jump.
+//!
+//! **Owners.** The word of a lock is the number of the thread that has it. A child of `vfork` uses
+//! its parent's memory, and may be killed while it has a lock. So a thread that has waited for
+//! [`LOOK`] looks whether the owner lives, and takes the lock of one that does not. What such a
+//! child was about to change may be changed in part: an entry of a table may be missing, which
+//! leaves a mapping to the kernel; none refers to what is not there.
 
+use crate::quiet::Quiet;
 use rustix::io::Errno;
+use rustix::process::{Pid, WaitId, WaitIdOptions, test_kill_process, waitid};
 use rustix::thread::futex;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 const FREE: u32 = 0;
-const TAKEN: u32 = 1;
-/// Taken, and another thread may sleep.
-const AWAITED: u32 = 2;
+/// Beside the owner's number: another thread may sleep.
+const AWAITED: u32 = 1 << 31;
 
-/// Sleeps until the word is changed and woken, or not `expected`, or the time is over.
-pub(crate) fn sleep(word: &AtomicU32, expected: u32, at_most: Option<Duration>) {
+/// How long a thread waits before it looks whether the one that it waits for lives.
+pub(crate) const LOOK: Duration = Duration::from_millis(500);
+
+/// Sleeps until the word is changed and woken, or not `expected`, or the time is over; whether it
+/// is.
+pub(crate) fn sleep(word: &AtomicU32, expected: u32, at_most: Option<Duration>) -> bool {
     let time = at_most.and_then(|time| time.try_into().ok());
     // Every way to return is followed by another look at the word.
-    let _: Result<(), Errno> =
-        futex::wait(word, futex::Flags::PRIVATE, expected, time.as_ref()).map(|_| ());
+    let slept = futex::wait(word, futex::Flags::PRIVATE, expected, time.as_ref());
+    slept == Err(Errno::TIMEDOUT)
 }
 
 /// Wakes all threads that sleep on the word.
 pub(crate) fn wake(word: &AtomicU32) {
     let _ = futex::wake(word, futex::Flags::PRIVATE, i32::MAX as u32);
+}
+
+/// Whether a thread of this process, or a child that has its memory, can still give up what it has.
+fn is_alive(number: u32) -> bool {
+    let Some(thread) = i32::try_from(number).ok().and_then(Pid::from_raw) else { return false };
+    if test_kill_process(thread) == Err(Errno::SRCH) {
+        return false;
+    }
+    // A child that was killed is there until its parent asks for it. It stays so: `NOWAIT`.
+    let any_child = WaitIdOptions::from_bits_retain(libc::__WALL as u32);
+    let ended = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT | any_child;
+    !matches!(waitid(WaitId::Pid(thread), ended), Ok(Some(_)))
 }
 
 /// A lock. All zeroes is a free one.
@@ -38,33 +65,61 @@ impl Lock {
         Self(AtomicU32::new(FREE))
     }
 
-    /// Waits for the lock and takes it.
+    /// Waits for the lock and takes it. Costs three system calls, in a thread of the program.
     pub(crate) fn lock(&self) -> Locked<'_> {
-        let taken = self.0.compare_exchange(FREE, TAKEN, Ordering::Acquire, Ordering::Relaxed);
-        if taken.is_err() {
-            while self.0.swap(AWAITED, Ordering::Acquire) != FREE {
-                sleep(&self.0, AWAITED, None);
+        let quiet = Quiet::begin();
+        let me = quiet.thread().cast_unsigned();
+        if self.0.compare_exchange(FREE, me, Ordering::Acquire, Ordering::Relaxed).is_err() {
+            self.wait(me);
+        }
+        Locked { lock: self, quiet }
+    }
+
+    #[cold]
+    fn wait(&self, me: u32) {
+        let exchange = |old: u32, new: u32| {
+            self.0.compare_exchange(old, new, Ordering::Acquire, Ordering::Relaxed).is_ok()
+        };
+        loop {
+            let seen = self.0.load(Ordering::Relaxed);
+            let awaited = seen | AWAITED;
+            if seen == FREE {
+                // Others may sleep still.
+                if exchange(FREE, me | AWAITED) {
+                    return;
+                }
+            } else if (seen == awaited || exchange(seen, awaited))
+                && sleep(&self.0, awaited, Some(LOOK))
+                && !is_alive(seen & !AWAITED)
+                && exchange(awaited, me | AWAITED)
+            {
+                return;
             }
         }
-        Locked(self)
-    }
-}
-
-impl Lock {
-    /// Gives back what this thread has taken and [forgotten](std::mem::forget).
-    pub(crate) fn unlock(&self) {
-        drop(Locked(self));
     }
 }
 
 /// The lock is held while this lives.
 #[derive(Debug)]
-pub(crate) struct Locked<'a>(&'a Lock);
+pub(crate) struct Locked<'a> {
+    lock: &'a Lock,
+    /// Ends after the lock is given back.
+    quiet: Quiet,
+}
+
+impl Locked<'_> {
+    /// This is in a child of `fork` now, whose thread has another number.
+    pub(crate) fn in_child(&mut self) {
+        self.quiet.in_child();
+    }
+}
 
 impl Drop for Locked<'_> {
     fn drop(&mut self) {
-        if self.0.0.swap(FREE, Ordering::Release) == AWAITED {
-            wake(&self.0.0);
+        let word = &self.lock.0;
+        if word.swap(FREE, Ordering::Release) & AWAITED != 0 {
+            // It marks the lock again, for the others.
+            let _ = futex::wake(word, futex::Flags::PRIVATE, 1);
         }
     }
 }
@@ -91,5 +146,24 @@ mod tests {
             }
         });
         assert_eq!(count.into_inner(), 80_000);
+    }
+
+    #[test]
+    fn the_lock_of_a_thread_that_died_is_taken_and_that_of_a_living_one_is_not() {
+        let gone = thread::spawn(crate::own::number).join().expect("a number");
+        // A thread that was joined may be a moment from its end.
+        while test_kill_process(Pid::from_raw(gone).expect("a number")).is_ok() {
+            thread::yield_now();
+        }
+        let lock = Lock(AtomicU32::new(gone.cast_unsigned()));
+        drop(lock.lock());
+        thread::scope(|scope| {
+            let held = lock.lock();
+            let waits = scope.spawn(|| drop(lock.lock()));
+            thread::sleep(LOOK * 3);
+            assert!(!waits.is_finished(), "the lock of a living thread was taken");
+            drop(held);
+        });
+        assert_eq!(lock.0.into_inner(), FREE);
     }
 }

@@ -89,18 +89,13 @@ pub(crate) fn are_any() -> bool {
     TABLE.count.load(Ordering::Acquire) > 0
 }
 
-/// A process is about to fork (`forks.rs`).
-pub(crate) fn before_fork() {
-    std::mem::forget(TABLE.lock.lock());
+/// Takes the lock for a thread that forks (`forks.rs`).
+pub(crate) fn lock_for_fork() -> Locked<'static> {
+    TABLE.lock.lock()
 }
 
-/// The parent goes on.
-pub(crate) fn after_fork() {
-    TABLE.lock.unlock();
-}
-
-/// The child begins.
-pub(crate) fn in_child() {
+/// The child begins; its thread has the lock.
+pub(crate) fn in_child(_held: &Locked<'_>) {
     let count = TABLE.count.swap(0, Ordering::AcqRel);
     // SAFETY: this is the only thread, and has the lock.
     let entries = unsafe { &*TABLE.entries.get() };
@@ -110,7 +105,6 @@ pub(crate) fn in_child() {
     }
     leases::begin_in_child();
     state::note_whole();
-    after_fork();
 }
 
 /// In one step, as other threads see it.

@@ -16,11 +16,20 @@ use std::mem;
 
 static PTHREAD_CREATE: Next = Next::new(c"pthread_create");
 static CXA_THREAD_ATEXIT: Next = Next::new(c"__cxa_thread_atexit_impl");
+static LOCK_STREAMS: Next = Next::new(c"_IO_list_lock");
+static UNLOCK_STREAMS: Next = Next::new(c"_IO_list_unlock");
 
 /// Finds them all, so that no thread has to later: looking up takes the loader's lock.
 pub(crate) fn look_up() {
-    PTHREAD_CREATE.look_up();
-    CXA_THREAD_ATEXIT.look_up();
+    let all = [
+        &PTHREAD_CREATE,
+        &CXA_THREAD_ATEXIT,
+        &LOCK_STREAMS,
+        &UNLOCK_STREAMS,
+    ];
+    for next in all {
+        next.look_up();
+    }
 }
 
 fn found(next: &Next) -> Option<*mut c_void> {
@@ -59,4 +68,23 @@ pub(crate) unsafe fn cxa_thread_atexit(
     let next = unsafe { mem::transmute::<*mut c_void, F>(next) };
     // SAFETY: the caller's arguments.
     unsafe { next(destructor, object, library) }
+}
+
+fn call(next: &Next) {
+    type F = extern "C" fn();
+    if let Some(next) = next.get() {
+        // SAFETY: the module's header.
+        let next = unsafe { mem::transmute::<*mut c_void, F>(next) };
+        next();
+    }
+}
+
+/// Takes the C library's lock of the list of all streams. Its owner may take it again.
+pub(crate) fn lock_streams() {
+    call(&LOCK_STREAMS);
+}
+
+/// Gives it back.
+pub(crate) fn unlock_streams() {
+    call(&UNLOCK_STREAMS);
 }
