@@ -26,7 +26,7 @@ use crate::line::{Answer, New, Question};
 use crate::settings::Settings;
 use crate::state::{self, State};
 use crate::ways::Why;
-use crate::{globs, heap, keeper, mirrors, real};
+use crate::{globs, heap, keeper, last, mirrors, real};
 use libc::{c_int, c_void, off_t, size_t};
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
@@ -209,7 +209,8 @@ fn consider(
     let file = unsafe { BorrowedFd::borrow_raw(fd) };
     let identity = judge::of_file(file)?;
     if (len as u64) < settings.threshold
-        && globs::budget_of(settings, &globs::path_of(fd)).is_none()
+        && (settings.maps.is_empty()
+            || globs::budget_of(settings, &globs::path_of(fd)).is_none())
     {
         return Err(Verdict::Leave(Reason::Small));
     }
@@ -223,8 +224,10 @@ fn consider(
 }
 
 /// Hands a mapping to the keeper.
-fn adopt(state: &State, new: New) -> Result<(), Verdict> {
-    match state.line.ask_or_start(Question::Adopt(new), keeper::begin) {
+fn adopt(state: &'static State, new: New) -> Result<(), Verdict> {
+    let asked = state.line.ask_or_start(Question::Adopt(new), keeper::begin);
+    last::watch(state);
+    match asked {
         Ok(Answer::Done) => note(state, &(new.start..new.start + new.len), new.kind),
         Ok(Answer::Left(reason)) | Err(reason) => Err(Verdict::Leave(reason)),
         Ok(Answer::Ticket(_)) => Err(Verdict::Leave(Reason::Broken)),

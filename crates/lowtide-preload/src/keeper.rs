@@ -14,6 +14,7 @@
 
 use crate::budgets::{Budgets, Counted, Share, Subject};
 use crate::judge::{Reason, of_file};
+use crate::last::Look;
 use crate::leases::{self, Leases};
 use crate::line::{Answer, New, Question};
 use crate::memory::Memory;
@@ -133,6 +134,8 @@ struct Keeper {
     tickets: u32,
     /// Memory without a file.
     memory: Option<Memory>,
+    /// For the end of the process.
+    look: Look,
 }
 
 impl Keeper {
@@ -154,22 +157,29 @@ impl Keeper {
             detached,
             tickets,
             memory,
+            look: Look::new(),
         }
     }
 
     fn serve(&mut self) -> ! {
-        let mut looked = Instant::now();
+        let (mut looked, mut looked_for_end) = (Instant::now(), Instant::now());
         loop {
-            let counted = self.kept.values().map(Kept::counted);
-            let mut pause = self.budgets.as_mut().map(|budgets| budgets.tick(counted));
+            let mut pause = Look::pause(self.state);
+            if looked_for_end.elapsed() >= pause {
+                self.look.look(self.state);
+                looked_for_end = Instant::now();
+            }
+            if let Some(budgets) = &mut self.budgets {
+                pause = pause.min(budgets.tick(self.kept.values().map(Kept::counted)));
+            }
             if self.leases.is_some() {
                 if looked.elapsed() >= leases::LOOK {
                     self.give_up_leases();
                     looked = Instant::now();
                 }
-                pause = pause.map(|pause| pause.min(leases::LOOK));
+                pause = pause.min(leases::LOOK);
             }
-            if let Some(question) = self.state.line.next(pause) {
+            if let Some(question) = self.state.line.next(Some(pause)) {
                 let answer = self.answer(question);
                 self.state.line.answer(answer);
             }

@@ -16,7 +16,7 @@
 //! | `judge`, `globs` | which mappings are adopted; which budget pays for them |
 //! | `state`, `wiped`, `lock` | what is known, in memory that a fork wipes |
 //! | `own`, `real_threads` | which threads are ours, and what they must not need |
-//! | `quiet` | when no handler runs |
+//! | `quiet`, `last`, `tasks` | when no handler runs; the end of a process; its threads |
 //! | `ranges`, `left` | addresses that are adopted; mappings that are left to the kernel |
 //! | `line`, `keeper`, `descriptors` | asking our thread; the thread; its own descriptors |
 //! | `budgets` | the pager and its tenants |
@@ -51,6 +51,7 @@ mod heap;
 mod interpose;
 mod judge;
 mod keeper;
+mod last;
 mod leases;
 mod left;
 mod line;
@@ -70,5 +71,6 @@ mod settings;
 mod start;
 mod state;
 mod summary;
+mod tasks;
 mod ways;
 mod wiped;

@@ -34,7 +34,7 @@ use crate::state;
 use libc::{c_int, c_void, pthread_attr_t, pthread_t};
 use std::cell::Cell;
 use std::ptr;
-use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicI32, Ordering};
 
 thread_local! {
     static IS_OURS: Cell<bool> = const { Cell::new(false) };
@@ -64,34 +64,35 @@ struct Begun {
     argument: *mut c_void,
 }
 
-/// How many threads of ours can be told from the program's. There are ten or so.
+/// How many threads of ours are known by their numbers. There are ten or so.
 const LISTED: usize = 256;
 
 /// The numbers of our threads, as `gettid(2)` gives them. All zeroes is none.
 #[derive(Debug)]
 pub(crate) struct Threads {
     numbers: [AtomicI32; LISTED],
-    /// Threads for which there was no room.
-    unlisted: AtomicU32,
 }
 
 impl Threads {
-    fn add(&self, number: i32) {
-        let free = self.numbers.iter().any(|place| {
-            place.compare_exchange(0, number, Ordering::AcqRel, Ordering::Relaxed).is_ok()
-        });
-        if !free {
-            self.unlisted.fetch_add(1, Ordering::AcqRel);
-        }
+    pub(crate) fn add(&self, number: i32) {
+        self.replace(0, number);
     }
 
     fn remove(&self, number: i32) {
-        let listed = self.numbers.iter().any(|place| {
-            place.compare_exchange(number, 0, Ordering::AcqRel, Ordering::Relaxed).is_ok()
-        });
-        if !listed {
-            self.unlisted.fetch_sub(1, Ordering::AcqRel);
-        }
+        self.replace(number, 0);
+    }
+
+    fn replace(&self, old: i32, new: i32) {
+        let replaced = |place: &AtomicI32| {
+            place.compare_exchange(old, new, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+        };
+        // One for which there is no room counts as the program's.
+        let _: bool = self.numbers.iter().any(replaced);
+    }
+
+    /// Whether this is the number of a thread of ours. A thread that is about to end is none.
+    pub(crate) fn has(&self, number: i32) -> bool {
+        self.numbers.iter().any(|place| place.load(Ordering::Acquire) == number)
     }
 }
 

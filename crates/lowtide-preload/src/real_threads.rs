@@ -12,10 +12,13 @@
 use crate::own::Start;
 use crate::real::Next;
 use libc::{c_int, c_void, pthread_attr_t, pthread_t};
-use std::mem;
+use std::{mem, process};
 
 static PTHREAD_CREATE: Next = Next::new(c"pthread_create");
 static CXA_THREAD_ATEXIT: Next = Next::new(c"__cxa_thread_atexit_impl");
+static PTHREAD_EXIT: Next = Next::new(c"pthread_exit");
+static THRD_EXIT: Next = Next::new(c"thrd_exit");
+static PTHREAD_CANCEL: Next = Next::new(c"pthread_cancel");
 static LOCK_STREAMS: Next = Next::new(c"_IO_list_lock");
 static UNLOCK_STREAMS: Next = Next::new(c"_IO_list_unlock");
 
@@ -24,6 +27,9 @@ pub(crate) fn look_up() {
     let all = [
         &PTHREAD_CREATE,
         &CXA_THREAD_ATEXIT,
+        &PTHREAD_EXIT,
+        &THRD_EXIT,
+        &PTHREAD_CANCEL,
         &LOCK_STREAMS,
         &UNLOCK_STREAMS,
     ];
@@ -68,6 +74,41 @@ pub(crate) unsafe fn cxa_thread_atexit(
     let next = unsafe { mem::transmute::<*mut c_void, F>(next) };
     // SAFETY: the caller's arguments.
     unsafe { next(destructor, object, library) }
+}
+
+/// Defines a function that ends the calling thread by unwinding.
+macro_rules! end {
+    ($(#[$about:meta])* $name:ident, $next:ident, $kind:ty) => {
+        $(#[$about])*
+        pub(crate) unsafe fn $name(value: $kind) -> ! {
+            type F = unsafe extern "C-unwind" fn($kind) -> !;
+            // Every C library has it.
+            let Some(next) = found(&$next) else { process::abort() };
+            // SAFETY: the module's header.
+            let next = unsafe { mem::transmute::<*mut c_void, F>(next) };
+            // SAFETY: the caller's argument.
+            unsafe { next(value) }
+        }
+    };
+}
+
+end!(
+    /// `pthread_exit(3)`.
+    pthread_exit, PTHREAD_EXIT, *mut c_void
+);
+end!(
+    /// `thrd_exit`.
+    thrd_exit, THRD_EXIT, c_int
+);
+
+/// `pthread_cancel(3)`, which may end the calling thread.
+pub(crate) unsafe fn pthread_cancel(thread: pthread_t) -> c_int {
+    type F = unsafe extern "C-unwind" fn(pthread_t) -> c_int;
+    let Some(next) = found(&PTHREAD_CANCEL) else { return libc::ESRCH };
+    // SAFETY: the module's header.
+    let next = unsafe { mem::transmute::<*mut c_void, F>(next) };
+    // SAFETY: the caller's argument.
+    unsafe { next(thread) }
 }
 
 fn call(next: &Next) {

@@ -3,6 +3,7 @@
 #![allow(unsafe_code)]
 
 use crate::judge::Reason;
+use crate::last::Last;
 use crate::left::Left;
 use crate::line::{Line, Question};
 use crate::own::{self, Threads};
@@ -11,7 +12,7 @@ use crate::settings::Settings;
 use crate::wiped::{self, Zeroed};
 use std::ops::Range;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 
 /// What is known. All zeroes is: nothing.
 #[derive(Debug)]
@@ -30,6 +31,10 @@ pub(crate) struct State {
     pub(crate) heap: AtomicU32,
     /// Our threads.
     pub(crate) threads: Threads,
+    /// The end of a process whose first thread has ended.
+    pub(crate) last: Last,
+    /// The first thread, as the C library names it.
+    first_thread: AtomicUsize,
 }
 
 // SAFETY: atomics, locks of which zero is the free state, counters, and memory that is written
@@ -67,14 +72,22 @@ pub(crate) fn begin(settings: Settings) {
 }
 
 /// The locks of the libraries below are as they should be: nothing was copied while another thread
-/// had them.
+/// had them. Called by the first thread.
 pub(crate) fn note_whole() {
     if let Some((state, _)) = of_ours() {
+        // SAFETY: the function has no conditions.
+        let this = unsafe { libc::pthread_self() };
+        state.first_thread.store(this as usize, Ordering::Release);
         state.whole.store(1, Ordering::Release);
     }
 }
 
 impl State {
+    /// Whether this is the thread that the process began with.
+    pub(crate) fn is_first_thread(&self, thread: libc::pthread_t) -> bool {
+        self.first_thread.load(Ordering::Acquire) == thread as usize
+    }
+
     /// Addresses of which the program is about to change what is there: the keeper leaves them
     /// alone when this returns. Says whether any were adopted.
     pub(crate) fn release(&self, range: &Range<usize>) -> bool {
