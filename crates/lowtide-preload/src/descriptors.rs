@@ -7,6 +7,8 @@
 
 #![allow(unsafe_code)]
 
+use crate::tasks::Tasks;
+use crate::{own, state};
 use rustix::fs::{Mode, OFlags, open};
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_open};
 use std::io;
@@ -19,23 +21,18 @@ use std::ptr;
 const UNSHARE: libc::c_uint = 1 << 1;
 
 /// Gives the calling thread a table of its own with nothing in it but the standard descriptors,
-/// which are /dev/null; standard error is the program's if it is to be kept.
+/// which are /dev/null.
 ///
 /// # Errors
 /// `close_range(2)` with `CLOSE_RANGE_UNSHARE` needs Linux 5.9.
-pub(crate) fn make_own(keep_stderr: bool) -> io::Result<()> {
+pub(crate) fn make_own() -> io::Result<()> {
     // SAFETY: the thread owns no descriptor yet; those of the program stay open in its own table.
     if unsafe { libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, UNSHARE) } != 0 {
         return Err(io::Error::last_os_error());
     }
     // What is opened later must not become a standard descriptor, into which messages are written.
     let null = open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
-    // SAFETY: asks about a number.
-    let is_open = unsafe { libc::fcntl(2, libc::F_GETFD) } >= 0;
     for standard in 0..3 {
-        if standard == 2 && keep_stderr && is_open {
-            continue;
-        }
         if null.as_raw_fd() != standard {
             // SAFETY: nothing of this thread uses the standard descriptors of its own table.
             unsafe { libc::dup3(null.as_raw_fd(), standard, libc::O_CLOEXEC) };
@@ -65,13 +62,38 @@ fn duplicate(fd: i32) -> Option<OwnedFd> {
     pidfd_getfd(&process, fd, PidfdGetfdFlags::empty()).ok()
 }
 
-/// Writes to standard error, as far as it takes anything. Not by way of the standard library: when
-/// this process was forked, another thread may have had the lock that is taken there.
+/// The program's standard error, in the table of a thread of ours, for the time of a message: a
+/// program that closes it means that others read its end. The kernel duplicates it; where a sandbox
+/// forbids that, or the first thread has ended, the file is opened through /proc, to write at its
+/// end.
+fn standard_error() -> Option<OwnedFd> {
+    duplicate(libc::STDERR_FILENO).or_else(|| {
+        let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CLOEXEC | OFlags::NOCTTY;
+        let is_ours =
+            |number: i32| state::of_ours().is_some_and(|(state, _)| state.threads.has(number));
+        let of = |number: i32| {
+            let path = format!("/proc/self/task/{number}/fd/2");
+            (!is_ours(number)).then(|| open(path, flags, Mode::empty()).ok())?
+        };
+        Tasks::open()?.find(of).ok()?
+    })
+}
+
+/// Writes to the program's standard error, as far as it takes anything. Not by way of the standard
+/// library: when this process was forked, another thread may have had the lock that is taken there.
 pub(crate) fn say(text: &[u8]) {
+    if !own::is_ours() {
+        write(libc::STDERR_FILENO, text);
+    } else if let Some(error) = standard_error() {
+        write(error.as_raw_fd(), text);
+    }
+}
+
+fn write(to: i32, text: &[u8]) {
     let mut rest = text;
     while !rest.is_empty() {
         // SAFETY: the text, and its length.
-        match unsafe { libc::write(2, rest.as_ptr().cast(), rest.len()) } {
+        match unsafe { libc::write(to, rest.as_ptr().cast(), rest.len()) } {
             written @ 1.. => rest = &rest[written as usize..],
             _ if io::Error::last_os_error().kind() == io::ErrorKind::Interrupted => {}
             _ => return,
@@ -129,7 +151,7 @@ mod tests {
         let me = rustix::thread::gettid().as_raw_nonzero().get();
         let number = file.as_raw_fd();
         let text = thread::spawn(move || {
-            make_own(false).expect("Linux 5.9");
+            make_own().expect("Linux 5.9");
             let mut text = String::new();
             let mut again = File::from(reopen(me, number).expect("the file, without its name").0);
             assert!(again.as_raw_fd() > 2);

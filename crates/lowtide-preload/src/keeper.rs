@@ -52,11 +52,11 @@ pub(crate) fn begin() -> bool {
 
 fn run() {
     let Some((state, settings)) = state::of_ours() else { return };
-    let work = || match descriptors::make_own(settings.summary.is_none()) {
+    let work = || match descriptors::make_own() {
         Ok(()) => Keeper::new(state, settings).serve(),
         Err(_) => refuse_all(state),
     };
-    // A panic has been reported; whatever was adopted is forgotten while it unwinds.
+    // `start.rs` reports a panic; whatever was adopted is forgotten while it unwinds.
     let _ = panic::catch_unwind(AssertUnwindSafe(work));
     state.line.die();
 }

@@ -19,8 +19,9 @@ use crate::line::Question;
 use crate::settings::Settings;
 use crate::summary::{self, Whole};
 use crate::{descriptors, forks, heap, real, real_memory, real_threads, state};
+use std::backtrace::{Backtrace, BacktraceStatus};
 use std::mem::MaybeUninit;
-use std::{env, ptr};
+use std::{env, panic, ptr, thread};
 
 #[cfg(not(test))]
 #[used]
@@ -42,6 +43,7 @@ extern "C" fn begin() {
     if !is_first && !settings.follow {
         return;
     }
+    panic::set_hook(Box::new(report));
     forks::watch();
     state::begin(settings);
     if let Some((state, settings)) = state::get().filter(|(_, settings)| settings.anon) {
@@ -51,6 +53,17 @@ extern "C" fn begin() {
     if is_first {
         handle_signal();
     }
+}
+
+/// Says that a thread of ours has failed: its standard error is not the program's. Standard
+/// variables say whether the stack is wanted, as ever.
+fn report(info: &panic::PanicHookInfo<'_>) {
+    let stack = Backtrace::capture();
+    let stack =
+        if stack.status() == BacktraceStatus::Captured { stack.to_string() } else { String::new() };
+    let thread = thread::current();
+    let name = thread.name().unwrap_or_default();
+    descriptors::say(format!("lowtide: thread {name} {info}\n{stack}").as_bytes());
 }
 
 extern "C" fn end() {
