@@ -20,9 +20,11 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-/// Files whose mappings are gone, but whose pages stay within the budget until others need the
-/// room: the program may map them again.
+/// Files whose mappings are gone, but whose pages stay within the budget for a moment: the program
+/// may map them again.
 const LINGERING: usize = 64;
+/// How long. The file is open meanwhile, and its file system cannot be unmounted.
+const LINGERS: Duration = Duration::from_secs(1);
 /// Of the time that counting cached pages takes, the time between two counts is this multiple.
 const COUNT_SELDOM: u32 = 50;
 const COUNT_LEAST: Duration = Duration::from_millis(100);
@@ -36,6 +38,9 @@ const SWAP_FILE_MOST: u64 = 64 << 30;
 pub(crate) struct Subject {
     /// The keeper's own descriptor of the file.
     pub(crate) file: Rc<OwnedFd>,
+    /// It is an open file of the keeper's alone, not a duplicate of the program's descriptor, with
+    /// which the locks of that would last (`flock(2)`).
+    pub(crate) is_own: bool,
     /// Addresses, whole pages.
     pub(crate) range: Range<usize>,
     /// Where in the file the first page is.
@@ -81,7 +86,7 @@ pub(crate) struct Budgets {
     settings: &'static Settings,
     pager: Pager,
     tenants: BTreeMap<usize, Account>,
-    lingering: VecDeque<(Share, Subject)>,
+    lingering: VecDeque<(Instant, Share, Subject)>,
     /// The first reason for which the runtime refused a mapping.
     refusal: Option<String>,
     due: Instant,
@@ -204,10 +209,13 @@ impl Budgets {
         self.refusal.as_deref()
     }
 
-    /// No part of the mapping is left. Its pages stay until others need the room, unless the file
-    /// is deleted.
+    /// No part of the mapping is left. Its pages stay for a moment, unless the file is deleted, or
+    /// open only because of the program's descriptor.
     pub(crate) fn linger(&mut self, share: Share, subject: Subject) {
-        self.lingering.push_back((share, subject));
+        if !subject.is_own {
+            return;
+        }
+        self.lingering.push_back((Instant::now(), share, subject));
         if self.lingering.len() > LINGERING {
             self.lingering.pop_front();
         }
@@ -216,19 +224,24 @@ impl Budgets {
 
     fn let_deleted_files_go(&mut self) {
         let has_name = |subject: &Subject| fstat(&*subject.file).is_ok_and(|s| s.st_nlink > 0);
-        self.lingering.retain(|(_, subject)| has_name(subject));
+        self.lingering.retain(|(_, _, subject)| has_name(subject));
     }
 
     /// Looks how much is in memory, now and then; the time until the next look.
     pub(crate) fn tick<'a>(&mut self, files: impl Iterator<Item = Counted<'a>>) -> Duration {
         let now = Instant::now();
+        let is_over = |(since, ..): &(Instant, _, _)| now.duration_since(*since) >= LINGERS;
+        while self.lingering.front().is_some_and(is_over) {
+            self.lingering.pop_front();
+        }
         if now >= self.due {
             self.let_deleted_files_go();
             self.count(files);
             let took = now.elapsed() * COUNT_SELDOM;
             self.due = Instant::now() + took.clamp(COUNT_LEAST, COUNT_MOST);
         }
-        self.due.saturating_duration_since(Instant::now())
+        let until = self.lingering.front().map_or(self.due, |(since, ..)| *since + LINGERS);
+        self.due.min(until).saturating_duration_since(Instant::now())
     }
 
     /// Bytes of the files of each budget that are in the page cache, or in mirrors.
@@ -250,7 +263,7 @@ impl Budgets {
             }
         };
         files.for_each(&mut count);
-        self.lingering.iter().for_each(|(_, subject)| count((subject, None)));
+        self.lingering.iter().for_each(|(_, _, subject)| count((subject, None)));
         for (budget, bytes) in &found {
             if let Some(account) = self.tenants.get_mut(budget) {
                 account.peak = account.peak.max(*bytes);

@@ -287,7 +287,7 @@ impl Keeper {
         let path = globs::path_of(file.as_raw_fd());
         let budget = globs::budget_of(self.settings, &path).map_or(0, |number| number + 1);
         let range = new.start..new.start + new.len;
-        let subject = Subject { file: Rc::new(file), range, offset: new.offset, budget };
+        let subject = Subject { file: Rc::new(file), is_own, range, offset: new.offset, budget };
         let mirrored = match new.unfit {
             _ if !self.settings.userfault => None,
             Some(why) => Some(Err(why)),
@@ -517,7 +517,7 @@ mod tests {
     fn what_is_left_of_a_mapping_keeps_its_place_in_the_file() {
         let file = File::open("/dev/null").expect("a device");
         let file = Rc::new(OwnedFd::from(file));
-        let whole = Subject { file, range: 100..200, offset: 1000, budget: 0 };
+        let whole = Subject { file, is_own: true, range: 100..200, offset: 1000, budget: 0 };
         let left = |without: Range<usize>| -> Vec<_> {
             rest(&whole, &without).into_iter().map(|part| (part.range, part.offset)).collect()
         };
