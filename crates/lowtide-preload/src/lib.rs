@@ -9,7 +9,7 @@
 //!
 //! | file | concept |
 //! |---|---|
-//! | `settings` | what the command says, in environment variables |
+//! | `settings`, `traced` | what the command says, in the environment; what a tracer forbids |
 //! | `start` | before the first instruction, at the end, at SIGUSR1 |
 //! | `interpose`, `real` | the functions that the program calls; those behind them |
 //! | `opens` | opening a file that is mirrored for writing, without waiting |
@@ -72,5 +72,6 @@ mod start;
 mod state;
 mod summary;
 mod tasks;
+mod traced;
 mod ways;
 mod wiped;

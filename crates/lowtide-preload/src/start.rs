@@ -18,7 +18,7 @@
 use crate::line::Question;
 use crate::settings::Settings;
 use crate::summary::{self, Whole};
-use crate::{descriptors, forks, heap, real, real_memory, real_threads, state};
+use crate::{descriptors, forks, heap, real, real_memory, real_threads, state, traced};
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::mem::MaybeUninit;
 use std::{env, panic, ptr, thread};
@@ -45,7 +45,7 @@ extern "C" fn begin() {
     }
     panic::set_hook(Box::new(report));
     forks::watch();
-    state::begin(settings);
+    state::begin(traced::without_waiting(settings));
     if let Some((state, settings)) = state::get().filter(|(_, settings)| settings.anon) {
         heap::begin(state, settings);
         handle_bus_errors();
