@@ -209,8 +209,7 @@ fn consider(
     let file = unsafe { BorrowedFd::borrow_raw(fd) };
     let identity = judge::of_file(file)?;
     if (len as u64) < settings.threshold
-        && (settings.maps.is_empty()
-            || globs::budget_of(settings, &globs::path_of(fd)).is_none())
+        && (settings.maps.is_empty() || globs::budget_of(settings, &globs::path_of(fd)).is_none())
     {
         return Err(Verdict::Leave(Reason::Small));
     }

@@ -24,7 +24,7 @@ pub(crate) fn maps() -> &'static Path {
         let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../Cargo.toml");
         let mut build = Command::new(env!("CARGO"));
         build.args(["build", "-q", "-p", "lowtide-preload", "--lib"]);
-        for example in ["maps", "sandboxed", "heaps", "heap_corners"] {
+        for example in ["maps", "sandboxed", "heaps", "heap_corners", "waits", "constructor"] {
             build.args(["--example", example]);
         }
         build.arg("--manifest-path").arg(manifest);
