@@ -63,7 +63,7 @@ fn pause(engine: &mut Engine, reclaim: &mut Reclaim) -> Step {
 #[test]
 fn an_invocation_ends_when_its_target_is_removed_and_what_was_below_has_moved_away() {
     for policy in [Policy::MGLRU, Policy::MGLRU_7_1, Policy::LRU, Policy::TIDE] {
-        for pauses in 0..6 {
+        for (pauses, gives_up) in (0..6).flat_map(|pauses| [(pauses, false), (pauses, true)]) {
             let (mut engine, upper, lower) = tree(policy, 200);
             let mut reclaim = Reclaim::new(upper, 150, Reason::Direct, Task::FAULT);
             for _ in 0..pauses {
@@ -72,6 +72,10 @@ fn an_invocation_ends_when_its_target_is_removed_and_what_was_below_has_moved_aw
             let reclaimed = reclaim.reclaimed();
             engine.move_group(lower, MemcgId::ROOT).unwrap();
             engine.remove_group(upper).unwrap();
+            if gives_up {
+                // Its driver has waited for long enough.
+                reclaim.give_up();
+            }
             assert_eq!(pause(&mut engine, &mut reclaim), Step::Done, "{policy}, {pauses} pauses");
             assert_eq!(
                 engine.usage(lower),

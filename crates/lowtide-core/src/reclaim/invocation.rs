@@ -318,6 +318,9 @@ impl Reclaim {
             if let Some(step) = self.pending.pop_front() {
                 return step;
             }
+            if !engine.alive(self.group_id) || !engine.alive(self.target) {
+                self.group_is_gone(engine);
+            }
             if self.gives_up && matches!(self.at, At::Pass | At::Group | At::Slice | At::LruvecEnd)
             {
                 debug_assert!(
@@ -326,9 +329,6 @@ impl Reclaim {
                 );
                 self.clear_congestion(engine);
                 self.at = At::Done;
-            }
-            if !engine.alive(self.group_id) || !engine.alive(self.target) {
-                self.group_is_gone(engine);
             }
             match self.at {
                 At::Pass => self.begin_pass(engine),
