@@ -400,6 +400,13 @@ impl Engine {
         true
     }
 
+    /// Whether a reclaim in progress has isolated a folio; false if there is no such folio.
+    #[must_use]
+    pub fn is_isolated(&self, id: FolioId) -> bool {
+        let on_a_list = Flags::LRU | Flags::CULLED | Flags::ADD_BATCH;
+        self.folios.get(id).is_some_and(|folio| !folio.flags.intersects(on_a_list))
+    }
+
     /// Ends the life of a folio that is on no list. If it is `evicted`, its slots in swap keep its
     /// contents.
     pub(crate) fn release(&mut self, id: FolioId, evicted: bool) {

@@ -60,6 +60,8 @@ pub(crate) struct State {
     pub(crate) resident: Resident,
     /// Open spaces by number, for the way from a folio to its translations.
     pub(crate) spaces: Vec<Option<Arc<Space>>>,
+    /// Regions that were closed while reclaim had pages of them (`anon/close.rs`).
+    pub(crate) orphans: Vec<Arc<Space>>,
     /// The numbers of the spaces of each file.
     files: HashMap<FileKey, Vec<SpaceId>>,
     /// The names of tenants.
@@ -176,6 +178,8 @@ pub(crate) struct Pool {
     /// One thread opens a file, or closes one for good, at a time. Taken before the pool's
     /// lock.
     pub(crate) opening: Mutex<()>,
+    /// One thread ends closed regions at a time. Taken before the pool's lock.
+    pub(crate) ending: Mutex<()>,
     /// Evicted anonymous pages go somewhere.
     pub(crate) has_swap: bool,
     /// Where those go that do not compress, or were not used for long.
@@ -301,6 +305,7 @@ impl Pool {
                 frames: Frames::new(frames),
                 resident: Resident::new(&arena, page_bytes, config.populate),
                 spaces: Vec::new(),
+                orphans: Vec::new(),
                 files: HashMap::new(),
                 names,
                 reservations,
@@ -312,6 +317,7 @@ impl Pool {
             kswapd: Wakeup::default(),
             throttled: Condvar::new(),
             opening: Mutex::new(()),
+            ending: Mutex::new(()),
             has_swap: config.swap.is_some(),
             swap_file,
             making_swap: Mutex::new(()),

@@ -16,6 +16,7 @@
 //! `hazard.rs` shows why that is safe. The lock is offered to others between batches, and in
 //! an aging walk every few microseconds.
 
+use crate::anon::end_orphans;
 use crate::deadline::Deadline;
 use crate::fault_sites::FaultSite;
 use crate::hazard;
@@ -305,7 +306,7 @@ impl Pool {
                         self.void.free();
                         state = self.lock();
                     }
-                    return (state, reclaim.reclaimed());
+                    return (end_orphans(self, state), reclaim.reclaimed());
                 }
             }
         }

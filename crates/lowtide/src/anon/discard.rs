@@ -8,7 +8,6 @@ use super::access::{Owned, check_not_held, check_range, entry};
 use super::fill::PAUSE;
 use super::pages::AnonPages;
 use crate::attempt::{Attempts, Stop};
-use crate::deadline::Deadline;
 use crate::error::Error;
 use crate::fault::Claim;
 use crate::nested::is_nested;
@@ -21,10 +20,6 @@ use crate::translation::{Entry, State as EntryState, Taken};
 use crate::whole::{Parts, has_all};
 use lowtide_core::{FolioId, Task};
 use std::ops::Range;
-use std::time::Duration;
-
-/// Time between two looks at a page of a region that is closed.
-const LOOK: Duration = Duration::from_micros(50);
 
 /// Makes a range of bytes zeroes. Whole pages take no memory and no swap afterwards.
 pub(super) fn discard(pool: &Pool, space: &Space, bytes: Range<u64>) -> Result<(), Error> {
@@ -177,7 +172,7 @@ fn discard_page(pool: &Pool, space: &Space, page: u64, end: u64) -> Result<Disca
 }
 
 /// Gives up the slot of a page that this thread has made busy.
-fn drop_from_swap(pool: &Pool, space: &Space, page: u64, entry: &Entry) {
+pub(super) fn drop_from_swap(pool: &Pool, space: &Space, page: u64, entry: &Entry) {
     let anon = space.anon();
     let slot = anon.slots.take(page);
     let store = anon.store();
@@ -196,55 +191,44 @@ fn drop_from_swap(pool: &Pool, space: &Space, page: u64, entry: &Entry) {
 
 /// Gives up the frame of a page that this thread has locked, and on which no guard is. False,
 /// having done nothing, after a defect of the pager.
-fn drop_frame(pool: &Pool, (space, page, entry): (&Space, u64, &Entry), frame: u32) -> bool {
-    let mut state = pool.lock();
+fn drop_frame(pool: &Pool, at: (&Space, u64, &Entry), frame: u32) -> bool {
     while !pool.is_poisoned() {
-        if state.engine.remove(FolioId(frame)) {
-            let anon = space.anon();
-            let slot = if anon.keeps() { anon.take_kept(page) } else { Slot::NONE };
-            anon.lazy.remove(page);
-            if let Some(mapped) = &space.mapped {
-                mapped.release(page..page + 1);
-            }
-            if entry.discard() {
-                pool.waits.complete(entry, &Ok(()));
-            }
-            note_evicted(pool, space, page, frame..frame + 1);
-            state.frames.free(frame, 0);
-            drop(state);
-            if !slot.is_none() {
-                anon.store().free(slot);
-            }
-            pool.freed.wake_all();
+        if try_drop_frame(pool, at, frame) {
             return true;
         }
         // A reclaim pass has it isolated, and compresses its neighbours.
-        state = state.wait(|guard| pool.freed.wait(guard, PAUSE));
+        drop(pool.lock().wait(|guard| pool.freed.wait(guard, PAUSE)));
     }
     false
 }
 
-/// Drops all pages of a region that no thread uses any more. Returns whether all are gone: one
-/// whose guard was forgotten stays.
-pub(super) fn discard_all(pool: &Pool, space: &Space) -> bool {
-    let deadline = Deadline::after(pool.patience);
-    let mut gone = true;
-    for pages in space.table.used() {
-        for page in pages {
-            // No thread uses the region: what has a page now ends by itself, unless a guard for
-            // storing was forgotten.
-            let entry = space.table.entry(page);
-            let owned = || matches!(entry.load(), EntryState::Busy | EntryState::Locked { .. });
-            while owned() && !deadline.has_passed() {
-                std::thread::sleep(LOOK);
-            }
-            gone &= !owned() && discard_page(pool, space, page, u64::MAX).is_ok();
-        }
+/// The same, if no reclaim pass has it isolated.
+pub(super) fn try_drop_frame(
+    pool: &Pool,
+    (space, page, entry): (&Space, u64, &Entry),
+    frame: u32,
+) -> bool {
+    let mut state = pool.lock();
+    if pool.is_poisoned() || !state.engine.remove(FolioId(frame)) {
+        return false;
     }
-    if !pool.is_poisoned() {
-        space.anon().trim(0..u64::MAX);
+    let anon = space.anon();
+    let slot = if anon.keeps() { anon.take_kept(page) } else { Slot::NONE };
+    anon.lazy.remove(page);
+    if let Some(mapped) = &space.mapped {
+        mapped.release(page..page + 1);
     }
-    gone
+    if entry.discard() {
+        pool.waits.complete(entry, &Ok(()));
+    }
+    note_evicted(pool, space, page, frame..frame + 1);
+    state.frames.free(frame, 0);
+    drop(state);
+    if !slot.is_none() {
+        anon.store().free(slot);
+    }
+    pool.freed.wake_all();
+    true
 }
 
 #[cfg(all(test, not(loom)))]

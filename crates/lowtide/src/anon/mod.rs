@@ -23,7 +23,7 @@
 //!
 //! | file | concept |
 //! |---|---|
-//! | `region.rs` | the handle: making, growing and closing a region |
+//! | `region.rs` | the handle: making and growing a region |
 //! | `access.rs` | holding a page for reading, owning it for storing, copying |
 //! | `page.rs` | the guard of a page that is stored to |
 //! | `typed.rs` | elements of plain types instead of bytes |
@@ -31,6 +31,7 @@
 //! | `ahead.rs` | what comes back from the swap file with it |
 //! | `vec.rs` | a vector in a region |
 //! | `discard.rs` | giving ranges up |
+//! | `close.rs` | closing a region beside threads that reclaim its pages |
 //! | `lazy.rs` | which pages were freed lazily |
 //! | `kept.rs` | pages in memory that keep their slot in the file |
 //! | `pages.rs` | what a space has instead of a file |
@@ -42,6 +43,7 @@
 
 mod access;
 mod ahead;
+mod close;
 mod discard;
 mod fill;
 mod kept;
@@ -54,6 +56,7 @@ mod typed;
 mod vec;
 
 pub(crate) use access::bring_in;
+pub(crate) use close::end_orphans;
 pub(crate) use discard::discard_pages;
 pub(crate) use fill::{fill, give_back, leave_swap};
 pub(crate) use kept::{Void, give_some_up};

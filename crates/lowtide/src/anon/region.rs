@@ -1,8 +1,8 @@
-//! The handle of a region: making, growing and closing it.
+//! The handle of a region: making and growing it.
 
 use super::access::{self, Owned};
 use super::page::PageMut;
-use super::{discard, pages::AnonPages};
+use super::{close, discard, pages::AnonPages};
 use crate::backing::Backing;
 use crate::error::Error;
 use crate::guard::Page;
@@ -168,20 +168,7 @@ impl Drop for Open {
             drop(self.space.anon().take_store());
             return;
         }
-        self.space.drop_handle();
-        if !discard::discard_all(pool, &self.space) {
-            let path = self.space.path_ref().display();
-            tracing::warn!(%path, "a region was dropped, and a guard on a page of it forgotten");
-            return;
-        }
-        let store = self.space.anon().take_store();
-        {
-            let mut state = pool.lock();
-            self.space.close();
-            state.remove_space(&self.space);
-        }
-        drop(store);
-        pool.freed.wake_all();
+        close::close(pool, &self.space);
     }
 }
 

@@ -6,6 +6,7 @@
 
 use super::frames::share_of;
 use super::slot::{Slot, Store};
+use crate::anon::end_orphans;
 use crate::pool::{Pool, State, StateGuard};
 use crate::space::Space;
 use crate::translation::{Entry, State as EntryState};
@@ -49,7 +50,7 @@ pub(crate) fn push_out<'a>(
     drop(state);
     let gone: usize = stores.iter().map(|store| make_room(pool, store)).sum();
     drop(stores);
-    (pool.lock(), gone > 0)
+    (end_orphans(pool, pool.lock()), gone > 0)
 }
 
 /// Moves up to `count` of the coldest pages of a store to the file. Returns how many it were.
