@@ -288,21 +288,34 @@ impl Tenant {
     /// Removes it. Its pages, its reservations and the views that were opened in it belong to its
     /// parent from then on and go on as if nothing had happened. Cost: O(pages of the tenant).
     ///
+    /// Waits until no reclaim has pages of it, which takes as long as these are compressed or
+    /// written to the swap file, and for the pager's [patience](crate::Builder::patience) at the
+    /// longest.
+    ///
     /// # Errors
-    /// [`TenantError::HasChildren`], [`TenantError::Gone`], [`TenantError::Root`].
+    /// [`TenantError::HasChildren`], [`TenantError::Gone`], [`TenantError::Root`];
+    /// [`TenantError::Busy`] when reclaim has pages of it for longer than that.
     pub fn remove(&self) -> Result<(), TenantError> {
+        let pool = self.pool();
+        let deadline = Deadline::after(pool.patience);
         let mut state = self.lock()?;
-        let parent = state.engine.parent(self.id).ok_or(TenantError::Root)?;
-        let State { engine, names, reservations, swaps, on_stall, programs, .. } = &mut *state;
-        let removed = engine.remove_group(self.id).map_err(|e| {
-            TenantError::from_group(e, self.pool().page_shift, || names.path(engine, self.id))
-        });
-        if removed == Err(TenantError::Busy) {
-            // A reclaim pass compresses pages of it; that takes less than a millisecond.
-            drop(state.wait(|guard| self.pool().freed.wait(guard, BUSY_PAUSE)));
-            return self.remove();
+        loop {
+            match self.try_remove(&mut state) {
+                Err(TenantError::Busy) if !deadline.has_passed() => {
+                    state = state.wait(|guard| pool.freed.wait(guard, BUSY_PAUSE));
+                    pool.check().map_err(|_| TenantError::Poisoned)?;
+                }
+                removed => return removed,
+            }
         }
-        removed?;
+    }
+
+    fn try_remove(&self, state: &mut State) -> Result<(), TenantError> {
+        let parent = state.engine.parent(self.id).ok_or(TenantError::Root)?;
+        let State { engine, names, reservations, swaps, on_stall, programs, .. } = state;
+        engine.remove_group(self.id).map_err(|e| {
+            TenantError::from_group(e, self.pool().page_shift, || names.path(engine, self.id))
+        })?;
         names.remove(self.id, parent);
         reservations.inherit(self.id, parent);
         swaps.inherit(self.id, parent);

@@ -54,8 +54,12 @@ pub enum TenantError {
         /// Its path.
         path: String,
     },
-    /// A reclaim has isolated pages of it.
-    #[error("reclaim has isolated pages of the tenant: try again")]
+    /// Reclaim has had pages of it for as long as the pager's patience: it compresses them, or
+    /// writes them to the swap file.
+    #[error(
+        "reclaim compresses pages of the tenant, or writes them to the swap file, whose device may \
+         not answer: try again"
+    )]
     Busy,
     /// It would be below itself.
     #[error("a tenant cannot be moved below itself")]
