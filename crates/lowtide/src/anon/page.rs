@@ -3,16 +3,56 @@
 use super::access::Owned;
 use std::cell::RefCell;
 use std::fmt;
+use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
 
 thread_local! {
-    /// Translations of the pages on which this thread has such guards.
-    static WRITES: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
+    static WRITES: RefCell<ManuallyDrop<Writes>> =
+        const { RefCell::new(ManuallyDrop::new(Writes::NONE)) };
+}
+
+/// Guards that a thread may have without an allocation.
+const NEAR: usize = 8;
+
+/// Translations of the pages on which this thread has such guards.
+///
+/// It has no destructor: a thread-local of the program may store to pages in its own, when those of
+/// other thread-locals have run. So it has no memory but while there are many guards.
+struct Writes {
+    /// The first of them; 0 is none.
+    near: [usize; NEAR],
+    more: Vec<usize>,
+}
+
+impl Writes {
+    const NONE: Self = Self { near: [0; NEAR], more: Vec::new() };
+
+    fn add(&mut self, address: usize) {
+        match self.near.iter_mut().find(|near| **near == 0) {
+            Some(near) => *near = address,
+            None => self.more.push(address),
+        }
+    }
+
+    fn has(&self, address: usize) -> bool {
+        self.near.contains(&address) || self.more.contains(&address)
+    }
+
+    fn remove(&mut self, address: usize) {
+        if let Some(near) = self.near.iter_mut().find(|near| **near == address) {
+            *near = 0;
+        } else if let Some(at) = self.more.iter().position(|&other| other == address) {
+            self.more.swap_remove(at);
+            if self.more.is_empty() {
+                self.more = Vec::new();
+            }
+        }
+    }
 }
 
 /// Whether this thread has a guard for storing on a page, which its translation's address names.
 pub(super) fn writes_here(address: usize) -> bool {
-    WRITES.try_with(|writes| writes.borrow().contains(&address)) == Ok(true)
+    WRITES.with_borrow(|writes| writes.has(address))
 }
 
 /// A page of a region that belongs to this thread alone while the guard lives.
@@ -29,7 +69,7 @@ pub struct PageMut<'region> {
 
 impl<'region> PageMut<'region> {
     pub(super) fn new(owned: Owned<'region>) -> Self {
-        WRITES.with_borrow_mut(|writes| writes.push(owned.address()));
+        WRITES.with_borrow_mut(|writes| writes.add(owned.address()));
         Self { owned, not_send: std::marker::PhantomData }
     }
 }
@@ -37,12 +77,7 @@ impl<'region> PageMut<'region> {
 impl Drop for PageMut<'_> {
     fn drop(&mut self) {
         let address = self.owned.address();
-        let _ = WRITES.try_with(|writes| {
-            let mut writes = writes.borrow_mut();
-            if let Some(at) = writes.iter().rposition(|&other| other == address) {
-                writes.swap_remove(at);
-            }
-        });
+        WRITES.with_borrow_mut(|writes| writes.remove(address));
     }
 }
 
@@ -67,5 +102,25 @@ impl DerefMut for PageMut<'_> {
 impl fmt::Debug for PageMut<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PageMut").field("len", &self.len()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn as_many_guards_as_there_are_are_found_and_memory_for_many_is_given_back() {
+        let mut writes = Writes::NONE;
+        for count in [1, NEAR, 3 * NEAR] {
+            (1..=count).for_each(|address| writes.add(address));
+            assert!((1..=count).all(|address| writes.has(address)) && !writes.has(count + 1));
+            for address in (1..=count).rev().step_by(2).chain((1..=count).rev().skip(1).step_by(2))
+            {
+                writes.remove(address);
+                assert!(!writes.has(address));
+            }
+            assert_eq!((writes.near, writes.more.capacity()), ([0; NEAR], 0));
+        }
     }
 }
