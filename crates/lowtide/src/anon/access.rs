@@ -18,9 +18,11 @@ use lowtide_core::FolioId;
 /// The largest page.
 const PAGE_MAX: usize = *crate::config::PAGE_BYTES.end();
 
-/// What pages hold that are nowhere.
-#[repr(align(4096))]
+/// What pages hold that are nowhere. Aligned as the largest page is, as its elements may be.
+#[repr(align(65536))]
 struct Zeroes([u8; PAGE_MAX]);
+
+const _: () = assert!(align_of::<Zeroes>() == PAGE_MAX);
 
 static ZEROES: Zeroes = Zeroes([0; PAGE_MAX]);
 
