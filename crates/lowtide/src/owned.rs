@@ -17,7 +17,7 @@ use crate::hazard;
 use crate::pool::Pool;
 use crate::space::Space;
 use crate::store::{outwait_readers, unlock};
-use crate::translation::{State as EntryState, Taken};
+use crate::translation::{Entry, State as EntryState, Taken};
 use lowtide_core::{Flags, FolioId};
 use std::io;
 use std::ops::Range;
@@ -59,7 +59,8 @@ impl<'a> Owned<'a> {
     /// Owns all pages of `range` that are resident, and those of `absent` that are not. With
     /// `settled` none of their folios is being written; the range has whole folios then.
     ///
-    /// Cost: a look at each translation of the range, and one `membarrier`.
+    /// Cost: a look at each translation of `absent` and of the tables of the range that were ever
+    /// used, and one `membarrier`.
     ///
     /// # Errors
     /// [`Error::HeldHere`], or that the attempt has ended. This thread owns nothing then.
@@ -100,7 +101,9 @@ impl<'a> Owned<'a> {
     ) -> Result<Self, Blocked> {
         let mut owned = Self { pool, space, pages: Vec::new() };
         let has_guards = hazard::this_thread_holds();
-        for (page, entry) in (range.start..).zip(space.table.slice(range.clone())) {
+        // A page that has just come in is in a table that is seen to be used.
+        drop(pool.lock());
+        for (page, entry) in entries_in(space, range, absent) {
             let hold = loop {
                 match entry.load() {
                     EntryState::Absent { .. } if !absent.contains(&page) => break None,
@@ -131,6 +134,24 @@ impl<'a> Owned<'a> {
             None => Ok(owned),
         }
     }
+}
+
+/// The translations of a range that may lead to frames, and all of `absent`, in page order. A page
+/// that is busy and not among them is about to be read, and will be read after this look.
+fn entries_in<'s>(
+    space: &'s Space,
+    range: &Range<u64>,
+    absent: &Range<u64>,
+) -> impl Iterator<Item = (u64, &'s Entry)> {
+    let part = |from: u64, to: u64| from.max(range.start)..to.min(range.end);
+    let [before, within, after] = [
+        part(0, absent.start),
+        part(absent.start, absent.end),
+        part(absent.end.max(absent.start), u64::MAX),
+    ];
+    let table = &space.table;
+    let used = table.used_in(before).chain([within]).chain(table.used_in(after));
+    used.flat_map(|pages| (pages.start..).zip(table.slice(pages)))
 }
 
 impl Owned<'_> {
@@ -311,5 +332,34 @@ impl Drop for Owned<'_> {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{OpenOptions, Pager};
+
+    #[test]
+    fn of_a_sparse_file_the_pages_are_looked_at_that_were_used_and_those_that_are_to_be_absent() {
+        const PAGES: u64 = 1 << 30;
+        let dir = tempfile::tempdir().unwrap();
+        let pager = Pager::builder().max("1M".parse().unwrap()).build().unwrap();
+        let view = OpenOptions::new().create(PAGES << 12).open(&pager, dir.path().join("sparse"));
+        let view = view.unwrap();
+        view.write_at((PAGES - 1) << 12, &[1; 4096]).unwrap();
+        let space = pager.inner.pool.lock().spaces.iter().flatten().next().unwrap().clone();
+        let looked = |range, absent| {
+            let pages = entries_in(&space, &range, &absent).map(|(page, _)| page);
+            pages.collect::<Vec<_>>()
+        };
+        let last = PAGES - 512..PAGES;
+        assert!(looked(0..PAGES, 7..9).into_iter().eq((7..9).chain(last.clone())));
+        assert!(looked(8..PAGES, 7..9).into_iter().eq((8..9).chain(last.clone())));
+        assert!(looked(0..PAGES, 0..0).into_iter().eq(last.clone()));
+        assert!(looked(PAGES - 5..PAGES, PAGES - 3..PAGES).into_iter().eq(PAGES - 5..PAGES));
+        view.set_len(5000).unwrap();
+        assert_eq!((view.len(), view.read(1).unwrap()[0]), (5000, 0));
+        pager.validate().unwrap();
     }
 }

@@ -124,9 +124,11 @@ impl Pager {
         let pool = &self.inner.pool;
         let huge_bytes = pool.huge_bytes() as u64;
         let kept = Kept::of(pool, MemcgId::ROOT);
+        let spaces: Vec<_> = pool.lock().spaces.iter().flatten().cloned().collect();
+        let translation = spaces.iter().map(|space| space.table.memory_bytes()).sum();
+        drop(spaces);
         let state = pool.lock();
         let poisoned = pool.is_poisoned();
-        let translation = state.spaces.iter().flatten().map(|s| s.table.metadata_bytes()).sum();
         let failed = state
             .spaces
             .iter()

@@ -317,11 +317,11 @@ impl Pool {
         while let Some(id) = job.next_space(&mut state.engine) {
             let Some(space) = state.spaces[id.0 as usize].clone() else { continue };
             let mut looks = 0;
-            for table in 0..space.table.pages().div_ceil(TABLE_ENTRIES) {
-                let hint = space.table.hint(table * TABLE_ENTRIES);
+            for pages in space.table.used() {
+                let table = pages.start / TABLE_ENTRIES;
+                let hint = space.table.hint(pages.start);
                 let key = table_key(&space, table);
-                let mapped = space.mapped.is_some() && hint.was_used();
-                if mapped && job.wants(&state.engine, key) {
+                if space.mapped.is_some() && job.wants(&state.engine, key) {
                     let first = table * TABLE_ENTRIES;
                     look(self, &space, first..first + TABLE_ENTRIES);
                     looks += VISIT;

@@ -168,7 +168,8 @@ pub struct Stat {
     pub unwritten_bytes: u64,
     /// Pages whose last write failed, or that have to be written again because a sync failed.
     pub failed_pages: u64,
-    /// Bytes of translations, four for each page of each open file.
+    /// Bytes of memory that translations take: four for each page of each open file or region, in
+    /// those parts of it that were ever used. More where the kernel gives huge pages.
     pub translation_bytes: u64,
     /// Reads of a page ([`View::read`](crate::View::read), and each page of a `read_at` or
     /// `get_many`) that found it in memory because of an earlier access. Estimated: one of 1024

@@ -22,8 +22,10 @@
 //!
 //! A walk that leaves a bit set which it has seen must note it again.
 //!
-//! A third bit is set when the first page of the table comes in, and stays: closing a file looks at
-//! no other tables.
+//! A third bit is set when the first page of the table comes in, and stays: what looks for pages in
+//! memory (a cut, an aging walk, closing) looks at no other tables. Files and regions may be
+//! sparse, and far larger than what was ever used of them, so neighbouring tables have a byte like
+//! this together, too, of which only that bit is used.
 
 use crate::sync::{AtomicU8, Ordering};
 
@@ -67,11 +69,14 @@ impl Hint {
         self.0.load(Ordering::Relaxed) & DIRTY != 0
     }
 
-    /// Called under the pool's lock, when a page of this table gets a frame.
+    /// Called under the pool's lock, when a page of this table gets a frame. Returns whether it is
+    /// the first.
     #[inline]
     #[allow(dead_code, reason = "the proofs include this file")]
-    pub(crate) fn note_used(&self) {
+    pub(crate) fn note_used(&self) -> bool {
+        let first = !self.was_used();
         self.note(USED);
+        first
     }
 
     /// Whether a page of this table ever had a frame. Only for a caller that has had the pool's
@@ -111,7 +116,7 @@ mod tests {
         assert!(hint.take_young() && !hint.take_young());
         assert!(hint.take_dirty() && !hint.take_dirty());
         assert!(!hint.was_used());
-        hint.note_used();
+        assert!(hint.note_used() && !hint.note_used());
         assert!(!hint.take_young() && !hint.take_dirty() && hint.was_used(), "it stays");
     }
 }

@@ -5,7 +5,12 @@
 //! ```text
 //!   entries: │ page 0 │ page 1 │ …    committed │ reserved: addresses only │  4 B a page
 //!   hints:   │ table 0 │ table 1 │ …  committed │ reserved                 │  1 B for 512 pages
+//!   groups:  │ tables 0 to 511 │ …    committed │ reserved                 │  1 B for 512 tables
 //! ```
+//!
+//! A walk finds the tables that were ever used by way of the groups, so it costs what exists, and
+//! next to nothing for what a sparse file or region might have: one byte for 1 GiB of pages of
+//! 4 KiB.
 //!
 //! Hazard slots name a page by the address of its entry, so entries never move: the table reserves
 //! addresses for as many pages as the view may ever have, and commits memory for those that it has.
@@ -30,10 +35,16 @@ use std::io;
 use std::ops::Range;
 use storage::Storage;
 
+/// Tables of a group.
+const GROUP_TABLES: u64 = 512;
+/// Pages of a group.
+const GROUP_PAGES: u64 = GROUP_TABLES * TABLE_ENTRIES;
+
 /// The translations of one view. See the module documentation.
 pub(crate) struct Table {
     entries: Storage<Entry>,
     hints: Storage<Hint>,
+    groups: Storage<Hint>,
     /// Pages that the view has. Only grows; both storages are committed at least so far.
     pages: AtomicU64,
     reserved: u64,
@@ -53,6 +64,7 @@ impl Table {
         let table = Self {
             entries: Storage::reserve(reserved)?,
             hints: Storage::reserve(reserved.div_ceil(TABLE_ENTRIES))?,
+            groups: Storage::reserve(reserved.div_ceil(GROUP_PAGES))?,
             pages: AtomicU64::new(0),
             reserved,
         };
@@ -80,6 +92,7 @@ impl Table {
         }
         self.entries.commit(pages)?;
         self.hints.commit(pages.div_ceil(TABLE_ENTRIES))?;
+        self.groups.commit(pages.div_ceil(GROUP_PAGES))?;
         self.pages.fetch_max(pages, Ordering::Release);
         Ok(())
     }
@@ -158,38 +171,61 @@ impl Table {
         &hints[0]
     }
 
+    /// The hints of the groups of the pages that there are.
+    fn groups(&self) -> &[Hint] {
+        // SAFETY: the groups of as many pages are committed before the page count is raised.
+        unsafe { self.groups.slice(0..self.pages().div_ceil(GROUP_PAGES)) }
+    }
+
     /// Pages of one folio, from `first` on, get frames. Under the pool's lock.
     #[inline]
     #[allow(dead_code, reason = "the proofs include this file")]
     pub(crate) fn note_used(&self, first: u64, order: u8) {
         for page in (first..first + (1 << order)).step_by(TABLE_ENTRIES as usize) {
-            self.hint(page).note_used();
+            if self.hint(page).note_used() {
+                self.groups()[(page / GROUP_PAGES) as usize].note_used();
+            }
         }
     }
 
-    /// The tables, by their pages, in which some page ever had a frame. Cost: a look at one byte
-    /// for 512 pages.
+    /// The tables, by their pages, in which some page ever had a frame. Only for a caller that has
+    /// had the pool's lock since the last page may have come. Cost: a look at one byte for each
+    /// 512 × 512 pages, and for each 512 pages near those that were used.
     #[allow(dead_code, reason = "the proofs include this file")]
     pub(crate) fn used(&self) -> impl Iterator<Item = Range<u64>> {
-        let pages = self.pages();
-        let firsts =
-            (0..pages).step_by(TABLE_ENTRIES as usize).filter(|&page| self.hint(page).was_used());
-        firsts.map(move |page| page..(page + TABLE_ENTRIES).min(pages))
+        self.used_in(0..u64::MAX)
     }
 
-    /// Whether some page may be dirty. Cost: a look at one byte for 512 pages.
+    /// The same within a range of pages, from either end. Tables are cut off where the range is.
+    #[allow(dead_code, reason = "the proofs include this file")]
+    pub(crate) fn used_in(&self, pages: Range<u64>) -> impl DoubleEndedIterator<Item = Range<u64>> {
+        let end = pages.end.min(self.pages());
+        let start = pages.start.min(end);
+        let cut = move |first: u64, size: u64| {
+            let of = first * size;
+            of.max(start)..(of + size).min(end)
+        };
+        let groups =
+            if start < end { start / GROUP_PAGES..end.div_ceil(GROUP_PAGES) } else { 0..0 };
+        let used = groups.filter(|&group| self.groups()[group as usize].was_used());
+        let tables = used.flat_map(move |group| {
+            let pages = cut(group, GROUP_PAGES);
+            pages.start / TABLE_ENTRIES..pages.end.div_ceil(TABLE_ENTRIES)
+        });
+        let used = tables.filter(|table| self.hint(table * TABLE_ENTRIES).was_used());
+        used.map(move |table| cut(table, TABLE_ENTRIES))
+    }
+
+    /// Whether some page may be dirty. Cost: as of [`Table::used`].
     pub(crate) fn may_be_dirty(&self) -> bool {
-        (0..self.pages()).step_by(TABLE_ENTRIES as usize).any(|page| self.hint(page).may_be_dirty())
+        self.used().any(|pages| self.hint(pages.start).may_be_dirty())
     }
 
     /// The last page from `from` on that is dirty or being stored to. Cost: as of
     /// [`Table::may_be_dirty`], and a look at the entries of tables that may have some.
     pub(crate) fn last_dirty(&self, from: u64) -> Option<u64> {
-        let pages = self.pages();
-        let tables = from / TABLE_ENTRIES..pages.div_ceil(TABLE_ENTRIES);
-        tables.rev().find_map(|table| {
-            let first = (table * TABLE_ENTRIES).max(from);
-            if !self.hint(first).may_be_dirty() {
+        self.used_in(from..u64::MAX).rev().find_map(|pages| {
+            if !self.hint(pages.start).may_be_dirty() {
                 return None;
             }
             let dirty = |e: &Entry| {
@@ -198,8 +234,8 @@ impl Table {
                     State::Resident { dirty: true, .. } | State::Locked { dirty: true, .. }
                 )
             };
-            let entries = self.slice(first..(table + 1) * TABLE_ENTRIES);
-            entries.iter().rposition(dirty).map(|at| first + at as u64)
+            let entries = self.slice(pages.clone());
+            entries.iter().rposition(dirty).map(|at| pages.start + at as u64)
         })
     }
 
@@ -234,17 +270,27 @@ impl Table {
         set
     }
 
-    /// Bytes of memory that the table may take now, if every page of it has been used.
-    pub(crate) fn metadata_bytes(&self) -> u64 {
+    /// Bytes of memory that the table takes now. Cost: a system call for each group of tables of
+    /// which some were used.
+    #[cfg(not(loom))]
+    #[allow(dead_code, reason = "the proofs include this file")]
+    pub(crate) fn memory_bytes(&self) -> u64 {
         let pages = self.pages();
-        pages * size_of::<Entry>() as u64 + pages.div_ceil(TABLE_ENTRIES) * size_of::<Hint>() as u64
+        let groups = (0_u64..).zip(self.groups()).filter(|(_, group)| group.was_used());
+        let bytes = groups.map(|(group, _)| {
+            let first = group * GROUP_PAGES;
+            let entries = first..(first + GROUP_PAGES).min(pages);
+            self.entries.resident(entries) + GROUP_TABLES * size_of::<Hint>() as u64
+        });
+        bytes.sum()
     }
 }
 
 /// Arrays in reserved address space.
 #[cfg(not(loom))]
 mod storage {
-    use lowtide_sys::memory::{HugePages, Mapping};
+    use lowtide_sys::memory::{HugePages, Mapping, page_size};
+    use lowtide_sys::pagemap::mincore;
     use std::io;
     use std::marker::PhantomData;
     use std::ops::Range;
@@ -293,6 +339,19 @@ mod storage {
         /// The address of the first element, used or not.
         pub(super) fn base(&self) -> *const T {
             self.memory.as_ptr().cast()
+        }
+
+        /// Bytes of the elements of a range, which is committed, that are in memory. All of them
+        /// where the kernel does not say.
+        pub(super) fn resident(&self, range: Range<u64>) -> u64 {
+            let (page, base) = (page_size(), self.memory.as_ptr().addr());
+            let at = |index: u64| base + index as usize * size_of::<T>();
+            let addresses = at(range.start) / page * page..at(range.end).next_multiple_of(page);
+            let mut resident = vec![0; addresses.len() / page];
+            match mincore(addresses.clone(), &mut resident) {
+                Ok(()) => (resident.iter().filter(|&&at| at & 1 == 1).count() * page) as u64,
+                Err(_) => addresses.len() as u64,
+            }
         }
 
         /// Some elements.
@@ -389,6 +448,34 @@ mod tests {
         table.entry(2_000_002).try_begin_read(0).unwrap();
         table.grow(1).unwrap();
         assert_eq!(table.pages(), 2_000_003, "it never shrinks");
+    }
+
+    #[test]
+    fn tables_that_were_used_are_found_from_both_ends_and_within_a_range() {
+        let table = Table::new(3 * GROUP_PAGES + 100, 0).unwrap();
+        assert_eq!(table.used().count(), 0);
+        for page in [3 * GROUP_PAGES + 7, GROUP_PAGES - 1, 700, 0] {
+            table.note_used(page, 0);
+        }
+        let due = [0..512, 512..1024, GROUP_PAGES - 512..GROUP_PAGES];
+        let last = 3 * GROUP_PAGES..3 * GROUP_PAGES + 100;
+        assert!(table.used().eq(due.iter().cloned().chain([last.clone()])));
+        let within: Vec<_> = table.used_in(600..3 * GROUP_PAGES + 50).rev().collect();
+        let due = [last.start..last.start + 50, GROUP_PAGES - 512..GROUP_PAGES, 600..1024];
+        assert_eq!(within, due);
+        assert_eq!(table.used_in(GROUP_PAGES..3 * GROUP_PAGES).count(), 0);
+        assert_eq!(table.used_in(9..9).count() + table.used_in(u64::MAX..u64::MAX).count(), 0);
+    }
+
+    #[test]
+    fn the_memory_of_a_sparse_table_is_that_of_what_was_used() {
+        let table = Table::new(1 << 32, 0).unwrap();
+        assert_eq!(table.memory_bytes(), 0);
+        table.note_used(1 << 31, 0);
+        table.entry(1 << 31).try_begin_read(0).unwrap();
+        let bytes = table.memory_bytes();
+        // Huge pages may have come.
+        assert!((2048..=4 << 20).contains(&bytes), "{bytes} bytes for one page of 2^32");
     }
 
     #[test]
