@@ -82,16 +82,16 @@ impl AnonPages {
     }
 
     /// A page is about to go to swap: its slot can be noted from now on, until it is, or until the
-    /// page stays. False if the tenant has no room for the table. Called without the pool's lock.
+    /// page stays. False if the tenant has no room for the table.  Called without the pool's lock.
     pub(crate) fn expect_slot(&self, page: u64, store: &dyn Store) -> bool {
-        if self.slots.expect(page) {
-            return true;
+        let Err(needed) = self.slots.expect(page) else { return true };
+        let mut frames = Vec::with_capacity(needed);
+        frames.extend((0..needed).map_while(|_| store.pay_for_slots()));
+        let expected = self.slots.expect_with(page, &mut frames);
+        if !frames.is_empty() {
+            store.give_back_slots(&frames);
         }
-        let Some(frame) = store.pay_for_slots() else { return false };
-        if let Some(unneeded) = self.slots.expect_with(page, frame) {
-            store.give_back_slots(&[unneeded]);
-        }
-        true
+        expected
     }
 
     /// Pages were discarded: tables of slots that are not needed any more go. Called without the

@@ -8,11 +8,20 @@
 //! same. It comes when the first of its pages is about to go to swap, and goes when the region
 //! ends, or when pages are discarded and no other of it is in swap. A page that is on its way is
 //! *expected*, so that the table is there when it arrives.
+//!
+//! A region may be sparse, and far larger than memory: the *directory* of its tables has those that
+//! are there and no others. The tenant pays for it as well, with a frame for each [`LISTED`]
+//! tables: what a region has of it without a frame is less than a page.
 
 use crate::swap::Slot;
 use lowtide_core::limits::TABLE_ENTRIES;
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Mutex;
+
+/// Tables for which the directory takes at most a page of the smallest size that can be stored:
+/// some 100 bytes each, as nodes of the tree are at least half full.
+const LISTED: usize = 32;
 
 /// The slots of the pages of one table.
 #[derive(Debug)]
@@ -28,38 +37,69 @@ struct Slab {
 
 /// See the module documentation.
 #[derive(Debug, Default)]
-pub(crate) struct Slots(Mutex<Vec<Option<Slab>>>);
+pub(crate) struct Slots(Mutex<Directory>);
 
-const fn place(page: u64) -> (usize, usize) {
-    ((page / TABLE_ENTRIES) as usize, (page % TABLE_ENTRIES) as usize)
+/// The tables of a region that are there, by number.
+#[derive(Debug, Default)]
+struct Directory {
+    slabs: BTreeMap<u64, Slab>,
+    /// The frames that are charged for the directory itself.
+    frames: Vec<u32>,
+}
+
+impl Directory {
+    /// Frames that are to be charged for a directory of some tables.
+    const fn frames_for(tables: usize) -> usize {
+        tables / LISTED
+    }
+}
+
+const fn place(page: u64) -> (u64, usize) {
+    (page / TABLE_ENTRIES, (page % TABLE_ENTRIES) as usize)
 }
 
 impl Slots {
     /// Where in swap a page is.
     pub(crate) fn get(&self, page: u64) -> Slot {
         let (table, at) = place(page);
-        let slabs = crate::sync::lock(&self.0);
-        slabs.get(table).and_then(Option::as_ref).map_or(Slot::NONE, |slab| slab.slots[at])
+        let directory = crate::sync::lock(&self.0);
+        directory.slabs.get(&table).map_or(Slot::NONE, |slab| slab.slots[at])
     }
 
-    /// A page may go to swap soon. False, having done nothing, if its table is not there.
-    pub(super) fn expect(&self, page: u64) -> bool {
-        let mut slabs = crate::sync::lock(&self.0);
-        let slab = slabs.get_mut(place(page).0).and_then(Option::as_mut);
-        slab.map(|slab| slab.expected += 1).is_some()
-    }
-
-    /// The same, and there is a frame for its table. Returns the frame if the table is there.
-    pub(super) fn expect_with(&self, page: u64, frame: u32) -> Option<u32> {
-        let (table, _) = place(page);
-        let mut slabs = crate::sync::lock(&self.0);
-        if slabs.len() <= table {
-            slabs.resize_with(table + 1, || None);
+    /// A page may go to swap soon. If its table is not there, nothing was done, and that many
+    /// frames are needed for it.
+    pub(super) fn expect(&self, page: u64) -> Result<(), usize> {
+        let mut directory = crate::sync::lock(&self.0);
+        match directory.slabs.get_mut(&place(page).0) {
+            Some(slab) => {
+                slab.expected += 1;
+                Ok(())
+            }
+            None => {
+                let needed = Directory::frames_for(directory.slabs.len() + 1);
+                Err(1 + needed.saturating_sub(directory.frames.len()))
+            }
         }
-        let unneeded = slabs[table].is_some().then_some(frame);
-        let new = || Slab { slots: Box::new([Slot::NONE; 512]), used: 0, expected: 0, frame };
-        slabs[table].get_or_insert_with(new).expected += 1;
-        unneeded
+    }
+
+    /// The same, and there are frames for its table. Takes those that are needed; nothing is done
+    /// if they are too few. Returns whether the page is expected.
+    pub(super) fn expect_with(&self, page: u64, frames: &mut Vec<u32>) -> bool {
+        let mut directory = crate::sync::lock(&self.0);
+        let Directory { slabs, frames: listed } = &mut *directory;
+        if let Some(slab) = slabs.get_mut(&place(page).0) {
+            slab.expected += 1;
+            return true;
+        }
+        let lacking = Directory::frames_for(slabs.len() + 1).saturating_sub(listed.len());
+        if frames.len() <= lacking {
+            return false;
+        }
+        listed.extend(frames.drain(..lacking));
+        let frame = frames.remove(0);
+        let slots = Box::new([Slot::NONE; TABLE_ENTRIES as usize]);
+        slabs.insert(place(page).0, Slab { slots, used: 0, expected: 1, frame });
+        true
     }
 
     /// A page that was expected stays where it is.
@@ -87,47 +127,52 @@ impl Slots {
 
     fn with(&self, page: u64, act: impl FnOnce(&mut Slab, usize)) {
         let (table, at) = place(page);
-        let mut slabs = crate::sync::lock(&self.0);
-        let slab = slabs.get_mut(table).and_then(Option::as_mut);
+        let mut directory = crate::sync::lock(&self.0);
+        let slab = directory.slabs.get_mut(&table);
         act(slab.expect("the table of a page that was expected is there"), at);
     }
 
     /// A page leaves swap. Returns where it was.
     pub(crate) fn take(&self, page: u64) -> Slot {
         let (table, at) = place(page);
-        let mut slabs = crate::sync::lock(&self.0);
-        let Some(slab) = slabs.get_mut(table).and_then(Option::as_mut) else { return Slot::NONE };
+        let mut directory = crate::sync::lock(&self.0);
+        let Some(slab) = directory.slabs.get_mut(&table) else { return Slot::NONE };
         let slot = std::mem::take(&mut slab.slots[at]);
         slab.used -= u64::from(!slot.is_none());
         slot
     }
 
     /// Drops the tables of a range of pages that no page needs. Returns the frames that were
-    /// charged for them. Cost: O(tables of the range that were ever used).
+    /// charged for them. Cost: O(tables of the range).
     pub(super) fn trim(&self, pages: Range<u64>) -> Vec<u32> {
-        let mut slabs = crate::sync::lock(&self.0);
-        let end = (pages.end.div_ceil(TABLE_ENTRIES) as usize).min(slabs.len());
-        let first = place(pages.start).0.min(end);
-        let unneeded = |slab: &mut Slab| slab.used == 0 && slab.expected == 0;
-        let gone = slabs[first..end].iter_mut().filter_map(|slab| slab.take_if(unneeded));
-        gone.map(|slab| slab.frame).collect()
+        let mut directory = crate::sync::lock(&self.0);
+        let Directory { slabs, frames: listed } = &mut *directory;
+        let tables = place(pages.start).0..pages.end.div_ceil(TABLE_ENTRIES);
+        if tables.is_empty() {
+            return Vec::new();
+        }
+        let unneeded = |slab: &Slab| slab.used == 0 && slab.expected == 0;
+        let gone: Vec<_> = slabs.range(tables).filter(|(_, slab)| unneeded(slab)).collect();
+        let gone: Vec<_> = gone.into_iter().map(|(table, _)| *table).collect();
+        let mut frames: Vec<_> =
+            gone.into_iter().filter_map(|table| Some(slabs.remove(&table)?.frame)).collect();
+        frames.extend(listed.split_off(Directory::frames_for(slabs.len()).min(listed.len())));
+        frames
     }
 
-    /// The pages that have one. Cost: O(tables that were ever used).
+    /// The pages that have one. Cost: O(tables).
     pub(super) fn pages(&self) -> Vec<u64> {
-        let slabs = crate::sync::lock(&self.0);
-        let of = |(table, slab): (usize, &Slab)| {
-            let first = table as u64 * TABLE_ENTRIES;
-            let used = (first..).zip(slab.slots.iter()).filter(|(_, slot)| !slot.is_none());
-            used.map(|(page, _)| page).collect::<Vec<_>>()
+        let directory = crate::sync::lock(&self.0);
+        let of = |(table, slab): (&u64, &Slab)| {
+            let used = (table * TABLE_ENTRIES..).zip(slab.slots.iter());
+            used.filter(|(_, slot)| !slot.is_none()).map(|(page, _)| page).collect::<Vec<_>>()
         };
-        let used = slabs.iter().enumerate().filter_map(|(at, slab)| Some((at, slab.as_ref()?)));
-        used.flat_map(of).collect()
+        directory.slabs.iter().flat_map(of).collect()
     }
 
-    /// Pages that have one. Cost: O(tables that were ever used).
+    /// Pages that have one. Cost: O(tables).
     pub(crate) fn count(&self) -> u64 {
-        crate::sync::lock(&self.0).iter().flatten().map(|slab| slab.used).sum()
+        crate::sync::lock(&self.0).slabs.values().map(|slab| slab.used).sum()
     }
 }
 
@@ -138,9 +183,11 @@ mod tests {
     #[test]
     fn a_table_that_a_page_is_expected_in_is_not_trimmed() {
         let slots = Slots::default();
-        assert!(!slots.expect(700));
-        assert_eq!(slots.expect_with(700, 3), None);
-        assert_eq!(slots.expect_with(701, 4), Some(4), "the table is there");
+        assert_eq!(slots.expect(700), Err(1));
+        assert!(!slots.expect_with(700, &mut Vec::new()));
+        assert!(slots.expect_with(700, &mut vec![3]));
+        let mut unneeded = vec![4, 5];
+        assert!(slots.expect_with(701, &mut unneeded) && unneeded == [4, 5], "the table is there");
         assert!(slots.trim(0..10_000).is_empty());
         slots.stays(701);
         assert!(slots.trim(0..10_000).is_empty());
@@ -149,5 +196,24 @@ mod tests {
         assert!(slots.take(700) == Slot::of(5) && slots.count() == 0);
         assert!(slots.trim(0..512).is_empty() && slots.trim(1024..1025).is_empty());
         assert_eq!(slots.trim(1000..1001), [3]);
+    }
+
+    #[test]
+    fn the_directory_of_a_sparse_region_is_paid_for_and_has_what_is_there() {
+        let slots = Slots::default();
+        let far = |at: usize| (at as u64) << 30;
+        let count = 5 * LISTED;
+        for at in 0..count {
+            let needed = slots.expect(far(at)).unwrap_err();
+            assert_eq!(needed, if (at + 1).is_multiple_of(LISTED) { 2 } else { 1 });
+            let mut frames = vec![0; needed];
+            assert!(needed == 1 || !slots.expect_with(far(at), &mut vec![0]), "one is too few");
+            assert!(slots.expect_with(far(at), &mut frames) && frames.is_empty());
+            slots.set(far(at), Slot::of(1 + at as u64));
+        }
+        assert!(slots.pages().into_iter().eq((0..count).map(far)));
+        (0..count - 1).for_each(|at| assert!(slots.take(far(at)) == Slot::of(1 + at as u64)));
+        assert_eq!(slots.trim(0..u64::MAX).len(), count - 1 + 5, "one table stays");
+        assert_eq!(slots.pages(), [far(count - 1)]);
     }
 }
