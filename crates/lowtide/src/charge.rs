@@ -13,8 +13,9 @@
 //!
 //! Four conditions end the charge early, because no waiting changes them: guards of this thread pin
 //! all pages; the dirty pages could not be written, at several attempts, also since the wait began;
-//! there are anonymous pages only, and swap has refused them as often; the kernel refuses the
-//! barrier that shows which pages are being read.
+//! there are anonymous pages only, and swap has refused those of the full group as often; the
+//! kernel refuses the barrier that shows which pages are being read. Where pages do not go to swap
+//! for a reason that may pass, that takes some more attempts.
 //!
 //! A thread inside a callback of `get_many` waits long enough for a write to end, and no longer. It
 //! pins the page that it is shown, and perhaps has reads in flight. Several such threads may pin
@@ -26,6 +27,7 @@ use crate::nested::is_nested;
 use crate::oom::held_here;
 use crate::payer::{Effort, Full, Payer};
 use crate::pool::{Pool, State, StateGuard};
+use crate::swap::REFUSAL;
 use lowtide_core::{Charge, MemcgId, Next, Task};
 use std::time::Duration;
 
@@ -48,7 +50,8 @@ const MANY_GUARDS: usize = 64;
 struct Failed {
     /// To write any of the open files.
     writes: u64,
-    /// To store a batch of victims in swap: all of them were refused.
+    /// To store a batch of victims of the full group in swap: none of them went. Those that may go
+    /// the next time count for less.
     swaps: u64,
 }
 
@@ -112,7 +115,7 @@ impl Pool {
                             return (state, Err(Full { over, payer: group, nested: false }));
                         }
                         if fruitless >= FREE_TRIES && wait {
-                            let failed = *failed_before.get_or_insert_with(|| state.failed());
+                            let failed = state.failed_since(&mut failed_before, over);
                             let hopeless = self.is_hopeless(&mut state, over, failed);
                             let nested = !hopeless && is_nested() && fruitless >= NESTED_TRIES;
                             if until.has_passed() || hopeless || nested {
@@ -143,7 +146,7 @@ impl Pool {
             // Everything is pinned, in flight, dirty or being written. Others will give up some of
             // it.
             let until = *deadline.get_or_insert_with(|| Deadline::after(self.patience));
-            let failed = *failed_before.get_or_insert_with(|| state.failed());
+            let failed = state.failed_since(&mut failed_before, over);
             let hopeless = !wait || self.is_hopeless(&mut state, over, failed);
             let nested = !hopeless && is_nested() && fruitless >= NESTED_TRIES;
             if until.has_passed() || hopeless || nested {
@@ -158,7 +161,7 @@ impl Pool {
     fn is_hopeless(&self, state: &mut State, over: MemcgId, failed: Failed) -> bool {
         // One try may have begun before the trouble was over.
         let tried = state.failed_rounds() >= failed.writes + 2;
-        let refused = state.swaps.refusals() >= failed.swaps + 2;
+        let refused = state.refusals(over) >= failed.swaps + 2 * REFUSAL;
         hazard::is_refused()
             || !state.engine.may_become_reclaimable(over)
             || (tried && !state.engine.has_clean(over) && state.unwritable(over).is_some())
@@ -184,9 +187,23 @@ impl Pool {
 }
 
 impl State {
-    /// What has failed so far.
-    fn failed(&self) -> Failed {
-        Failed { writes: self.failed_rounds(), swaps: self.swaps.refusals() }
+    /// What had failed when this charge began to wait for room in a group: now, if it has just
+    /// begun to.
+    fn failed_since(&self, before: &mut Option<(MemcgId, Failed)>, over: MemcgId) -> Failed {
+        match *before {
+            Some((same, failed)) if same == over => failed,
+            _ => before.insert((over, self.failed(over))).1,
+        }
+    }
+
+    /// What has failed so far, where a group is full.
+    fn failed(&self, over: MemcgId) -> Failed {
+        Failed { writes: self.failed_rounds(), swaps: self.refusals(over) }
+    }
+
+    /// How often swap has taken nothing of a batch of pages of a group and those below it, weighed.
+    fn refusals(&self, over: MemcgId) -> u64 {
+        self.swaps.refusals(|group| self.engine.is_within(group, over))
     }
 
     /// How often writing any of the open files has failed so far.

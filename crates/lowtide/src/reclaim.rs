@@ -234,11 +234,11 @@ impl Pool {
                 Step::Unmap => {
                     let victims = reclaim.victims();
                     unmap(self, spaces, victims);
-                    let refusals = state.swaps.refusals();
-                    state = swap_out(self, state, victims);
+                    let nothing_stored;
+                    (state, nothing_stored) = swap_out(self, state, victims);
                     if victims.iter().any(|v| v.outcome != Unmapped::Pinned) {
                         pinned = 0;
-                    } else if state.swaps.refusals() == refusals {
+                    } else if !nothing_stored {
                         pinned += 1;
                     } else if refused.0 == reclaim.group() {
                         refused.1 += 1;

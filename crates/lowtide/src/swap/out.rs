@@ -35,6 +35,9 @@ struct Leaving {
     expected: bool,
     /// It could not be written, or not even be protected.
     failed: bool,
+    /// Because swap has no room for it, or its device fails: not for what passes, as a tenant does
+    /// that has no frame to note where the page is.
+    refused: bool,
 }
 
 impl Leaving {
@@ -55,11 +58,12 @@ impl Leaving {
 }
 
 /// Stores the victims that go to swap and that were unmapped. Gives the lock back meanwhile.
+/// Returns whether there were some, and none of them could be stored.
 pub(crate) fn swap_out<'a>(
     pool: &'a Pool,
     mut state: StateGuard<'a>,
     victims: &mut [Victim],
-) -> StateGuard<'a> {
+) -> (StateGuard<'a>, bool) {
     let mut leaving = Vec::new();
     let goes = |v: &Victim| v.to_swap && v.outcome == Unmapped::Done;
     for (at, victim) in victims.iter_mut().enumerate().filter(|(_, v)| goes(v)) {
@@ -74,11 +78,11 @@ pub(crate) fn swap_out<'a>(
         }
         victim.outcome = Unmapped::Writing;
         let (page, frame) = (victim.owner.page, victim.folio.0);
-        let (slot, expected, failed) = (None, false, false);
-        leaving.push(Leaving { at, space, page, frame, slot, expected, failed });
+        let (slot, expected, failed, refused) = (None, false, false, false);
+        leaving.push(Leaving { at, space, page, frame, slot, expected, failed, refused });
     }
     if leaving.is_empty() {
-        return state;
+        return (state, false);
     }
     drop(state);
     protect(&mut leaving);
@@ -86,11 +90,13 @@ pub(crate) fn swap_out<'a>(
     keep(pool, &mut leaving);
     write(pool, &mut leaving);
     let mut state = pool.lock();
+    let nothing_stored = leaving.iter().all(|page| page.slot.is_none());
     if pool.is_poisoned() {
-        return state;
+        return (state, nothing_stored);
     }
-    if leaving.iter().all(|page| page.slot.is_none()) {
-        state.swaps.note_refusal();
+    if nothing_stored {
+        let group = state.engine.group_of_space(leaving[0].space.id);
+        state.swaps.note_refusal(group, leaving.iter().any(|page| page.refused));
     }
     for Leaving { at, space, page, frame, slot, expected, .. } in &leaving {
         let id = FolioId(*frame);
@@ -117,7 +123,7 @@ pub(crate) fn swap_out<'a>(
             }
         }
     }
-    state
+    (state, nothing_stored)
 }
 
 /// From here on the bytes of pages behind pointers stay as they are. Neighbours go together.
@@ -196,7 +202,9 @@ fn write(pool: &Pool, leaving: &mut [Leaving]) {
             Err(_) if chosen.len() > 1 && store.has_file() => most = chosen.len() / 2,
             Err(_) => {
                 let all: Vec<_> = (0..leaving.len()).filter(|&at| goes(&leaving[at])).collect();
-                all.into_iter().for_each(|at| leaving[at].failed = true);
+                for at in all {
+                    (leaving[at].failed, leaving[at].refused) = (true, true);
+                }
                 most = usize::MAX;
             }
         }

@@ -8,6 +8,10 @@ use super::slot::Store;
 use lowtide_core::MemcgId;
 use std::sync::{Arc, Weak};
 
+/// What a batch counts for that swap has refused, next to one that stays for a reason that may pass:
+/// a tenant whose limit was just lowered may have no frame to note where a page is.
+pub(crate) const REFUSAL: u64 = 8;
+
 /// See the module documentation.
 #[derive(Debug)]
 pub(crate) struct Swaps {
@@ -16,8 +20,6 @@ pub(crate) struct Swaps {
     limit: u64,
     /// Frames that they have, those of tables not counted.
     taken: u64,
-    /// Batches of which nothing could be stored.
-    refusals: u64,
 }
 
 /// One store.
@@ -35,6 +37,8 @@ struct Place {
     tables: Vec<u32>,
     /// Frames that stand for tables of slots of its regions.
     slots: u64,
+    /// Batches of which swap has taken nothing, as [`Swaps::refusals`] counts them.
+    refusals: u64,
 }
 
 impl Place {
@@ -46,7 +50,7 @@ impl Place {
 
 impl Swaps {
     pub(crate) const fn new(limit: u64) -> Self {
-        Self { places: Vec::new(), limit, taken: 0, refusals: 0 }
+        Self { places: Vec::new(), limit, taken: 0 }
     }
 
     /// The store of a group, if it has one that lives.
@@ -57,8 +61,10 @@ impl Swaps {
     /// A place for a new store.
     pub(super) fn begin(&mut self, group: MemcgId) -> usize {
         let (reserve, tables) = (Vec::new(), Vec::new());
-        let place =
-            Some(Place { group, store: None, reserve, wanted: 0, taken: 0, tables, slots: 0 });
+        let (wanted, taken, slots, refusals) = (0, 0, 0, 0);
+        let store = None;
+        let place = Place { group, store, reserve, wanted, taken, tables, slots, refusals };
+        let place = Some(place);
         match self.places.iter().position(Option::is_none) {
             Some(index) => {
                 self.places[index] = place;
@@ -104,14 +110,19 @@ impl Swaps {
         }
     }
 
-    /// Counts a batch of which nothing could be stored.
-    pub(super) const fn note_refusal(&mut self) {
-        self.refusals += 1;
+    /// Counts a batch of pages of a group of which swap has taken nothing: because it has no room or
+    /// its device fails, or else for a reason that may pass.
+    pub(super) fn note_refusal(&mut self, group: MemcgId, by_swap: bool) {
+        for place in self.places.iter_mut().flatten().filter(|place| place.group == group) {
+            place.refusals += if by_swap { REFUSAL } else { 1 };
+        }
     }
 
-    /// Batches of which nothing could be stored, so far.
-    pub(crate) const fn refusals(&self) -> u64 {
-        self.refusals
+    /// Such batches of some groups so far: [`REFUSAL`] for one that swap has refused, 1 for one
+    /// that did not go for a reason that may pass.
+    pub(crate) fn refusals(&self, of: impl Fn(MemcgId) -> bool) -> u64 {
+        let places = self.places.iter().flatten().filter(|place| of(place.group));
+        places.map(|place| place.refusals).sum()
     }
 
     /// Frames that the stores of some groups have.
