@@ -110,7 +110,8 @@ pub enum CreateError {
     },
 }
 
-/// Pages were not written to the swap file. All slots of the batch are free again.
+/// Pages were not written to the swap file. All slots of the batch are free again, or will be when
+/// a device answers that has not.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WriteError {
@@ -140,12 +141,25 @@ pub enum WriteError {
         /// Why not.
         source: io::Error,
     },
+    /// An earlier write has timed out, and the device has not answered since.
+    #[error(
+        "nothing is written to the swap file until its device answers an earlier write: the pages \
+         stay in memory; look into the kernel's log"
+    )]
+    NotAnswering,
     /// A page has not [`PAGE_BYTES`](crate::PAGE_BYTES) bytes.
     #[error("a page for swap has {bytes} bytes instead of 4096: store pages of 4 KiB")]
     Size {
         /// Its bytes.
         bytes: usize,
     },
+}
+
+impl WriteError {
+    /// Whether the device may still write the pages.
+    pub(crate) fn is_late(&self) -> bool {
+        matches!(self, Self::Io { source, .. } if source.kind() == io::ErrorKind::TimedOut)
+    }
 }
 
 /// A page was not read from the swap file. It is still there, and may be read again.

@@ -120,8 +120,8 @@ pub use codec::register_thread_locals;
 pub use error::{Corrupt, CreateError, Fault, ReadError, Rejected, WriteError};
 pub use figures::{MmStat, StoreStat};
 pub use file::{
-    Alone, Backing, CLUSTER_SLOTS, FileStat, Neighbours, Outgoing, ReadAhead, Slot, SwapFile,
-    UnlinkedFile,
+    AlignedBuffer, Alone, Backing, CLUSTER_SLOTS, FileStat, Neighbours, Outgoing, ReadAhead, Slot,
+    SwapFile, UnlinkedFile,
 };
 pub use handle::Handle;
 pub use recompress::Recompressed;

@@ -25,7 +25,7 @@ use crate::pool_lock::TimedGuard;
 use crate::resident::Resident;
 use crate::space::Space;
 use crate::stat::IoCounters;
-use crate::swap::{Backing, Swaps};
+use crate::swap::{Backing, Limits, Swaps};
 use crate::tenant::{Names, OnStall, Reservations};
 use crate::translation::State as EntryState;
 use crate::unused::Unused;
@@ -268,9 +268,12 @@ impl Pool {
         }
         let limit = config.swap.as_ref().map_or(0, |swap| swap.frames(page_shift));
         let file = config.swap.as_ref().and_then(|swap| swap.file_slots(page_shift));
-        let make = |(dir, slots)| crate::swap::create(dir, slots, config.inject.clone());
+        let read = config.read_deadline.unwrap_or(Duration::MAX);
+        let limits = Limits { write: config.io_deadline, read };
+        let make = |(dir, slots)| crate::swap::create(dir, slots, limits, config.inject.clone());
         let swap_file = file.map(make).transpose()?;
         let bytes = frames as usize * page_bytes;
+        check_limit(bytes as u64, lowtide_sys::memcg::own_limit())?;
         let memory = |source| BuildError::Memory { bytes: bytes as u64, source };
         let arena = Mapping::new(bytes, HugePages::Yes).map_err(memory)?;
         if config.populate {

@@ -10,7 +10,7 @@
 //! file system refuses that, or the device's blocks are larger than a page, which a trial write
 //! finds out, the file is buffered.
 
-use super::buffers::Buffer;
+use super::buffers::AlignedBuffer;
 use crate::error::CreateError;
 use crate::source::PAGE_BYTES;
 use rustix::fs::{Advice, FallocateFlags, Mode, OFlags};
@@ -27,7 +27,8 @@ pub trait Backing: Send + Sync {
     /// Writes some or all of the bytes, as `pwrite(2)`. Returns how many.
     ///
     /// # Errors
-    /// As the device says.
+    /// As the device says. [`TimedOut`](io::ErrorKind::TimedOut): the bytes may still be written,
+    /// until [`is_settled`](Backing::is_settled).
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize>;
 
     /// Reads some or all of the bytes, as `pread(2)`. Returns how many; 0 at the end of the file.
@@ -35,6 +36,11 @@ pub trait Backing: Send + Sync {
     /// # Errors
     /// As the device says.
     fn read_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<usize>;
+
+    /// Whether no write that has timed out may still reach the device.
+    fn is_settled(&self) -> bool {
+        true
+    }
 
     /// Gives the space of a range back. It may read as anything afterwards.
     ///
@@ -83,7 +89,7 @@ impl UnlinkedFile {
     }
 
     fn trial(&self) -> io::Result<()> {
-        let mut page = Buffer::new(PAGE_BYTES);
+        let mut page = AlignedBuffer::new(PAGE_BYTES);
         write_all(self, page.bytes(), 0)?;
         self.file.set_len(0)
     }
@@ -189,7 +195,7 @@ mod tests {
     fn the_file_takes_pages_and_gives_space_back() {
         let dir = tempfile::tempdir().expect("a directory");
         let file = UnlinkedFile::create(dir.path()).expect("a file");
-        let mut buffer = Buffer::new(64 * PAGE_BYTES);
+        let mut buffer = AlignedBuffer::new(64 * PAGE_BYTES);
         buffer.bytes().fill(7);
         write_all(&file, buffer.bytes(), 64 * 4096).expect("a write");
         let blocks = |file: &UnlinkedFile| file.file.metadata().expect("metadata").blocks();

@@ -11,29 +11,46 @@ use std::sync::Mutex;
 /// Buffers that are kept.
 const SPARE_MAX: usize = 4;
 
-/// Bytes that begin at a multiple of a page.
-pub(super) struct Buffer {
+/// Bytes that begin at a multiple of a page: memory of its own for a [`Backing`](super::Backing)
+/// whose requests outlive the call.
+#[derive(Debug)]
+pub struct AlignedBuffer {
     bytes: Vec<u8>,
     start: usize,
     len: usize,
 }
 
-impl Buffer {
-    pub(super) fn new(len: usize) -> Buffer {
+impl AlignedBuffer {
+    /// Zeroes.
+    #[must_use]
+    pub fn new(len: usize) -> AlignedBuffer {
         let bytes = vec![0; len + PAGE_BYTES];
         let start = bytes.as_ptr().align_offset(PAGE_BYTES);
         assert!(start < PAGE_BYTES, "bytes can be aligned");
-        Buffer { bytes, start, len }
+        AlignedBuffer { bytes, start, len }
     }
 
-    pub(super) fn bytes(&mut self) -> &mut [u8] {
+    /// How many bytes there are.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The bytes.
+    pub fn bytes(&mut self) -> &mut [u8] {
         &mut self.bytes[self.start..self.start + self.len]
     }
 }
 
 /// Buffers of one size, for threads that come and go.
 pub(super) struct Buffers {
-    spare: Mutex<Vec<Buffer>>,
+    spare: Mutex<Vec<AlignedBuffer>>,
     len: usize,
 }
 
@@ -45,7 +62,7 @@ impl Buffers {
     /// Calls a function with the first `len` bytes of a buffer, whatever they are.
     pub(super) fn with<T>(&self, len: usize, f: impl FnOnce(&mut [u8]) -> T) -> T {
         let kept = lock(&self.spare).pop();
-        let mut buffer = kept.unwrap_or_else(|| Buffer::new(self.len));
+        let mut buffer = kept.unwrap_or_else(|| AlignedBuffer::new(self.len));
         let done = f(&mut buffer.bytes()[..len]);
         let mut spare = lock(&self.spare);
         if spare.len() < SPARE_MAX {

@@ -94,6 +94,8 @@ pub(super) struct Clusters {
     empty: Vec<u32>,
     punched: Vec<u32>,
     partial: [Vec<u32>; GROUPS],
+    /// Slots of writes that have timed out, and may still reach the device.
+    pub(super) late: Vec<u32>,
     pub(super) stat: FileStat,
 }
 
@@ -109,6 +111,7 @@ impl Clusters {
             empty: Vec::new(),
             punched: Vec::new(),
             partial: Default::default(),
+            late: Vec::new(),
             stat: FileStat::default(),
         }
     }

@@ -10,6 +10,10 @@
 //! not given out as contents of another. A cluster that is wholly free is punched out of the file
 //! by [`SwapFile::discard`], or used again before that.
 //!
+//! **A device that does not answer** is waited for by its [`Backing`], not longer than that likes. The
+//! slots of a write that has timed out stay taken until that write cannot reach the device any more,
+//! or it would overwrite what was stored there since. Until then nothing is written.
+//!
 //! **Contents** have a checksum (CRC-32) that stays in memory, and are verified when they are read:
 //! a device that returns other bytes, or none, gives an error and never data.
 //!
@@ -25,6 +29,7 @@ mod slot;
 mod window;
 
 pub use backing::{Backing, UnlinkedFile};
+pub use buffers::AlignedBuffer;
 pub use figures::FileStat;
 pub use read::{Alone, Neighbours};
 pub use slot::{CLUSTER_SLOTS, Slot};
@@ -40,6 +45,10 @@ use clusters::{Clusters, Contents};
 use std::fmt;
 use std::path::Path;
 use std::sync::{Condvar, Mutex, MutexGuard};
+use std::time::Duration;
+
+/// How long a write waits for slots that are being punched.
+const PUNCH_WAIT: Duration = Duration::from_secs(1);
 
 /// A page to be written.
 #[derive(Debug, Clone, Copy)]
@@ -109,6 +118,9 @@ impl<B: Backing> SwapFile<B> {
         }
         let contents =
             |page: &Outgoing<'_>| Contents { checksum: checksum(page.bytes), tag: page.tag };
+        if !self.settle() {
+            return Err(WriteError::NotAnswering);
+        }
         let contents: Vec<Contents> = pages.iter().map(contents).collect();
         let slots = self.allocate(&contents)?;
         let mut done = 0;
@@ -124,12 +136,26 @@ impl<B: Backing> SwapFile<B> {
         table.stat.write_requests += requests;
         if let Some(error) = failed {
             table.stat.write_errors += 1;
-            slots.iter().for_each(|slot| table.abandon(slot.0));
+            if error.is_late() {
+                table.late.extend(slots.iter().map(|slot| slot.0));
+            } else {
+                slots.iter().for_each(|slot| table.abandon(slot.0));
+            }
             return Err(error);
         }
         table.stat.written += slots.len() as u64;
         slots.iter().for_each(|slot| table.publish(slot.0));
         Ok(slots)
+    }
+
+    /// Frees the slots of writes that have timed out, when those cannot reach the device any more.
+    /// Returns whether there is no such slot.
+    fn settle(&self) -> bool {
+        let mut table = self.lock();
+        if !table.late.is_empty() && self.backing.is_settled() {
+            std::mem::take(&mut table.late).into_iter().for_each(|slot| table.abandon(slot));
+        }
+        table.late.is_empty()
     }
 
     fn allocate(&self, contents: &[Contents]) -> Result<Vec<Slot>, WriteError> {
@@ -144,8 +170,13 @@ impl<B: Backing> SwapFile<B> {
             if contents.len() <= table.available() as usize {
                 return Ok(table.allocate(contents).into_iter().map(Slot).collect());
             }
-            // The rest is being punched, which ends soon.
-            table = self.punched.wait(table).unwrap_or_else(std::sync::PoisonError::into_inner);
+            // The rest is being punched, which ends soon, or the device does not answer.
+            let waited = self.punched.wait_timeout(table, PUNCH_WAIT);
+            let timeout;
+            (table, timeout) = waited.unwrap_or_else(std::sync::PoisonError::into_inner);
+            if timeout.timed_out() {
+                return Err(WriteError::NotAnswering);
+            }
         }
     }
 
@@ -198,6 +229,7 @@ impl<B: Backing> SwapFile<B> {
     /// Figures.
     #[must_use]
     pub fn stat(&self) -> FileStat {
+        self.settle();
         let table = self.lock();
         FileStat { slots: table.slots(), used: table.used(), ..table.stat }
     }

@@ -31,7 +31,12 @@ pub(crate) fn fill(pool: &Pool, space: &Space, page: u64, to: &Destination) -> i
     if slot.is_none() {
         bytes.fill(0);
     } else if space.mapped.is_some() {
-        anon.store().load(slot, bytes)?;
+        // A load through a pointer cannot fail for want of time.
+        while let Err(error) = anon.store().load(slot, bytes) {
+            if error.kind() != io::ErrorKind::TimedOut {
+                return Err(error);
+            }
+        }
     } else {
         let mut around = Neighbours::new(pool, space);
         let loaded = anon.store().load_with(slot, bytes, &anon.ahead, &mut around);

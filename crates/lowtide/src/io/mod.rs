@@ -11,10 +11,12 @@
 //! | `uring` | io_uring: one ring for each thread, the frames registered once and shared |
 //! | `psync` | system calls in the calling thread, and a few threads to overlap them |
 //! | `timed` | reads with a deadline, by threads of the pager |
+//! | `bounded` | calls of other kinds that can be left, for the swap file |
 //! | `workers` | threads that make blocking calls for others |
 //! | `inject` | failing on purpose, so that tests see what a broken device does |
 
 mod backend;
+mod bounded;
 mod choose;
 mod inject;
 mod job;
@@ -29,6 +31,7 @@ mod workers;
 mod tests;
 
 pub(crate) use backend::Backend;
+pub(crate) use bounded::Bounded;
 pub(crate) use choose::Options;
 pub use choose::{IoEngine, UnknownIoEngine};
 pub(crate) use inject::carry_out;

@@ -78,6 +78,21 @@ impl Workers {
         Workers { name, list, most, lost, threads }
     }
 
+    /// Starts some of them, as far as the system permits.
+    pub(super) fn start(&self, count: usize) {
+        let mut threads = lock(&self.threads);
+        while threads.len() < count
+            && let Ok(thread) = self.spawn(threads.len())
+        {
+            threads.push(thread);
+        }
+    }
+
+    fn spawn(&self, number: usize) -> std::io::Result<JoinHandle<()>> {
+        let theirs = Arc::clone(&self.list);
+        Builder::new().name(format!("{}-{number}", self.name)).spawn(move || theirs.serve())
+    }
+
     /// How many there are at most, lost ones aside.
     pub(super) fn most(&self) -> usize {
         self.most
@@ -96,9 +111,7 @@ impl Workers {
         }
         let mut threads = lock(&self.threads);
         if threads.len() < self.most + self.lost.load(Relaxed).min(LOST_MAX) {
-            let theirs = Arc::clone(&self.list);
-            let name = format!("{}-{}", self.name, threads.len());
-            match Builder::new().name(name).spawn(move || theirs.serve()) {
+            match self.spawn(threads.len()) {
                 Ok(thread) => threads.push(thread),
                 Err(error) if threads.is_empty() => {
                     tracing::warn!(%error, "no I/O thread can be started: transfers do not \

@@ -53,11 +53,11 @@ mod stat;
 mod tenant;
 
 pub use config::Swap;
-pub(crate) use file::{Backing, create};
+pub(crate) use file::{Backing, Limits, create};
 pub(crate) use frames::fill_reserves;
 pub(crate) use maintain::maintain;
 pub(crate) use out::swap_out;
-pub(crate) use places::Swaps;
+pub(crate) use places::{REFUSAL, Swaps};
 pub(crate) use slot::{Around, Slot, Store};
 pub(crate) use spill::{is_over_share, push_out};
 pub use stat::SwapStat;
