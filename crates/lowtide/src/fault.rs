@@ -473,6 +473,7 @@ impl Pool {
             held = hazard::hold(entry.address());
         }
         self.check()?;
+        late::admit(self, space)?;
         // The fault itself reports the access that brings a page in to the engine; the young bit is
         // for later ones.
         let mut reported = false;

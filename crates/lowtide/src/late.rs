@@ -9,6 +9,10 @@
 //! A late read keeps the pool and the file's records alive. A file whose last view is closed
 //! meanwhile is dropped when the read has ended (`close.rs`).
 //!
+//! **A device that does not answer does not take the budget.** Late reads of one device may have
+//! half of the frames ([`LateReads`]); reads that would begin then fail as those before them
+//! have. Nothing is read ahead, or around a miss, where a read of the device is late.
+//!
 //! Maps and heaps have no such deadline: a load through a pointer has no way to fail but a signal.
 //!
 //! [`Builder::read_deadline`]: crate::Builder::read_deadline
@@ -21,9 +25,64 @@ use crate::io::{Batch, End, Left, Read};
 use crate::pool::Pool;
 use crate::readahead::note_ahead;
 use crate::space::Space;
+use std::collections::HashMap;
 use std::io;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
+
+/// The part of the pager's frames that late reads of one device may have: a half.
+const PART: u64 = 2;
+
+/// Frames that late reads have, by device.
+#[derive(Debug, Default)]
+pub(crate) struct LateReads {
+    /// Of all devices: a miss looks at nothing else where all is well.
+    all: AtomicU64,
+    of: Mutex<HashMap<u64, u64>>,
+}
+
+impl LateReads {
+    fn begin(&self, device: u64, frames: u64) {
+        *crate::sync::lock(&self.of).entry(device).or_default() += frames;
+        self.all.fetch_add(frames, SeqCst);
+    }
+
+    fn end(&self, device: u64, frames: u64) {
+        let mut of = crate::sync::lock(&self.of);
+        let left = of.get_mut(&device).expect("a late read ends after it has begun");
+        *left -= frames;
+        if *left == 0 {
+            of.remove(&device);
+        }
+        self.all.fetch_sub(frames, SeqCst);
+    }
+
+    fn of(&self, space: &Space) -> u64 {
+        if self.all.load(SeqCst) == 0 {
+            return 0;
+        }
+        let device = space.backing.key().device;
+        crate::sync::lock(&self.of).get(&device).copied().unwrap_or(0)
+    }
+}
+
+/// Whether a file may be read without being asked: no read of its device is late.
+pub(crate) fn may_read_unasked(pool: &Pool, space: &Space) -> bool {
+    pool.late.of(space) == 0
+}
+
+/// Whether a read of a file may begin.
+///
+/// # Errors
+/// [`Error::Timeout`]: late reads of its device have as many frames as they may.
+pub(crate) fn admit(pool: &Pool, space: &Space) -> Result<(), Error> {
+    let late = pool.late.of(space);
+    if late > 0 && late >= u64::from(pool.frames) / PART {
+        return Err(read_timeout(pool, space));
+    }
+    Ok(())
+}
 
 /// What a late read brings in.
 #[derive(Debug)]
@@ -39,6 +98,7 @@ impl Late {
     /// The device has answered.
     fn end(self, result: &io::Result<u64>) {
         let Self { pool, space, claims, access } = self;
+        let (device, frames) = (space.backing.key().device, pages_of(&claims));
         let mut left = result.as_ref().map_or(0, |&got| got);
         pool.io.note_read(left as u32);
         for (claim, frame) in claims {
@@ -56,11 +116,16 @@ impl Late {
             // The thread that wanted it has an error already.
             drop(pool.resolve(&space, &claim, (frame, Some(&to)), outcome, access));
         }
+        pool.late.end(device, frames);
         pool.fault_sites.mark(FaultSite::LateReadEnded);
         if space.is_closed() {
             pool.forget(&space, Deadline::after(Duration::ZERO));
         }
     }
+}
+
+fn pages_of(claims: &[(Claim, u32)]) -> u64 {
+    claims.iter().map(|(claim, _)| claim.pages()).sum()
 }
 
 /// The same error once more.
@@ -96,7 +161,9 @@ pub(crate) fn leave(
     let mut claims = Some(claims);
     let mut take = || claims.take().map_or_else(Vec::new, |claims| claims());
     let late = || {
-        let late = Late { pool: owned, space: Arc::clone(&space), claims: take(), access };
+        let claims = take();
+        owned.late.begin(space.backing.key().device, pages_of(&claims));
+        let late = Late { pool: owned, space: Arc::clone(&space), claims, access };
         Box::new(move |result| late.end(&result)) as End
     };
     match batch.leave(user, late) {

@@ -11,6 +11,7 @@ use crate::around::Advice;
 use crate::error::Error;
 use crate::fault::{Access, Miss};
 use crate::high::Pay;
+use crate::late;
 use crate::nested::is_nested;
 use crate::pipeline::Pipeline;
 use crate::pool::Pool;
@@ -104,6 +105,7 @@ impl Pool {
                 }
                 continue;
             }
+            late::admit(self, space)?;
             match self.claim(space, page, entry) {
                 Miss::Claimed(claim) => {
                     let pipe = pipeline.get_or_insert_with(|| Pipeline::new(self, space, access));
@@ -181,6 +183,9 @@ impl Pool {
         pages: impl IntoIterator<Item = u64>,
     ) -> Result<(), Error> {
         self.check()?;
+        if !late::may_read_unasked(self, space) {
+            return Ok(());
+        }
         let mut pipe = Pipeline::new(self, space, Access::Ahead);
         let mut room = room_ahead(self, space);
         for page in pages {

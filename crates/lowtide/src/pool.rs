@@ -20,6 +20,7 @@ use crate::error::{BuildError, Error};
 use crate::fault_sites::FaultSites;
 use crate::frames::Frames;
 use crate::io::{Arena, Backend, Options};
+use crate::late::LateReads;
 use crate::miss_clock::MissClock;
 use crate::pool_lock::TimedGuard;
 use crate::resident::Resident;
@@ -199,6 +200,8 @@ pub(crate) struct Pool {
     pub(crate) unused: Unused,
     /// Slots that reclaim has taken from pages in memory.
     pub(crate) void: Void,
+    /// Reads that were not waited for.
+    pub(crate) late: LateReads,
     pub(crate) patience: Duration,
     /// How long a thread waits for writes.
     pub(crate) io_deadline: Duration,
@@ -333,6 +336,7 @@ impl Pool {
             io: IoCounters::default(),
             unused: Unused::new(max as u32),
             void: Void::default(),
+            late: LateReads::default(),
             patience: config.patience,
             io_deadline: config.io_deadline,
             read_deadline: config.read_deadline,

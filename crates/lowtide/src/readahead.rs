@@ -41,6 +41,7 @@
 //! again and again. [`room_ahead`] is how much may be read ahead when memory is full.
 
 use crate::fault::Access;
+use crate::late::may_read_unasked;
 use crate::payer::Payer;
 use crate::pool::{Pool, State};
 use crate::space::Space;
@@ -323,8 +324,12 @@ pub(crate) fn room_around(pool: &Pool, space: &Space, wanted: u64) -> u64 {
 }
 
 /// Pages that may be read ahead for a file now: what is free in its tenant and above, and an
-/// eighth of its tenant's clean pages, which are evicted for them if need be.
+/// eighth of its tenant's clean pages, which are evicted for them if need be; none on a device that
+/// does not answer.
 pub(crate) fn room_ahead(pool: &Pool, space: &Space) -> u64 {
+    if !may_read_unasked(pool, space) {
+        return 0;
+    }
     let state = pool.lock();
     let Some(group) = state.group_of(Payer::Space(space.id)) else { return 0 };
     let stat = state.engine.stat(group);

@@ -243,3 +243,23 @@ fn a_pager_that_is_dropped_before_a_late_read_ends_goes_at_once() {
     gate.open();
     eventually(|| device.strong_count() == 0);
 }
+
+#[test]
+fn late_reads_have_half_of_the_budget_and_those_after_them_fail_in_the_same_way() {
+    let world = World::new(IoEngine::Auto, 0..256);
+    let view = world.open();
+    for first in (0..256).step_by(8) {
+        let pages: Vec<_> = (first..first + 8).collect();
+        let error = view.get_many(&pages, |_, _| ()).unwrap_err();
+        assert!(matches!(error, Error::Timeout { .. }), "{error}");
+        view.prefetch(0..256);
+    }
+    // A call may have begun, and a window have been read ahead, when there were fewer.
+    let late = world.pager.stat().memory.file;
+    assert!((8..=128 / 2 + 16).contains(&late), "{late} of 128 pages");
+    let error = view.read(255).map(drop).unwrap_err();
+    assert!(matches!(error, Error::Timeout { .. }), "{error}");
+    world.repair();
+    (0..256).for_each(|page| assert_eq!(view.read(page).unwrap()[7], byte_at(page * PAGE + 7)));
+    world.pager.validate().unwrap();
+}
