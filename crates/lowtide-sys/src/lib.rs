@@ -13,6 +13,7 @@
 //! | [`userfault`] | `userfaultfd(2)` | page faults that this process serves itself |
 //! | [`pagemap`] | `PAGEMAP_SCAN`, `mincore(2)` | which pages are present, which were written |
 //! | [`page_cache`] | `madvise(2)`, `posix_fadvise(2)`, `cachestat(2)` | page cache of one file |
+//! | [`memcg`] | `/proc/self/cgroup`, `memory.max` | the limit on memory that binds this process |
 //! | [`schedule`] | `sched_setattr(2)` | threads that are let in soon |
 //!
 //! Unsafe code is denied here and allowed again by each file that needs it, under a paragraph
@@ -26,6 +27,7 @@ compile_error!("lowtide-sys speaks to the Linux kernel; build it for a Linux tar
 mod call;
 pub mod file;
 pub mod membarrier;
+pub mod memcg;
 pub mod memory;
 pub mod page_cache;
 pub mod pagemap;

@@ -128,8 +128,8 @@ impl Builder {
     /// is too little, misses never wait for memory to be cleared, transfers need not pin their
     /// frames one by one, and nothing is given back before the pager goes. Otherwise a miss for
     /// which the system has no memory fails with [`Error::NoMemory`](crate::Error::NoMemory) where
-    /// the kernel can refuse (a memory cgroup at its limit); a machine that is out of memory as a
-    /// whole kills a process instead.
+    /// the kernel refuses it; a machine, or a memory cgroup, that is out of memory kills a process
+    /// instead. A budget above the limit of the memory cgroup is refused in either case.
     pub fn populate(mut self, populate: bool) -> Self {
         self.populate = populate;
         self
@@ -184,8 +184,10 @@ impl Builder {
         self
     }
 
-    /// How long an operation waits for a frame, or for guards of other threads, before it fails
-    /// (default 10 s). [`Duration::MAX`] waits for ever.
+    /// How long an operation waits for a frame, for guards of other threads, or for reclaim that has
+    /// pages of a tenant that is to be [removed](crate::Tenant::remove), before it fails (default
+    /// 10 s). Dropping a region waits as long for reclaim that has pages of it, which ends it then.
+    /// [`Duration::MAX`] waits for ever.
     pub fn patience(mut self, patience: Duration) -> Self {
         self.patience = patience;
         self
@@ -196,10 +198,14 @@ impl Builder {
     /// [`Error::Timeout`](crate::Error::Timeout), and closing a file or the pager goes on without.
     /// [`Duration::MAX`] waits for ever. The pages stay dirty and are retried.
     ///
+    /// It also bounds each write to the [swap](Self::swap) file by a thread that makes room: past it
+    /// the pages stay in memory, and nothing more is written to swap until the device answers.
+    ///
     /// It does not bound requests that the calling thread makes itself: the read of a miss, which
     /// [`read_deadline`](Self::read_deadline) bounds, [`View::set_len`](crate::View::set_len),
-    /// [`View::punch`](crate::View::punch), the sync of a new file's name, and all writing in a
-    /// pager without background threads. These take as long as the device takes.
+    /// [`View::punch`](crate::View::punch), the sync of a new file's name, and all writing of files
+    /// in a pager without background threads; nor the holes that the background thread makes in the
+    /// swap file. These take as long as the device takes.
     pub fn io_deadline(mut self, deadline: Duration) -> Self {
         self.io_deadline = deadline;
         self
@@ -211,7 +217,12 @@ impl Builder {
     ///
     /// The device may still write to the page's memory, so a late read keeps it: it counts as
     /// used, and cannot be evicted. Calls that want such a page wait for the same read, and fail,
-    /// too. When the device answers, the page is there.
+    /// too. When the device answers, the page is there. Late reads of one device keep at most half
+    /// of the budget: then misses on files there fail at once. Nothing is read ahead there
+    /// while a read is late.
+    ///
+    /// A page of an anonymous region that is in the swap file fails with
+    /// [`Error::SwapIn`](crate::Error::SwapIn), and stays there.
     ///
     /// A thread cannot leave a read that it makes itself. With a deadline, threads of the pager
     /// make all reads of views, up to [`depth`](Self::depth) of a call at a time, and each miss

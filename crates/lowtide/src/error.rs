@@ -68,6 +68,21 @@ pub enum BuildError {
         /// The kernel's error.
         source: io::Error,
     },
+    /// The budget is above the limit of the memory cgroup that this process is in. The kernel would
+    /// kill the process when the pages come.
+    #[error(
+        "a budget of {max_bytes} bytes is above the limit of the memory cgroup {} ({limit_bytes} \
+         bytes), where the kernel kills what takes more: choose a budget that leaves room for the \
+         rest of the process, or raise the limit", group.display()
+    )]
+    AboveLimit {
+        /// The requested budget.
+        max_bytes: u64,
+        /// The limit.
+        limit_bytes: u64,
+        /// The directory of the cgroup.
+        group: PathBuf,
+    },
     /// Swap was requested for pages of another size than it can store.
     #[error("swap needs pages of 4096 bytes, and these have {page_bytes}: choose one of the two")]
     Swap {
@@ -244,8 +259,13 @@ pub enum OpenError {
         /// The reason.
         source: Error,
     },
-    /// There is no memory for the translations of its pages.
-    #[error("cannot map {path}: {source}; too many or too large files are open in this pager")]
+    /// There are no addresses, or no memory, for the translations of its pages, not even without
+    /// room to grow.
+    #[error(
+        "cannot map {path}: {source}; the translations of its pages need 4 bytes of addresses for \
+         each page of the file: raise the limit on addresses (`ulimit -v`), or close other files \
+         of this pager or open them with a smaller `OpenOptions::growth`"
+    )]
     Translation {
         /// The file.
         path: PathBuf,
@@ -465,8 +485,10 @@ pub enum Error {
          before the first pager is built"
     )]
     NoBarrier,
-    /// The system has no memory for a page frame, although the budget has room: see
-    /// [`Builder::populate`](crate::Builder::populate).
+    /// The system has no memory for a page frame, although the budget has room: broken memory, or
+    /// memory that the kernel does not promise. A memory cgroup at its limit kills instead, so a
+    /// budget above that limit is refused when the pager is built
+    /// ([`BuildError::AboveLimit`]).
     #[error(
         "the system has no memory for a page frame, although the budget has room ({source}): \
          lower the budget with `set_max`, or give the process more memory"

@@ -41,10 +41,9 @@
 //!   [`Error::OutOfBudget`], whose report names the tenants that have the memory.
 //! * *At most*: memory that the system has. Memory is taken as pages come, 2 MiB at a time, and
 //!   given back when [`set_max`](Tenant::set_max) lowers the root's budget; `resident_bytes` of
-//!   [`Stat`] is what is taken now. A budget beyond the machine's memory is not refused: in a
-//!   memory cgroup that is full a miss fails with [`Error::NoMemory`], but a machine that is out of
-//!   memory kills a process. [`Builder::populate`] takes all of it at the start and fails there
-//!   instead.
+//!   [`Stat`] is what is taken now. A budget above the limit of the memory cgroup is refused
+//!   ([`BuildError::AboveLimit`]). One beyond the machine's memory is not, and a budget and the
+//!   rest of the process together may be too much for either: then the kernel kills a process.
 //!
 //! # Page sizes
 //!

@@ -36,6 +36,7 @@ use crate::writeback::Devices;
 use lowtide_bpf::Programs;
 use lowtide_core::{AccessCounts, Dirtier, Engine, EngineConfig, FolioId, MemcgId, SpaceId, Swap};
 use lowtide_swap::SwapFile;
+use lowtide_sys::memcg::Limit;
 use lowtide_sys::memory::{HugePages, Mapping};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -476,5 +477,29 @@ impl Pool {
         let _state = self.lock();
         self.kswapd.wake_all();
         self.throttled.notify_all();
+    }
+}
+/// Refuses a budget that the kernel would kill this process for.
+fn check_limit(max_bytes: u64, limit: Option<Limit>) -> Result<(), BuildError> {
+    match limit {
+        Some(Limit { bytes: limit_bytes, group }) if max_bytes > limit_bytes => {
+            Err(BuildError::AboveLimit { max_bytes, limit_bytes, group })
+        }
+        _ => Ok(()),
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_budget_above_the_limit_of_the_memory_cgroup_is_refused_with_both_numbers() {
+        let limit = || Some(Limit { bytes: 64 << 20, group: "/group".into() });
+        check_limit(64 << 20, limit()).unwrap();
+        check_limit(u64::MAX, None).unwrap();
+        let error = check_limit((64 << 20) + 1, limit()).unwrap_err().to_string();
+        let named = ["67108865", "67108864", "/group"].iter().all(|part| error.contains(part));
+        assert!(named, "{error}");
     }
 }

@@ -8,9 +8,11 @@
 //! populated.
 //!
 //! **Running out.** Memory is requested with `MADV_POPULATE_WRITE` before a frame is given out.
-//! Where the kernel can refuse (a memory cgroup at its limit, broken memory), the operation fails
-//! with [`Error::NoMemory`](crate::Error::NoMemory). Where it does not (a machine that is out of
-//! memory as a whole), its out-of-memory killer chooses a process, as for any other memory.
+//! Where the kernel refuses (broken memory, memory that it does not promise), the operation fails
+//! with [`Error::NoMemory`](crate::Error::NoMemory). Elsewhere its out-of-memory killer chooses a
+//! process, as for any other memory: on a machine that is out of memory as a whole, and in a memory
+//! cgroup at its limit. So a budget above that limit is refused when the pager is built
+//! ([`BuildError::AboveLimit`](crate::BuildError::AboveLimit)).
 //!
 //! **Cost.** One bit for each unit, and a test of it for each miss, under the pool's lock. The
 //! first use of a block clears 2 MiB under the lock: some hundred microseconds, once. A ring pins

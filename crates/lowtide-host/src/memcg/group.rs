@@ -14,7 +14,7 @@ use std::thread;
 use std::time::Duration;
 
 use super::error::is_refusal;
-use super::locate::Place;
+use super::locate::{Place, find, not_handed_down, parents};
 use super::{MemcgError, Version};
 
 /// How often the removal is tried, and how long it waits in between. A process that was just killed
@@ -55,10 +55,10 @@ impl Memcg {
     /// [`MemcgError::NotPermitted`] when this process may not make a group (the message says
     /// what to do), [`MemcgError::Io`] when a setting is refused. Nothing is left behind then.
     pub fn create(name_hint: &str, limit_bytes: u64) -> Result<Memcg, MemcgError> {
-        let place = Place::find()?;
+        let place = find()?;
         remove_leftovers(&place);
         let mut refused = None;
-        for parent in place.parents() {
+        for parent in parents(&place) {
             match Memcg::create_in(&parent, &place, name_hint, limit_bytes) {
                 Err(error @ MemcgError::NotPermitted { .. }) => refused = refused.or(Some(error)),
                 done => return done,
@@ -72,7 +72,7 @@ impl Memcg {
                 }
             }
         }
-        Err(refused.unwrap_or_else(|| place.not_handed_down()))
+        Err(refused.unwrap_or_else(|| not_handed_down(&place)))
     }
 
     fn create_in(
@@ -316,7 +316,7 @@ impl Drop for Memcg {
 /// Removes groups that lowtide processes have made and, being killed, not removed. A group whose
 /// process lives stays, and so does one with processes inside, which the kernel refuses to remove.
 fn remove_leftovers(place: &Place) {
-    for parent in place.parents() {
+    for parent in parents(place) {
         for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
             let Some(pid) = maker(&entry.file_name().to_string_lossy()) else { continue };
             if !Path::new("/proc").join(pid.to_string()).exists() {
