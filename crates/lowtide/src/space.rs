@@ -11,6 +11,7 @@ use crate::map::{MappedPages, StoredPages};
 use crate::nested::is_nested;
 use crate::translation::{Entry, Table};
 use crate::writeback::{Device, Ledger};
+use lowtide_core::limits::MAX_ORDER;
 use lowtide_core::{FolioId, Owner, SpaceId};
 use std::io;
 use std::ops::Range;
@@ -26,7 +27,7 @@ use std::time::Duration;
 
 /// Pages that a file may have: as many as the engine can number, in whole folios of the largest
 /// order.
-pub(crate) const PAGES_MAX: u64 = Owner::PAGES_MAX - (1 << lowtide_core::limits::MAX_ORDER);
+pub(crate) const PAGES_MAX: u64 = Owner::PAGES_MAX - (1 << MAX_ORDER);
 /// Files that may be open at a time.
 pub(crate) const SPACES_MAX: u32 = Owner::SPACES_MAX;
 
@@ -52,6 +53,21 @@ pub(crate) fn parts(
             (position >> shift, at, part)
         })
     })
+}
+
+/// Translations for `pages`, and room for as many of `reserved` as there are addresses for
+/// (`ulimit -v`): half of the growth, a quarter, and so on. Returns how many there is room for.
+fn table_with_room(pages: u64, reserved: u64) -> io::Result<(Table, u64)> {
+    let mut growth = reserved - pages;
+    loop {
+        match Table::new(pages, pages + growth) {
+            Ok(table) => return Ok((table, (pages + growth).max(1))),
+            Err(error) if growth == 0 || error.kind() != io::ErrorKind::OutOfMemory => {
+                return Err(error);
+            }
+            Err(_) => growth = growth / 2 >> MAX_ORDER << MAX_ORDER,
+        }
+    }
 }
 
 /// One open file under a pager.
@@ -127,7 +143,8 @@ impl Space {
         }
         let reserved =
             room.div_ceil(1 << page_shift).clamp(pages, PAGES_MAX).next_multiple_of(1 << order);
-        let table = Table::new(pages.next_multiple_of(1 << order), reserved).map_err(|source| {
+        let pages = pages.next_multiple_of(1 << order);
+        let (table, reserved) = table_with_room(pages, reserved).map_err(|source| {
             OpenError::Translation { path: backing.path().to_path_buf(), source }
         })?;
         Ok(Self {
