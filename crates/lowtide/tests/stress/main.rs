@@ -14,11 +14,13 @@
 //! |---|---|
 //! | repeat a seed that failed | `LOWTIDE_STRESS_SEED=17 cargo test -p lowtide --test stress` |
 //! | leave out operations | `LOWTIDE_STRESS_WITHOUT="discard,prefetch" …` |
+//! | leave out all others | `LOWTIDE_STRESS_ONLY="discard,prefetch" …` |
 //! | run for long | `LOWTIDE_STRESS_SECONDS=1800 cargo test --release -p lowtide --test stress` |
 //!
 //! Threads are real, so a seed repeats the plan and what each thread does, but not which comes
 //! first: repeat it a few times.
 
+mod apart;
 #[path = "../common/mod.rs"]
 mod common;
 mod device;
@@ -120,10 +122,14 @@ impl<'a> Storm<'a> {
         let regions = Regions::new(plan, &pager);
         let most_keepers = (plan.budget >> plan.files[0].order) / 12;
         let keepers = AtomicU64::new(0);
-        let left_out = std::env::var("LOWTIDE_STRESS_WITHOUT").unwrap_or_default();
-        let without = operations::names()
-            .filter(|name| left_out.split(',').any(|out| out == *name))
-            .collect();
+        let names = |list: &str| std::env::var(list).ok();
+        let is_in = |list: &String, name: &str| list.split(',').any(|other| other == name);
+        let (only, left_out) = (names("LOWTIDE_STRESS_ONLY"), names("LOWTIDE_STRESS_WITHOUT"));
+        let is_out = |name: &&str| {
+            left_out.as_ref().is_some_and(|list| is_in(list, name))
+                || only.as_ref().is_some_and(|list| !is_in(list, name))
+        };
+        let without = operations::names().filter(is_out).collect();
         let storm = Self {
             scenes: AtomicU64::new(0),
             forgotten: AtomicU64::new(0),

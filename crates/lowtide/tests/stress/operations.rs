@@ -1,5 +1,6 @@
 //! What a thread does, one operation at a time.
 
+use super::apart;
 use super::ends;
 use super::file::{Came, StormFile, Views};
 use super::lazy;
@@ -62,6 +63,7 @@ const WEIGHTS: &[(&str, u64, Operation)] = &[
     ("region: behind a pointer", 4, region::behind_a_pointer),
     ("region: freed lazily", 6, lazy::freed_lazily),
     ("region: longer while it is given up", 6, ends::moved),
+    ("regions with a pager of their own", 2, apart::regions),
 ];
 
 /// What an operation has at hand.
