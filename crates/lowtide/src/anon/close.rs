@@ -31,8 +31,8 @@ use lowtide_core::FolioId;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Time between two looks at a page that reclaim owns.
-const LOOK: Duration = Duration::from_micros(50);
+/// Time between two looks at pages that reclaim owns.
+const LOOK: Duration = Duration::from_millis(1);
 /// Looks at the slots of guards before they are taken for those of forgotten guards.
 const LOOKS: u32 = 100;
 /// Time between two such looks.
@@ -58,8 +58,11 @@ pub(super) fn close(pool: &Pool, space: &Arc<Space>) {
         space.close();
         state.orphans.push(Arc::clone(space));
     }
-    let _one_at_a_time = crate::sync::lock(&pool.ending);
-    end(pool, space, Deadline::after(pool.patience));
+    let deadline = Deadline::after(pool.patience);
+    // Not with `ending` held for longer than a look takes: each pass of reclaim wants it.
+    while !end(pool, space) && !deadline.has_passed() && !pool.is_poisoned() {
+        drop(pool.lock().wait(|guard| pool.freed.wait(guard, LOOK)));
+    }
 }
 
 /// Ends the regions that wait for what this thread has owned of them: called when it owns nothing
@@ -68,22 +71,20 @@ pub(crate) fn end_orphans<'a>(pool: &'a Pool, state: StateGuard<'a>) -> StateGua
     if state.orphans.is_empty() {
         return state;
     }
+    let orphans = state.orphans.clone();
     drop(state);
-    {
-        let _one_at_a_time = crate::sync::lock(&pool.ending);
-        let orphans = pool.lock().orphans.clone();
-        for space in &orphans {
-            end(pool, space, Deadline::after(Duration::ZERO));
-        }
+    for space in &orphans {
+        end(pool, space);
     }
     pool.lock()
 }
 
-/// Gives up the pages of an orphan, and its records when reclaim owns none of them. Waits for those
-/// that reclaim owns until the deadline.
-fn end(pool: &Pool, space: &Arc<Space>, deadline: Deadline) {
+/// Gives up the pages of an orphan, and its records when reclaim owns none of them. Returns whether
+/// it is an orphan no more.
+fn end(pool: &Pool, space: &Arc<Space>) -> bool {
+    let _one_at_a_time = crate::sync::lock(&pool.ending);
     if !pool.lock().orphans.iter().any(|orphan| Arc::ptr_eq(orphan, space)) {
-        return;
+        return true;
     }
     // No thread takes a guard any more; one that ends a fault of a heap may still drop its own.
     let (mut slots, addresses) = (hazard::Slots::default(), space.table.addresses());
@@ -97,18 +98,18 @@ fn end(pool: &Pool, space: &Arc<Space>, deadline: Deadline) {
     }
     let (mut owned, mut forgotten) = (false, slots.hold(&addresses));
     for page in space.table.used().flatten() {
-        match give_up(pool, space, page, &slots, deadline) {
+        match give_up(pool, space, page, &slots) {
             Left::Gone => {}
             Left::Owned => owned = true,
             Left::Forgotten => forgotten = true,
         }
     }
     if pool.is_poisoned() {
-        return;
+        return false;
     }
     space.anon().trim(0..u64::MAX);
     if owned {
-        return;
+        return false;
     }
     let store = space.anon().take_store();
     {
@@ -124,15 +125,10 @@ fn end(pool: &Pool, space: &Arc<Space>, deadline: Deadline) {
         let path = space.path_ref().display();
         tracing::warn!(%path, "a region was dropped, and a guard on a page of it forgotten");
     }
+    true
 }
 
-fn give_up(
-    pool: &Pool,
-    space: &Space,
-    page: u64,
-    slots: &hazard::Slots,
-    deadline: Deadline,
-) -> Left {
+fn give_up(pool: &Pool, space: &Space, page: u64, slots: &hazard::Slots) -> Left {
     let entry = space.table.entry(page);
     let held = slots.hold(&(entry.address()..=entry.address()));
     loop {
@@ -157,21 +153,10 @@ fn give_up(
                     kept::give_up(pool, space, page, taken.frame);
                 }
                 unlock(pool, space, page, entry, taken);
-                if held {
-                    return Left::Forgotten;
-                }
-                if deadline.has_passed() {
-                    return Left::Owned;
-                }
-                std::thread::sleep(LOOK);
+                return if held { Left::Forgotten } else { Left::Owned };
             }
             EntryState::Locked { .. } if is_forgotten(pool, entry) => return Left::Forgotten,
-            EntryState::Busy | EntryState::Locked { .. } => {
-                if deadline.has_passed() {
-                    return Left::Owned;
-                }
-                std::thread::sleep(LOOK);
-            }
+            EntryState::Busy | EntryState::Locked { .. } => return Left::Owned,
         }
     }
 }
