@@ -15,7 +15,7 @@ use crate::pool::Pool;
 use crate::readahead::note_evicted;
 use crate::space::Space;
 use crate::store::{outwait_readers, unlock};
-use crate::swap::Slot;
+use crate::swap::{Slot, fill_reserves};
 use crate::translation::{Entry, State as EntryState, Taken};
 use crate::whole::{Parts, has_all};
 use lowtide_core::{FolioId, Task};
@@ -223,6 +223,7 @@ pub(super) fn try_drop_frame(
     }
     note_evicted(pool, space, page, frame..frame + 1);
     state.frames.free(frame, 0);
+    fill_reserves(pool, &mut state);
     drop(state);
     if !slot.is_none() {
         anon.store().free(slot);

@@ -42,6 +42,17 @@ struct Place {
 }
 
 impl Place {
+    /// Whether it has a frame in reserve for something else than a table of slots. The last one is
+    /// for such a table: without it no page can go, so none would come free for the reserve.
+    fn may_take(&self) -> bool {
+        self.reserve.len() > usize::from(self.wanted > 1)
+    }
+
+    /// Takes such a frame.
+    fn take_reserved(&mut self) -> Option<u32> {
+        if self.may_take() { self.reserve.pop() } else { None }
+    }
+
     /// The store, if it lives.
     fn store(&self) -> Option<Arc<dyn Store>> {
         self.store.as_ref().and_then(Weak::upgrade)
@@ -144,19 +155,19 @@ impl Swaps {
 
     /// Whether a group has a frame in reserve.
     pub(crate) fn can_borrow(&self, group: MemcgId) -> bool {
-        self.places.iter().flatten().any(|place| place.group == group && !place.reserve.is_empty())
+        self.places.iter().flatten().any(|place| place.group == group && place.may_take())
     }
 
     /// Takes a frame out of the reserve of a group's stores, for a page of the group that comes
     /// back from swap: it stays charged, and what it took in the store is free soon.
     pub(crate) fn borrow(&mut self, group: MemcgId) -> Option<u32> {
         let mut places = self.places.iter_mut().flatten();
-        places.find_map(|place| (place.group == group).then(|| place.reserve.pop())?)
+        places.find_map(|place| (place.group == group).then(|| place.take_reserved())?)
     }
 
     /// A store takes a frame; without one from elsewhere, one of its reserve.
     pub(super) fn take(&mut self, index: usize, frame: Option<u32>) -> Option<u32> {
-        let frame = frame.or_else(|| self.place(index).reserve.pop())?;
+        let frame = frame.or_else(|| self.place(index).take_reserved())?;
         self.place(index).taken += 1;
         self.taken += 1;
         Some(frame)
@@ -165,13 +176,14 @@ impl Swaps {
     /// A store takes a frame for its tables, and keeps it. Returns whether there was one.
     pub(super) fn take_for_table(&mut self, index: usize, frame: Option<u32>) -> bool {
         let place = self.place(index);
-        let Some(frame) = frame.or_else(|| place.reserve.pop()) else { return false };
+        let Some(frame) = frame.or_else(|| place.take_reserved()) else { return false };
         place.tables.push(frame);
         place.taken += 1;
         true
     }
 
-    /// A table of slots of a store's region takes a frame. Returns which.
+    /// A table of slots of a store's region takes a frame, if need be the last in reserve. Returns
+    /// which.
     pub(super) fn take_for_slots(&mut self, index: usize, frame: Option<u32>) -> Option<u32> {
         let place = self.place(index);
         let frame = frame.or_else(|| place.reserve.pop())?;
