@@ -2,8 +2,9 @@
 
 use std::path::PathBuf;
 
+pub(super) use lowtide_sys::memcg::Place;
+pub use lowtide_sys::memcg::Version;
 use lowtide_sys::memcg::{NoPlace, has_memory};
-pub use lowtide_sys::memcg::{Place, Version};
 use rustix::fs::Access;
 
 use super::MemcgError;
