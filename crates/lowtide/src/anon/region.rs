@@ -64,7 +64,7 @@ impl AnonOptions {
     }
 
     /// Makes a region of `bytes` zeroes whose pages are charged to a tenant. It takes no memory
-    /// before it is stored to; the first region of a tenant reserves up to 16 pages for the
+    /// before it is stored to; the first region of a tenant reserves up to 17 pages for the
     /// compression of others.
     ///
     /// # Errors

@@ -45,7 +45,7 @@ impl Place {
     /// Whether it has a frame in reserve for something else than a table of slots. The last one is
     /// for such a table: without it no page can go, so none would come free for the reserve.
     fn may_take(&self) -> bool {
-        self.reserve.len() > usize::from(self.wanted > 1)
+        self.reserve.len() > 1
     }
 
     /// Takes such a frame.

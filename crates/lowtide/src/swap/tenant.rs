@@ -16,7 +16,7 @@ use lowtide_swap::{
 use std::io;
 use std::sync::Arc;
 
-/// Frames that a store has in reserve, at most: as many as a batch of victims needs if it
+/// Frames that a store has in reserve for pages, at most: as many as a batch of victims needs if it
 /// compresses to a quarter.
 const RESERVE_MAX: u64 = 16;
 /// Cold pages that one round of maintenance compresses again.
@@ -89,7 +89,8 @@ impl TenantSwap {
             place: Place(source),
         });
         let found: Arc<dyn Store> = Arc::<Self>::clone(&swap);
-        swap.place.fill(&found, (max / RESERVE_PART).clamp(1, RESERVE_MAX))?;
+        // One more, for a table of slots.
+        swap.place.fill(&found, 1 + (max / RESERVE_PART).clamp(1, RESERVE_MAX))?;
         Ok(Some(found))
     }
 }

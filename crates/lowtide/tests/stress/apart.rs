@@ -57,16 +57,19 @@ struct Apart {
 impl Apart {
     fn draw(rng: &mut Rng) -> Self {
         let file = rng.pick(&[SwapFile::Roomy, SwapFile::Roomy, SwapFile::Full, SwapFile::Hangs]);
-        let long = if file == SwapFile::Roomy { 30_000 } else { 50 };
+        // Each table of slots is for few pages there, and takes what little room is left.
+        let sparse = rng.one_in(3);
+        let easy = file == SwapFile::Roomy && !sparse;
+        let long = if easy { 30_000 } else { 50 };
         let patience = rng.pick(&[0, 1, long, long]);
         Self {
             policy: rng.pick(&["mglru", "lru", "lru", "tide", "mglru-7.1"]),
             patience: Duration::from_millis(patience),
             file,
-            sparse: rng.one_in(3),
+            sparse,
             background: !rng.one_in(4),
             removed: rng.one_in(3),
-            fails: patience < 30_000 || file != SwapFile::Roomy,
+            fails: patience < 30_000 || !easy,
         }
     }
 }

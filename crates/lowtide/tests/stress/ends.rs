@@ -2,7 +2,7 @@
 //!
 //! One thread gives up all that there was, or stores it anew: a range that ends where the region
 //! does. Another makes the region longer and stores past the old end, in the same page. No byte is
-//! in the ranges of both, so each finds what it did, whoever came first.
+//! in the ranges of both, so each finds what it did.
 
 use super::file::Came;
 use super::operations::Hand;
