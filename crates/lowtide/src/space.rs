@@ -65,7 +65,7 @@ fn table_with_room(pages: u64, reserved: u64) -> io::Result<(Table, u64)> {
             Err(error) if growth == 0 || error.kind() != io::ErrorKind::OutOfMemory => {
                 return Err(error);
             }
-            Err(_) => growth = growth / 2 >> MAX_ORDER << MAX_ORDER,
+            Err(_) => growth = (growth / 2) >> MAX_ORDER << MAX_ORDER,
         }
     }
 }
