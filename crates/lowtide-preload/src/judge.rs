@@ -61,6 +61,8 @@ pub(crate) enum Reason {
     Moved,
     /// Such memory was given special advice.
     Advised,
+    /// Something else than the program may store to such memory.
+    Pinned,
     /// The window has no addresses left.
     Addresses,
     /// Memory without a file cannot be kept here, or no longer.
@@ -69,7 +71,7 @@ pub(crate) enum Reason {
 
 impl Reason {
     /// All of them, in the order of their numbers.
-    pub(crate) const ALL: [Reason; 16] = [
+    pub(crate) const ALL: [Reason; 17] = [
         Reason::Small,
         Reason::Executable,
         Reason::Writable,
@@ -84,6 +86,7 @@ impl Reason {
         Reason::Fixed,
         Reason::Moved,
         Reason::Advised,
+        Reason::Pinned,
         Reason::Addresses,
         Reason::NoHeap,
     ];
@@ -105,6 +108,7 @@ impl Reason {
             Reason::Fixed => "fixed_address",
             Reason::Moved => "moved",
             Reason::Advised => "advised",
+            Reason::Pinned => "pinned",
             Reason::Addresses => "addresses",
             Reason::NoHeap => "unavailable",
         }
@@ -129,6 +133,7 @@ impl Reason {
             Reason::Fixed => "mapped at a fixed address",
             Reason::Moved => "moved to a fixed address, or mapped twice",
             Reason::Advised => "special advice of the program",
+            Reason::Pinned => "a device may store to it",
             Reason::Addresses => "no addresses left for more of it",
             Reason::NoHeap => "memory without a file cannot be kept here, or no longer",
         }

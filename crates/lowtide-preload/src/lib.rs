@@ -22,7 +22,9 @@
 //! | `budgets` | the pager and its tenants |
 //! | `mirrors`, `leases`, `ways` | the way `userfault`; files that do not change; why not |
 //! | `heap`, `blocks`, `memory` | memory without a file: the program's, addresses, the keeper's |
-//! | `malloc`, `calls`, `real_memory` | allocating it; reading into it; the functions behind |
+//! | `malloc`, `real_memory` | allocating it; the functions behind |
+//! | `copies`, `elsewhere`, `devices` | which reads into it are copies; the others; drivers |
+//! | `calls`, `receives`, `streams`, `aio` | reading, by each route of the C library |
 //! | `forks`, `allocator` | what children have of all this; where our own memory is from |
 //! | `summary` | what is said at the end |
 //!
@@ -40,11 +42,15 @@
 #[cfg(not(all(target_os = "linux", target_pointer_width = "64")))]
 compile_error!("lowtide run needs 64-bit Linux");
 
+mod aio;
 mod allocator;
 mod blocks;
 mod budgets;
 mod calls;
+mod copies;
 mod descriptors;
+mod devices;
+mod elsewhere;
 mod forks;
 mod globs;
 mod heap;
@@ -66,10 +72,12 @@ mod ranges;
 mod real;
 mod real_memory;
 mod real_threads;
+mod receives;
 #[allow(dead_code, reason = "the command uses the other half of it")]
 mod settings;
 mod start;
 mod state;
+mod streams;
 mod summary;
 mod tasks;
 mod traced;

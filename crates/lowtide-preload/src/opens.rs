@@ -6,6 +6,8 @@
 //! mapping. So the keeper is asked to give such leases up now, and the call is repeated: as long as
 //! there were any, since another thread may map the file meanwhile.
 //!
+//! A device whose driver may store into memory is noticed here as well (`devices.rs`).
+//!
 //! # Safety
 //!
 //! Each function has the contract of the function whose name it has. The C library declares them
@@ -15,7 +17,7 @@
 
 use crate::interpose::Errno;
 use crate::line::Question;
-use crate::{leases, real, state};
+use crate::{devices, leases, real, state};
 use libc::{c_char, c_int, mode_t};
 
 /// Attempts while no lease of this process was given up, after which another process has one.
@@ -27,6 +29,16 @@ const IN_VAIN: u32 = 64;
 /// last attempt: it may have done so because of the signal, or because another thread unmapped the
 /// file, before it was asked.
 fn attempt(flags: c_int, call: impl Fn() -> c_int) -> c_int {
+    let got = attempt_file(flags, call);
+    let Err(errno) = devices::opened(got) else { return got };
+    // SAFETY: nothing else knows the descriptor.
+    unsafe { libc::syscall(libc::SYS_close, got) };
+    Errno::set(errno);
+    -1
+}
+
+/// The same, of whatever is no device.
+fn attempt_file(flags: c_int, call: impl Fn() -> c_int) -> c_int {
     let had_any = leases::are_any();
     let mut given_up = leases::given_up();
     let mut got = call();

@@ -14,7 +14,10 @@ use crate::allocator::{
     __libc_calloc, __libc_free, __libc_malloc, __libc_memalign, __libc_realloc,
 };
 use crate::real::Next;
-use libc::{c_int, c_void, iovec, off_t, size_t, ssize_t};
+use libc::{
+    FILE, aiocb, c_char, c_int, c_uint, c_void, iovec, mmsghdr, msghdr, off_t, sigevent, size_t,
+    sockaddr, socklen_t, ssize_t, timespec,
+};
 use std::mem;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -31,6 +34,15 @@ static PREAD: Next = Next::new(c"pread");
 static PREADV: Next = Next::new(c"preadv");
 static READV: Next = Next::new(c"readv");
 static PREADV2: Next = Next::new(c"preadv2");
+static RECV: Next = Next::new(c"recv");
+static RECVFROM: Next = Next::new(c"recvfrom");
+static RECVMSG: Next = Next::new(c"recvmsg");
+static RECVMMSG: Next = Next::new(c"recvmmsg");
+static FREAD: Next = Next::new(c"fread");
+static FREAD_UNLOCKED: Next = Next::new(c"fread_unlocked");
+static SETVBUF: Next = Next::new(c"setvbuf");
+static AIO_READ: Next = Next::new(c"aio_read");
+static LIO_LISTIO: Next = Next::new(c"lio_listio");
 static FORK: Next = Next::new(c"fork");
 static REGISTER_ATFORK: Next = Next::new(c"__register_atfork");
 
@@ -56,6 +68,15 @@ pub(crate) fn look_up() {
         &PREADV,
         &READV,
         &PREADV2,
+        &RECV,
+        &RECVFROM,
+        &RECVMSG,
+        &RECVMMSG,
+        &FREAD,
+        &FREAD_UNLOCKED,
+        &SETVBUF,
+        &AIO_READ,
+        &LIO_LISTIO,
         &FORK,
         &REGISTER_ATFORK,
         &MALLOC,
@@ -75,7 +96,7 @@ pub(crate) fn malloc_is_the_c_librarys() -> bool {
 macro_rules! next {
     ($name:ident, $next:ident, ($($arg:ident: $kind:ty),*) -> $result:ty, $else:expr) => {
         pub(crate) unsafe fn $name($($arg: $kind),*) -> $result {
-            type F = unsafe extern "C" fn($($kind),*) -> $result;
+            type F = unsafe extern "C-unwind" fn($($kind),*) -> $result;
             let found = $next.get().or_else(|| {
                 look_up();
                 $next.get()
@@ -141,6 +162,53 @@ next!(
     preadv2, PREADV2,
     (fd: c_int, to: *const iovec, count: c_int, offset: off_t, flags: c_int) -> ssize_t,
     libc::syscall(libc::SYS_preadv2, fd, to, count, offset, 0_usize, flags) as ssize_t
+);
+next!(
+    recv, RECV, (fd: c_int, to: *mut c_void, len: size_t, flags: c_int) -> ssize_t,
+    libc::syscall(libc::SYS_recvfrom, fd, to, len, flags, 0_usize, 0_usize) as ssize_t
+);
+next!(
+    recvfrom, RECVFROM,
+    (
+        fd: c_int,
+        to: *mut c_void,
+        len: size_t,
+        flags: c_int,
+        from: *mut sockaddr,
+        from_len: *mut socklen_t
+    ) -> ssize_t,
+    libc::syscall(libc::SYS_recvfrom, fd, to, len, flags, from, from_len) as ssize_t
+);
+next!(
+    recvmsg, RECVMSG, (fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t,
+    libc::syscall(libc::SYS_recvmsg, fd, message, flags) as ssize_t
+);
+next!(
+    recvmmsg, RECVMMSG,
+    (fd: c_int, all: *mut mmsghdr, count: c_uint, flags: c_int, within: *mut timespec) -> c_int,
+    libc::syscall(libc::SYS_recvmmsg, fd, all, count, flags, within) as c_int
+);
+// Streams and asynchronous reads are the C library's alone: without it there is nothing to call,
+// and the call fails.
+next!(
+    fread, FREAD, (to: *mut c_void, size: size_t, count: size_t, stream: *mut FILE) -> size_t,
+    { let _ = (to, size, count, stream); 0 }
+);
+next!(
+    fread_unlocked, FREAD_UNLOCKED,
+    (to: *mut c_void, size: size_t, count: size_t, stream: *mut FILE) -> size_t,
+    { let _ = (to, size, count, stream); 0 }
+);
+next!(
+    setvbuf, SETVBUF,
+    (stream: *mut FILE, buffer: *mut c_char, mode: c_int, size: size_t) -> c_int,
+    { let _ = (stream, buffer, mode, size); -1 }
+);
+next!(aio_read, AIO_READ, (what: *mut aiocb) -> c_int, { let _ = what; -1 });
+next!(
+    lio_listio, LIO_LISTIO,
+    (mode: c_int, all: *const *mut aiocb, count: c_int, event: *mut sigevent) -> c_int,
+    { let _ = (mode, all, count, event); -1 }
 );
 next!(
     fork, FORK, () -> c_int,
