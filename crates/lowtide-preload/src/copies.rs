@@ -12,10 +12,10 @@
 //! |---|---|
 //! | pipes, event descriptors, `/proc`, `/sys` and their like | copies |
 //! | sockets of Unix, IP, netlink, packets, virtual machines | copies |
-//! | with a protocol above TCP (kernel TLS decrypts in place); `AF_ALG`; other sockets | elsewhere |
+//! | with a protocol above TCP (TLS of the kernel); `AF_ALG`; other sockets | elsewhere |
 //! | files of file systems that read through the page cache | copies |
 //! | with `O_DIRECT`, whatever it is | elsewhere |
-//! | FUSE, 9p, SMB, overlays (of what is not known), ZFS, network and other file systems | elsewhere |
+//! | FUSE, 9p, SMB, overlays (of unknown layers), ZFS, NFS, other file systems | elsewhere |
 //! | block devices | copies, without `O_DIRECT` |
 //! | memory devices (major 1) and terminals | copies |
 //! | other character devices | elsewhere |

@@ -1,9 +1,9 @@
 //! Devices whose drivers may store into the program's memory.
 //!
-//! A driver can be told by `ioctl(2)` to pin memory and to store into it later: graphics, network
+//! A driver may pin memory at an `ioctl(2)` and store into it later: graphics, network
 //! cards with RDMA, SCSI commands. Which requests do so cannot be listed. So once the program opens
 //! a device that is not known to be harmless, memory without a file is the kernel's, all of it: the
-//! driver may be told any address.
+//! request may name any address.
 //!
 //! | device | |
 //! |---|---|
@@ -36,7 +36,7 @@ const LOOP: u32 = 7;
 const MISC: u32 = 10;
 const HARMLESS_MISC: [u32; 3] = [200, 229, 232];
 
-/// Whether a driver may pin memory that it is told of.
+/// Whether a driver may pin memory that a request names.
 fn may_pin(kind: FileType, device: u64) -> bool {
     let number = major(device);
     match kind {

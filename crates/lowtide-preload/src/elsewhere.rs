@@ -189,7 +189,7 @@ pub(crate) fn read_into(
     result
 }
 
-/// The place after so many bytes.
+/// The place after this number of bytes.
 fn after(parts: &[iovec], bytes: usize) -> Place {
     let mut offset = bytes;
     for (part, one) in parts.iter().enumerate() {

@@ -5,10 +5,11 @@
 //! library reads elsewhere, and the bytes are copied from there.
 //!
 //! Everything else that reads a stream (`fgets`, `getline`, `fscanf`) copies from its buffer. That
-//! is the C library's own, and small, unless the program gives one of its own memory. In the place of
-//! a buffer that is in memory that is kept the stream has one of ours, at the same place in a page
-//! and up to a limit as large. A program may not look at what a stream does with its array. Nothing
-//! says when a stream is closed, so our buffer stays for the next stream at the same address.
+//! is the C library's own, and small, unless the program gives one of its own memory. In the
+//! place of a buffer that is in memory that is kept the stream has one of ours, at the same place
+//! in a page and up to a limit as large. A program may not look at what a stream does with its
+//! array. Nothing says when a stream is closed, so our buffer stays for the next stream at the same
+//! address.
 //!
 //! # Safety
 //!
@@ -187,7 +188,7 @@ fn in_place_of(buffer: *mut c_char, stream: *mut FILE) -> *mut c_char {
     start.wrapping_add(buffer as usize % page)
 }
 
-/// As `setvbuf`, of a size that everybody knows.
+/// As `setvbuf`, of the C library's own size.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C-unwind" fn setbuf(stream: *mut FILE, buffer: *mut c_char) {
     // SAFETY: the program's arguments.

@@ -35,6 +35,9 @@ pub(crate) struct RunArgs {
     /// Where such memory goes: 0 (nowhere), a size, a directory for a file [default: compressed]
     #[arg(long, value_name = "SIZE|DIR", value_parser = swap)]
     pub(crate) swap: Option<SwapTo>,
+    /// Let the program make rings of io_uring(7): none of its reads may then bypass the page cache
+    #[arg(long, requires = "anon")]
+    pub(crate) allow_io_uring: bool,
     /// Which pages go first: a name of `lowtide list policies`
     #[arg(long, value_name = "POLICY")]
     pub(crate) policy: Option<Policy>,

@@ -42,6 +42,16 @@ pub(crate) enum RunError {
          --way userfault for both"
     )]
     AnonWay,
+    /// Rings of `io_uring` cannot be refused to the program.
+    #[error(
+        "--anon: the kernel does not let this process refuse io_uring(7) to the program: {source}; \
+         what a ring reads past the page cache, or into registered buffers, would be lost. If the \
+         program does neither, give --allow-io-uring"
+    )]
+    Rings {
+        /// Why not.
+        source: io::Error,
+    },
     /// The summary's file.
     #[error(
         "cannot write the summary to {}: {source}; give --summary a file in an existing directory",

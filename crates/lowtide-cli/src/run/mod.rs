@@ -54,6 +54,9 @@ fn start(args: &RunArgs) -> Result<Infallible, RunError> {
     }
     command.envs(settings.to_env());
     command.env(settings::LD_PRELOAD, before_others(library, env::var_os(settings::LD_PRELOAD)));
+    if settings.anon && !args.allow_io_uring {
+        lowtide_sys::rings::refuse().map_err(|source| RunError::Rings { source })?;
+    }
     let source = command.exec();
     Err(RunError::CannotExecute { path, source })
 }
