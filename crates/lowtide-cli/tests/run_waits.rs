@@ -6,6 +6,7 @@ mod common;
 
 use std::fs;
 use std::io::Read;
+use std::os::unix::process::CommandExt;
 use std::process::{Command, Output, Stdio};
 use std::sync::mpsc;
 use std::thread;
@@ -33,6 +34,8 @@ fn constructor() -> String {
 /// What came out of a command, which has to end.
 fn ends(command: &mut Command) -> Output {
     let shown = format!("{command:?}");
+    // Its children end with it: they have the pipes, too.
+    command.process_group(0);
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let id = rustix::process::Pid::from_child(&child);
     let (done, is_done) = mpsc::channel();
@@ -44,7 +47,7 @@ fn ends(command: &mut Command) -> Output {
     let in_time = is_done.recv_timeout(PATIENCE).is_ok();
     if !in_time {
         // Its number is its own until this process waits for it.
-        let _ = rustix::process::kill_process(id, rustix::process::Signal::KILL);
+        let _ = rustix::process::kill_process_group(id, rustix::process::Signal::KILL);
     }
     let output = waits.join().unwrap();
     assert!(in_time, "it waits for ever: {shown}\n{}", text(&output.stderr));

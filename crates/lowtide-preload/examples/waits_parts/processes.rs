@@ -121,7 +121,7 @@ pub(crate) fn killed_child(fd: Option<RawFd>) {
             unsafe { libc::kill(child, libc::SIGKILL) };
         }
     });
-    for _ in 0..20 {
+    for _ in 0..10 {
         let stack = vec![0_u8; 1 << 18].leak();
         let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
         let argument = ptr::without_provenance_mut(fd.map_or(0, |fd| fd as usize + 1));
@@ -133,7 +133,7 @@ pub(crate) fn killed_child(fd: Option<RawFd>) {
         assert_eq!(wait(made) & 0x7f, libc::SIGKILL);
         map_and_unmap(fd);
     }
-    println!("20 children were killed");
+    println!("10 children were killed");
 }
 
 /// Locks a file that cannot be opened again, maps it, and gives both up: another process gets the
