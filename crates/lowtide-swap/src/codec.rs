@@ -26,14 +26,12 @@
 
 use crate::classes::SHARED_MAX;
 use crate::source::PAGE_BYTES;
+use lowtide_zstd::{Compressor, Decompressor, Shelf};
 use lz4_flex::block::{CompressTable, compress_into_with_table, get_maximum_output_size};
 use std::cell::RefCell;
-use std::sync::Mutex;
 
 /// Level of zstd: above 3 a page of 4 KiB gains little, and takes longer.
 const ZSTD_LEVEL: i32 = 3;
-/// Contexts of zstd that are kept for later, of each kind, in the process.
-const SPARE_MAX: usize = 4;
 
 /// Bytes of a page that are sampled, and different values among them that make it dense. Of random
 /// bytes 99 in 100 samples have at least 91; of doubles in [0, 1) half have.
@@ -148,7 +146,7 @@ pub(crate) fn with_scratch<T>(f: impl FnOnce(&mut Scratch) -> T) -> T {
 pub(crate) fn unpack(form: Form, object: &[u8], page: &mut [u8]) -> bool {
     let len = match form {
         Form::Lz4 => lz4_flex::block::decompress_into(object, page).ok(),
-        Form::Zstd => DECODERS.with(|decoder| decoder.decompress_to_buffer(object, page).ok()),
+        Form::Zstd => with(&DECODERS, Decompressor::new, |one| one.decompress(object, page)),
         Form::Raw if object.len() == page.len() => {
             page.copy_from_slice(object);
             Some(page.len())
@@ -160,39 +158,26 @@ pub(crate) fn unpack(form: Form, object: &[u8], page: &mut [u8]) -> bool {
 
 /// Compresses a page with zstd into a buffer. Returns the length, if there was room.
 pub(crate) fn pack_cold(page: &[u8], into: &mut [u8]) -> Option<usize> {
-    ENCODERS.with(|encoder| encoder.compress_to_buffer(page, into).ok())
+    let new = || Compressor::new(ZSTD_LEVEL, PAGE_BYTES);
+    with(&ENCODERS, new, |one| one.compress(page, into))
 }
 
-/// Contexts that are large and rarely used: a few are kept for all threads. The list is only tried:
-/// a child of `fork` may find it locked for ever, and makes a context for each page then.
-struct Spare<T> {
-    contexts: Mutex<Vec<T>>,
-    new: fn() -> std::io::Result<T>,
+/// Contexts that are large and rarely used: a few are kept for all threads. In memory of this
+/// process's Rust, and without a lock: both matter in a program that `lowtide run` keeps.
+static DECODERS: Shelf<Decompressor> = Shelf::new();
+static ENCODERS: Shelf<Compressor> = Shelf::new();
+
+/// Calls a function with a context. `None` if there is no memory for one.
+fn with<T: Send, R>(
+    shelf: &Shelf<T>,
+    new: impl FnOnce() -> Option<T>,
+    f: impl FnOnce(&mut T) -> Option<R>,
+) -> Option<R> {
+    let mut context = shelf.take().or_else(|| new().map(Box::new))?;
+    let done = f(&mut context);
+    shelf.put(context);
+    done
 }
-
-impl<T> Spare<T> {
-    const fn new(new: fn() -> std::io::Result<T>) -> Spare<T> {
-        Spare { contexts: Mutex::new(Vec::new()), new }
-    }
-
-    /// Calls a function with a context. `None` if there is no memory for one.
-    fn with<R>(&self, f: impl FnOnce(&mut T) -> Option<R>) -> Option<R> {
-        let kept = self.contexts.try_lock().ok().and_then(|mut kept| kept.pop());
-        let mut context = kept.map_or_else(|| (self.new)().ok(), Some)?;
-        let done = f(&mut context);
-        if let Ok(mut kept) = self.contexts.try_lock()
-            && kept.len() < SPARE_MAX
-        {
-            kept.push(context);
-        }
-        done
-    }
-}
-
-static DECODERS: Spare<zstd::bulk::Decompressor<'static>> =
-    Spare::new(zstd::bulk::Decompressor::new);
-static ENCODERS: Spare<zstd::bulk::Compressor<'static>> =
-    Spare::new(|| zstd::bulk::Compressor::new(ZSTD_LEVEL));
 
 #[cfg(test)]
 mod tests {

@@ -7,12 +7,12 @@ use std::fs;
 use syn::visit::Visit;
 
 /// What a program links.
-const PRODUCT: [&str; 5] =
-    ["lowtide", "lowtide-bpf", "lowtide-core", "lowtide-swap", "lowtide-sys"];
+const PRODUCT: [&str; 6] =
+    ["lowtide", "lowtide-bpf", "lowtide-core", "lowtide-swap", "lowtide-sys", "lowtide-zstd"];
 
 /// Crates of the repository that each crate uses, tests and examples apart. The command may use
 /// all of them; `lowtide-tidy` looks at files only.
-const USES: [(&str, &[&str]); 11] = [
+const USES: [(&str, &[&str]); 12] = [
     ("lowtide", &["lowtide-bpf", "lowtide-core", "lowtide-swap", "lowtide-sys"]),
     ("lowtide-bpf", &["lowtide-core"]),
     ("lowtide-core", &[]),
@@ -21,9 +21,10 @@ const USES: [(&str, &[&str]); 11] = [
     ("lowtide-preload", &["lowtide", "lowtide-sys"]),
     ("lowtide-proof", &["lowtide", "lowtide-workload"]),
     ("lowtide-sim", &["lowtide-core", "lowtide-workload"]),
-    ("lowtide-swap", &[]),
+    ("lowtide-swap", &["lowtide-zstd"]),
     ("lowtide-sys", &[]),
     ("lowtide-workload", &[]),
+    ("lowtide-zstd", &[]),
 ];
 
 /// Crates of others that a program links with the product. Each is a decision.
@@ -44,7 +45,7 @@ const FOREIGN: [&str; 17] = [
     "thiserror",
     "tracing",
     "xxhash-rust",
-    "zstd",
+    "zstd-sys",
 ];
 
 /// What the product's crates offer and do not document: the hook through which a test makes
