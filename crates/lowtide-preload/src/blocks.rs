@@ -8,9 +8,15 @@
 //! A block that goes is *dying* until its pages are given up: nothing of it is the program's any
 //! more, and its addresses are given out only when they are zeroes again.
 //!
+//! What cannot be kept of the program's memory is *lent* to it: a block whose addresses are in the
+//! window, and whose memory is the kernel's (`memory.rs`). When it goes, the window takes its
+//! addresses back.
+//!
 //! The table is in ordinary memory, because a child of `fork` needs it: it has copies of the blocks
 //! at the same addresses (`forks.rs`), in memory of the kernel's, and no window. So a block is
-//! *live*, or it is the kernel's.
+//! *live*, lent, or elsewhere.
+//!
+//! What is in no block is left out of core dumps, which would have 64 GiB of zeroes otherwise.
 //!
 //! Finding a gap costs a look at each block: there are as many as the program has large blocks.
 //!
@@ -29,6 +35,8 @@ use std::{ptr, slice};
 
 /// Blocks that there may be at a time: as many as the kernel's default limit of mappings.
 const CAPACITY: usize = 1 << 16;
+/// How many of them are not given out: what the program unmaps of others may leave two pieces.
+const PIECES: usize = 1 << 10;
 
 /// What a block is to the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,20 +57,44 @@ pub(crate) struct Block {
     /// While a process forks: where the child finds its copy.
     pub(crate) copy: usize,
     kind: Kind,
+    /// Its memory is the kernel's, although its addresses are the window's.
+    is_lent: bool,
 }
 
 impl Block {
     pub(crate) fn is_dying(&self) -> bool {
         self.kind == Kind::Dying
     }
+
+    pub(crate) fn range(&self) -> Range<usize> {
+        self.start..self.end
+    }
+
+    pub(crate) fn touches(&self, range: &Range<usize>) -> bool {
+        self.start < range.end && range.start < self.end
+    }
 }
+
+/// Where the memory of a block is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// In the window: it is kept within the budget.
+    Live,
+    /// The kernel's, at addresses of the window.
+    Lent,
+    /// The kernel's, at addresses of a window that a parent had.
+    Elsewhere,
+}
+
+/// There is no room in the table for the pieces of a block.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Full;
 
 /// A part of a block that is dying.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Part {
     pub(crate) range: Range<usize>,
-    /// It is in the window that is served.
-    pub(crate) is_live: bool,
+    pub(crate) place: Place,
 }
 
 struct Blocks {
@@ -78,6 +110,8 @@ struct Blocks {
 
 struct Inner {
     window: Range<usize>,
+    /// No block is given out any more.
+    is_closed: bool,
     table: *mut Block,
     count: usize,
 }
@@ -91,7 +125,12 @@ static BLOCKS: Blocks = Blocks {
     span: AtomicUsize::new(0),
     count: AtomicU64::new(0),
     bytes: AtomicU64::new(0),
-    inner: UnsafeCell::new(Inner { window: 0..0, table: ptr::null_mut(), count: 0 }),
+    inner: UnsafeCell::new(Inner {
+        window: 0..0,
+        is_closed: false,
+        table: ptr::null_mut(),
+        count: 0,
+    }),
 };
 
 /// Whether an address may be in a block. No lock.
@@ -152,6 +191,13 @@ pub(crate) fn protect(range: &Range<usize>, prot: i32) -> bool {
     done == 0
 }
 
+/// Has whole pages in core dumps, or leaves them out. The kernel does as it is told, or ignores it.
+pub(crate) fn dump(range: &Range<usize>, is_in: bool) {
+    let advice = if is_in { libc::MADV_DODUMP } else { libc::MADV_DONTDUMP };
+    // SAFETY: no contents change.
+    unsafe { libc::syscall(libc::SYS_madvise, range.start, range.len(), advice) };
+}
+
 impl Table<'_> {
     /// From now on blocks are given out of this window, which cannot be touched yet. False if there
     /// is no memory for the table.
@@ -179,17 +225,32 @@ impl Table<'_> {
         BLOCKS.low.store(hull.start, Ordering::Relaxed);
         BLOCKS.span.store(hull.len(), Ordering::Release);
         self.inner.window = window;
+        self.inner.is_closed = false;
         true
     }
 
-    /// All blocks are the kernel's from now on.
+    /// All blocks are elsewhere from now on: this is a child.
     pub(crate) fn end(&mut self) {
         self.inner.window = 0..0;
     }
 
+    /// No block is given out any more.
+    pub(crate) fn close(&mut self) {
+        self.inner.is_closed = true;
+    }
+
     /// Whether blocks are given out.
-    pub(crate) fn is_live(&self) -> bool {
-        !self.inner.window.is_empty()
+    pub(crate) fn is_open(&self) -> bool {
+        !self.inner.window.is_empty() && !self.inner.is_closed
+    }
+
+    /// The addresses behind the last block are the window's no more; which they were.
+    pub(crate) fn cut_tail(&mut self) -> Range<usize> {
+        let window = self.window();
+        let ends = self.all().iter().map(|block| block.end).filter(|end| *end <= window.end);
+        let end = ends.max().unwrap_or(window.start).max(window.start);
+        self.inner.window = window.start..end;
+        end..window.end
     }
 
     /// Whether a range touches the window that is served.
@@ -234,17 +295,24 @@ impl Table<'_> {
         self.inner.count -= 1;
     }
 
-    fn window(&self) -> Range<usize> {
+    pub(crate) fn window(&self) -> Range<usize> {
         self.inner.window.clone()
     }
 
-    fn is_in_window(&self, block: &Block) -> bool {
-        self.inner.window.contains(&block.start)
+    pub(crate) fn place_of(&self, block: &Block) -> Place {
+        match block.is_lent {
+            _ if !self.inner.window.contains(&block.start) => Place::Elsewhere,
+            true => Place::Lent,
+            false => Place::Live,
+        }
     }
 
     /// A new block of whole pages, all zeroes; `None` without room.
     pub(crate) fn allocate(&mut self, len: usize, align: usize, kind: Kind) -> Option<usize> {
         let window = self.window();
+        if !self.is_open() || self.inner.count >= CAPACITY - PIECES {
+            return None;
+        }
         let mut start = window.start.checked_next_multiple_of(align)?;
         let all = self.all();
         let mut at = all.partition_point(|block| block.end <= window.start);
@@ -257,12 +325,49 @@ impl Table<'_> {
         if !protect(&range, libc::PROT_READ | libc::PROT_WRITE) {
             return None;
         }
-        if !self.put(at, Block { start, end, copy: 0, kind }) {
+        dump(&range, true);
+        if !self.put(at, Block { start, end, copy: 0, kind, is_lent: false }) {
             protect(&range, libc::PROT_NONE);
             return None;
         }
         add(1, len.cast_signed());
         Some(start)
+    }
+
+    /// What of a range is in the window and in no block, as runs.
+    pub(crate) fn gaps(&mut self, range: &Range<usize>) -> Vec<Range<usize>> {
+        let window = self.window();
+        let (mut at, end) = (range.start.max(window.start), range.end.min(window.end));
+        let mut gaps = Vec::new();
+        for block in self.all().iter().filter(|block| block.touches(range)) {
+            if at < block.start.min(end) {
+                gaps.push(at..block.start.min(end));
+            }
+            at = at.max(block.end);
+        }
+        if at < end {
+            gaps.push(at..end);
+        }
+        gaps
+    }
+
+    /// A gap is lent: a block that the program has put there itself.
+    pub(crate) fn put_lent(&mut self, gap: &Range<usize>) -> Result<(), Full> {
+        let at = self.all().partition_point(|block| block.end <= gap.start);
+        let block =
+            Block { start: gap.start, end: gap.end, copy: 0, kind: Kind::Mapped, is_lent: true };
+        if !self.put(at, block) {
+            return Err(Full);
+        }
+        add(1, gap.len().cast_signed());
+        Ok(())
+    }
+
+    /// The live block that begins here is lent.
+    pub(crate) fn lend(&mut self, start: usize) {
+        if let Some(at) = self.find(start) {
+            self.all()[at].is_lent = true;
+        }
     }
 
     fn find(&mut self, start: usize) -> Option<usize> {
@@ -277,52 +382,71 @@ impl Table<'_> {
         (block.kind == Kind::Allocated).then(|| block.end - block.start)
     }
 
-    /// Whether a block begins here, or contains all of a range.
+    /// Whether live blocks have all of a range.
     pub(crate) fn has_all(&mut self, range: &Range<usize>) -> bool {
+        let window = self.window();
+        self.are_all(range, |block| !block.is_lent && window.contains(&block.start))
+    }
+
+    /// Whether blocks have all of a range, wherever their memory is.
+    pub(crate) fn has_no_gap(&mut self, range: &Range<usize>) -> bool {
+        self.are_all(range, |_| true)
+    }
+
+    fn are_all(&mut self, range: &Range<usize>, is_one: impl Fn(&Block) -> bool) -> bool {
         let mut from = range.start;
         for block in self.all() {
-            if block.start <= from && from < block.end && !block.is_dying() {
+            if !block.is_dying() && is_one(block) && block.start <= from && from < block.end {
                 from = block.end;
             }
         }
         from >= range.end
     }
 
-    /// Makes a live block longer, if there is room behind it: its end and its new end.
-    pub(crate) fn grow(&mut self, start: usize, len: usize) -> bool {
+    /// Makes a part of a live block longer, with which the block ends, if there is room past its
+    /// end. What lies past the end of another part is the program's.
+    pub(crate) fn grow(&mut self, old: &Range<usize>, len: usize) -> bool {
         let window = self.window();
-        let Some(end) = start.checked_add(len) else { return false };
+        let Some(end) = old.start.checked_add(len) else { return false };
         let all = self.all();
-        let at = all.partition_point(|block| block.end <= start);
-        let Some(block) = all.get(at).copied().filter(|block| block.start <= start) else {
+        let at = all.partition_point(|block| block.end <= old.start);
+        let Some(block) = all.get(at).copied().filter(|block| block.start <= old.start) else {
             return false;
         };
         let next = all.get(at + 1).map_or(window.end, |next| next.start.min(window.end));
-        if block.is_dying() || !window.contains(&start) || end > next || end <= block.end {
+        let is_live = !block.is_dying() && self.place_of(&block) == Place::Live;
+        if !is_live || block.end != old.end || end > next || end <= block.end {
             return false;
         }
-        if !protect(&(block.end..end), libc::PROT_READ | libc::PROT_WRITE) {
+        let more = block.end..end;
+        if !self.is_open() || !protect(&more, libc::PROT_READ | libc::PROT_WRITE) {
             return false;
         }
+        dump(&more, true);
         add(0, (end - block.end).cast_signed());
         self.all()[at].end = end;
         true
     }
 
     /// The first part of a range that belongs to a block: the program gives it up.
-    pub(crate) fn kill_first(&mut self, range: &Range<usize>) -> Option<Part> {
+    ///
+    /// # Errors
+    /// The block stays as it is.
+    pub(crate) fn kill_first(&mut self, range: &Range<usize>) -> Result<Option<Part>, Full> {
         let all = self.all();
         let mut at = all.partition_point(|block| block.end <= range.start);
         while all.get(at).is_some_and(Block::is_dying) {
             at += 1;
         }
-        let block = *all.get(at).filter(|block| block.start < range.end)?;
+        let Some(&block) = all.get(at).filter(|block| block.start < range.end) else {
+            return Ok(None);
+        };
         let part = block.start.max(range.start)..block.end.min(range.end);
-        let is_live = self.is_in_window(&block);
-        let dying = Block { start: part.start, end: part.end, copy: 0, kind: Kind::Dying };
+        let place = self.place_of(&block);
+        let dying = Block { start: part.start, end: part.end, kind: Kind::Dying, ..block };
         let pieces = usize::from(block.start < part.start) + usize::from(part.end < block.end);
         if self.inner.count + pieces > CAPACITY {
-            return None;
+            return Err(Full);
         }
         self.all()[at] = dying;
         if part.end < block.end {
@@ -332,7 +456,7 @@ impl Table<'_> {
             self.put(at, Block { end: part.start, ..block });
         }
         add(pieces.cast_signed() - 1, -part.len().cast_signed());
-        Some(Part { range: part, is_live })
+        Ok(Some(Part { range: part, place }))
     }
 
     /// A dying part is gone: its addresses may be given out.
@@ -347,12 +471,19 @@ impl Table<'_> {
 
     /// The first part of a range that belongs to a live block.
     pub(crate) fn first_live(&mut self, range: &Range<usize>) -> Option<Range<usize>> {
-        let window = self.window();
-        let all = self.all();
-        let at = all.partition_point(|block| block.end <= range.start);
-        let live = |block: &&Block| !block.is_dying() && window.contains(&block.start);
-        let block = all[at..].iter().take_while(|block| block.start < range.end).find(live)?;
-        Some(block.start.max(range.start)..block.end.min(range.end))
+        self.first(range, Place::Live)
+    }
+
+    /// The first part of a range that belongs to a block at such a place.
+    pub(crate) fn first(&mut self, range: &Range<usize>, place: Place) -> Option<Range<usize>> {
+        let mut at = self.all().partition_point(|block| block.end <= range.start);
+        loop {
+            let block = *self.all().get(at).filter(|block| block.start < range.end)?;
+            if !block.is_dying() && self.place_of(&block) == place {
+                return Some(block.start.max(range.start)..block.end.min(range.end));
+            }
+            at += 1;
+        }
     }
 }
 
@@ -406,8 +537,8 @@ mod tests {
                 let taken = |page: &usize| pages[*page] != 0;
                 let expected: Vec<_> = range.clone().filter(taken).collect();
                 let mut killed = Vec::new();
-                while let Some(part) = table.kill_first(&whole) {
-                    assert!(part.is_live);
+                while let Some(part) = table.kill_first(&whole).expect("room") {
+                    assert_eq!(part.place, Place::Live);
                     killed.extend((part.range.start - low) / PAGE..(part.range.end - low) / PAGE);
                     assert!(table.first_live(&part.range).is_none(), "it is dying");
                     table.bury(&part);
@@ -420,16 +551,34 @@ mod tests {
             assert_eq!(sum(), (count as u64, bytes as u64));
         }
         // What is dying is not given out.
-        while let Some(part) = table.kill_first(&(low..low + 64 * PAGE)) {
+        while let Some(part) = table.kill_first(&(low..low + 64 * PAGE)).expect("room") {
             table.bury(&part);
         }
         let at = table.allocate(8 * PAGE, PAGE, Kind::Mapped).expect("room");
-        assert!(!table.grow(at, 65 * PAGE) && table.grow(at, 16 * PAGE));
-        let part = table.kill_first(&(at + PAGE..at + 2 * PAGE)).expect("a part");
+        let (half, whole) = (at..at + 4 * PAGE, at..at + 8 * PAGE);
+        assert!(!table.grow(&half, 16 * PAGE), "what lies past the half is the program's");
+        assert!(!table.grow(&whole, 65 * PAGE) && table.grow(&whole, 16 * PAGE));
+        let part = table.kill_first(&(at + PAGE..at + 2 * PAGE)).expect("room").expect("a part");
         assert_ne!(table.allocate(PAGE, PAGE, Kind::Mapped), Some(part.range.start));
         assert!(!table.has_all(&(at..at + 2 * PAGE)) && table.has_all(&(at..at + PAGE)));
         table.bury(&part);
         assert_eq!(table.allocate(PAGE, PAGE, Kind::Mapped), Some(part.range.start));
+        // What is lent is a block, and what is in none can be.
+        let free = at + 16 * PAGE..at + 20 * PAGE;
+        assert_eq!(table.gaps(&(free.start - PAGE..free.end)), [free.clone()]);
+        table.put_lent(&free).expect("room");
+        assert_eq!(table.first(&(at..free.end), Place::Lent), Some(free.clone()));
+        assert!(table.first_live(&free).is_none() && !table.has_all(&free));
+        assert!(!table.grow(&free, 8 * PAGE) && table.gaps(&free).is_empty());
+        let part = table.kill_first(&free).expect("room").expect("a part");
+        assert_eq!((part.place, &part.range), (Place::Lent, &free));
+        table.bury(&part);
+        table.lend(at + 2 * PAGE);
+        assert_eq!(
+            table.first(&(low..free.end), Place::Lent),
+            Some(at + 2 * PAGE..free.start),
+            "the rest of the block"
+        );
         let [before, behind] = table.outside(&(low - PAGE..low + PAGE));
         assert_eq!((before, behind.is_empty()), (low - PAGE..low, true));
     }

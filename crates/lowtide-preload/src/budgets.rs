@@ -13,7 +13,7 @@ use lowtide::{IoEngine, IoMode, MemoryStat, Pager, Policy, Size, Swap, Tenant};
 use lowtide_sys::page_cache::cachestat;
 use rustix::fs::fstat;
 use serde::Serialize;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::error::Error;
 use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
@@ -247,7 +247,7 @@ impl Budgets {
     /// Bytes of the files of each budget that are in the page cache, or in mirrors.
     fn count<'a>(&mut self, files: impl Iterator<Item = Counted<'a>>) -> BTreeMap<usize, u64> {
         let mut found: BTreeMap<usize, u64> = BTreeMap::new();
-        let mut seen = Vec::new();
+        let mut seen = BTreeSet::new();
         let mut count = |(subject, mirror): Counted<'_>| {
             if let Some(mirror) = mirror {
                 *found.entry(subject.budget).or_default() += mirror.memory_bytes();
@@ -255,8 +255,7 @@ impl Budgets {
             }
             let Ok(stat) = fstat(&*subject.file) else { return };
             let identity = (stat.st_dev, stat.st_ino);
-            if !seen.contains(&identity) {
-                seen.push(identity);
+            if seen.insert(identity) {
                 let cached = cachestat(&*subject.file, 0, 0).map_or(0, |stat| stat.cached);
                 let bytes = cached * rustix::param::page_size() as u64;
                 *found.entry(subject.budget).or_default() += bytes;

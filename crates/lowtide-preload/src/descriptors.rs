@@ -14,8 +14,9 @@ use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pid
 use std::io;
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// `CLOSE_RANGE_UNSHARE` of `close_range(2)`.
 const UNSHARE: libc::c_uint = 1 << 1;
@@ -98,6 +99,32 @@ fn write(to: i32, text: &[u8]) {
             _ if io::Error::last_os_error().kind() == io::ErrorKind::Interrupted => {}
             _ => return,
         }
+    }
+}
+
+/// The file that standard error was at the beginning, one more than its number; zero is none.
+static FIRST: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
+
+/// Remembers which file standard error is.
+pub(crate) fn note_first() {
+    if let Some((device, number)) = file_of_2() {
+        FIRST[0].store(device, Ordering::Relaxed);
+        FIRST[1].store(number.wrapping_add(1), Ordering::Release);
+    }
+}
+
+fn file_of_2() -> Option<(u64, u64)> {
+    // SAFETY: the number of a descriptor, for a call that says whether it is open.
+    let stat = rustix::fs::fstat(unsafe { BorrowedFd::borrow_raw(2) }).ok()?;
+    Some((stat.st_dev, stat.st_ino))
+}
+
+/// As [`say`], by a thread of the program, and only if standard error is the file that it was at the
+/// beginning: a daemon may have a file of its data there.
+pub(crate) fn say_first(text: &[u8]) {
+    let first = (FIRST[0].load(Ordering::Relaxed), FIRST[1].load(Ordering::Acquire));
+    if file_of_2().is_some_and(|(device, number)| (device, number.wrapping_add(1)) == first) {
+        say(text);
     }
 }
 

@@ -72,7 +72,7 @@ pub(crate) fn opened(fd: c_int) -> Result<(), c_int> {
         return Ok(());
     }
     say_once(fd);
-    heap::give_back(Reason::Pinned)
+    heap::end(Reason::Pinned)
 }
 
 /// Says on standard error that the budget ends.

@@ -33,13 +33,14 @@
 #![allow(unsafe_code)]
 
 use crate::interpose::Errno;
+use crate::judge::Reason;
 use crate::line::{Answer, Question};
 use crate::lock::Locked;
 use crate::settings::Settings;
 use crate::state::{self, State};
-use crate::{blocks, memory, mirrors, real_memory, real_threads};
+use crate::{blocks, descriptors, heap, memory, mirrors, real_memory, real_threads};
 use libc::{c_int, c_void};
-use std::cell::UnsafeCell;
+use std::cell::{Cell, UnsafeCell};
 use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -59,6 +60,11 @@ struct Place(UnsafeCell<Option<Forking>>);
 unsafe impl Sync for Place {}
 
 static FORKING: Place = Place(UnsafeCell::new(None));
+
+thread_local! {
+    /// The copy for the child of this thread's fork could not be made.
+    static HAS_FAILED: Cell<bool> = const { Cell::new(false) };
+}
 
 static REGISTERED: AtomicBool = AtomicBool::new(false);
 
@@ -109,6 +115,7 @@ extern "C" fn before_fork() {
         let blocks = blocks::lock_for_fork();
         let asked = state.line.ask_held(&turn, Question::Fork);
         has_failed = matches!(asked, Some(Answer::Left(_)));
+        HAS_FAILED.set(has_failed);
         (turn, blocks)
     });
     let covers = mirrors::lock_for_fork();
@@ -143,7 +150,9 @@ extern "C" fn in_child() {
     mirrors::in_child(&covers);
     let Some((turn, blocks)) = heap else { return };
     if has_failed {
-        memory::give_up("there is no memory for a child's copy of the heap");
+        // The program has not seen this child: `fork` fails in its parent.
+        // SAFETY: ends the child without running anything.
+        unsafe { libc::_exit(0) };
     }
     // SAFETY: this thread has the lock, and is the only one.
     let mut table = unsafe { blocks::locked_by_fork() };
@@ -160,20 +169,34 @@ extern "C" fn in_child() {
 unsafe extern "C" fn fork() -> c_int {
     if let Some((state, _)) = kept() {
         let here = ptr::from_ref(&state).addr();
-        let has_stack = blocks::may_have(here) && blocks::lock().touches_window(&(here..here + 1));
+        // A stack of the program's own is lent to it: this thread stores to it meanwhile.
+        let stack = heap::give_back_for(&(here..here + 1), Reason::Stack);
         let asked = || {
             let _errno = Errno::save();
             state.line.ask(Question::Fits)
         };
-        if has_stack || matches!(asked(), Some(Answer::Left(_))) {
-            let why = "lowtide: fork: no memory for the child's copy of what is kept within the \
-                budget, or the thread has its stack there\n";
-            // SAFETY: the text, and its length.
-            let _ = unsafe { libc::write(2, why.as_ptr().cast(), why.len()) };
-            Errno::set(libc::ENOMEM);
-            return -1;
+        if stack.is_err() || matches!(asked(), Some(Answer::Left(_))) {
+            return refuse();
         }
     }
+    HAS_FAILED.set(false);
     // SAFETY: the program's call.
-    unsafe { real_memory::fork() }
+    let child = unsafe { real_memory::fork() };
+    if child > 0 && HAS_FAILED.replace(false) {
+        // It has ended, or is about to; another thread may have waited for it, too.
+        // SAFETY: no place for the status is needed.
+        while unsafe { libc::waitpid(child, ptr::null_mut(), 0) } < 0 && Errno::now() == libc::EINTR
+        {
+        }
+        return refuse();
+    }
+    child
+}
+
+/// What the program hears of a copy that cannot be made.
+fn refuse() -> c_int {
+    let why = "lowtide: fork: no memory for the child's copy of what is kept within the budget\n";
+    descriptors::say_first(why.as_bytes());
+    Errno::set(libc::ENOMEM);
+    -1
 }

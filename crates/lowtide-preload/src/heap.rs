@@ -2,9 +2,10 @@
 //!
 //! Large anonymous mappings and large allocations are blocks of the window that the keeper has made
 //! (`memory.rs`). Taking one is a matter of the table (`blocks.rs`). Giving one up asks the keeper,
-//! who makes its pages zeroes. Whatever cannot be done to such memory makes all of it the kernel's
-//! first, at the same addresses ([`give_back`]); the summary says why. Where that is not possible,
-//! for want of memory, the program's call fails with `ENOMEM`, before it has changed anything.
+//! who makes its pages zeroes. Whatever cannot be done to such memory makes the blocks that it
+//! concerns the kernel's first, at the same addresses ([`give_back_for`]); standard error and the
+//! summary say why. Where that is not possible, for want of memory, the program's call fails with
+//! `ENOMEM`, before it has changed anything.
 //!
 //! # Safety
 //!
@@ -13,17 +14,17 @@
 
 #![allow(unsafe_code)]
 
-use crate::blocks::{self, Kind, Part};
+use crate::blocks::{self, Full, Kind, Part, Place};
 use crate::interpose::Errno;
 use crate::judge::Reason;
 use crate::line::{Answer, Question};
 use crate::settings::Settings;
 use crate::state::{self, State};
-use crate::{keeper, memory, real, real_memory};
+use crate::{descriptors, keeper, protections, real, real_memory};
 use libc::{c_int, c_void};
 use std::ops::Range;
 use std::ptr;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// Allocations of this size and more are blocks; none are before [`begin`], and none are where the
 /// program has another allocator than the C library's: what that maps is.
@@ -31,6 +32,9 @@ static THRESHOLD: AtomicUsize = AtomicUsize::new(usize::MAX);
 
 /// Bytes that are moved before the place where they were is given up.
 const STRIDE: usize = 4 << 20;
+
+/// `MADV_COLLAPSE` of Linux 6.1.
+const MADV_COLLAPSE: c_int = 25;
 
 /// State of the heap in this process.
 const UNTRIED: u32 = 0;
@@ -68,16 +72,19 @@ pub(crate) fn allocate(len: usize, align: usize, kind: Kind) -> Option<usize> {
         let _errno = Errno::save();
         begin(state, settings);
     }
-    let reason = if state.locked.load(Ordering::Relaxed) != 0 {
-        Reason::Locked
+    let reason = if let Some(reason) = state.left_alone() {
+        reason
     } else {
         let mut table = blocks::lock();
         if let Some(got) = table.allocate(len, align.max(rustix::param::page_size()), kind) {
             return Some(got);
         }
-        if table.is_live() { Reason::Addresses } else { Reason::NoHeap }
+        if table.is_open() { Reason::Addresses } else { Reason::NoHeap }
     };
     state.left.add(reason, len as u64, Vec::new);
+    if reason == Reason::Addresses {
+        say_once(reason);
+    }
     None
 }
 
@@ -92,18 +99,26 @@ pub(crate) fn size_of(block: *const c_void) -> Option<usize> {
 /// Gives a part of a block up, which is dying.
 fn bury(part: &Part) {
     let Range { start, end } = part.range;
-    if part.is_live {
-        // From now on a touch is `SIGSEGV`, and no page comes in.
-        blocks::protect(&part.range, libc::PROT_NONE);
-        let asked =
-            state::get().and_then(|(state, _)| state.line.ask(Question::Discard { start, end }));
+    let question = match part.place {
+        Place::Live => {
+            // From now on a touch is `SIGSEGV`, and no page comes in.
+            blocks::protect(&part.range, libc::PROT_NONE);
+            blocks::dump(&part.range, false);
+            Some(Question::Discard { start, end })
+        }
+        Place::Lent => Some(Question::TakeBack { start, end }),
+        Place::Elsewhere => {
+            // SAFETY: the kernel's memory, where a block was that the program gives up.
+            unsafe { real::munmap(ptr::with_exposed_provenance_mut(start), end - start) };
+            None
+        }
+    };
+    if let Some(question) = question {
+        let asked = state::get().and_then(|(state, _)| state.line.ask(question));
         if !matches!(asked, Some(Answer::Done)) {
             // What is there may be anything: nothing of it is given out again.
             return;
         }
-    } else {
-        // SAFETY: the kernel's memory, where a block was that the program gives up.
-        unsafe { real::munmap(ptr::with_exposed_provenance_mut(start), end - start) };
     }
     blocks::lock().bury(part);
 }
@@ -114,8 +129,9 @@ pub(crate) fn release(range: &Range<usize>) {
     loop {
         let part = blocks::lock().kill_first(range);
         match part {
-            Some(part) => bury(&part),
-            None => return,
+            Ok(Some(part)) => bury(&part),
+            // Without room in the table the rest of a block stays the program's.
+            Ok(None) | Err(Full) => return,
         }
     }
 }
@@ -125,11 +141,16 @@ pub(crate) fn unmap(range: &Range<usize>) -> c_int {
     let mut at = range.start;
     let mut result = 0;
     while at < range.end {
-        let (part, rest) = {
+        let first = {
             let mut table = blocks::lock();
-            let part = table.kill_first(&(at..range.end));
-            let until = part.as_ref().map_or(range.end, |part| part.range.start);
-            (part, table.outside(&(at..until)))
+            table.kill_first(&(at..range.end)).map(|part| {
+                let until = part.as_ref().map_or(range.end, |part| part.range.start);
+                (part, table.outside(&(at..until)))
+            })
+        };
+        let Ok((part, rest)) = first else {
+            Errno::set(libc::ENOMEM);
+            return -1;
         };
         for rest in rest.into_iter().filter(|rest| !rest.is_empty()) {
             let start = ptr::with_exposed_provenance_mut(rest.start);
@@ -166,17 +187,49 @@ pub(crate) fn is_live(range: &Range<usize>) -> bool {
     blocks::may_touch(range) && blocks::lock().first_live(range).is_some()
 }
 
-/// Makes all blocks the kernel's, at the same addresses. What the program does next to them works
-/// as ever; the budget holds no more.
+/// Lends all blocks, and makes no more.
+///
+/// # Errors
+/// As [`give_back_for`].
+pub(crate) fn end(reason: Reason) -> Result<(), c_int> {
+    lend(Question::End { reason }, reason)
+}
+
+/// Makes the live blocks that a range touches the kernel's, at the same addresses. What the program
+/// does next to them works as ever; the budget holds no more for them.
 ///
 /// # Errors
 /// `ENOMEM`: all is as before.
-pub(crate) fn give_back(reason: Reason) -> Result<(), c_int> {
+pub(crate) fn give_back_for(range: &Range<usize>, reason: Reason) -> Result<(), c_int> {
+    if !is_live(range) {
+        return Ok(());
+    }
+    let Range { start, end } = *range;
+    lend(Question::GiveBack { start, end, gaps: false, reason }, reason)
+}
+
+/// The same, and all other addresses of the window in the range, for what the program puts there.
+///
+/// # Errors
+/// As there.
+pub(crate) fn make_place(range: &Range<usize>, reason: Reason) -> Result<(), c_int> {
+    if !blocks::may_touch(range) || !blocks::lock().touches_window(range) {
+        return Ok(());
+    }
+    let Range { start, end } = *range;
+    lend(Question::GiveBack { start, end, gaps: true, reason }, reason)
+}
+
+fn lend(question: Question, reason: Reason) -> Result<(), c_int> {
     let Some((state, _)) = state::get() else { return Ok(()) };
     let _errno = Errno::save();
-    match state.line.ask(Question::GiveBack { reason }) {
-        Some(Answer::Ticket(mib)) => {
-            state.left.add(reason, u64::from(mib) << 20, Vec::new);
+    match state.line.ask(question) {
+        Some(Answer::Ticket(pages)) => {
+            if pages > 0 {
+                let bytes = u64::from(pages) * rustix::param::page_size() as u64;
+                state.left.add(reason, bytes, Vec::new);
+                say_once(reason);
+            }
             Ok(())
         }
         Some(Answer::Left(_)) => Err(libc::ENOMEM),
@@ -185,24 +238,30 @@ pub(crate) fn give_back(reason: Reason) -> Result<(), c_int> {
     }
 }
 
-/// As [`give_back`], if a range touches memory that is kept, or its window.
-///
-/// # Errors
-/// As there.
-pub(crate) fn give_back_for(range: &Range<usize>, reason: Reason) -> Result<(), c_int> {
-    let touches = blocks::may_touch(range) && blocks::lock().touches_window(range);
-    if touches { give_back(reason) } else { Ok(()) }
+/// A budget does not end in silence.
+pub(crate) fn say_once(reason: Reason) {
+    static SAID: [AtomicBool; Reason::ALL.len()] =
+        [const { AtomicBool::new(false) }; Reason::ALL.len()];
+    if !SAID[reason as usize].swap(true, Ordering::Relaxed) {
+        let _errno = Errno::save();
+        for text in ["lowtide: --max does not hold for some memory: ", reason.text(), "\n"] {
+            descriptors::say_first(text.as_bytes());
+        }
+    }
 }
 
-/// The kernel's memory is about to be replaced, or to move: what was a block there is none any
-/// more.
+/// The kernel's memory is about to be replaced, or to move: what was a block of a parent's window
+/// there is none any more.
 pub(crate) fn forget(range: &Range<usize>) {
     if !blocks::may_touch(range) {
         return;
     }
     let mut table = blocks::lock();
-    while let Some(part) = table.kill_first(range) {
-        table.bury(&part);
+    while let Some(part) = table.first(range, Place::Elsewhere) {
+        match table.kill_first(&part) {
+            Ok(Some(part)) => table.bury(&part),
+            Ok(None) | Err(Full) => return,
+        }
     }
 }
 
@@ -230,39 +289,41 @@ pub(crate) fn fixed(
     if is_anonymous && covered && discard(range) && blocks::protect(range, prot) {
         return Some(Ok(range.start));
     }
-    if let Err(errno) = give_back(Reason::Fixed) {
-        return Some(Err(errno));
-    }
-    forget(range);
-    None
+    // Nothing is there as yet that the program's mapping could not replace.
+    make_place(range, Reason::Fixed).err().map(Err)
 }
 
-/// `mremap(2)` of a block. `None` if the kernel is to do it, with memory that is its own by now.
+/// `mremap(2)` of a block. `None` if the kernel is to do it, with memory that is elsewhere.
 pub(crate) fn remap(
     old: &Range<usize>,
     new_len: usize,
     flags: c_int,
+    new: *mut c_void,
 ) -> Option<Result<usize, c_int>> {
-    if !is_live(old) {
+    let (touches_window, has_gaps) = {
+        let mut table = blocks::lock();
+        (table.touches_window(old), !table.has_no_gap(old))
+    };
+    if !touches_window || old.is_empty() {
         forget(old);
         return None;
     }
-    let plain = flags & !libc::MREMAP_MAYMOVE == 0 && !old.is_empty();
-    let plain = plain && blocks::lock().has_all(old);
-    // What the program has protected cannot be copied, or becomes longer with its protection.
-    if !plain || new_len > old.len() && is_protected(old) {
-        if let Err(errno) = give_back(Reason::Moved) {
-            return Some(Err(errno));
-        }
-        forget(old);
-        return None;
+    if has_gaps {
+        // Nothing of the program's is there.
+        return Some(Err(libc::EFAULT));
     }
     let Some(len) = whole_pages(new_len) else { return Some(Err(libc::EINVAL)) };
+    let plain = flags & !libc::MREMAP_MAYMOVE == 0 && blocks::lock().has_all(old);
+    // What the program has protected cannot be copied, or becomes longer with its protection.
+    if !plain || len > old.len() && is_protected(old) {
+        let lent = give_back_for(old, Reason::Moved);
+        return Some(lent.and_then(|()| move_lent(old, len, flags, new)));
+    }
     if len <= old.len() {
         release(&(old.start + len..old.end));
         return Some(Ok(old.start));
     }
-    if blocks::lock().grow(old.start, len) {
+    if blocks::lock().grow(old, len) {
         return Some(Ok(old.start));
     }
     if flags & libc::MREMAP_MAYMOVE == 0 {
@@ -274,10 +335,59 @@ pub(crate) fn remap(
     Some(Ok(new))
 }
 
+/// `mremap(2)` of memory at addresses of the window that is the kernel's by now. It leaves the
+/// window in a step that leaves no hole, in which the kernel could put something else.
+fn move_lent(
+    old: &Range<usize>,
+    len: usize,
+    flags: c_int,
+    new: *mut c_void,
+) -> Result<usize, c_int> {
+    let call = |at: usize, old_len: usize, len: usize, flags: c_int, to: *mut c_void| {
+        let at = ptr::with_exposed_provenance_mut(at);
+        // SAFETY: the program's memory, and addresses that it has named, or none.
+        let got = unsafe { real::mremap(at, old_len, len, flags, to) };
+        if got == libc::MAP_FAILED { Err(Errno::now()) } else { Ok(got as usize) }
+    };
+    let keeps = flags & libc::MREMAP_DONTUNMAP != 0;
+    if keeps {
+        // The addresses stay a mapping of the program's, which the kernel empties.
+        return call(old.start, old.len(), len, flags, new);
+    }
+    if flags & (libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED) == 0 {
+        if len > old.len() {
+            return Err(libc::ENOMEM);
+        }
+        release(&(old.start + len..old.end));
+        return Ok(old.start);
+    }
+    let leave = libc::MREMAP_MAYMOVE | libc::MREMAP_DONTUNMAP;
+    let away = call(old.start, old.len(), old.len(), leave, ptr::null_mut())?;
+    let there = if len == old.len() && flags & libc::MREMAP_FIXED == 0 {
+        Ok(away)
+    } else {
+        call(away, old.len(), len, flags, new)
+    };
+    match there {
+        Ok(there) => {
+            release(old);
+            Ok(there)
+        }
+        Err(errno) => {
+            let back = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
+            let to = ptr::with_exposed_provenance_mut(old.start);
+            call(away, old.len(), old.len(), back, to)?;
+            Err(errno)
+        }
+    }
+}
+
 /// Whether the program has protected a part of a range, as far as is known.
 fn is_protected(range: &Range<usize>) -> bool {
     let _errno = Errno::save();
-    memory::protections(range).map_or(true, |parts| !parts.is_empty())
+    let question = Question::IsPlain { start: range.start, end: range.end };
+    let asked = state::get().and_then(|(state, _)| state.line.ask(question));
+    !matches!(asked, Some(Answer::Done))
 }
 
 /// The kernel's memory.
@@ -309,7 +419,7 @@ pub(crate) fn resize(block: usize, old: usize, len: usize) -> bool {
             release(&(block + len..block + old));
             true
         }
-        Some(len) => blocks::lock().grow(block, len),
+        Some(len) => blocks::lock().grow(&(block..block + old), len),
         None => false,
     }
 }
@@ -341,18 +451,28 @@ pub(crate) fn advise(range: &Range<usize>, advice: c_int) -> Option<Result<(), c
         | libc::MADV_NOHUGEPAGE
         | libc::MADV_MERGEABLE
         | libc::MADV_UNMERGEABLE
-        | libc::MADV_DONTDUMP
-        | libc::MADV_DODUMP
-        | libc::MADV_DOFORK => Some(Ok(())),
+        | libc::MADV_DOFORK
+        | MADV_COLLAPSE => Some(advise_outside(range, advice)),
+        // The window is a mapping as others are.
+        libc::MADV_DONTDUMP | libc::MADV_DODUMP => {
+            protections::note_secrets();
+            None
+        }
         // What changes more is for the kernel's memory.
-        _ => give_back(Reason::Advised).err().map(Err),
+        _ => give_back_for(range, Reason::Advised).err().map(Err),
     }
 }
 
-/// Advises the kernel about its own memory before and behind what is kept.
+/// Advises the kernel about its own memory: before and behind the window, and what is lent.
 fn advise_outside(range: &Range<usize>, advice: c_int) -> Result<(), c_int> {
     let outside = blocks::lock().outside(range);
-    for part in outside.into_iter().filter(|part| !part.is_empty()) {
+    let mut at = range.start;
+    let lent = std::iter::from_fn(|| {
+        let part = blocks::lock().first(&(at..range.end), Place::Lent)?;
+        at = part.end;
+        Some(part)
+    });
+    for part in outside.into_iter().chain(lent).filter(|part| !part.is_empty()) {
         let start = ptr::with_exposed_provenance_mut(part.start);
         // SAFETY: the program's arguments, without what is kept here.
         if unsafe { real::madvise(start, part.len(), advice) } != 0 {

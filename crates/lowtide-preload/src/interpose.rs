@@ -31,7 +31,6 @@ use libc::{c_int, c_void, off_t, size_t};
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
 use std::ptr;
-use std::sync::atomic::Ordering;
 
 /// Linux's `errno`, which what we do after a call of the program must not change.
 pub(crate) struct Errno {
@@ -67,7 +66,7 @@ impl Drop for Errno {
 }
 
 /// The pages that a range of bytes touches, as the kernel rounds it.
-fn pages(addr: *const c_void, len: usize) -> Range<usize> {
+pub(crate) fn pages(addr: *const c_void, len: usize) -> Range<usize> {
     let page = rustix::param::page_size();
     let start = addr as usize & !(page - 1);
     let end = (addr as usize).saturating_add(len).saturating_add(page - 1) & !(page - 1);
@@ -164,6 +163,10 @@ fn map_memory(
         }
         Verdict::Leave(reason) => {
             state.left.add(reason, len as u64, Vec::new);
+            if reason == Reason::Unreadable && len as u64 > settings.max {
+                // Heaps of runtimes that reserve their addresses first, and commit parts later.
+                heap::say_once(reason);
+            }
             None
         }
         Verdict::Ignore => None,
@@ -213,8 +216,8 @@ fn consider(
     {
         return Err(Verdict::Leave(Reason::Small));
     }
-    if state.locked.load(Ordering::Relaxed) != 0 {
-        return Err(Verdict::Leave(Reason::Locked));
+    if let Some(reason) = state.left_alone() {
+        return Err(Verdict::Leave(reason));
     }
     match judge::of_flags(prot, flags) {
         Verdict::Adopt(kind) => Ok((kind, identity)),
@@ -272,13 +275,13 @@ unsafe extern "C" fn mremap(
     if flags & libc::MREMAP_FIXED != 0 {
         let to = pages(new, new_len);
         state.release(&to);
-        if let Err(errno) = heap::give_back_for(&to, Reason::Fixed) {
+        if let Err(errno) = heap::make_place(&to, Reason::Fixed) {
             return failed(errno);
         }
         heap::forget(&to);
     }
     if blocks::may_have(old as usize)
-        && let Some(done) = heap::remap(&pages(old, old_len), new_len, flags)
+        && let Some(done) = heap::remap(&pages(old, old_len), new_len, flags, new)
     {
         return done.map_or_else(failed, ptr::with_exposed_provenance_mut);
     }
@@ -299,17 +302,21 @@ unsafe extern "C" fn mremap(
     let got = unsafe { real::mremap(old, old_len, new_len, flags, new) };
     if let Some(ticket) = ticket {
         let _errno = Errno::save();
-        // It stays where it was if the call failed.
-        let now = if got == libc::MAP_FAILED { range } else { pages(got, new_len) };
+        // It stays where it was if the call failed, and also if it is to.
+        let now = if got == libc::MAP_FAILED { range.clone() } else { pages(got, new_len) };
+        let stays = got != libc::MAP_FAILED && flags & libc::MREMAP_DONTUNMAP != 0;
         let kind = if is_private { Kind::PrivateReadOnly } else { Kind::Shared };
-        let asked = Question::Attach { ticket, start: now.start, len: now.len() };
-        let attached = match state.line.ask(asked) {
-            Some(Answer::Done) => note(state, &now, kind),
-            Some(Answer::Left(reason)) => Err(Verdict::Leave(reason)),
-            _ => Err(Verdict::Leave(Reason::Broken)),
-        };
-        if let Err(Verdict::Leave(reason)) = attached {
-            state.left.add(reason, now.len() as u64, Vec::new);
+        let places = stays.then_some((range, false)).into_iter().chain([(now, true)]);
+        for (place, is_last) in places {
+            let (start, len) = (place.start, place.len());
+            let attached = match state.line.ask(Question::Attach { ticket, start, len, is_last }) {
+                Some(Answer::Done) => note(state, &place, kind),
+                Some(Answer::Left(reason)) => Err(Verdict::Leave(reason)),
+                _ => Err(Verdict::Leave(Reason::Broken)),
+            };
+            if let Err(Verdict::Leave(reason)) = attached {
+                state.left.add(reason, len as u64, Vec::new);
+            }
         }
     }
     got
@@ -479,8 +486,7 @@ unsafe extern "C" fn posix_madvise(addr: *mut c_void, len: size_t, advice: c_int
 fn locked(range: &Range<usize>) -> bool {
     let Some((state, _)) = state::get() else { return true };
     state.release_for(range, Reason::Locked);
-    let result = if heap::is_live(range) { heap::give_back(Reason::Locked) } else { Ok(()) };
-    result.map_err(Errno::set).is_ok()
+    heap::give_back_for(range, Reason::Locked).map_err(Errno::set).is_ok()
 }
 
 #[cfg_attr(not(test), unsafe(no_mangle))]
@@ -509,7 +515,7 @@ unsafe extern "C" fn mlockall(flags: c_int) -> c_int {
     if flags & libc::MCL_FUTURE != 0
         && let Some((state, _)) = state::get()
     {
-        state.locked.store(1, Ordering::Relaxed);
+        state.leave_alone(Reason::Locked);
     }
     // SAFETY: the program's arguments.
     unsafe { real::mlockall(flags) }

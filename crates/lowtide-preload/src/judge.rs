@@ -67,11 +67,17 @@ pub(crate) enum Reason {
     Addresses,
     /// Memory without a file cannot be kept here, or no longer.
     NoHeap,
+    /// The stack of a thread, which the program has made.
+    Stack,
+    /// It has a mutex that the kernel touches by itself.
+    Mutex,
+    /// The program serves page faults itself.
+    Userfaultfd,
 }
 
 impl Reason {
     /// All of them, in the order of their numbers.
-    pub(crate) const ALL: [Reason; 17] = [
+    pub(crate) const ALL: [Reason; 20] = [
         Reason::Small,
         Reason::Executable,
         Reason::Writable,
@@ -89,6 +95,9 @@ impl Reason {
         Reason::Pinned,
         Reason::Addresses,
         Reason::NoHeap,
+        Reason::Stack,
+        Reason::Mutex,
+        Reason::Userfaultfd,
     ];
 
     /// Its name in JSON.
@@ -111,6 +120,9 @@ impl Reason {
             Reason::Pinned => "pinned",
             Reason::Addresses => "addresses",
             Reason::NoHeap => "unavailable",
+            Reason::Stack => "stack",
+            Reason::Mutex => "mutex",
+            Reason::Userfaultfd => "userfaultfd",
         }
     }
 
@@ -136,6 +148,9 @@ impl Reason {
             Reason::Pinned => "a device may store to it",
             Reason::Addresses => "no addresses left for more of it",
             Reason::NoHeap => "memory without a file cannot be kept here, or no longer",
+            Reason::Stack => "a stack that the program gives to a thread",
+            Reason::Mutex => "it has a robust mutex, or one that inherits priority",
+            Reason::Userfaultfd => "the program uses userfaultfd(2) itself",
         }
     }
 }

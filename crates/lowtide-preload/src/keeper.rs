@@ -231,8 +231,12 @@ impl Keeper {
                 Answer::Done
             }
             Question::Detach { start, end } => Answer::Ticket(self.detach(&(start..end))),
-            Question::Attach { ticket, start, len } => {
-                done_or_left(self.attach(ticket, start, len))
+            Question::Attach { ticket, start, len, is_last } => {
+                let attached = self.attach(ticket, start, len);
+                if is_last {
+                    self.detached.remove(&ticket);
+                }
+                done_or_left(attached)
             }
             Question::Summary => {
                 if self.has_news() {
@@ -259,7 +263,9 @@ impl Keeper {
     fn of_memory(&mut self, question: Question) -> Answer {
         let Some(memory) = &mut self.memory else {
             return match question {
-                Question::Discard { .. } => Answer::Left(Reason::NoHeap),
+                Question::Discard { .. } | Question::TakeBack { .. } => {
+                    Answer::Left(Reason::NoHeap)
+                }
                 _ => Answer::Done,
             };
         };
@@ -271,8 +277,17 @@ impl Keeper {
                 memory.forked();
                 Ok(())
             }
-            Question::GiveBack { reason } => {
-                return memory.give_back(reason).map_or_else(Answer::Left, Answer::Ticket);
+            Question::TakeBack { start, end } => memory.take_back(&(start..end)),
+            Question::CutTail => memory.cut_tail(),
+            Question::IsPlain { start, end } if !memory.is_plain(&(start..end)) => {
+                Err(Reason::Moved)
+            }
+            Question::GiveBack { start, end, gaps, reason } => {
+                let lent = memory.give_back(&(start..end), gaps, reason);
+                return lent.map_or_else(Answer::Left, Answer::Ticket);
+            }
+            Question::End { reason } => {
+                return memory.end(reason).map_or_else(Answer::Left, Answer::Ticket);
             }
             _ => Ok(()),
         };
@@ -446,10 +461,8 @@ impl Keeper {
     }
 
     fn attach(&mut self, ticket: u32, start: usize, len: usize) -> Result<(), Reason> {
-        let (subject, share) = self.detached.remove(&ticket).ok_or(Reason::Refused)?;
-        let watched = self.watch(Subject { range: start..start + len, ..subject });
-        drop(share);
-        watched
+        let (subject, _) = self.detached.get(&ticket).ok_or(Reason::Refused)?;
+        self.watch(Subject { range: start..start + len, ..subject.clone() })
     }
 
     /// Whether there is anything to say at the end: with `--anon` the keeper is there from the

@@ -24,20 +24,15 @@
 #![allow(unsafe_code)]
 
 use crate::descriptors::SignalsBlocked;
+use crate::local::is_local;
 use crate::state;
 use crate::ways::Why;
-use rustix::fs::fstatfs;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 use std::{io, ptr, thread};
-
-/// File systems that change only by this kernel's system calls, by the magic number of
-/// `statfs(2)`: ext2 to ext4, XFS, Btrfs, F2FS, overlayfs, EROFS, squashfs, ISO 9660.
-const LOCAL: [u32; 8] =
-    [0xef53, 0x5846_5342, 0x9123_683e, 0xf2f5_2010, 0x794c_7630, 0xe0f5_e1e2, 0x7371_7368, 0x9660];
 
 /// How often leases are looked at, in case that a signal was lost.
 pub(crate) const LOOK: Duration = Duration::from_millis(250);
@@ -102,8 +97,7 @@ impl Leases {
 
     /// Takes a lease on a file; the descriptor was opened for reading, and is the keeper's own.
     pub(crate) fn take(&self, file: BorrowedFd<'_>) -> Result<(), Why> {
-        let system = fstatfs(file).map_err(|_| Why::NoLease)?;
-        if !LOCAL.contains(&(system.f_type as u32)) {
+        if !is_local(file) {
             return Err(Why::NoLease);
         }
         let fd = file.as_raw_fd();

@@ -20,11 +20,13 @@
 //! | `ranges`, `left` | addresses that are adopted; mappings that are left to the kernel |
 //! | `line`, `keeper`, `descriptors` | asking our thread; the thread; its own descriptors |
 //! | `budgets` | the pager and its tenants |
-//! | `mirrors`, `leases`, `ways` | the way `userfault`; files that do not change; why not |
+//! | `mirrors`, `leases`, `local`, `ways` | the way `userfault`; files that do not change; why not |
 //! | `heap`, `blocks`, `memory` | memory without a file: the program's, addresses, the keeper's |
 //! | `malloc`, `real_memory` | allocating it; the functions behind |
 //! | `copies`, `elsewhere`, `devices` | which reads into it are copies; the others; drivers |
 //! | `calls`, `receives`, `streams`, `aio` | reading, by each route of the C library |
+//! | `protections`, `room` | what the keeper asks the kernel before it makes a copy |
+//! | `futexes`, `limits` | what the kernel does to memory past page faults; limits, stacks |
 //! | `forks`, `allocator` | what children have of all this; where our own memory is from |
 //! | `summary` | what is said at the end |
 //!
@@ -52,6 +54,7 @@ mod descriptors;
 mod devices;
 mod elsewhere;
 mod forks;
+mod futexes;
 mod globs;
 mod heap;
 mod interpose;
@@ -60,19 +63,23 @@ mod keeper;
 mod last;
 mod leases;
 mod left;
+mod limits;
 mod line;
+mod local;
 mod lock;
 mod malloc;
 mod memory;
 mod mirrors;
 mod opens;
 mod own;
+mod protections;
 mod quiet;
 mod ranges;
 mod real;
 mod real_memory;
 mod real_threads;
 mod receives;
+mod room;
 #[allow(dead_code, reason = "the command uses the other half of it")]
 mod settings;
 mod start;

@@ -71,6 +71,8 @@ pub(crate) enum Question {
         start: usize,
         /// Bytes, whole pages.
         len: usize,
+        /// The ticket is used up.
+        is_last: bool,
     },
     /// The program will read these addresses soon.
     WillNeed {
@@ -105,10 +107,37 @@ pub(crate) enum Question {
     Fork,
     /// It did.
     Forked,
-    /// Make all of it the kernel's.
+    /// Lend the blocks that these addresses touch.
     GiveBack {
+        /// First.
+        start: usize,
+        /// Behind the last.
+        end: usize,
+        /// And what is in no block.
+        gaps: bool,
         /// Why.
         reason: Reason,
+    },
+    /// Lend all blocks, and make no more.
+    End {
+        /// Why.
+        reason: Reason,
+    },
+    /// These addresses of a lent block are the window's again.
+    TakeBack {
+        /// First.
+        start: usize,
+        /// Behind the last.
+        end: usize,
+    },
+    /// Give up the addresses that no block has used.
+    CutTail,
+    /// Whether nothing of these addresses is protected.
+    IsPlain {
+        /// First.
+        start: usize,
+        /// Behind the last.
+        end: usize,
     },
     /// Write the summary.
     Summary,
@@ -121,7 +150,7 @@ pub(crate) enum Answer {
     Done,
     /// The mapping is left to the kernel.
     Left(Reason),
-    /// What was detached, or MiB that were given back; zero is nothing.
+    /// What was detached, or pages that were lent; zero is nothing.
     Ticket(u32),
 }
 

@@ -4,9 +4,11 @@
 //! gets blocks (`blocks.rs`). It has more addresses than memory: pages come with touches, and leave
 //! for swap.
 //!
-//! A child of `fork`, and a program that does to such memory what cannot be done to it, get
-//! *copies* of the blocks in the kernel's memory. They are made while nothing is stored to the
-//! blocks (`MapMut::freeze`), so they are of one moment.
+//! A child of `fork` gets *copies* of the blocks in the kernel's memory, and so does a program that
+//! does to a block what cannot be done to it: the block is *lent* to it, at its addresses, and the
+//! budget holds for the others. Copies are made while nothing is stored to the blocks
+//! (`MapMut::freeze`), so they are of one moment. When a lent block goes, the window takes its
+//! addresses back.
 //!
 //! A copy is one mapping that may be stored to, until it is in its place: only then its parts are
 //! protected as the program has protected those of the block. Before Linux 6.17 `mremap(2)` does
@@ -19,11 +21,13 @@
 
 #![allow(unsafe_code)]
 
-use crate::blocks::{self, Block};
+use crate::blocks::{self, Block, Place, Table};
 use crate::budgets::Budgets;
 use crate::heap::READ_WRITE;
 use crate::judge::Reason;
-use lowtide::map::{Frozen, MapMut, MapOptions, MapReport};
+use crate::protections::{Protection, Protections};
+use crate::room::Room;
+use lowtide::map::{Frozen, MapMut, MapOptions, MapReport, NotFrozen};
 use lowtide::{Error, Tenant};
 use serde::Serialize;
 use std::cell::UnsafeCell;
@@ -32,9 +36,7 @@ use std::ops::Range;
 use std::{io, mem, ptr};
 
 /// Addresses of the window. The runtime takes 32 KiB of memory for each GiB of them.
-const WINDOW: usize = 64 << 30;
-/// Memory that is left to the machine when a child gets a copy.
-const SPARE: u64 = 64 << 20;
+pub(crate) const WINDOW: usize = 64 << 30;
 
 /// What happened to memory without a file.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -64,9 +66,12 @@ pub(crate) struct HeapFigures {
     pub(crate) refaults: u64,
     /// Copies that children of `fork` got.
     pub(crate) forks: u64,
-    /// Why all of it was given to the kernel.
+    /// Why some of it was given to the kernel first.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) given_back: Option<&'static str>,
+    /// How much was given to it, for any reason.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub(crate) given_back_bytes: u64,
     /// The first page that could not be brought in, by kind: its touch was `SIGBUS`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) failure: Option<&'static str>,
@@ -75,29 +80,40 @@ pub(crate) struct HeapFigures {
     pub(crate) error: Option<String>,
 }
 
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "what serde calls")]
+const fn is_zero(bytes: &u64) -> bool {
+    *bytes == 0
+}
+
 /// Parts of blocks that the program has protected, and how, when the last copies were made. A child
 /// reads it, so it is not the keeper's alone. Under the table's lock.
 struct Protected(UnsafeCell<Vec<Protection>>);
-
-/// A range that is not to be loaded from and stored to, and what is permitted there.
-type Protection = (Range<usize>, i32);
 
 // SAFETY: it is touched by the thread that has the table's lock, or for which that thread waits.
 unsafe impl Sync for Protected {}
 
 static PROTECTED: Protected = Protected(UnsafeCell::new(Vec::new()));
 
+/// The region behind the window.
+enum Held {
+    Thawed(MapMut),
+    /// While a process forks, or a block is lent.
+    Frozen(Frozen),
+    /// Between the two.
+    Neither,
+}
+
 /// The window.
 pub(crate) struct Memory {
-    map: MapMut,
+    held: Held,
     start: usize,
     tenant: Tenant,
     max: u64,
-    /// While a process forks.
-    frozen: Option<Frozen>,
     forks: u64,
-    /// What is left of it after it was given to the kernel.
-    ended: Option<HeapFigures>,
+    protections: Protections,
+    room: Room,
+    given_back: Option<Reason>,
+    given_back_bytes: u64,
 }
 
 fn name_of(error: &Error) -> &'static str {
@@ -126,10 +142,24 @@ impl Memory {
         }
         let start = map.as_mut_ptr().expose_provenance();
         let window = start..start + WINDOW;
+        blocks::dump(&window, false);
         if !blocks::protect(&window, libc::PROT_NONE) || !blocks::lock().begin(window) {
             return Err(io::Error::last_os_error().into());
         }
-        Ok(Self { map, start, tenant, max, frozen: None, forks: 0, ended: None })
+        let protections = Protections::open()?;
+        let (held, room) = (Held::Thawed(map), Room::open());
+        let (forks, given_back, given_back_bytes) = Default::default();
+        Ok(Self {
+            held,
+            start,
+            tenant,
+            max,
+            forks,
+            protections,
+            room,
+            given_back,
+            given_back_bytes,
+        })
     }
 
     fn part(&self, range: &Range<usize>) -> Range<usize> {
@@ -138,57 +168,104 @@ impl Memory {
 
     /// Makes whole pages zeroes that take no memory.
     pub(crate) fn discard(&mut self, range: &Range<usize>) -> Result<(), Reason> {
-        if self.ended.is_some() {
-            return Err(Reason::NoHeap);
-        }
         let part = self.part(range);
-        self.map.discard(part).map_err(|_| Reason::Broken)
+        let Held::Thawed(map) = &mut self.held else { return Err(Reason::Broken) };
+        map.discard(part).map_err(|_| Reason::Broken)
     }
 
-    /// Copies all blocks.
-    fn copy(&self, all: &mut [Block]) -> io::Result<Frozen> {
-        let live = |block: &&mut Block| {
-            !block.is_dying() && (self.start..self.start + WINDOW).contains(&block.start)
+    /// The addresses of a lent block, which is dying, are the window's again.
+    pub(crate) fn take_back(&mut self, range: &Range<usize>) -> Result<(), Reason> {
+        let part = self.part(range);
+        let Held::Thawed(map) = &mut self.held else { return Err(Reason::Broken) };
+        // SAFETY: the part was lent, and is the program's no more.
+        let taken = unsafe { map.take_back(part) };
+        taken.map_err(|_| {
+            // Its addresses are lost, and its memory is not.
+            let flags =
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED | libc::MAP_NORESERVE;
+            let (at, len, prot) = (range.start, range.len(), libc::PROT_NONE);
+            // SAFETY: as above.
+            unsafe { libc::syscall(libc::SYS_mmap, at, len, prot, flags, -1_isize, 0_usize) };
+            Reason::Broken
+        })
+    }
+
+    /// Whether nothing of a range is protected, or left out of core dumps.
+    pub(crate) fn is_plain(&self, range: &Range<usize>) -> bool {
+        self.protections.within(range).is_ok_and(|parts| parts.is_empty())
+    }
+
+    fn freeze(&mut self, parts: &[Range<usize>]) -> io::Result<&Frozen> {
+        let (held, result) = match mem::replace(&mut self.held, Held::Neither) {
+            Held::Thawed(map) => match map.freeze(parts) {
+                Ok(frozen) => (Held::Frozen(frozen), Ok(())),
+                Err(NotFrozen { map, source }) => (Held::Thawed(map), Err(source)),
+            },
+            other => (other, Err(io::ErrorKind::WouldBlock.into())),
         };
-        let parts: Vec<_> =
-            all.iter_mut().filter(live).map(|b| self.part(&(b.start..b.end))).collect();
-        let frozen = self.map.freeze(&parts)?;
-        let protected = protections(&(self.start..self.start + WINDOW))?;
+        self.held = held;
+        result?;
+        self.frozen().ok_or_else(|| io::ErrorKind::WouldBlock.into())
+    }
+
+    const fn frozen(&self) -> Option<&Frozen> {
+        if let Held::Frozen(frozen) = &self.held { Some(frozen) } else { None }
+    }
+
+    fn thaw(&mut self) {
+        self.held = match mem::replace(&mut self.held, Held::Neither) {
+            Held::Frozen(frozen) => Held::Thawed(frozen.thaw()),
+            other => other,
+        };
+    }
+
+    fn report(&self) -> (MapReport, Option<Error>) {
+        match &self.held {
+            Held::Thawed(map) => (map.report(), map.error()),
+            Held::Frozen(frozen) => (frozen.report(), frozen.error()),
+            Held::Neither => unreachable!("it is one of both between two calls"),
+        }
+    }
+
+    /// Freezes blocks and copies them: those with these numbers in the table.
+    fn copy(&mut self, table: &mut Table<'_>, numbers: &[usize]) -> io::Result<()> {
+        let window = self.start..self.start + WINDOW;
+        let all = table.all();
+        let parts: Vec<_> = numbers.iter().map(|at| self.part(&all[*at].range())).collect();
+        let protected = self.protections.within(&window)?;
+        let frozen = self.freeze(&parts)?;
         // SAFETY: the caller has the table, so no other thread reads or writes this.
         unsafe { *PROTECTED.0.get() = protected };
-        let mut failed = None;
-        for block in all.iter_mut().filter(live) {
-            let result = copy_of(block.end - block.start).and_then(|copy| {
-                block.copy = copy;
-                let offset = block.start - self.start;
-                frozen.for_each_page(offset..block.end - self.start, |at, bytes| {
-                    let to = ptr::with_exposed_provenance_mut::<u8>(copy + (at - offset));
-                    // SAFETY: the copy has a page there, which only this thread knows.
-                    unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) };
-                    Ok(())
-                })
-            });
-            if let Err(error) = result {
-                failed = Some(error);
-                break;
-            }
+        let result = numbers.iter().zip(parts).try_for_each(|(at, part)| {
+            let copy = copy_of(part.len())?;
+            all[*at].copy = copy;
+            let offset = part.start;
+            frozen.for_each_page(part, |page, bytes| {
+                let to = ptr::with_exposed_provenance_mut::<u8>(copy + (page - offset));
+                // SAFETY: the copy has a page there, which only this thread knows.
+                unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) };
+                Ok(())
+            })
+        });
+        if result.is_err() {
+            drop_copies(all);
+            self.thaw();
         }
-        match failed {
-            Some(error) => {
-                drop_copies(all);
-                Err(error)
-            }
-            None => Ok(frozen),
-        }
+        result
     }
 
-    /// Whether the machine has memory for a copy.
+    /// Whether there is memory for copies of all blocks, and everything else that they take.
     pub(crate) fn fits(&self) -> bool {
-        let MapReport { resident_bytes, swapped_bytes, .. } = self.map.report();
-        let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
-        let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
-        let kib = line.and_then(|line| line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok());
-        kib.is_none_or(|kib| resident_bytes + swapped_bytes + SPARE <= kib << 10)
+        let (MapReport { resident_bytes, swapped_bytes, .. }, _) = self.report();
+        let addresses = || {
+            // As many as the copies take, for a moment.
+            let len = (blocks::sum().1 as usize).max(1);
+            let made = copy_of(len);
+            made.map(|at| drop_copy(at, len)).is_ok()
+        };
+        self.room.has(resident_bytes + swapped_bytes)
+            && addresses()
+            && self.protections.within(&(self.start..self.start + WINDOW)).is_ok()
     }
 
     /// A process is about to fork: the thread that does has the table.
@@ -196,63 +273,116 @@ impl Memory {
     /// # Errors
     /// There is no memory for a copy, or a page cannot be read.
     pub(crate) fn fork(&mut self) -> Result<(), Reason> {
-        if self.ended.is_some() {
-            return Ok(());
-        }
         // SAFETY: the thread that forks has the lock, and waits.
         let mut table = unsafe { blocks::locked_by_fork() };
-        let window = self.start..self.start + WINDOW;
-        if table.first_live(&window).is_none() {
+        let live = live_blocks(&mut table, &(self.start..self.start + WINDOW));
+        if live.is_empty() {
             return Ok(());
         }
-        self.frozen = Some(self.copy(table.all()).map_err(|_| Reason::Resources)?);
+        self.copy(&mut table, &live).map_err(|_| Reason::Resources)?;
         self.forks += 1;
         Ok(())
     }
 
     /// The child has its copies.
     pub(crate) fn forked(&mut self) {
-        if self.frozen.take().is_some() {
+        if self.frozen().is_some() {
             // SAFETY: the thread that forked has the lock.
             drop_copies(unsafe { blocks::locked_by_fork() }.all());
+            self.thaw();
         }
     }
 
-    /// Makes all blocks the kernel's, at the same addresses; their MiB.
+    /// Lends the blocks that a range touches, with the bytes that they have; and with `gaps` all
+    /// other addresses of the window in the range. Returns their pages.
     ///
     /// # Errors
     /// There is no memory for that, or a page cannot be read: they stay as they are.
-    pub(crate) fn give_back(&mut self, reason: Reason) -> Result<u32, Reason> {
-        if self.ended.is_some() {
+    pub(crate) fn give_back(
+        &mut self,
+        range: &Range<usize>,
+        gaps: bool,
+        reason: Reason,
+    ) -> Result<u32, Reason> {
+        let mut table = blocks::lock();
+        let live = live_blocks(&mut table, range);
+        let gaps = if gaps { table.gaps(range) } else { Vec::new() };
+        if live.is_empty() && gaps.is_empty() {
             return Ok(0);
         }
-        let mut table = blocks::lock();
-        let figures = HeapFigures { given_back: Some(reason.name()), ..self.figures() };
-        let bytes = figures.bytes;
-        let frozen = self.copy(table.all()).map_err(|_| Reason::Resources)?;
-        let replaced = frozen.replace(|| {
-            restore(table.all());
-            Ok(())
-        });
-        table.end();
-        drop(table);
-        drop(frozen);
-        if replaced.is_err() {
-            give_up("a heap cannot be given back to the kernel");
+        self.copy(&mut table, &live).map_err(|_| Reason::Resources)?;
+        let mut bytes = 0;
+        for at in live {
+            let block = table.all()[at];
+            self.lend(&block.range(), || {
+                restore(&mut table.all()[at..=at]);
+                Ok(())
+            });
+            table.lend(block.start);
+            bytes += block.range().len();
         }
-        // The pages are needed no more. The addresses are the program's.
-        let _ = self.map.discard(0..WINDOW);
-        self.ended = Some(figures);
-        Ok((bytes >> 20) as u32)
+        for gap in &gaps {
+            if table.put_lent(gap).is_err() {
+                self.thaw();
+                return Err(Reason::Resources);
+            }
+            // What the program puts there comes next; until then it cannot be touched.
+            self.lend(gap, || Ok(()));
+        }
+        self.thaw();
+        if bytes > 0 {
+            self.given_back.get_or_insert(reason);
+            self.given_back_bytes += bytes as u64;
+        }
+        Ok((bytes / rustix::param::page_size()) as u32)
+    }
+
+    /// Gives all blocks back, and makes no more.
+    ///
+    /// # Errors
+    /// As [`give_back`](Self::give_back).
+    pub(crate) fn end(&mut self, reason: Reason) -> Result<u32, Reason> {
+        let pages = self.give_back(&(self.start..self.start + WINDOW), false, reason)?;
+        blocks::lock().close();
+        Ok(pages)
+    }
+
+    /// Gives the addresses up that no block has used yet, past the last one.
+    ///
+    /// # Errors
+    /// The kernel's: the addresses stay.
+    pub(crate) fn cut_tail(&mut self) -> Result<(), Reason> {
+        let mut table = blocks::lock();
+        self.freeze(&[]).map_err(|_| Reason::Resources)?;
+        let tail = table.cut_tail();
+        if !tail.is_empty() {
+            self.lend(&tail, || {
+                drop_copy(tail.start, tail.len());
+                Ok(())
+            });
+        }
+        self.thaw();
+        Ok(())
+    }
+
+    /// Lends a part of the frozen window. `replace` does not fail, or ends the program.
+    fn lend(&mut self, range: &Range<usize>, replace: impl FnOnce() -> io::Result<()>) {
+        let part = self.part(range);
+        if let Held::Frozen(frozen) = &mut self.held {
+            // SAFETY: the map is used by its addresses alone, by the program, whose memory is put
+            // there; it is never dropped while the program lives.
+            let lent = unsafe { frozen.lend(part, replace) };
+            // Pages that could not be given up take room until the end.
+            debug_assert!(lent.is_ok(), "{lent:?}");
+        }
     }
 
     fn figures(&self) -> HeapFigures {
         let (blocks, bytes) = blocks::sum();
-        let MapReport { resident_bytes, swapped_bytes, faults, .. } = self.map.report();
+        let (MapReport { resident_bytes, swapped_bytes, faults, .. }, error) = self.report();
         let swap = self.tenant.swap_stat().unwrap_or_default();
         let stat = self.tenant.stat().ok();
         let file = self.tenant.pager().swap_file();
-        let error = self.map.error();
         HeapFigures {
             max_bytes: self.max,
             blocks,
@@ -267,7 +397,8 @@ impl Memory {
             faults,
             refaults: stat.map_or(0, |stat| stat.events.workingset_refault_anon),
             forks: self.forks,
-            given_back: None,
+            given_back: self.given_back.map(Reason::name),
+            given_back_bytes: self.given_back_bytes,
             failure: error.as_ref().map(name_of),
             error: error.map(|error| error.to_string()),
         }
@@ -275,23 +406,33 @@ impl Memory {
 
     /// Whether the program has, or had, any of it.
     pub(crate) fn was_used(&self) -> bool {
-        let of_map = || blocks::sum().0 > 0 || self.map.report().faults > 0;
-        self.ended.is_some() || of_map()
+        self.given_back.is_some() || blocks::sum().0 > 0 || self.report().0.faults > 0
     }
 
     /// What happened so far.
     pub(crate) fn summary(&self) -> HeapFigures {
-        self.ended.clone().unwrap_or_else(|| self.figures())
+        self.figures()
     }
 }
 
 impl Drop for Memory {
     /// The keeper has failed. Nothing else may take the addresses.
     fn drop(&mut self) {
-        if self.ended.is_none() {
-            give_up("the thread that keeps memory within the budget failed");
+        give_up("the thread that keeps memory within the budget failed");
+    }
+}
+
+/// Numbers of the live blocks that touch a range.
+fn live_blocks(table: &mut Table<'_>, range: &Range<usize>) -> Vec<usize> {
+    let count = table.all().len();
+    let mut live = Vec::new();
+    for at in 0..count {
+        let block = table.all()[at];
+        if block.touches(range) && !block.is_dying() && table.place_of(&block) == Place::Live {
+            live.push(at);
         }
     }
+    live
 }
 
 /// Memory for a copy. What is not stored to takes none.
@@ -307,9 +448,13 @@ fn copy_of(len: usize) -> io::Result<usize> {
 fn drop_copies(all: &mut [Block]) {
     for block in all.iter_mut().filter(|block| block.copy != 0) {
         let len = block.end - block.start;
-        // SAFETY: a mapping of ours that no thread knows.
-        unsafe { libc::syscall(libc::SYS_munmap, mem::take(&mut block.copy), len) };
+        drop_copy(mem::take(&mut block.copy), len);
     }
+}
+
+fn drop_copy(start: usize, len: usize) {
+    // SAFETY: addresses of ours that no thread uses.
+    unsafe { libc::syscall(libc::SYS_munmap, start, len) };
 }
 
 /// Puts each copy where its block is, in one step, and protects its parts. Allocates nothing: a
@@ -323,11 +468,8 @@ pub(crate) fn restore(all: &mut [Block]) {
         // SAFETY: the copy is ours, and at the addresses is what it is a copy of, or a hole in a
         // child.
         let moved = unsafe { libc::syscall(libc::SYS_mremap, from, len, len, flags, block.start) };
-        let parts = protected
-            .iter()
-            .map(|(range, prot)| (range.start.max(block.start)..range.end.min(block.end), *prot));
-        let mut parts = parts.filter(|(part, _)| !part.is_empty());
-        if moved == -1 || !parts.all(|(part, prot)| blocks::protect(&part, prot)) {
+        let is_whole = protected.iter().all(|part| part.apply(&block.range()));
+        if moved == -1 || !is_whole {
             give_up("a copy of a heap cannot be put in its place");
         }
     }
@@ -340,24 +482,4 @@ pub(crate) fn give_up(why: &str) -> ! {
         let _ = unsafe { libc::write(2, text.as_ptr().cast(), text.len()) };
     }
     std::process::abort();
-}
-
-/// Parts of a range that the program has protected, and how.
-///
-/// # Errors
-/// Those of reading `/proc/self/maps`.
-pub(crate) fn protections(within: &Range<usize>) -> io::Result<Vec<Protection>> {
-    let text = std::fs::read_to_string("/proc/self/maps")?;
-    let line = |line: &str| {
-        let (range, rest) = line.split_once(' ')?;
-        let (start, end) = range.split_once('-')?;
-        let start = usize::from_str_radix(start, 16).ok()?;
-        let end = usize::from_str_radix(end, 16).ok()?;
-        let bits = [(b'r', libc::PROT_READ), (b'w', libc::PROT_WRITE), (b'x', libc::PROT_EXEC)];
-        let has = |(at, (letter, _)): &(usize, (u8, i32))| rest.as_bytes().get(*at) == Some(letter);
-        let prot = bits.into_iter().enumerate().filter(has).fold(0, |all, (_, (_, bit))| all | bit);
-        (within.start < end && start < within.end && prot != READ_WRITE)
-            .then_some((start..end, prot))
-    };
-    Ok(text.lines().filter_map(line).collect())
 }

@@ -17,7 +17,7 @@
 
 use crate::interpose::Errno;
 use crate::line::Question;
-use crate::{devices, leases, real, state};
+use crate::{devices, futexes, leases, real, state};
 use libc::{c_char, c_int, mode_t};
 
 /// Attempts while no lease of this process was given up, after which another process has one.
@@ -68,6 +68,8 @@ fn attempt_file(flags: c_int, call: impl Fn() -> c_int) -> c_int {
 
 #[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C" fn open(path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
+    // SAFETY: the program's path.
+    unsafe { futexes::note_open(path) };
     // SAFETY: the program's arguments.
     attempt(flags, || unsafe { real::open(path, flags, mode) })
 }
@@ -81,6 +83,8 @@ unsafe extern "C" fn open64(path: *const c_char, flags: c_int, mode: mode_t) -> 
 
 #[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C" fn openat(dir: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
+    // SAFETY: the program's path.
+    unsafe { futexes::note_open(path) };
     // SAFETY: the program's arguments.
     attempt(flags, || unsafe { real::openat(dir, path, flags, mode) })
 }
@@ -101,6 +105,8 @@ unsafe extern "C" fn openat64(
 /// mode are refused there, as by the library: without one.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C" fn __open_2(path: *const c_char, flags: c_int) -> c_int {
+    // SAFETY: the program's path.
+    unsafe { futexes::note_open(path) };
     // SAFETY: the program's arguments.
     attempt(flags, || unsafe { real::open_2(path, flags) })
 }
@@ -115,6 +121,8 @@ unsafe extern "C" fn __open64_2(path: *const c_char, flags: c_int) -> c_int {
 /// The same.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C" fn __openat_2(dir: c_int, path: *const c_char, flags: c_int) -> c_int {
+    // SAFETY: the program's path.
+    unsafe { futexes::note_open(path) };
     // SAFETY: the program's arguments.
     attempt(flags, || unsafe { real::openat_2(dir, path, flags) })
 }

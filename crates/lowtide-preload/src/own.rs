@@ -30,7 +30,7 @@
 #![allow(unsafe_code)]
 
 use crate::real_threads as real;
-use crate::state;
+use crate::{limits, state};
 use libc::{c_int, c_void, pthread_attr_t, pthread_t};
 use std::cell::Cell;
 use std::ptr;
@@ -126,6 +126,9 @@ unsafe extern "C" fn pthread_create(
     argument: *mut c_void,
 ) -> c_int {
     if !is_ours() {
+        if let Err(errno) = limits::lend_stack(attributes) {
+            return errno;
+        }
         // SAFETY: the program's arguments.
         return unsafe { real::pthread_create(thread, attributes, start, argument) };
     }

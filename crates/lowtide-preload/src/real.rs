@@ -41,6 +41,14 @@ impl Next {
         let found = self.found.load(Ordering::Acquire);
         (!found.is_null()).then_some(found)
     }
+
+    /// As [`get`](Self::get), and looks it up first, if need be.
+    pub(crate) fn found(&self) -> Option<*mut c_void> {
+        self.get().or_else(|| {
+            self.look_up();
+            self.get()
+        })
+    }
 }
 
 static MMAP: Next = Next::new(c"mmap");

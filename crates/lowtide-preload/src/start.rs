@@ -18,7 +18,9 @@
 use crate::line::Question;
 use crate::settings::Settings;
 use crate::summary::{self, Whole};
-use crate::{descriptors, forks, heap, real, real_memory, real_threads, state, traced};
+use crate::{
+    descriptors, forks, futexes, heap, limits, real, real_memory, real_threads, state, traced,
+};
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::mem::MaybeUninit;
 use std::{env, panic, ptr, thread};
@@ -37,6 +39,8 @@ extern "C" fn begin() {
     // Also where nothing is kept: the wrappers are in the way of other libraries' otherwise.
     real::look_up();
     real_memory::look_up();
+    futexes::look_up();
+    limits::look_up();
     real_threads::look_up();
     let Some(settings) = Settings::from_env(|name| env::var_os(name)) else { return };
     let is_first = settings.pid == Some(std::process::id());
@@ -44,6 +48,7 @@ extern "C" fn begin() {
         return;
     }
     panic::set_hook(Box::new(report));
+    descriptors::note_first();
     forks::watch();
     state::begin(traced::without_waiting(settings));
     if let Some((state, settings)) = state::get().filter(|(_, settings)| settings.anon) {

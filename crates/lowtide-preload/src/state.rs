@@ -23,8 +23,8 @@ pub(crate) struct State {
     pub(crate) line: Line,
     /// Mappings that were left to the kernel.
     pub(crate) left: Left,
-    /// The program locked all its memory: nothing is adopted any more.
-    pub(crate) locked: AtomicU32,
+    /// Why nothing is adopted any more, one more than its number.
+    left_alone: AtomicU32,
     /// The process began with this library, or by `fork(3)` with its handlers.
     pub(crate) whole: AtomicU32,
     /// Whether the window of memory without a file was tried to be made.
@@ -86,6 +86,17 @@ impl State {
     /// Whether this is the thread that the process began with.
     pub(crate) fn is_first_thread(&self, thread: libc::pthread_t) -> bool {
         self.first_thread.load(Ordering::Acquire) == thread as usize
+    }
+
+    /// Nothing is adopted from now on.
+    pub(crate) fn leave_alone(&self, reason: Reason) {
+        self.left_alone.store(reason as u32 + 1, Ordering::Relaxed);
+    }
+
+    /// Whether nothing is adopted any more, and why.
+    pub(crate) fn left_alone(&self) -> Option<Reason> {
+        let number = self.left_alone.load(Ordering::Relaxed).checked_sub(1)?;
+        Reason::ALL.get(number as usize).copied()
     }
 
     /// Addresses of which the program is about to change what is there: the keeper leaves them

@@ -239,7 +239,8 @@ fn of_heap(heap: &HeapFigures) -> String {
         let _ = writeln!(text, "    copied for {} children", heap.forks);
     }
     if let Some(reason) = heap.given_back {
-        let _ = writeln!(text, "    all of it was given to the kernel: {reason}");
+        let bytes = mib(heap.given_back_bytes);
+        let _ = writeln!(text, "    {bytes} were given to the kernel, first: {reason}");
     }
     if let Some(error) = &heap.error {
         let _ = writeln!(text, "    a page could not be brought in (SIGBUS): {error}");

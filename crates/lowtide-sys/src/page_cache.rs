@@ -57,6 +57,8 @@ pub enum Advice {
     HugePages,
     /// Not part of a core dump.
     DontDump,
+    /// Part of it again.
+    DoDump,
 }
 
 /// How much of a part of a file the page cache has, in pages.
@@ -200,6 +202,7 @@ pub fn advise(range: Range<usize>, advice: Advice) -> io::Result<()> {
         Advice::NoHugePages => mm::Advice::LinuxNoHugepage,
         Advice::HugePages => mm::Advice::LinuxHugepage,
         Advice::DontDump => mm::Advice::LinuxDontDump,
+        Advice::DoDump => mm::Advice::LinuxDoDump,
     };
     keep("advise on", range, advice)
 }

@@ -62,6 +62,16 @@ pub enum Access {
     ReadWrite,
 }
 
+impl Access {
+    const fn protection(self) -> ProtFlags {
+        match self {
+            Self::None => ProtFlags::empty(),
+            Self::Read => ProtFlags::READ,
+            Self::ReadWrite => ProtFlags::READ.union(ProtFlags::WRITE),
+        }
+    }
+}
+
 /// Where the stores of a mapping go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sharing {
@@ -130,21 +140,40 @@ impl SharedMapping {
                 "cannot map a file from byte {offset}: the offset must be a multiple of {page}"
             )));
         }
-        let prot = match access {
-            Access::None => ProtFlags::empty(),
-            Access::Read => ProtFlags::READ,
-            Access::ReadWrite => ProtFlags::READ | ProtFlags::WRITE,
-        };
         let mut flags = match sharing {
             Sharing::Shared => MapFlags::SHARED,
             Sharing::Private => MapFlags::PRIVATE,
         };
         flags.set(MapFlags::POPULATE, populate);
         // SAFETY: A null hint without MAP_FIXED cannot replace an existing mapping.
-        let start = unsafe { mm::mmap(ptr::null_mut(), rounded, prot, flags, fd, offset) }?;
+        let start =
+            unsafe { mm::mmap(ptr::null_mut(), rounded, access.protection(), flags, fd, offset) }?;
         let base = NonNull::new(start.cast::<u8>())
             .ok_or_else(|| io::Error::other("the kernel mapped a file at address zero"))?;
         Ok(SharedMapping { base, len: rounded })
+    }
+
+    /// Puts a shared mapping of a descriptor, from `offset` on, at these addresses, in one step, in
+    /// place of what is there. It stays until something else takes the place.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidInput` for an empty range; else what `mmap(2)` says.
+    ///
+    /// # Safety
+    ///
+    /// The addresses are the caller's to replace.
+    pub unsafe fn place(
+        fd: impl AsFd,
+        offset: u64,
+        range: &Range<usize>,
+        access: Access,
+    ) -> io::Result<()> {
+        let flags = MapFlags::SHARED | MapFlags::FIXED;
+        let start = ptr::with_exposed_provenance_mut(range.start);
+        // SAFETY: the caller's promise.
+        unsafe { mm::mmap(start, range.len(), access.protection(), flags, fd, offset) }?;
+        Ok(())
     }
 
     /// The first byte. Valid until drop.
@@ -170,11 +199,7 @@ impl SharedMapping {
     /// What `mprotect(2)` says: `EACCES` for stores to a shared mapping whose descriptor was not
     /// opened for writing.
     pub fn protect(&self, access: Access) -> io::Result<()> {
-        let flags = match access {
-            Access::None => MprotectFlags::empty(),
-            Access::Read => MprotectFlags::READ,
-            Access::ReadWrite => MprotectFlags::READ | MprotectFlags::WRITE,
-        };
+        let flags = MprotectFlags::from_bits_retain(access.protection().bits());
         // SAFETY: The addresses are this mapping's, and no contents change.
         Ok(unsafe { mm::mprotect(self.base.as_ptr().cast(), self.len, flags) }?)
     }

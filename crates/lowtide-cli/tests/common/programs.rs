@@ -24,8 +24,16 @@ pub(crate) fn maps() -> &'static Path {
         let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../Cargo.toml");
         let mut build = Command::new(env!("CARGO"));
         build.args(["build", "-q", "-p", "lowtide-preload", "--lib"]);
-        let examples =
-            ["maps", "sandboxed", "heaps", "heap_corners", "pinned", "waits", "constructor"];
+        let examples = [
+            "maps",
+            "sandboxed",
+            "heaps",
+            "heap_corners",
+            "heap_lent",
+            "pinned",
+            "waits",
+            "constructor",
+        ];
         for example in examples {
             build.args(["--example", example]);
         }

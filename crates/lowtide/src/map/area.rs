@@ -218,17 +218,14 @@ impl Area {
     ) -> Result<Mirror, MapError> {
         let len = ((pages.end - pages.start) as usize) << pool.page_shift;
         let memory = memfd("lowtide", len as u64).map_err(MapError::kernel("memfd_create(2)"))?;
-        let map = |access| -> Result<_, MapError> {
-            let window = SharedMapping::map(&memory, 0, len, access, Sharing::Shared, false)
-                .map_err(MapError::kernel("mmap(2)"))?;
-            page_cache::dont_fork(window.addresses()).map_err(MapError::kernel("madvise(2)"))?;
-            Ok(window)
-        };
-        let window = map(if stores.is_some() { Access::ReadWrite } else { Access::Read })?;
-        let stored = match stores {
-            Some((bounds, heap)) => Some(Stored { alias: map(Access::Read)?, bounds, heap }),
-            None => None,
-        };
+        let access = if stores.is_some() { Access::ReadWrite } else { Access::Read };
+        let window = SharedMapping::map(&memory, 0, len, access, Sharing::Shared, false)
+            .map_err(MapError::kernel("mmap(2)"))?;
+        let advised = page_cache::dont_fork(window.addresses())
+            // As of the kernel's own mapping of a file.
+            .and_then(|()| page_cache::advise(window.addresses(), page_cache::Advice::DontDump));
+        advised.map_err(MapError::kernel("madvise(2)"))?;
+        let stored = stores.map(|(bounds, heap)| Stored { bounds, heap });
         let pagemap = page_tables(Way::Userfault)?;
         let faults = Arc::clone(server.faults());
         let rest = (pool.page_shift, pages.start, pool.young_faults);

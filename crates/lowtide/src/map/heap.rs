@@ -35,6 +35,7 @@ use super::space::{Body, check_page_size};
 use crate::anon::{Open, discard_pages};
 use crate::pager::Pager;
 use crate::whole::Parts;
+use lowtide_sys::page_cache;
 use std::io;
 use std::ops::Range;
 use std::ptr::NonNull;
@@ -80,6 +81,7 @@ impl Area {
         let served = unsafe { begin(&server, mirror, space, Kept::Region(region), wishes)? };
         area.place(served.mirror.addresses().start);
         area.memory = Memory::Mirror { served, server };
+        area.dump(0..len, page_cache::Advice::DoDump)?;
         Ok(area)
     }
 
@@ -109,6 +111,18 @@ impl Area {
         let discarded = discard_pages(pool, &served.space, whole.clone(), u64::MAX);
         served.mirror.forget(whole);
         Ok(discarded?)
+    }
+
+    /// Whether a core dump has a part: addresses that nothing was given yet would be zeroes by the
+    /// gigabyte.
+    fn dump(&self, part: Range<usize>, advice: page_cache::Advice) -> Result<(), MapError> {
+        let (start, page) = (self.base.addr().get(), self.pager.inner.pool.page_bytes());
+        let whole = part.start.next_multiple_of(page)..part.end.next_multiple_of(page);
+        if whole.is_empty() {
+            return Ok(());
+        }
+        page_cache::advise(start + whole.start..start + whole.end, advice)
+            .map_err(MapError::kernel("madvise(2)"))
     }
 
     /// Stores zeroes to a part, if there is one.
@@ -143,6 +157,11 @@ impl Area {
         }
         let _one_at_a_time = served.space.growing()?;
         served.space.set_known_len(len as u64)?;
+        if len < self.len {
+            self.dump(len..self.len, page_cache::Advice::DontDump)?;
+        } else {
+            self.dump(self.len..len, page_cache::Advice::DoDump)?;
+        }
         self.len = len;
         self.options.len = Some(len);
         Ok(())

@@ -21,25 +21,30 @@
 //! it missing at its next load, and waits as for any other.
 //!
 //! **The end.** The addresses may be the program's own, and become something else later
-//! ([`Placed`](super::Placed)). So whatever touches them holds the right to do so meanwhile
-//! ([`Mirror::reach`]), and [`Mirror::detach`] waits for it and takes it away.
+//! ([`Placed`](super::Placed)), or a part of them may. So whatever touches them holds the right to do
+//! so meanwhile (`reach.rs`), and [`Mirror::detach`] and [`Mirror::lend`] wait for it and take it
+//! away.
 //!
-//! **Stores.** A second mapping of the same memory, the *alias*, is registered with nothing. From
-//! it write-back, or swap, reads what was stored, without a fault that it would have to serve
-//! itself.
+//! **Stores.** Write-back, and swap, take the bytes of resident pages by `pread(2)` from the memfd:
+//! no fault that this process would have to serve itself, and nothing that could make a page. There
+//! is no second mapping. Whatever reads all memory of a process (a debugger, a core dump) would
+//! make zeroes of each missing page there, which the window then shows
+//! ([decision 14](../../../docs/decisions/0014-one-mapping.md)).
 
 use super::fresh::Fresh;
 use super::pages::{MappedPages, StoredPages};
+use super::reach::{Pages, Reach};
 use lowtide_sys::page_cache;
 use lowtide_sys::pagemap::{Categories, Pagemap, Query, Region};
 use lowtide_sys::shared::{Access, SharedMapping};
-use lowtide_sys::userfault::{CopyError, UserFault};
+use lowtide_sys::userfault::{CopyError, Modes, UserFault};
 use std::cell::RefCell;
 use std::fs::File;
 use std::io;
 use std::ops::Range;
+use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, RwLockReadGuard};
 
 /// Which pages are mapped.
 pub(super) const PRESENT: Query = Query {
@@ -110,8 +115,8 @@ pub(crate) struct Mirror {
     stored: Option<Stored>,
     /// It may, now.
     writable: AtomicBool,
-    /// Whether a pointer leads here.
-    attached: RwLock<bool>,
+    /// Where its addresses lead.
+    reach: Reach,
     /// The memory is gone.
     closed: AtomicBool,
 }
@@ -137,8 +142,6 @@ impl Window {
 /// What a mirror has that the program stores to.
 #[derive(Debug)]
 pub(super) struct Stored {
-    /// The memory once more, registered with nothing.
-    pub(super) alias: SharedMapping,
     /// Bytes of the file that the program may store to.
     pub(super) bounds: Range<u64>,
     /// There is no file: pages come from swap, and go there (`heap.rs`).
@@ -156,7 +159,7 @@ impl Mirror {
     ) -> Self {
         let pages = (window.addresses().len() >> page_shift) as u64;
         let fresh = Fresh::new(pages);
-        let (attached, closed) = (RwLock::new(true), AtomicBool::new(false));
+        let (reach, closed) = (Reach::new(), AtomicBool::new(false));
         Self {
             memory,
             window,
@@ -170,7 +173,7 @@ impl Mirror {
             process: std::process::id(),
             writable: AtomicBool::new(stored.is_some()),
             stored,
-            attached,
+            reach,
             closed,
         }
     }
@@ -213,10 +216,9 @@ impl Mirror {
     /// Pages of a heap have been given up: what was remembered of them goes, too, and a page that
     /// could not be brought in is as new.
     pub(super) fn forget(&self, pages: Range<u64>) {
-        let Some(_attached) = self.reach() else { return };
-        let pages = self.clip(pages);
-        if !pages.is_empty() {
-            self.zap(self.range(pages));
+        let Some(reach) = self.reach() else { return };
+        for own in reach.own(self.clip(pages)) {
+            self.zap(self.range(own));
         }
     }
 
@@ -240,7 +242,7 @@ impl Mirror {
         if !self.is_stored_to() {
             return;
         }
-        let Some(_attached) = self.reach() else { return };
+        let Some(_reach) = self.reach().filter(|reach| reach.leads_to(page)) else { return };
         if let Err(error) = self.set_protection(page..page + 1, false) {
             tracing::error!(%error, page, "a thread that stores to a map cannot go on");
         }
@@ -264,15 +266,52 @@ impl Mirror {
         }
     }
 
-    /// The right to touch the addresses, if a pointer leads there.
-    fn reach(&self) -> Option<RwLockReadGuard<'_, bool>> {
-        let attached = self.attached.read().unwrap_or_else(PoisonError::into_inner);
-        attached.then_some(attached)
+    /// The right to touch the addresses, if a pointer leads to any.
+    fn reach(&self) -> Option<RwLockReadGuard<'_, Pages>> {
+        self.reach.get()
     }
 
-    /// Whether no pointer leads here any more.
-    pub(super) fn is_detached(&self) -> bool {
-        self.reach().is_none()
+    /// Whether no pointer leads to a page any more.
+    pub(super) fn is_out_of_reach(&self, page: u64) -> bool {
+        self.reach().is_none_or(|reach| !reach.leads_to(page))
+    }
+
+    /// Lends pages to the program: `replace` puts other memory at their addresses. If it fails,
+    /// nothing changes. Threads that wait for these pages look again.
+    pub(super) fn lend(
+        &self,
+        pages: &Range<u64>,
+        replace: impl FnOnce() -> io::Result<()>,
+    ) -> io::Result<()> {
+        let mut reach = self.reach.change();
+        replace()?;
+        reach.lend(pages.clone());
+        if let Err(error) = self.faults.wake(self.range(pages.clone())) {
+            tracing::error!(%error, "threads that wait for a page of a map cannot be woken");
+        }
+        Ok(())
+    }
+
+    /// Takes the place of what is at the addresses of lent pages, in one step. Nothing can be
+    /// touched there before the protection is changed.
+    pub(super) fn take_back(&self, pages: &Range<u64>) -> io::Result<()> {
+        let mut reach = self.reach.change();
+        let (range, from) =
+            (self.range(pages.clone()), (pages.start - self.first) << self.page_shift);
+        // SAFETY: the program has lent these addresses, and gives them back.
+        #[expect(unsafe_code, reason = "another mapping is replaced")]
+        let placed = unsafe { SharedMapping::place(&self.memory, from, &range, Access::None) };
+        placed?;
+        page_cache::dont_fork(range.clone())?;
+        page_cache::advise(range.clone(), page_cache::Advice::DontDump)?;
+        // SAFETY: the addresses are the map's alone, no page of theirs is in the memory, and a
+        // missing one gets what swap has.
+        #[expect(unsafe_code, reason = "the mirror decides what its memory contains")]
+        let registered =
+            unsafe { self.faults.register(range, Modes::MISSING | Modes::WRITE_PROTECT) };
+        registered?;
+        reach.take_back(pages);
+        Ok(())
     }
 
     /// No pointer leads here any more: no fault is served. What was stored stays until the mirror
@@ -294,15 +333,17 @@ impl Mirror {
         if std::process::id() != self.process {
             return Ok(());
         }
-        let mut attached = self.attached.write().unwrap_or_else(PoisonError::into_inner);
-        if !*attached {
+        let mut reach = self.reach.change();
+        if !reach.attached {
             return Ok(());
         }
         let replaced = replace();
         // The kernel forgets who has to be woken only when the descriptor is closed, so this works
         // for memory that is gone, too.
-        *attached = matches!(self.window, Window::Placed(_)) && replaced.is_err();
-        if !*attached && let Err(error) = self.faults.wake(self.window.addresses()) {
+        reach.attached = matches!(self.window, Window::Placed(_)) && replaced.is_err();
+        if !reach.attached
+            && let Err(error) = self.faults.wake(self.window.addresses())
+        {
             tracing::error!(%error, "threads that wait for a page of a map cannot be woken");
         }
         replaced
@@ -310,7 +351,7 @@ impl Mirror {
 
     /// Makes each touch of a page `SIGBUS`.
     pub(super) fn poison(&self, page: u64) -> Result<(), CopyError> {
-        let Some(_attached) = self.reach() else { return Ok(()) };
+        let Some(_reach) = self.reach().filter(|reach| reach.leads_to(page)) else { return Ok(()) };
         self.faults.poison(self.addresses_of(page)).map(|_| ())
     }
 
@@ -363,24 +404,26 @@ impl Mirror {
 
 impl MappedPages for Mirror {
     fn look(&self, pages: Range<u64>, touched: &mut dyn FnMut(u64)) {
-        let Some(_attached) = self.reach() else { return };
-        let found = self.present(pages);
-        let (Some(first), Some(last)) = (found.first(), found.last()) else { return };
-        let present = first.range().start..last.range().end;
-        for region in &found {
-            for address in region.range().step_by(1 << self.page_shift) {
-                let page = self.page_at(address);
-                if !self.fresh.take(page - self.first) {
-                    touched(page);
+        let Some(reach) = self.reach() else { return };
+        for own in reach.own(self.clip(pages)) {
+            let found = self.present(own);
+            let (Some(first), Some(last)) = (found.first(), found.last()) else { continue };
+            let present = first.range().start..last.range().end;
+            for region in &found {
+                for address in region.range().step_by(1 << self.page_shift) {
+                    let page = self.page_at(address);
+                    if !self.fresh.take(page - self.first) {
+                        touched(page);
+                    }
                 }
             }
+            self.zap(present);
         }
-        self.zap(present);
     }
 
     fn see(&self, pages: Range<u64>, touched: &mut dyn FnMut(u64)) {
-        let Some(_attached) = self.reach() else { return };
-        for region in self.present(pages) {
+        let Some(reach) = self.reach() else { return };
+        for region in reach.own(self.clip(pages)).flat_map(|own| self.present(own)) {
             let addresses = region.range().step_by(1 << self.page_shift);
             addresses.for_each(|address| touched(self.page_at(address)));
         }
@@ -402,12 +445,14 @@ impl MappedPages for Mirror {
     }
 
     fn install(&self, first: u64, bytes: &[u8], touched: bool) -> io::Result<()> {
-        let Some(_attached) = self.reach() else {
-            return Err(io::Error::new(io::ErrorKind::NotConnected, "the map is gone"));
-        };
         let count = (bytes.len() >> self.page_shift) as u64;
         // Pages outside of the window come with a large folio, and no pointer leads to them.
         let pages = self.clip(first..first + count);
+        let leads =
+            |reach: &RwLockReadGuard<'_, Pages>| pages.clone().all(|page| reach.leads_to(page));
+        let Some(_reach) = self.reach().filter(leads) else {
+            return Err(io::Error::new(io::ErrorKind::NotConnected, "the map is gone"));
+        };
         if touched && !self.young_faults {
             pages.clone().for_each(|page| self.fresh.set(page - self.first));
         }
@@ -468,29 +513,18 @@ impl StoredPages for Mirror {
 
     fn protect(&self, pages: Range<u64>) -> io::Result<()> {
         // Without a pointer there are no stores.
-        let Some(_attached) = self.reach() else { return Ok(()) };
-        self.set_protection(pages, true)
+        let Some(reach) = self.reach() else { return Ok(()) };
+        reach.own(pages).try_for_each(|own| self.set_protection(own, true))
     }
 
-    fn address(&self, page: u64) -> *const u8 {
-        let stored = self.stored.as_ref().expect("only pages that may be stored to are written");
-        assert!((self.first..self.first + self.pages).contains(&page), "page {page} is elsewhere");
-        stored.alias.as_ptr().wrapping_add(((page - self.first) << self.page_shift) as usize)
-    }
-
-    fn read(&self, offset: u64, to: &mut [u8]) {
-        let page = offset >> self.page_shift;
-        let within = (offset - (page << self.page_shift)) as usize;
-        let end = (offset + to.len() as u64).div_ceil(1 << self.page_shift);
-        assert!(end <= self.first + self.pages, "bytes behind a map are read");
-        // SAFETY: the alias lives as long as this, and the bytes are in it, as was just checked.
-        // The program may store to them meanwhile, through another address; which version is
-        // copied does not matter (`stores.rs`).
-        #[expect(unsafe_code, reason = "memory that the program stores to")]
-        unsafe {
-            let from = self.address(page).wrapping_add(within);
-            std::ptr::copy_nonoverlapping(from, to.as_mut_ptr(), to.len());
-        }
+    fn read(&self, offset: u64, to: &mut [u8]) -> io::Result<()> {
+        let start = self.first << self.page_shift;
+        let end = offset + to.len() as u64;
+        assert!(
+            start <= offset && end <= start + (self.pages << self.page_shift),
+            "bytes that are not in a map are read: {offset}..{end}"
+        );
+        self.memory.read_exact_at(to, offset - start)
     }
 }
 

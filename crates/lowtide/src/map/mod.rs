@@ -29,7 +29,7 @@
 //! | `space`, `fresh` | a map's entry in the pager; which pages are new |
 //! | `mirror`, `server`, `serve` | the way `userfault`: this process serves page faults |
 //! | `heap` | there, memory without a file: its pages come from swap |
-//! | `frozen`, `gate` | there, a heap that nothing is stored to for a moment |
+//! | `frozen`, `gate`, `reach` | there, a heap that nothing is stored to for a moment; parts that are lent |
 //! | `stores` | there, what is stored: noticed, written back, never lost |
 //! | `watched`, `watch`, `adopt` | the way `pagecache`: the kernel's mapping, watched and trimmed |
 //! | `placed` | the way `userfault` at addresses of the program's own |
@@ -52,6 +52,7 @@ mod on_error;
 mod options;
 mod pages;
 mod placed;
+mod reach;
 mod remap;
 mod report;
 mod serve;
@@ -65,7 +66,7 @@ mod writable;
 
 pub use adopt::Adopted;
 pub use error::MapError;
-pub use frozen::Frozen;
+pub use frozen::{Frozen, NotFrozen};
 pub use handle::Map;
 pub(crate) use mirror::register_lists;
 pub use options::{Advice, MapOptions, UnknownWay, Way};

@@ -71,12 +71,12 @@ pub(crate) trait StoredPages {
     /// The kernel's; then stores may go on unnoticed.
     fn protect(&self, pages: Range<u64>) -> io::Result<()>;
 
-    /// Where the bytes of a resident page can be read, without a fault that this process serves;
-    /// those of the next pages follow. They change while the program stores to them.
-    fn address(&self, page: u64) -> *const u8;
-
-    /// Copies bytes of resident pages, from this offset of the file on.
-    fn read(&self, offset: u64, to: &mut [u8]);
+    /// Copies bytes of resident pages, from this offset of the file on, without a fault that this
+    /// process serves. Where the program stores meanwhile, the copy has some of it.
+    ///
+    /// # Errors
+    /// The kernel's: it has lost a page, or cannot bring it back from its own swap.
+    fn read(&self, offset: u64, to: &mut [u8]) -> io::Result<()>;
 }
 
 /// Memory of this thread in which the bytes of a map's pages arrive before they are installed:
@@ -129,6 +129,16 @@ impl Landing {
     /// The first byte. Valid as long as this lives.
     pub(crate) const fn as_ptr(&self) -> *mut u8 {
         self.at
+    }
+
+    /// All of it: as many bytes as were asked for, and perhaps more.
+    pub(crate) fn as_mut_slice(&mut self) -> &mut [u8] {
+        let len = self.blocks.len() * size_of::<Block>();
+        // SAFETY: the blocks are bytes that were written, and lie together; they are this one's.
+        #[expect(unsafe_code, reason = "blocks are bytes")]
+        unsafe {
+            std::slice::from_raw_parts_mut(self.at, len)
+        }
     }
 }
 

@@ -385,6 +385,11 @@ impl Server {
         served.faults.fetch_add(wanted.len() as u64, Relaxed);
         forget_installed();
         for &Wanted { page, store, .. } in wanted {
+            if served.mirror.is_out_of_reach(page) {
+                // Other memory is there: its threads look again.
+                served.mirror.wake(page);
+                continue;
+            }
             match anon::bring_in(pool, &served.space, page) {
                 // While it is held it does not begin to leave, so no protection is ended that a
                 // pass of reclaim relies on.
@@ -424,7 +429,7 @@ impl Server {
 
     /// The threads that touch a page get a signal from now on, unless it came in after all.
     fn poison(&self, pool: &Pool, served: &Served, page: u64, error: Error) {
-        if served.mirror.is_detached() {
+        if served.mirror.is_out_of_reach(page) {
             // Its threads look again, at other memory.
             return;
         }

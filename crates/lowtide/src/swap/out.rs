@@ -13,10 +13,12 @@
 use super::slot::{Refused, Slot, Store};
 use super::spill::make_room;
 use crate::anon::give_some_up;
+use crate::map::Landing;
 use crate::pool::{Pool, StateGuard};
 use crate::space::Space;
 use crate::translation::Taken;
 use lowtide_core::{FolioId, Owner, Task, Unmapped, Victim, ZswapEvents};
+use std::io;
 use std::sync::Arc;
 
 /// Pages of a batch that are refused before no more are tried.
@@ -33,7 +35,7 @@ struct Leaving {
     slot: Option<Slot>,
     /// There is a place to note where it is in swap.
     expected: bool,
-    /// It could not be written, or not even be protected.
+    /// It could not be written, or not even be protected or read.
     failed: bool,
     /// Because swap has no room for it, or its device fails: not for what passes, as a tenant does
     /// that has no frame to note where the page is.
@@ -41,15 +43,15 @@ struct Leaving {
 }
 
 impl Leaving {
-    /// What it has.
-    fn bytes<'a>(&'a self, pool: &'a Pool) -> &'a [u8] {
-        let Some(stored) = self.space.stored() else { return pool.bytes(self.frame) };
-        // SAFETY: the memory lives as long as the space, and has a whole page here. The page is
-        // resident until this thread says otherwise, and protected from stores.
-        #[expect(unsafe_code, reason = "memory that the program stores to")]
-        unsafe {
-            std::slice::from_raw_parts(stored.address(self.page), pool.page_bytes())
-        }
+    /// What it has. Of a page behind a pointer it is a copy, for which there is room: the page is
+    /// resident until this thread says otherwise, and protected from stores.
+    fn bytes<'a>(&self, pool: &'a Pool, room: &'a mut [u8]) -> io::Result<&'a [u8]> {
+        let Some(stored) = self.space.stored() else { return Ok(pool.bytes(self.frame)) };
+        stored.read(self.page << pool.page_shift, room).inspect_err(|error| {
+            tracing::error!(%error, page = self.page, "a page of a heap cannot be read, and stays \
+                in memory");
+        })?;
+        Ok(room)
     }
 
     fn owner(&self) -> Owner {
@@ -159,6 +161,7 @@ fn expect(pool: &Pool, leaving: &mut [Leaving]) {
 /// more are tried, which may be smaller, and then no more: compressing for nothing takes long.
 fn keep(pool: &Pool, leaving: &mut [Leaving]) {
     let mut full: Option<(Arc<dyn Store>, u32)> = None;
+    let mut room = Landing::take(pool.page_bytes());
     for page in leaving.iter_mut().filter(|page| !page.failed) {
         let store = page.space.anon().store();
         let tries = match &full {
@@ -168,9 +171,13 @@ fn keep(pool: &Pool, leaving: &mut [Leaving]) {
         if tries == TRIES {
             continue;
         }
-        let mut kept = store.keep(page.owner(), page.bytes(pool));
+        let Ok(bytes) = page.bytes(pool, &mut room.as_mut_slice()[..pool.page_bytes()]) else {
+            page.failed = true;
+            continue;
+        };
+        let mut kept = store.keep(page.owner(), bytes);
         if kept == Err(Refused::Full) && tries == 0 && make_room(pool, &store) > 0 {
-            kept = store.keep(page.owner(), page.bytes(pool));
+            kept = store.keep(page.owner(), bytes);
         }
         if kept == Err(Refused::Full) {
             full = Some((store, tries + 1));
@@ -191,8 +198,20 @@ fn write(pool: &Pool, leaving: &mut [Leaving]) {
         };
         let chosen: Vec<_> =
             (0..leaving.len()).filter(|&at| goes(&leaving[at])).take(most).collect();
-        let bytes = |&at: &usize| (leaving[at].owner(), leaving[at].bytes(pool));
-        match store.write(&chosen.iter().map(bytes).collect::<Vec<_>>()) {
+        let mut room = Landing::take(chosen.len() * pool.page_bytes());
+        let mut pieces = Vec::with_capacity(chosen.len());
+        let mut unread = None;
+        for (&at, room) in chosen.iter().zip(room.as_mut_slice().chunks_mut(pool.page_bytes())) {
+            match leaving[at].bytes(pool, room) {
+                Ok(bytes) => pieces.push((leaving[at].owner(), bytes)),
+                Err(_) => unread = Some(at),
+            }
+        }
+        if let Some(at) = unread {
+            leaving[at].failed = true;
+            continue;
+        }
+        match store.write(&pieces) {
             Ok(slots) => {
                 for (at, slot) in chosen.into_iter().zip(slots) {
                     leaving[at].slot = Some(slot);

@@ -31,7 +31,7 @@
 //!
 //! The pages of a map are stored to without a call, and being write-protected is their clean bit
 //! (`map/stores.rs`). So the protection is set again under the acquisition of the lock that made
-//! them clean, and their bytes are read afterwards, from the map's memory. A map may begin and end
+//! them clean, and their bytes are copied afterwards, from the map's memory. A map may begin and end
 //! within pages: the bytes around it belong to others. They are not written, which takes the page
 //! cache. Nor is what lies behind the end of a file that others have cut.
 //!
@@ -41,12 +41,13 @@
 use crate::beneath::BLOCK;
 use crate::fault_sites::FaultSite;
 use crate::io::Slice;
-use crate::map::StoredPages;
+use crate::map::{Landing, StoredPages};
 use crate::pool::{Pool, State};
 use crate::space::Space;
 use crate::translation::{Entry, State as EntryState};
 use lowtide_core::limits::TABLE_ENTRIES;
 use lowtide_core::{Flags, FolioId, Task};
+use std::io;
 use std::ops::Range;
 
 /// Longest run: a device gains nothing from longer ones, and reads wait behind them.
@@ -207,12 +208,30 @@ fn protect(state: &mut State, space: &Space, stored: &dyn StoredPages, begun: &[
     }
 }
 
-/// The memory of a run that is written past the page cache, and what goes through it: the block
-/// in which the file ends, if it ends within one. Both may be nothing, of a map.
+/// What of a run is written past the page cache.
+pub(super) enum Direct {
+    /// Frames, which stay as they are or become dirty again.
+    Frames(Vec<Slice>),
+    /// So many bytes of a map, from the run's first page on: of a copy ([`copy_direct`]).
+    Map(usize),
+}
+
+impl Direct {
+    /// Its bytes.
+    pub(super) fn len(&self) -> usize {
+        match self {
+            Self::Frames(slices) => slices.iter().map(Slice::len).sum(),
+            Self::Map(len) => *len,
+        }
+    }
+}
+
+/// What of a run is written past the page cache, and what goes through it: the block in which the
+/// file ends, if it ends within one. Both may be nothing, of a map.
 ///
 /// That block is a page of the kernel's cache at least. Making the file longer touches that
 /// page in the cache, whatever a base page is, and must not meet a direct write to it.
-pub(super) fn cut_run(pool: &Pool, space: &Space, run: &[InFlight]) -> (Vec<Slice>, Option<Tail>) {
+pub(super) fn cut_run(pool: &Pool, space: &Space, run: &[InFlight]) -> (Direct, Option<Tail>) {
     let block = (pool.page_bytes() as u64).max(BLOCK);
     if let Some(stored) = space.stored() {
         return cut_stored(pool, space, stored, run, block);
@@ -236,41 +255,52 @@ pub(super) fn cut_run(pool: &Pool, space: &Space, run: &[InFlight]) -> (Vec<Slic
             tail.len += (bytes - direct) as usize;
         }
     }
-    (slices, tail)
+    (Direct::Frames(slices), tail)
 }
 
-/// The same, for pages of a map. What it shares a page with, and what must not change while it is
-/// written, goes through the page cache, as a copy.
+/// The same, for pages of a map. What shares a page with bytes of others goes through the page
+/// cache.
 fn cut_stored(
     pool: &Pool,
     space: &Space,
     stored: &dyn StoredPages,
     run: &[InFlight],
     block: u64,
-) -> (Vec<Slice>, Option<Tail>) {
+) -> (Direct, Option<Tail>) {
     let (pages, bounds) = (pages_of(run), stored.bounds());
     // A file that is shorter is not made longer, as with a mapping of the kernel.
     let size = space.backing.size().unwrap_or(u64::MAX);
     let start = (pages.start << pool.page_shift).max(bounds.start);
     let end = (pages.end << pool.page_shift).min(bounds.end).min(size);
-    let whole = start.is_multiple_of(block) && !space.is_stable();
+    let whole = start.is_multiple_of(block);
     let direct_end = if whole { (end & !(block - 1)).max(start) } else { start };
-    let mut slices = Vec::new();
-    if direct_end > start {
-        slices.push(Slice::new(stored.address(pages.start), (direct_end - start) as usize));
-    }
     let rest = end.saturating_sub(direct_end) as usize;
     let tail = (rest > 0).then(|| Tail { len: rest, ..Tail::at(direct_end) });
-    (slices, tail)
+    (Direct::Map((direct_end - start) as usize), tail)
+}
+
+/// Copies the part of a map's run that is written past the page cache: `len` bytes. A device reads
+/// the copy, so the pages may be stored to meanwhile wherever that is.
+///
+/// # Errors
+/// As [`StoredPages::read`].
+pub(super) fn copy_direct(space: &Space, offset: u64, len: usize) -> io::Result<Landing> {
+    let mut copy = Landing::take(len);
+    let stored = space.stored().expect("the run of a map");
+    stored.read(offset, &mut copy.as_mut_slice()[..len])?;
+    Ok(copy)
 }
 
 /// Copies the part of a run that goes through the page cache. `None` if a store has a page of it
 /// locked at the moment: the flusher does not wait for stores, and tries again.
-pub(super) fn copy_tail(pool: &Pool, space: &Space, tail: &Tail) -> Option<Vec<u8>> {
+///
+/// # Errors
+/// As [`StoredPages::read`].
+pub(super) fn copy_tail(pool: &Pool, space: &Space, tail: &Tail) -> io::Result<Option<Vec<u8>>> {
     let mut copy = vec![0; tail.len];
     if let Some(stored) = space.stored() {
-        stored.read(tail.offset, &mut copy);
-        return Some(copy);
+        stored.read(tail.offset, &mut copy)?;
+        return Ok(Some(copy));
     }
     let frames = tail
         .pieces
@@ -279,11 +309,11 @@ pub(super) fn copy_tail(pool: &Pool, space: &Space, tail: &Tail) -> Option<Vec<u
     let pages = tail.offset >> pool.page_shift..;
     for ((page, frame), piece) in pages.zip(frames).zip(copy.chunks_mut(pool.page_bytes())) {
         // As any reader: no store begins while the page is pinned.
-        let pinned = space.table.entry(page).pin().ok()?;
+        let Ok(pinned) = space.table.entry(page).pin() else { return Ok(None) };
         assert!(pinned.frame == frame, "page {page} changed its frame while it was being written");
         piece.copy_from_slice(&pool.bytes(frame)[..piece.len()]);
     }
-    Some(copy)
+    Ok(Some(copy))
 }
 
 /// Ends the write of a run: its folios are clean, unless they were stored to again, or dirty if

@@ -25,7 +25,9 @@
 //! dirty, something has been dirty for long, or reclaim needs clean pages. It writes each file from
 //! where it stopped the last time, and goes from file to file.
 
-use super::collect::{InFlight, RUN_BYTES, Tail, collect, copy_tail, cut_run, end_run, pages_of};
+use super::collect::{
+    Direct, InFlight, RUN_BYTES, Tail, collect, copy_direct, copy_tail, cut_run, end_run, pages_of,
+};
 use super::device::{Device, Ticket, Urgency};
 use super::ledger::Failure;
 use super::rescue::{make_suspects_dirty, rescue};
@@ -34,6 +36,7 @@ use crate::beneath::OnItsWay;
 use crate::deadline::Deadline;
 use crate::fault_sites::FaultSite;
 use crate::io::{Completion, Slice, Write, Writer};
+use crate::map::Landing;
 use crate::pool::Pool;
 use crate::space::Space;
 use lowtide_core::MemcgId;
@@ -67,6 +70,8 @@ struct Run {
     failed_syncs: u64,
     /// What goes through the page cache now.
     copy: Vec<u8>,
+    /// What a device reads now, of a map.
+    direct: Option<Landing>,
 }
 
 /// What a worker may begin to write.
@@ -481,43 +486,51 @@ impl<'p> Worker<'p> {
             on_its_way: None,
             failed_syncs: 0,
             copy: Vec::new(),
+            direct: None,
         });
     }
 
     /// Hands a run to the device, or lets it wait for what it would collide with.
     fn launch(&mut self, run: Run) {
-        let (slices, tail) = if run.only_tail {
-            (Vec::new(), run.tail)
+        let (direct, tail) = if run.only_tail {
+            (Direct::Frames(Vec::new()), run.tail)
         } else {
             cut_run(self.pool, &run.space, &run.folios)
         };
         let offset = pages_of(&run.folios).start << self.pool.page_shift;
         let mut run = Run { tail, begun: self.pool.now(), ..run };
-        if slices.is_empty() && run.tail.is_none() {
+        let len = direct.len();
+        if len == 0 && run.tail.is_none() {
             // Others have cut off what a map had there.
             return self.nothing_to_write(&run);
         }
         if run.on_its_way.is_none() {
-            let direct: usize = slices.iter().map(Slice::len).sum();
             let cached = run.tail.as_ref().map_or(0..0, Tail::bytes);
             let beneath = &run.space.beneath;
-            run.on_its_way = beneath.write_begins(&(offset..offset + direct as u64), &cached);
+            run.on_its_way = beneath.write_begins(&(offset..offset + len as u64), &cached);
             if run.on_its_way.is_none() {
                 return self.waiting.push(run);
             }
             run.failed_syncs = crate::sync::lock(&run.space.ledger).failed_syncs();
         }
         let space = &Arc::clone(&run.space);
-        if run.tail.is_some() && slices.is_empty() {
+        if len == 0 {
             return self.start_tail(run);
         }
+        let slices = match direct {
+            Direct::Frames(slices) => slices,
+            Direct::Map(len) => match copy_direct(space, offset, len) {
+                Ok(copy) => vec![Slice::new(run.direct.insert(copy).as_ptr(), len)],
+                Err(error) => return self.run_ended(run, Err(error)),
+            },
+        };
         let slot = self.take_slot(InHand::Run(run));
         let (path, fd) = (space.path_ref(), space.backing.write_fd());
-        // SAFETY: the folios are under writeback, so their frames, or the memory of a map, are
-        // neither evicted nor given back before `Pool::end_run`, which comes after the completion;
-        // the run keeps the space, its descriptors and its memory. A writer that is abandoned leaks
-        // the pool and all of it. A concurrent store may reach the file or not: its page is dirty
-        // again.
+        // SAFETY: the folios are under writeback, so their frames are neither evicted nor given
+        // back before `Pool::end_run`, which comes after the completion; the run keeps the space,
+        // its descriptors, and the copy of a map's pages, which does not move with it. A writer
+        // that is abandoned leaks the pool and all of it. A concurrent store may reach the file or
+        // not: its page is dirty again.
         #[expect(unsafe_code, reason = "promised where the frames are taken")]
         let write = unsafe { Write::new(path, fd, offset, slices, slot as u64) };
         self.writer.push(write);
@@ -534,9 +547,14 @@ impl<'p> Worker<'p> {
     fn start_tail(&mut self, mut run: Run) {
         run.only_tail = true;
         let Some(tail) = run.tail.take() else { return };
-        let Some(copy) = copy_tail(self.pool, &run.space, &tail) else {
-            run.tail = Some(tail);
-            return self.waiting.push(run);
+        run.direct = None;
+        let copy = match copy_tail(self.pool, &run.space, &tail) {
+            Ok(Some(copy)) => copy,
+            Ok(None) => {
+                run.tail = Some(tail);
+                return self.waiting.push(run);
+            }
+            Err(error) => return self.run_ended(run, Err(error)),
         };
         self.pool.fault_sites.mark(FaultSite::TailThroughPageCache);
         run.copy = copy;
