@@ -1,6 +1,6 @@
 //! Promise: under `lowtide run --anon` a program may use a part of its memory in a way in which the
 //! kernel cannot wait for pages. It gets that part, finds everything as without lowtide, and the
-//! budget holds for the rest, or the program is told that it does not.
+//! budget holds for the rest, or the program hears that it does not.
 
 mod common;
 
@@ -40,7 +40,7 @@ fn alone(args: &[&str]) -> Output {
     plain(program()).args(args).output().unwrap()
 }
 
-/// A command does what it does alone, with so many KiB beside the budget, and lends for a reason.
+/// A command does what it does alone, with some KiB beside the budget, and lends for a reason.
 fn is_kept(command: &str, lent_kib: u64, reason: Option<&str>) {
     let files = Files::new();
     let most = (MOST + lent_kib).to_string();

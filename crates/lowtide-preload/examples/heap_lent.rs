@@ -337,7 +337,7 @@ fn room() {
     println!("refused");
 }
 
-/// Ends by a signal that dumps core: no more than so many bytes.
+/// Ends by a signal that dumps core: no more than this number of bytes.
 fn core(folder: &str) {
     env::set_current_dir(folder).expect("a folder");
     let limit = libc::rlimit { rlim_cur: 1 << 30, rlim_max: 1 << 30 };

@@ -191,7 +191,7 @@ pub(crate) fn protect(range: &Range<usize>, prot: i32) -> bool {
     done == 0
 }
 
-/// Has whole pages in core dumps, or leaves them out. The kernel does as it is told, or ignores it.
+/// Has whole pages in core dumps, or leaves them out. The kernel follows the advice, or ignores it.
 pub(crate) fn dump(range: &Range<usize>, is_in: bool) {
     let advice = if is_in { libc::MADV_DODUMP } else { libc::MADV_DONTDUMP };
     // SAFETY: no contents change.
@@ -565,7 +565,7 @@ mod tests {
         assert_eq!(table.allocate(PAGE, PAGE, Kind::Mapped), Some(part.range.start));
         // What is lent is a block, and what is in none can be.
         let free = at + 16 * PAGE..at + 20 * PAGE;
-        assert_eq!(table.gaps(&(free.start - PAGE..free.end)), [free.clone()]);
+        assert_eq!(table.gaps(&(free.start - PAGE..free.end)), slice::from_ref(&free));
         table.put_lent(&free).expect("room");
         assert_eq!(table.first(&(at..free.end), Place::Lent), Some(free.clone()));
         assert!(table.first_live(&free).is_none() && !table.has_all(&free));

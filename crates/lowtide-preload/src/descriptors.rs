@@ -119,8 +119,8 @@ fn file_of_2() -> Option<(u64, u64)> {
     Some((stat.st_dev, stat.st_ino))
 }
 
-/// As [`say`], by a thread of the program, and only if standard error is the file that it was at the
-/// beginning: a daemon may have a file of its data there.
+/// As [`say`], by a thread of the program, and only if standard error is the file that it was at
+/// the beginning: a daemon may have a file of its data there.
 pub(crate) fn say_first(text: &[u8]) {
     let first = (FIRST[0].load(Ordering::Relaxed), FIRST[1].load(Ordering::Acquire));
     if file_of_2().is_some_and(|(device, number)| (device, number.wrapping_add(1)) == first) {

@@ -1,13 +1,13 @@
 //! What the kernel does to words of memory without waiting for their pages.
 //!
 //! Some operations of `futex(2)` (`FUTEX_WAKE_OP`, and all of priority inheritance) touch a word
-//! where they may not sleep. Of a page that is out, or protected from stores, they say `EFAULT`, and
-//! do not wait for the thread that would bring it in. And when a thread ends, the kernel looks at
-//! the robust mutexes that it holds, and is not served at all.
+//! where they may not sleep. Of a page that is out, or protected from stores, they say `EFAULT`,
+//! and do not wait for the thread that would bring it in. And when a thread ends, the kernel looks
+//! at the robust mutexes that it holds, and is not served at all.
 //!
 //! * A call of [`syscall`] that fails so has its pages brought in, and is made again.
-//! * A mutex with priority inheritance, or a robust one, is the C library's to use, which makes such
-//!   calls where nothing can stand in front. Its block is lent to the program
+//! * A mutex with priority inheritance, or a robust one, is the C library's to use, which makes
+//!   such calls where nothing can stand in front. Its block is lent to the program
 //!   ([`heap::give_back_for`]) when it is made.
 //!
 //! A program that has a `userfaultfd(2)` of its own registers memory with it, of which the kernel

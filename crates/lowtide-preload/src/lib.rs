@@ -20,7 +20,7 @@
 //! | `ranges`, `left` | addresses that are adopted; mappings that are left to the kernel |
 //! | `line`, `keeper`, `descriptors` | asking our thread; the thread; its own descriptors |
 //! | `budgets` | the pager and its tenants |
-//! | `mirrors`, `leases`, `local`, `ways` | the way `userfault`; files that do not change; why not |
+//! | `mirrors`, `leases`, `local`, `ways` | the way `userfault`; files without change; reasons |
 //! | `heap`, `blocks`, `memory` | memory without a file: the program's, addresses, the keeper's |
 //! | `malloc`, `real_memory` | allocating it; the functions behind |
 //! | `copies`, `elsewhere`, `devices` | which reads into it are copies; the others; drivers |

@@ -1,9 +1,9 @@
 //! Which files change only by system calls of this kernel.
 //!
 //! A lease stops the processes of this machine. The server of a network file system, or another
-//! machine, knows nothing of it. An overlay is as local as its layers are: what a lower layer on NFS
-//! has may change without any call here. Layers that cannot be seen, as in many containers, are not
-//! taken for local.
+//! machine, knows nothing of it. An overlay is as local as its layers are: what a lower layer on
+//! NFS has may change without any call here. Layers that cannot be seen, as in many containers, are
+//! not taken for local.
 
 use rustix::fs::{fstatfs, statfs};
 use std::fs;

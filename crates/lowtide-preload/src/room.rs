@@ -1,9 +1,9 @@
 //! How much memory there is for copies: the machine's, and that of the memory cgroups above this
 //! process.
 //!
-//! A cgroup that is over its limit is not told so: a process in it is killed. So a copy is not begun
-//! where it does not fit. The files are opened at the beginning and kept, because a program may
-//! confine itself later (`chroot`), or use its descriptors up.
+//! A cgroup that is over its limit gets no error: a process in it is killed. So a copy is not
+//! begun where it does not fit. The files are opened at the beginning and kept, because a program
+//! may confine itself later (`chroot`), or use its descriptors up.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -37,7 +37,7 @@ impl Room {
         Self { machine, groups: groups.iter().filter_map(|(path, v2)| open(path, *v2)).collect() }
     }
 
-    /// Whether there is room for so many bytes, and some more.
+    /// Whether there is room for this number of bytes, and some more.
     pub(crate) fn has(&self, bytes: u64) -> bool {
         let wanted = bytes.saturating_add(SPARE);
         let fits = |free: Option<u64>| free.is_none_or(|free| wanted <= free);

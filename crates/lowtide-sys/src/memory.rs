@@ -233,10 +233,10 @@ impl Mapping {
     ///
     /// # Errors
     ///
-    /// `InvalidInput` outside the committed part; `ENOMEM` or `EFAULT` when the kernel refuses memory
-    /// for it; `EHWPOISON` for broken memory. A machine that is out of memory kills a process
-    /// instead, and so does a memory cgroup at its limit: its pages are charged as they are touched.
-    /// The touching of old kernels cannot report anything.
+    /// `InvalidInput` outside the committed part; `ENOMEM` or `EFAULT` when the kernel refuses
+    /// memory for it; `EHWPOISON` for broken memory. A machine that is out of memory kills a
+    /// process instead, and so does a memory cgroup at its limit: its pages are charged as they are
+    /// touched. The touching of old kernels cannot report anything.
     pub fn populate(&self, range: Range<usize>) -> io::Result<()> {
         self.check("populate", &range)?;
         let page = page_size();

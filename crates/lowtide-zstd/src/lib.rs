@@ -1,9 +1,9 @@
 //! zstd for pages, in memory of Rust's allocator.
 //!
 //! The C library of zstd allocates its contexts with `malloc`. In a program that `lowtide run`
-//! keeps, that may be an allocator of the program, one of whose locks is held by a thread that waits
-//! for a page that is being decompressed. So contexts here are in memory that is given to zstd,
-//! which then allocates nothing ([`Compressor`], [`Decompressor`]).
+//! keeps, that may be an allocator of the program, one of whose locks is held by a thread that
+//! waits for a page that is being decompressed. So contexts here are in memory that is given to
+//! zstd, which then allocates nothing ([`Compressor`], [`Decompressor`]).
 //!
 //! A few contexts are kept for later by all threads ([`Shelf`]). A process may fork at any
 //! instruction, and its child has none of the threads: a place of the shelf is empty or full, and
@@ -12,8 +12,9 @@
 //!
 //! # Safety
 //!
-//! A context is in a block that it owns, is as large as zstd demands and aligned to eight bytes, and
-//! never moves, since the block is on the heap. A place of a shelf owns what its pointer refers to.
+//! A context is in a block that it owns, is as large as zstd demands and aligned to eight bytes,
+//! and never moves, since the block is on the heap. A place of a shelf owns what its pointer refers
+//! to.
 
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -38,7 +39,7 @@ fn length(result: usize) -> Option<usize> {
     (unsafe { ZSTD_isError(result) } == 0).then_some(result)
 }
 
-/// Compresses up to so many bytes at a time.
+/// Compresses up to a number of bytes at a time.
 #[derive(Debug)]
 pub struct Compressor {
     context: NonNull<ZSTD_CCtx>,

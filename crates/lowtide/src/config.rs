@@ -184,10 +184,10 @@ impl Builder {
         self
     }
 
-    /// How long an operation waits for a frame, for guards of other threads, or for reclaim that has
-    /// pages of a tenant that is to be [removed](crate::Tenant::remove), before it fails (default
-    /// 10 s). Dropping a region waits as long for reclaim that has pages of it, which ends it then.
-    /// [`Duration::MAX`] waits for ever.
+    /// How long an operation waits for a frame, for guards of other threads, or for reclaim that
+    /// has pages of a tenant that is to be [removed](crate::Tenant::remove), before it fails
+    /// (default 10 s). Dropping a region waits as long for reclaim that has pages of it, which ends
+    /// it then. [`Duration::MAX`] waits for ever.
     pub fn patience(mut self, patience: Duration) -> Self {
         self.patience = patience;
         self
@@ -198,8 +198,8 @@ impl Builder {
     /// [`Error::Timeout`](crate::Error::Timeout), and closing a file or the pager goes on without.
     /// [`Duration::MAX`] waits for ever. The pages stay dirty and are retried.
     ///
-    /// It also bounds each write to the [swap](Self::swap) file by a thread that makes room: past it
-    /// the pages stay in memory, and nothing more is written to swap until the device answers.
+    /// It also bounds each write to the [swap](Self::swap) file by a thread that makes room: past
+    /// it the pages stay in memory, and nothing more is written to swap until the device answers.
     ///
     /// It does not bound requests that the calling thread makes itself: the read of a miss, which
     /// [`read_deadline`](Self::read_deadline) bounds, [`View::set_len`](crate::View::set_len),

@@ -356,7 +356,7 @@ mod tests {
         let last = PAGES - 512..PAGES;
         assert!(looked(0..PAGES, 7..9).into_iter().eq((7..9).chain(last.clone())));
         assert!(looked(8..PAGES, 7..9).into_iter().eq((8..9).chain(last.clone())));
-        assert!(looked(0..PAGES, 0..0).into_iter().eq(last.clone()));
+        assert!(looked(0..PAGES, 0..0).into_iter().eq(last));
         assert!(looked(PAGES - 5..PAGES, PAGES - 3..PAGES).into_iter().eq(PAGES - 5..PAGES));
         view.set_len(5000).unwrap();
         assert_eq!((view.len(), view.read(1).unwrap()[0]), (5000, 0));

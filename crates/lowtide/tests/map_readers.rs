@@ -29,8 +29,8 @@ fn mappings() -> Vec<(std::ops::Range<usize>, String)> {
     all
 }
 
-/// Reads all of the process's memory that is lowtide's, in each way that there is. Returns the pages
-/// that could be read.
+/// Reads all of the process's memory that is lowtide's, in each way that there is. Returns the
+/// pages that could be read.
 fn read_all() -> usize {
     let mut memory = File::open("/proc/self/mem").unwrap();
     let (mut read, mut page) = (0, [0; PAGE]);

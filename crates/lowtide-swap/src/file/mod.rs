@@ -10,9 +10,9 @@
 //! not given out as contents of another. A cluster that is wholly free is punched out of the file
 //! by [`SwapFile::discard`], or used again before that.
 //!
-//! **A device that does not answer** is waited for by its [`Backing`], not longer than that likes. The
-//! slots of a write that has timed out stay taken until that write cannot reach the device any more,
-//! or it would overwrite what was stored there since. Until then nothing is written.
+//! **A device that does not answer** is waited for by its [`Backing`], not longer than that likes.
+//! The slots of a write that has timed out stay taken until that write cannot reach the device any
+//! more, or it would overwrite what was stored there since. Until then nothing is written.
 //!
 //! **Contents** have a checksum (CRC-32) that stays in memory, and are verified when they are read:
 //! a device that returns other bytes, or none, gives an error and never data.

@@ -98,9 +98,9 @@ impl MapMut {
         }
     }
 
-    /// Takes a part back that was [lent](Frozen::lend), in bytes, whole pages. What is there goes in
-    /// one step. Afterwards it is zeroes, and nothing can be touched there before its protection is
-    /// changed (`mprotect(2)`).
+    /// Takes a part back that was [lent](Frozen::lend), in bytes, whole pages. What is there goes
+    /// in one step. Afterwards it is zeroes, and nothing can be touched there before its protection
+    /// is changed (`mprotect(2)`).
     ///
     /// # Errors
     /// `InvalidInput` for a part that is not in the map, `Unsupported` in a child; else the

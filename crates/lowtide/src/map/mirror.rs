@@ -21,9 +21,9 @@
 //! it missing at its next load, and waits as for any other.
 //!
 //! **The end.** The addresses may be the program's own, and become something else later
-//! ([`Placed`](super::Placed)), or a part of them may. So whatever touches them holds the right to do
-//! so meanwhile (`reach.rs`), and [`Mirror::detach`] and [`Mirror::lend`] wait for it and take it
-//! away.
+//! ([`Placed`](super::Placed)), or a part of them may. So whatever touches them holds the right to
+//! do so meanwhile (`reach.rs`), and [`Mirror::detach`] and [`Mirror::lend`] wait for it and take
+//! it away.
 //!
 //! **Stores.** Write-back, and swap, take the bytes of resident pages by `pread(2)` from the memfd:
 //! no fault that this process would have to serve itself, and nothing that could make a page. There

@@ -29,7 +29,7 @@
 //! | `space`, `fresh` | a map's entry in the pager; which pages are new |
 //! | `mirror`, `server`, `serve` | the way `userfault`: this process serves page faults |
 //! | `heap` | there, memory without a file: its pages come from swap |
-//! | `frozen`, `gate`, `reach` | there, a heap that nothing is stored to for a moment; parts that are lent |
+//! | `frozen`, `gate`, `reach` | there, a heap without stores for a moment; parts that are lent |
 //! | `stores` | there, what is stored: noticed, written back, never lost |
 //! | `watched`, `watch`, `adopt` | the way `pagecache`: the kernel's mapping, watched and trimmed |
 //! | `placed` | the way `userfault` at addresses of the program's own |

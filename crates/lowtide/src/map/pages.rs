@@ -131,7 +131,7 @@ impl Landing {
         self.at
     }
 
-    /// All of it: as many bytes as were asked for, and perhaps more.
+    /// All of it: as many bytes as were requested, and perhaps more.
     pub(crate) fn as_mut_slice(&mut self) -> &mut [u8] {
         let len = self.blocks.len() * size_of::<Block>();
         // SAFETY: the blocks are bytes that were written, and lie together; they are this one's.

@@ -4,8 +4,8 @@
 //! stop all threads of a pager one after the other. So threads of the file's own make the requests
 //! (`io/bounded.rs`), from memory of their own, and a write that has not ended within
 //! [`Builder::io_deadline`](crate::Builder::io_deadline) is *left*: it has failed for the thread
-//! that waits, and the slots that it may still write to are given to no page until it ends. Until then the
-//! file takes no further write, so no other thread waits for that device.
+//! that waits, and the slots that it may still write to are given to no page until it ends. Until
+//! then the file takes no further write, so no other thread waits for that device.
 //!
 //! Reads are left likewise where there is a
 //! [`read_deadline`](crate::Builder::read_deadline); without one a thread reads by itself.
@@ -108,7 +108,7 @@ impl Watched {
 }
 
 impl Backing {
-    /// Memory for a request, of at least so many bytes.
+    /// Memory for a request, of at least `bytes`.
     fn buffer(&self, bytes: usize) -> AlignedBuffer {
         let mut spare = crate::sync::lock(&self.spare);
         let fits = spare.iter().position(|buffer| buffer.len() >= bytes);

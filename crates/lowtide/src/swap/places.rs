@@ -8,8 +8,8 @@ use super::slot::Store;
 use lowtide_core::MemcgId;
 use std::sync::{Arc, Weak};
 
-/// What a batch counts for that swap has refused, next to one that stays for a reason that may pass:
-/// a tenant whose limit was just lowered may have no frame to note where a page is.
+/// What a batch counts for that swap has refused, next to one that stays for a reason that may
+/// pass: a tenant whose limit was just lowered may have no frame to note where a page is.
 pub(crate) const REFUSAL: u64 = 8;
 
 /// See the module documentation.
@@ -121,8 +121,8 @@ impl Swaps {
         }
     }
 
-    /// Counts a batch of pages of a group of which swap has taken nothing: because it has no room or
-    /// its device fails, or else for a reason that may pass.
+    /// Counts a batch of pages of a group of which swap has taken nothing: because it has no room
+    /// or its device fails, or else for a reason that may pass.
     pub(super) fn note_refusal(&mut self, group: MemcgId, by_swap: bool) {
         for place in self.places.iter_mut().flatten().filter(|place| place.group == group) {
             place.refusals += if by_swap { REFUSAL } else { 1 };

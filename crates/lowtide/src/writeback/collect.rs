@@ -31,9 +31,9 @@
 //!
 //! The pages of a map are stored to without a call, and being write-protected is their clean bit
 //! (`map/stores.rs`). So the protection is set again under the acquisition of the lock that made
-//! them clean, and their bytes are copied afterwards, from the map's memory. A map may begin and end
-//! within pages: the bytes around it belong to others. They are not written, which takes the page
-//! cache. Nor is what lies behind the end of a file that others have cut.
+//! them clean, and their bytes are copied afterwards, from the map's memory. A map may begin and
+//! end within pages: the bytes around it belong to others. They are not written, which takes the
+//! page cache. Nor is what lies behind the end of a file that others have cut.
 //!
 //! A dirty translation whose folio is neither dirty nor being written would never be written and
 //! never leave memory. That would be a defect of ours; it is logged and repaired where it is met.
@@ -212,7 +212,7 @@ fn protect(state: &mut State, space: &Space, stored: &dyn StoredPages, begun: &[
 pub(super) enum Direct {
     /// Frames, which stay as they are or become dirty again.
     Frames(Vec<Slice>),
-    /// So many bytes of a map, from the run's first page on: of a copy ([`copy_direct`]).
+    /// A number of bytes of a map, from the run's first page on: of a copy ([`copy_direct`]).
     Map(usize),
 }
 

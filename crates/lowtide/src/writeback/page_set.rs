@@ -5,10 +5,24 @@
 //! 64) an operation.
 
 use lowtide_core::limits::TABLE_ENTRIES;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 
 const WORDS: usize = TABLE_ENTRIES as usize / 64;
+
+/// Ranges that cover the same pages, in order, without overlap.
+pub(super) fn union(ranges: impl Iterator<Item = Range<u64>>) -> VecDeque<Range<u64>> {
+    let mut sorted: Vec<_> = ranges.filter(|range| !range.is_empty()).collect();
+    sorted.sort_by_key(|range| range.start);
+    let mut united: VecDeque<Range<u64>> = VecDeque::new();
+    for range in sorted {
+        match united.back_mut() {
+            Some(last) if range.start <= last.end => last.end = last.end.max(range.end),
+            _ => united.push_back(range),
+        }
+    }
+    united
+}
 
 /// See the module documentation.
 #[derive(Clone, Debug, Default)]

@@ -30,6 +30,7 @@ use super::collect::{
 };
 use super::device::{Device, Ticket, Urgency};
 use super::ledger::Failure;
+use super::page_set::union;
 use super::rescue::{make_suspects_dirty, rescue};
 use super::work::{Wake, Work};
 use crate::beneath::OnItsWay;
@@ -143,20 +144,6 @@ impl Round {
             ticket.finish(failure.cloned().map_or(Ok(()), Err));
         }
     }
-}
-
-/// Ranges that cover the same pages, in order, without overlap.
-fn union(ranges: impl Iterator<Item = Range<u64>>) -> VecDeque<Range<u64>> {
-    let mut sorted: Vec<_> = ranges.filter(|range| !range.is_empty()).collect();
-    sorted.sort_by_key(|range| range.start);
-    let mut united: VecDeque<Range<u64>> = VecDeque::new();
-    for range in sorted {
-        match united.back_mut() {
-            Some(last) if range.start <= last.end => last.end = last.end.max(range.end),
-            _ => united.push_back(range),
-        }
-    }
-    united
 }
 
 /// See the module documentation.
