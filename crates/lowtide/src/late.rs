@@ -10,7 +10,7 @@
 //! meanwhile is dropped when the read has ended (`close.rs`).
 //!
 //! **A device that does not answer does not take the budget.** Late reads of one device may have
-//! half of the frames ([`LateReads`]); reads that would begin then fail as those before them
+//! half of the frames (`late_reads.rs`); reads that would begin then fail as those before them
 //! have. Nothing is read ahead, or around a miss, where a read of the device is late.
 //!
 //! Maps and heaps have no such deadline: a load through a pointer has no way to fail but a signal.
@@ -25,47 +25,12 @@ use crate::io::{Batch, End, Left, Read};
 use crate::pool::Pool;
 use crate::readahead::note_ahead;
 use crate::space::Space;
-use std::collections::HashMap;
 use std::io;
-use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The part of the pager's frames that late reads of one device may have: a half.
 const PART: u64 = 2;
-
-/// Frames that late reads have, by device.
-#[derive(Debug, Default)]
-pub(crate) struct LateReads {
-    /// Of all devices: a miss looks at nothing else where all is well.
-    all: AtomicU64,
-    of: Mutex<HashMap<u64, u64>>,
-}
-
-impl LateReads {
-    fn begin(&self, device: u64, frames: u64) {
-        *crate::sync::lock(&self.of).entry(device).or_default() += frames;
-        self.all.fetch_add(frames, SeqCst);
-    }
-
-    fn end(&self, device: u64, frames: u64) {
-        let mut of = crate::sync::lock(&self.of);
-        let left = of.get_mut(&device).expect("a late read ends after it has begun");
-        *left -= frames;
-        if *left == 0 {
-            of.remove(&device);
-        }
-        self.all.fetch_sub(frames, SeqCst);
-    }
-
-    fn of(&self, space: &Space) -> u64 {
-        if self.all.load(SeqCst) == 0 {
-            return 0;
-        }
-        let device = space.backing.key().device;
-        crate::sync::lock(&self.of).get(&device).copied().unwrap_or(0)
-    }
-}
 
 /// Whether a file may be read without being asked: no read of its device is late.
 pub(crate) fn may_read_unasked(pool: &Pool, space: &Space) -> bool {

@@ -102,7 +102,7 @@
 //! | `unfenced`, `rounds` | which pages are pinned without a fence; barriers that threads share |
 //! | `sampling` | counting hits at no cost |
 //! | `fault`, `many`, `pipeline`, `pieces` | bringing in one page or many |
-//! | `wait`, `late` | waiting for a read; reads that miss their deadline |
+//! | `wait`, `late`, `late_reads` | waiting for a read; reads that miss their deadline |
 //! | `readahead`, `unused`, `readers` | sequential access: which pages are read ahead |
 //! | `around` | the neighbours of a page that is missed: where they are read with it |
 //! | `reclaim`, `background` | driving the engine's reclaim; the threads of a pager |
@@ -147,6 +147,7 @@ mod high;
 mod hits;
 mod io;
 mod late;
+mod late_reads;
 mod length;
 mod many;
 pub mod map;

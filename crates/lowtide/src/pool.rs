@@ -20,7 +20,7 @@ use crate::error::{BuildError, Error};
 use crate::fault_sites::FaultSites;
 use crate::frames::Frames;
 use crate::io::{Arena, Backend, Options};
-use crate::late::LateReads;
+use crate::late_reads::LateReads;
 use crate::miss_clock::MissClock;
 use crate::pool_lock::TimedGuard;
 use crate::resident::Resident;
@@ -54,6 +54,9 @@ pub(crate) type DirtiersLeft = Mutex<Vec<Dirtier>>;
 /// The pool's lock, held.
 pub(crate) type StateGuard<'a> = TimedGuard<'a, State>;
 
+/// Gives up the pages of a region that is closed; whether reclaim has none of them any more.
+pub(crate) type EndOfRegion = fn(&Pool, &Arc<Space>) -> bool;
+
 /// What the pool's lock protects.
 #[derive(Debug)]
 pub(crate) struct State {
@@ -62,8 +65,8 @@ pub(crate) struct State {
     pub(crate) resident: Resident,
     /// Open spaces by number, for the way from a folio to its translations.
     pub(crate) spaces: Vec<Option<Arc<Space>>>,
-    /// Regions that were closed while reclaim had pages of them (`anon/close.rs`).
-    pub(crate) orphans: Vec<Arc<Space>>,
+    /// Regions that were closed while reclaim had pages of them, and how each ends.
+    pub(crate) orphans: Vec<(Arc<Space>, EndOfRegion)>,
     /// The numbers of the spaces of each file.
     files: HashMap<FileKey, Vec<SpaceId>>,
     /// The names of tenants.
@@ -487,6 +490,20 @@ fn check_limit(max_bytes: u64, limit: Option<Limit>) -> Result<(), BuildError> {
         }
         _ => Ok(()),
     }
+}
+
+/// Ends the regions that wait for what this thread has owned of them: called when it owns nothing
+/// any more, and has the pool's lock, which is given back meanwhile if there are such regions.
+pub(crate) fn end_orphans<'a>(pool: &'a Pool, state: StateGuard<'a>) -> StateGuard<'a> {
+    if state.orphans.is_empty() {
+        return state;
+    }
+    let orphans = state.orphans.clone();
+    drop(state);
+    for (space, end) in &orphans {
+        end(pool, space);
+    }
+    pool.lock()
 }
 
 #[cfg(all(test, not(loom)))]

@@ -16,11 +16,10 @@
 //! `hazard.rs` shows why that is safe. The lock is offered to others between batches, and in
 //! an aging walk every few microseconds.
 
-use crate::anon::end_orphans;
 use crate::deadline::Deadline;
 use crate::fault_sites::FaultSite;
 use crate::hazard;
-use crate::pool::{Pool, State, StateGuard};
+use crate::pool::{Pool, State, StateGuard, end_orphans};
 use crate::readahead::{note_evicted, note_touch};
 use crate::space::Space;
 use crate::swap::{fill_reserves, swap_out};

@@ -23,7 +23,7 @@ use super::discard::{drop_from_swap, try_drop_frame};
 use super::kept;
 use crate::deadline::Deadline;
 use crate::hazard;
-use crate::pool::{Pool, StateGuard};
+use crate::pool::Pool;
 use crate::space::Space;
 use crate::store::unlock;
 use crate::translation::{Entry, State as EntryState};
@@ -56,7 +56,7 @@ pub(super) fn close(pool: &Pool, space: &Arc<Space>) {
     {
         let mut state = pool.lock();
         space.close();
-        state.orphans.push(Arc::clone(space));
+        state.orphans.push((Arc::clone(space), end));
     }
     let deadline = Deadline::after(pool.patience);
     // Not with `ending` held for longer than a look takes: each pass of reclaim wants it.
@@ -65,25 +65,11 @@ pub(super) fn close(pool: &Pool, space: &Arc<Space>) {
     }
 }
 
-/// Ends the regions that wait for what this thread has owned of them: called when it owns nothing
-/// any more, and has the pool's lock, which is given back meanwhile if there are such regions.
-pub(crate) fn end_orphans<'a>(pool: &'a Pool, state: StateGuard<'a>) -> StateGuard<'a> {
-    if state.orphans.is_empty() {
-        return state;
-    }
-    let orphans = state.orphans.clone();
-    drop(state);
-    for space in &orphans {
-        end(pool, space);
-    }
-    pool.lock()
-}
-
 /// Gives up the pages of an orphan, and its records when reclaim owns none of them. Returns whether
 /// it is an orphan no more.
 fn end(pool: &Pool, space: &Arc<Space>) -> bool {
     let _one_at_a_time = crate::sync::lock(&pool.ending);
-    if !pool.lock().orphans.iter().any(|orphan| Arc::ptr_eq(orphan, space)) {
+    if !pool.lock().orphans.iter().any(|(orphan, _)| Arc::ptr_eq(orphan, space)) {
         return true;
     }
     // No thread takes a guard any more; one that ends a fault of a heap may still drop its own.
@@ -114,7 +100,7 @@ fn end(pool: &Pool, space: &Arc<Space>) -> bool {
     let store = space.anon().take_store();
     {
         let mut state = pool.lock();
-        state.orphans.retain(|orphan| !Arc::ptr_eq(orphan, space));
+        state.orphans.retain(|(orphan, _)| !Arc::ptr_eq(orphan, space));
         if !forgotten {
             state.remove_space(space);
         }

@@ -56,7 +56,6 @@ mod typed;
 mod vec;
 
 pub(crate) use access::bring_in;
-pub(crate) use close::end_orphans;
 pub(crate) use discard::discard_pages;
 pub(crate) use fill::{fill, give_back, leave_swap};
 pub(crate) use kept::{Void, give_some_up};

@@ -6,8 +6,7 @@
 
 use super::frames::share_of;
 use super::slot::{Slot, Store};
-use crate::anon::end_orphans;
-use crate::pool::{Pool, State, StateGuard};
+use crate::pool::{Pool, State, StateGuard, end_orphans};
 use crate::space::Space;
 use crate::translation::{Entry, State as EntryState};
 use lowtide_core::{MemcgId, Owner, ZswapEvents};
