@@ -42,8 +42,9 @@
 //! * *At most*: memory that the system has. Memory is taken as pages come, 2 MiB at a time, and
 //!   given back when [`set_max`](Tenant::set_max) lowers the root's budget; `resident_bytes` of
 //!   [`Stat`] is what is taken now. A budget above the limit of the memory cgroup is refused
-//!   ([`BuildError::AboveLimit`]). One beyond the machine's memory is not, and a budget and the
-//!   rest of the process together may be too much for either: then the kernel kills a process.
+//!   ([`AboveLimit`](crate::BuildError::AboveLimit)). One beyond the machine's memory is not, and a
+//!   budget and the rest of the process together may be too much for either: then the kernel kills
+//!   a process.
 //!
 //! # Page sizes
 //!
