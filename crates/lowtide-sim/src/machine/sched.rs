@@ -16,9 +16,13 @@
 //!
 //! The scheduler is *fair*, as a kernel's is: of the runnable tasks that one gets a CPU which has
 //! had least of it, so a task that computes for a whole slice is behind tasks that sleep after a
-//! tenth of one, until these have had as much. A task that wakes has nothing saved up: it is placed
-//! no further back than the task that was chosen last. It preempts no other, which keeps its CPU to
-//! the end of its slice. Weights, and queues of single CPUs, are not modelled.
+//! tenth of one, until these have had as much. Sleep saves nothing up. The *virtual time* is what
+//! the tasks that run or are runnable have had on average; a task that blocks takes its lag behind
+//! it along, two slices at most, and has that lag when it wakes, however far the others have come.
+//! One that was ahead stays ahead until the virtual time has passed it. (Stoica and Abdel-Wahab,
+//! *Earliest Eligible Virtual Deadline First*, 1995; Linux since 6.6.) A task that wakes preempts
+//! no other, which keeps its CPU to the end of its slice. Weights, and queues of single CPUs, are
+//! not modelled.
 //!
 //! Nothing here depends on the addresses, the hashes or the clock of the machine that runs it:
 //! events at the same time happen in the order in which they were scheduled, and the
@@ -72,6 +76,8 @@ pub(crate) struct Task {
     pub(crate) cpu_ns: u64,
     /// CPU time, and what it was put forward by when it woke.
     vruntime: u64,
+    /// How far it was behind the virtual time when it blocked.
+    lag: u64,
     /// What it has dirtied and not answered for.
     pub(crate) dirtier: Dirtier,
 }
@@ -96,8 +102,11 @@ pub(crate) struct Sched {
     pub(crate) tasks: Vec<Task>,
     /// By virtual runtime, then in the order in which they became runnable.
     runnable: BTreeSet<(u64, u64, TaskId)>,
-    /// Virtual runtime of the task that was chosen last; never falls.
-    chosen: u64,
+    /// Of the tasks that run or are runnable: their number, and the sum of their virtual runtimes.
+    competing: u64,
+    vruntimes: u128,
+    /// The virtual time when the last of them blocked.
+    last_virtual: u64,
     idle: BTreeSet<u16>,
     slice_ns: u64,
     switch_ns: u64,
@@ -119,7 +128,9 @@ impl Sched {
             events: BinaryHeap::new(),
             tasks: Vec::new(),
             runnable: BTreeSet::new(),
-            chosen: 0,
+            competing: 0,
+            vruntimes: 0,
+            last_virtual: 0,
             idle: (0..cpus).collect(),
             slice_ns,
             switch_ns,
@@ -142,8 +153,10 @@ impl Sched {
             parked: Parked::Blocked,
             cpu_ns: 0,
             vruntime: 0,
+            lag: 0,
             dirtier: Dirtier::default(),
         });
+        self.join(id);
         self.queue(id);
         id
     }
@@ -152,12 +165,41 @@ impl Sched {
         &mut self.tasks[id.0 as usize]
     }
 
+    /// What the tasks that run or are runnable have had of a CPU, on average.
+    fn virtual_time(&self) -> u64 {
+        match self.competing {
+            0 => self.last_virtual,
+            tasks => (self.vruntimes / u128::from(tasks)) as u64,
+        }
+    }
+
+    /// A task begins to compete for the CPUs, as far behind the virtual time as it was when it left.
+    /// That is an average with the task in it: of the distance from the others a part is lost.
+    fn join(&mut self, id: TaskId) {
+        let (now, others) = (self.virtual_time(), self.competing);
+        let task = self.task(id);
+        let behind = task.lag + task.lag.checked_div(others).unwrap_or(0);
+        task.vruntime = task.vruntime.max(now.saturating_sub(behind));
+        self.vruntimes += u128::from(self.tasks[id.0 as usize].vruntime);
+        self.competing += 1;
+    }
+
+    /// A task no longer competes.
+    fn leave(&mut self, id: TaskId) {
+        let (now, limit) = (self.virtual_time(), 2 * self.slice_ns);
+        let task = self.task(id);
+        let vruntime = task.vruntime;
+        task.lag = now.saturating_sub(vruntime).min(limit);
+        self.last_virtual = now;
+        self.vruntimes -= u128::from(vruntime);
+        self.competing -= 1;
+    }
+
     /// Makes a task wait for a CPU.
     fn queue(&mut self, id: TaskId) {
         self.order += 1;
-        let (order, chosen) = (self.order, self.chosen);
+        let order = self.order;
         let task = self.task(id);
-        task.vruntime = task.vruntime.max(chosen);
         let place = (task.vruntime, order, id);
         self.runnable.insert(place);
     }
@@ -180,6 +222,7 @@ impl Sched {
         task.state = State::Blocked;
         task.epoch += 1;
         let epoch = task.epoch;
+        self.leave(id);
         if let Some(nanos) = nanos {
             self.at(self.now.saturating_add(nanos), Event::Timeout(id, epoch));
         }
@@ -190,6 +233,7 @@ impl Sched {
         let task = self.task(id);
         if task.state == State::Blocked {
             task.state = State::Runnable;
+            self.join(id);
             self.queue(id);
         }
     }
@@ -235,8 +279,7 @@ impl Sched {
         if self.idle.is_empty() || self.runnable.is_empty() {
             return None;
         }
-        let (vruntime, _, id) = self.runnable.pop_first()?;
-        self.chosen = self.chosen.max(vruntime);
+        let (_, _, id) = self.runnable.pop_first()?;
         let last = self.task(id).cpu;
         let cpu = if self.idle.remove(&last) { last } else { self.idle.pop_first()? };
         self.switches += 1;
@@ -254,6 +297,7 @@ impl Sched {
     /// Adds CPU time to a running task. Returns whether its debt is to be paid now.
     pub(crate) fn spend(&mut self, id: TaskId, nanos: u64) -> bool {
         self.busy_ns += nanos;
+        self.vruntimes += u128::from(nanos);
         let quantum = self.quantum_ns;
         let task = self.task(id);
         task.debt += nanos;
@@ -291,6 +335,7 @@ impl Sched {
 
     /// A task came back for the last time.
     pub(crate) fn finished(&mut self, id: TaskId) {
+        self.leave(id);
         let task = self.task(id);
         task.state = State::Finished;
         let cpu = task.cpu;
@@ -330,5 +375,25 @@ mod tests {
         }
         let shares: Vec<_> = tasks.iter().map(|&id| sched.task(id).cpu_ns / 1_000_000).collect();
         assert!(shares.iter().all(|share| (240..=260).contains(share)), "{shares:?} ms");
+    }
+
+    /// Two tasks compute on two CPUs while a third sleeps for a second. When it wakes and never
+    /// sleeps again, it has its two thirds of a CPU from then on, and not the whole second first.
+    #[test]
+    fn a_task_that_slept_has_saved_nothing_up() {
+        let mut sched = Sched::new(2, 3_000_000, 0);
+        let tasks: Vec<_> = (0..3).map(|_| sched.spawn()).collect();
+        while sched.now < 1_600_000_000 {
+            let Some(Happens::Run(id)) = sched.next() else { panic!("tasks are runnable") };
+            if id == tasks[2] && sched.now < 1_000_000_000 {
+                sched.block(id, Some(1_000_000_000));
+            } else {
+                assert!(sched.spend(id, QUANTUM_NS));
+                sched.task(id).parked = Parked::Spending;
+            }
+            sched.parked(id);
+        }
+        let late = sched.task(tasks[2]).cpu_ns / 1_000_000;
+        assert!((390..=410).contains(&late), "{late} ms of 600");
     }
 }
