@@ -20,7 +20,7 @@
 //!                                  + io_page for each page of it
 //!                                  + context_switch + wakeup where the device takes its time
 //! read(), pages cached             syscall + (lookup + copy_page) for each page
-//! freeing one page by reclaim      scan_folio + isolate + unmap for each translation + free_page
+//! freeing one page by reclaim      scan_folio + judge + unmap for each translation + free_page
 //!                                  + batch_lock and tlb_flush shared by the batch
 //! ```
 //!
@@ -220,10 +220,10 @@ costs! {
     /// One pass of reclaim over a group, besides the folios it looks at: finding the group, its
     /// sizes and its budget, draining the CPU's batches, the shrinkers. Guess.
     reclaim_pass_ns: 1_000,
-    /// Looking at one folio of a list, whatever becomes of it. Guess.
+    /// Looking at one folio of a list, and taking it off or moving it: under the lruvec lock. Guess.
     scan_folio_ns: 60,
-    /// Taking one folio off its list and judging it: its lock, dirty, young. Guess.
-    isolate_ns: 150,
+    /// Judging one isolated folio, without the lruvec lock: its own lock, dirty, young. Guess.
+    judge_ns: 150,
     /// Dropping one translation of a victim, found by way of the reverse map. Guess; several times
     /// `zap_ns`, as each is in another table.
     unmap_ns: 300,
@@ -316,7 +316,7 @@ mod tests {
         assert!(device.synchronous);
         let batch = 32;
         let reclaim = costs.scan_folio_ns
-            + costs.isolate_ns
+            + costs.judge_ns
             + costs.unmap_ns
             + costs.free_page_ns
             + (costs.batch_lock_ns + costs.tlb_flush_ns) / batch;

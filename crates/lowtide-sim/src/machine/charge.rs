@@ -2,8 +2,9 @@
 //!
 //! An invocation lets others run only where the engine has no isolated folios: before a walk, in a
 //! nap, between batches, at its end. What it cost until then is spent there. Each step that looks
-//! at folios takes the lruvec lock for as long as that takes; passes that give up before they look
-//! at any do without it. A task that opens a generation at the end of an aging waits for the lock
+//! at folios takes the lruvec lock for as long as it goes through lists; the folios that it has
+//! isolated are judged when it has let go of the lock. Passes that give up before they look at any
+//! do without it. A task that opens a generation at the end of an aging waits for the lock
 //! first: meanwhile others find the walk finished and the generation not there
 //! (`docs/kernel/reclaim.md` §4.5).
 
@@ -93,10 +94,9 @@ impl Ctx {
                 let sorted = reclaim.sorted() - sorted;
                 let gave_up = reclaim.passes() > passes && reclaim.isolations() == isolations;
                 if !gave_up {
-                    let hold = world.costs.batch_lock_ns
-                        + (scanned + sorted) * world.costs.scan_folio_ns
-                        + scanned * world.costs.isolate_ns;
-                    cost += world.lock_lruvec(now, hold);
+                    let hold =
+                        world.costs.batch_lock_ns + (scanned + sorted) * world.costs.scan_folio_ns;
+                    cost += world.look_at_folios(now, hold, scanned * world.costs.judge_ns);
                 }
                 cost += u64::from(reclaim.passes() - passes) * world.costs.reclaim_pass_ns;
                 match step {

@@ -161,6 +161,12 @@ impl World {
         self.lruvec_lock.take(self.sched.now, now, hold)
     }
 
+    /// Goes through lists under the lock of the lruvec, then judges without it what was isolated.
+    /// Returns what both cost; nothing where the pool's lock stands for them.
+    pub(super) fn look_at_folios(&mut self, now: u64, hold: u64, judging: u64) -> u64 {
+        if self.pool_lock.is_some() { 0 } else { self.lock_lruvec(now, hold) + judging }
+    }
+
     /// Takes the pool's lock for a miss. Returns what that costs.
     pub(super) fn lock_for_miss(&mut self, now: u64) -> u64 {
         let past = self.sched.now;
