@@ -11,6 +11,7 @@ use lowtide::{FaultSite, InjectOp, Pager};
 use serde::Serialize;
 
 use crate::disk::{Cut, Fault, FaultyDisk};
+use crate::heap::Heap;
 use crate::ledger::Findings;
 use crate::script::Change;
 use crate::shape::{Beginning, Shape};
@@ -125,7 +126,9 @@ impl Coverage {
         ];
         let cuts =
             cuts.into_iter().filter(|(count, _)| *count == 0).map(|(_, what)| what.to_owned());
-        faults.chain(sites).chain(cuts).chain(self.missing_draws()).collect()
+        let regions = Heap::ROWS.into_iter().filter(|row| !self.drawn.contains_key(*row));
+        let regions = regions.map(str::to_owned);
+        faults.chain(sites).chain(cuts).chain(regions).chain(self.missing_draws()).collect()
     }
 
     /// Adds what a cycle drew.

@@ -37,6 +37,9 @@ pub enum ProofError {
     /// What is left of the file cannot be said.
     #[error(transparent)]
     Image(#[from] PowerError),
+    /// A region beside the file cannot be made.
+    #[error("cannot make a region beside the file: {0}")]
+    Region(String),
     /// A thread panicked, which is a bug.
     #[error("a thread of the proof panicked")]
     Worker,

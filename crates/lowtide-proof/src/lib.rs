@@ -10,8 +10,9 @@
 //! | [`layout`] | records of all sizes, and the pieces that a disk writes whole |
 //! | [`ledger`] | what must be in the file, and comparing it with what is there |
 //! | [`script`] | what the threads of a cycle change, from its seed alone |
-//! | [`shape`] | which pages, folios and views a cycle draws |
+//! | [`shape`] | which pages, folios, views and regions a cycle draws |
 //! | [`access`] | what a thread stores through: a view, or a pointer |
+//! | [`heap`] | a region beside the file, and what its bytes must be |
 //! | [`writer`] | a thread that changes, reads, flushes, and knows what it was promised |
 //! | [`schedule`] | what the disk does in one cycle, before its power is cut |
 //! | [`power_cut`] | pagers whose power is cut, and the file that the next one finds |
@@ -42,6 +43,7 @@ pub mod coverage;
 pub mod disk;
 pub mod error;
 pub mod files;
+pub mod heap;
 pub mod layout;
 pub mod ledger;
 pub mod power_cut;

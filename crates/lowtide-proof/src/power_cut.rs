@@ -10,6 +10,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -23,6 +24,7 @@ use crate::coverage::{Coverage, Tally};
 use crate::disk::FaultyDisk;
 use crate::error::ProofError;
 use crate::files::Files;
+use crate::heap::Heap;
 use crate::layout::Layout;
 use crate::ledger::Ledger;
 use crate::schedule::{Lie, plan};
@@ -164,17 +166,26 @@ impl<'a> PowerCuts<'a> {
         if new.is_some() {
             disk.expect_new(&self.files.now);
         }
+        let heap = self.heap(&shape, &pager, rng.next_u64())?;
         let ended = AtomicBool::new(false);
-        let opened = std::thread::scope(|scope| {
+        let (opened, heap) = std::thread::scope(|scope| {
             let watch = scope.spawn(|| watch(&disk, &ended));
+            let heap = heap.map(|heap| scope.spawn(|| use_region(heap, &disk)));
             let lived = self.live(&shape, new, &pager, &mut cast, &disk);
             disk.cut();
+            let heap = heap.map(|heap| heap.join().map_err(|_| ProofError::Worker)).transpose();
             ended.store(true, Relaxed);
             watch.thread().unpark();
-            lived
+            Ok::<_, ProofError>((lived?, heap?))
         })?;
         if let Some(row) = shape.mapped_row().filter(|_| opened) {
             self.coverage.count(&row, 1);
+        }
+        if let Some((heap, wrong)) = heap {
+            heap.counts().for_each(|(row, times)| self.coverage.count(row, times));
+            if let Some(what) = wrong {
+                self.tally.findings.note_wrong(1, format!("before cut {cycle}: {what}"));
+            }
         }
         self.coverage.add_pager(&pager);
         drop(pager);
@@ -246,6 +257,13 @@ impl<'a> PowerCuts<'a> {
         Ok(true)
     }
 
+    /// The region beside the file, if there is one.
+    fn heap(&self, shape: &Shape, pager: &Pager, seed: u64) -> Result<Option<Heap>, ProofError> {
+        let Some(swap) = shape.region else { return Ok(None) };
+        let heap = Heap::new(pager, swap, self.setting.lie.is_some(), SplitMix64::new(seed));
+        heap.map(Some).map_err(ProofError::Region)
+    }
+
     /// Bytes of the file when it is whole.
     fn bytes(&self) -> u64 {
         self.layout.slot(self.layout.slots() - 1).end
@@ -266,21 +284,20 @@ impl<'a> PowerCuts<'a> {
         // A load that finds no room, because nothing that is dirty can be written, is SIGBUS.
         let wanted = self.setting.max_bytes;
         let wanted = if shape.map.is_some() { wanted.max(2 * self.bytes()) } else { wanted };
-        let max = Size::new(shape.budget(wanted));
-        let builder = Pager::builder()
-            .max(max)
-            .base_page(shape.page)
+        let dir = self.files.now.parent().unwrap_or(Path::new("."));
+        let builder = shape
+            .builder(wanted, dir)
             .policy(self.setting.policies[cycle as usize % self.setting.policies.len()])
             .io_engine(engine)
             .direct(self.setting.direct)
             .background(cycle % 4 != 3)
-            .patience(PATIENCE)
+            .patience(shape.patience.unwrap_or(PATIENCE))
             .io_deadline(DEADLINE)
             .inject(inject);
         // Through a map a late read would be waited for, as without a deadline.
         let builder = if cycle % 3 == 1 { builder.read_deadline(DEADLINE) } else { builder };
         builder.build().map_err(|source| {
-            let page_bytes = shape.page as u64;
+            let (max, page_bytes) = (Size::new(shape.budget(wanted)), shape.page as u64);
             ProofError::Setup { max, page_bytes, source }
         })
     }
@@ -322,6 +339,16 @@ fn play(
             .collect();
         threads.into_iter().try_for_each(|thread| thread.join().map_err(|_| ProofError::Worker))
     })
+}
+
+/// Uses a region until the power is cut: the region, and bytes that cannot be.
+fn use_region(mut heap: Heap, disk: &FaultyDisk) -> (Heap, Option<String>) {
+    while !disk.is_cut() {
+        if let Err(what) = heap.step() {
+            return (heap, Some(what));
+        }
+    }
+    (heap, None)
 }
 
 /// Releases what hangs when nothing has moved for long, until the cycle has ended.

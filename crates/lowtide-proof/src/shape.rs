@@ -1,4 +1,4 @@
-//! What a cycle draws besides its disk: pages, folios, views, or a map.
+//! What a cycle draws besides its disk: pages, folios, views or a map, a region, and patience.
 //!
 //! The first of all is drawn from number and seed of the cycle, so that each proof walks through
 //! all of them. The budget is the one that was requested, or the least that these pages and folios
@@ -7,15 +7,21 @@
 use std::fs::File;
 use std::io;
 use std::path::Path;
+use std::time::Duration;
 
 use lowtide::map::Way;
-use lowtide::{OpenError, OpenOptions, Pager, View};
+use lowtide::{Builder, OpenError, OpenOptions, Pager, Size, View};
 use lowtide_workload::SplitMix64;
 
 use crate::access::{Access, Mapped};
+use crate::heap::SwapKind;
 
 /// A cycle of this number is played through a map, where there are such.
 const MAPPED: u64 = 4;
+/// A cycle of this number has a region beside its file.
+const WITH_REGION: u64 = 3;
+/// What an operation waits for room, in the cycles in which that is hardly anything.
+const IMPATIENT: [Duration; 2] = [Duration::ZERO, Duration::from_millis(1)];
 /// Bytes of the processor's pages, which maps have.
 const PROCESSOR_PAGE: usize = 4096;
 /// Base pages that a pager may have.
@@ -42,6 +48,10 @@ pub struct Shape {
     pub reopens: bool,
     /// All threads store through one map, which gets its pages in this way.
     pub map: Option<Way>,
+    /// A region beside the file, and where its pages go.
+    pub region: Option<SwapKind>,
+    /// How long an operation waits for room; `None` is what the proof gives to all others.
+    pub patience: Option<Duration>,
 }
 
 /// A file that is open.
@@ -70,7 +80,16 @@ impl Shape {
         if !ways.is_empty() && rng.below(MAPPED) == 0 {
             let map = Some(ways[rng.below(ways.len() as u64) as usize]);
             // A map that is dropped stays open for a moment, until its last fault is done with.
-            return Self { page: PROCESSOR_PAGE, order: 0, two_views: false, reopens: false, map };
+            // A load that finds no room ends the process, so it waits as long as others.
+            return Self {
+                page: PROCESSOR_PAGE,
+                order: 0,
+                two_views: false,
+                reopens: false,
+                map,
+                region: None,
+                patience: None,
+            };
         }
         // The page that all writers use is drawn most.
         let page =
@@ -83,13 +102,24 @@ impl Shape {
             two_views: rng.below(2) == 0,
             reopens: rng.below(4) == 0,
             map: None,
+            region: (rng.below(WITH_REGION) == 0).then(|| SwapKind::draw(rng, page)),
+            patience: IMPATIENT.get(rng.below(4) as usize).copied(),
         }
     }
 
-    /// The budget of a pager: as wanted, if that is possible.
+    /// The budget of a pager: as wanted, if that is possible, and what a region takes.
     pub fn budget(&self, wanted: u64) -> u64 {
         let (page, folio) = (self.page as u64, (self.page as u64) << self.order);
-        wanted.max(PAGES_MIN * page).max(FOLIOS_MIN * folio)
+        let region = self.region.map_or(0, |_| SwapKind::bytes(self.page));
+        wanted.max(PAGES_MIN * page).max(FOLIOS_MIN * folio) + region
+    }
+
+    /// A builder with what the shape says of a pager; the swap file is in `dir`.
+    pub fn builder(&self, wanted: u64, dir: &Path) -> Builder {
+        let builder = Pager::builder().max(Size::new(self.budget(wanted))).base_page(self.page);
+        let swap = self.region.and_then(|swap| swap.swap(dir, self.page));
+        let builder = if let Some(swap) = swap { builder.swap(swap) } else { builder };
+        if let Some(patience) = self.patience { builder.patience(patience) } else { builder }
     }
 
     /// Opens the file. With a length, it is made, or made so long. A file that is mapped is made
@@ -143,6 +173,8 @@ impl Shape {
         ];
         rows.extend(self.two_views.then(|| "two views".to_owned()));
         rows.extend(self.reopens.then(|| "closed and opened half-way".to_owned()));
+        rows.extend(self.region.map(|swap| swap.row().to_owned()));
+        rows.extend(self.patience.map(patience_row));
         rows
     }
 
@@ -151,8 +183,15 @@ impl Shape {
         let pages = PAGES.into_iter().map(|page| format!("pages of {page} bytes"));
         let orders = (0..ORDERS).map(|order| format!("folios of order {order}"));
         let others = ["two views", "closed and opened half-way"].map(str::to_owned);
-        pages.chain(orders).chain(others).chain(ways.iter().copied().map(mapped_row))
+        let regions = SwapKind::ALL.map(|swap| swap.row().to_owned());
+        let patience = IMPATIENT.map(patience_row);
+        let maps = ways.iter().copied().map(mapped_row);
+        pages.chain(orders).chain(others).chain(maps).chain(regions).chain(patience)
     }
+}
+
+fn patience_row(patience: Duration) -> String {
+    format!("a patience of {} ms", patience.as_millis())
 }
 
 fn mapped_row(way: Way) -> String {

@@ -243,7 +243,9 @@ impl From<ProofError> for BenchError {
                 Self::Setup { max, page_bytes, source }
             }
             ProofError::Open(error) => Self::Open(error),
-            ProofError::Image(error) => Self::Peer { peer: "power-cut", what: error.to_string() },
+            ProofError::Image(_) | ProofError::Region(_) => {
+                Self::Peer { peer: "power-cut", what: error.to_string() }
+            }
             ProofError::Worker => Self::Threads(ThreadError::Panicked),
         }
     }

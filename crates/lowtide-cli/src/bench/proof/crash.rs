@@ -24,6 +24,7 @@ use lowtide::{IoEngine, Size};
 use lowtide_host::file as facts;
 use lowtide_proof::coverage::{Coverage, Tally};
 use lowtide_proof::files::Files;
+use lowtide_proof::heap::SwapKind;
 use lowtide_proof::layout::Layout;
 use lowtide_proof::ledger::{Findings, Ledger};
 use lowtide_proof::script::{Part, Version};
@@ -160,6 +161,8 @@ pub(crate) fn run(args: &CrashArgs) -> Result<(), BenchError> {
             two_views: shape.two_views,
             reopens: shape.reopens,
             map: shape.map,
+            region: shape.region.and_then(|kind| SwapKind::ALL.iter().position(|k| *k == kind)),
+            patience: shape.patience.map(|patience| patience.as_millis() as u64),
             create,
         };
         let life = Duration::from_micros(rng.below(LIFE_US));

@@ -5,16 +5,20 @@
 //! all or nothing of it. It continues until it is killed or standard output is closed.
 
 use std::io::{self, Read, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use clap::Args;
 use lowtide::map::Way;
 use lowtide::{IoEngine, Pager, Policy, Size};
+use lowtide_proof::heap::{Heap, SwapKind};
 use lowtide_proof::layout::Layout;
 use lowtide_proof::ledger::Ledger;
 use lowtide_proof::script::Part;
 use lowtide_proof::shape::Shape;
 use lowtide_proof::writer::{Step, Writer};
+use lowtide_workload::SplitMix64;
+use lowtide_workload::prng::mix64;
 
 use crate::threads::{self, Stop};
 
@@ -62,6 +66,12 @@ pub(crate) struct VictimArgs {
     /// The way in which the file is mapped, instead of views
     #[arg(long)]
     pub(crate) map: Option<Way>,
+    /// Number of the kind of swap of a region beside the file
+    #[arg(long)]
+    pub(crate) region: Option<usize>,
+    /// Milliseconds that an operation waits for room
+    #[arg(long)]
+    pub(crate) patience: Option<u64>,
     /// The length with which the file is created
     #[arg(long)]
     pub(crate) create: Option<u64>,
@@ -86,15 +96,23 @@ impl VictimArgs {
         args.extend(self.two_views.then(|| "--two-views".into()));
         args.extend(self.reopens.then(|| "--reopens".into()));
         args.extend(self.map.map(|way| format!("--map={way}").into()));
+        args.extend(self.region.map(|kind| format!("--region={kind}").into()));
+        args.extend(self.patience.map(|millis| format!("--patience={millis}").into()));
         args.extend(self.create.map(|bytes| format!("--create={bytes}").into()));
         args
     }
 
-    /// Pages, folios, views or a map.
-    pub(super) const fn shape(&self) -> Shape {
-        let (page, order, two_views, reopens) =
-            (self.page, self.order, self.two_views, self.reopens);
-        Shape { page, order, two_views, reopens, map: self.map }
+    /// Pages, folios, views or a map, and a region.
+    pub(super) fn shape(&self) -> Shape {
+        Shape {
+            page: self.page,
+            order: self.order,
+            two_views: self.two_views,
+            reopens: self.reopens,
+            map: self.map,
+            region: self.region.and_then(|kind| SwapKind::ALL.get(kind).copied()),
+            patience: self.patience.map(Duration::from_millis),
+        }
     }
 
     /// A thread of the process.
@@ -196,13 +214,15 @@ pub(crate) fn run(args: &VictimArgs) -> Result<(), String> {
     // The parent has verified the content of the file.
     ledger.adopt(&layout, &file);
     let shape = args.shape();
-    let pager = Pager::builder()
-        .max(Size::new(shape.budget(args.max.bytes())))
-        .base_page(shape.page)
-        .policy(args.policy)
-        .io_engine(args.io)
-        .build()
-        .map_err(|error| error.to_string())?;
+    let dir = args.path.parent().unwrap_or(Path::new("."));
+    let builder = shape.builder(args.max.bytes(), dir).policy(args.policy).io_engine(args.io);
+    let pager = builder.build().map_err(|error| error.to_string())?;
+    let stream = SplitMix64::new(mix64(args.seed ^ mix64(args.cycle)));
+    let heap = shape.region.map(|swap| Heap::new(&pager, swap, false, stream)).transpose()?;
+    if let Some(heap) = heap {
+        // It ends with the process.
+        std::thread::spawn(move || use_region(heap));
+    }
     let parts: Vec<_> = (0..args.threads).map(|thread| args.part(thread)).collect();
     let mut writers = Writer::all(&layout, &parts);
     say(Message::Begun).map_err(|error| error.to_string())?;
@@ -210,6 +230,16 @@ pub(crate) fn run(args: &VictimArgs) -> Result<(), String> {
         act(args, &pager, &mut writers, &ledger, args.create, STEPS_BEFORE_REOPENING)?;
     }
     act(args, &pager, &mut writers, &ledger, args.create, u64::MAX)
+}
+
+/// Uses a region until the process is killed; ends it where bytes are found that cannot be.
+fn use_region(mut heap: Heap) {
+    loop {
+        if let Err(what) = heap.step() {
+            eprintln!("lowtide: {what}");
+            std::process::exit(1);
+        }
+    }
 }
 
 /// Opens the file, lets each thread write a number of steps, and closes it.
@@ -234,6 +264,8 @@ fn act(
                 Step::Changed(_) | Step::Read => Ok(()),
                 Step::Flushed(n) => say(Message::Flushed { thread, n }),
                 Step::FlushedSlot(slot, n) => say(Message::FlushedSlot { thread, slot, n }),
+                // A thread that hardly waits finds no room where others would.
+                Step::Refused(_) if args.patience.is_some() => Ok(()),
                 Step::Refused(error) => return Err(error.to_string()),
                 Step::Wrong(_, what) => return Err(what),
             };
