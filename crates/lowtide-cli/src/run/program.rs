@@ -9,6 +9,7 @@
 //! | static | no program header of type `PT_INTERP` |
 //! | Go without the C library | `.go.buildinfo` or `.note.go.buildid`, and no `libc` needed |
 //! | of another C library (musl) | the name of its dynamic linker |
+//! | with AddressSanitizer as a library | `libasan` or `libclang_rt.asan` needed |
 //! | of another architecture | `e_machine`, or 32 bits |
 //! | with the rights of another user or of its file | mode, attribute `security.capability` |
 //!
@@ -32,6 +33,9 @@ use super::error::RunError;
 
 /// Interpreters of interpreters that are followed, as the kernel does.
 const DEPTH: usize = 4;
+
+/// Libraries that must be the first: of gcc and of clang.
+const SANITIZERS: [&[u8]; 2] = [b"libasan.", b"libclang_rt.asan"];
 
 /// The path of a program, found as `execvp(3)` finds it.
 pub(crate) fn find(name: &OsStr) -> Result<PathBuf, RunError> {
@@ -184,28 +188,33 @@ fn out_of_reach_as_elf<'data, R: ReadRef<'data>>(data: R) -> Option<Found> {
             "use a build of the program for glibc",
         ));
     }
-    (is_go && !needs_libc(header, endian, data)).then_some((
+    if needs(header, endian, data, &SANITIZERS) == Some(true) {
+        return Some((
+            "it needs AddressSanitizer as a library, which ends a program that loads another first",
+            "link the sanitizer statically (-static-libasan), or use a build without it",
+        ));
+    }
+    // Without sections the library is loaded, and that is all.
+    (is_go && needs(header, endian, data, &[b"libc."]) == Some(false)).then_some((
         "it is a Go program without the C library, which makes its own system calls",
         "limit it with a memory cgroup, or use lowtide as a library",
     ))
 }
 
-/// Whether the program names a C library among those that it needs.
-fn needs_libc<'data, R: ReadRef<'data>>(
+/// Whether the program names a library among those that it needs whose name begins like one of
+/// these. `None` without sections: then nothing is known.
+fn needs<'data, R: ReadRef<'data>>(
     header: &FileHeader64<Endianness>,
     endian: Endianness,
     data: R,
-) -> bool {
-    let needed = || {
-        let sections = header.sections(endian, data).ok()?;
-        let (entries, link) = sections.dynamic(endian, data).ok()??;
-        let strings = sections.strings(endian, data, link).ok()?;
-        let names = entries.iter().filter(|entry| entry.d_tag.get(endian) == DT_NEEDED);
-        let mut names = names.filter_map(|entry| strings.get(entry.d_val.get(endian) as u32).ok());
-        Some(names.any(|name| name.starts_with(b"libc.")))
-    };
-    // Without sections nothing is known; then the library is loaded, and that is all.
-    needed().unwrap_or(true)
+    beginnings: &[&[u8]],
+) -> Option<bool> {
+    let sections = header.sections(endian, data).ok()?;
+    let (entries, link) = sections.dynamic(endian, data).ok()??;
+    let strings = sections.strings(endian, data, link).ok()?;
+    let names = entries.iter().filter(|entry| entry.d_tag.get(endian) == DT_NEEDED);
+    let mut names = names.filter_map(|entry| strings.get(entry.d_val.get(endian) as u32).ok());
+    Some(names.any(|name| beginnings.iter().any(|beginning| name.starts_with(beginning))))
 }
 
 /// The architecture of this command, which is that of the library.
@@ -276,6 +285,29 @@ mod tests {
         let narrow = b"\x7fELF\x01\x01\x01\0\0\0\0\0\0\0\0\0\x02\0\x03\0";
         let error = check(&script(dir.path(), "narrow", narrow)).unwrap_err();
         assert!(error.to_string().contains("32-bit"), "{error}");
+    }
+
+    #[test]
+    fn a_program_with_a_library_that_must_be_the_first_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let source = dir.path().join("x.c");
+        fs::write(&source, "int main(void) { return 0; }\n").unwrap();
+        let build = |name: &str, options: &[&str]| {
+            let path = dir.path().join(name);
+            let mut gcc = std::process::Command::new("gcc");
+            let built = gcc.args(options).arg("-o").arg(&path).arg(&source).status();
+            built.is_ok_and(|status| status.success()).then_some(path)
+        };
+        let sanitize = "-fsanitize=address";
+        let built =
+            (build("dynamic", &[sanitize]), build("static", &[sanitize, "-static-libasan"]));
+        let (Some(dynamic), Some(fixed)) = built else {
+            return eprintln!("SKIPPED: gcc with AddressSanitizer is not installed");
+        };
+        let error = check(&dynamic).unwrap_err();
+        assert!(error.to_string().contains("AddressSanitizer"), "{error}");
+        assert_eq!(error.exit_code(), 2);
+        assert!(check(&fixed).is_ok());
     }
 
     #[test]
