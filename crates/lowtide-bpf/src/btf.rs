@@ -108,7 +108,7 @@ impl<'a> Btf<'a> {
     /// The definition of the map that is the variable `name`.
     pub(crate) fn map(&self, name: &str) -> Result<MapDef, LoadFault> {
         let fail = |why| LoadFault::Map { map: name.to_owned(), why };
-        let var = self.types.iter().find(|t| t.kind == VAR && self.string(t.name) == Some(name));
+        let var = self.variable(name);
         let of = var.and_then(|var| self.plain(var.word)).filter(|t| t.kind == STRUCT);
         let of = of.ok_or_else(|| fail(MapFault::Undefined))?;
         let (mut kind, mut key, mut value, mut entries) = (None, None, None, None);
@@ -153,7 +153,7 @@ impl<'a> Btf<'a> {
 
     /// The names of the structure that the variable `name` is, and of its member at `offset` bytes.
     pub(crate) fn member(&self, name: &str, offset: u64) -> Result<(&'a str, &'a str), LoadFault> {
-        let var = self.types.iter().find(|t| t.kind == VAR && self.string(t.name) == Some(name));
+        let var = self.variable(name);
         let of = var.and_then(|var| self.plain(var.word)).filter(|t| t.kind == STRUCT);
         let of = of.ok_or_else(|| broken(&format!("does not say what {name} is")))?;
         let found = (0..of.count as usize).find_map(|i| {
@@ -181,9 +181,9 @@ impl<'a> Btf<'a> {
         let record = word(part, 0)? as usize;
         let mut at = 4usize;
         loop {
-            let name = self.string(word(part, at)?);
+            let named = self.is_named(word(part, at)?, section);
             let records = word(part, at + 4)? as usize;
-            if records > 0 && name == Some(section) {
+            if records > 0 && named {
                 return Some(word(part, at + 8)? as usize / SLOT);
             }
             at = at.checked_add(8)?.checked_add(record.checked_mul(records)?)?;
@@ -192,6 +192,16 @@ impl<'a> Btf<'a> {
 
     fn get(&self, id: u32) -> Option<Type> {
         self.types.get((id as usize).checked_sub(1)?).copied()
+    }
+
+    fn variable(&self, name: &str) -> Option<&Type> {
+        self.types.iter().find(|t| t.kind == VAR && self.is_named(t.name, name))
+    }
+
+    /// Whether a string is this name. Cost: that of the name, however long the string is.
+    fn is_named(&self, at: u32, name: &str) -> bool {
+        let rest = self.strings.get(at as usize..).and_then(|s| s.strip_prefix(name.as_bytes()));
+        rest.and_then(<[u8]>::first) == Some(&0)
     }
 
     fn string(&self, at: u32) -> Option<&'a str> {

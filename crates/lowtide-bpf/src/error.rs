@@ -6,7 +6,7 @@
 
 use crate::limits::{
     DATA_BYTES_MAX, FRAMES_MAX, FUNCTIONS_MAX, INSTRUCTIONS_MAX, MAP_BYTES_MAX, OBJECT_BYTES_MAX,
-    RUN_BUDGET,
+    RUN_BUDGET, SECTIONS_MAX,
 };
 use thiserror::Error;
 
@@ -32,6 +32,15 @@ pub enum LoadFault {
     TooLarge {
         /// Its bytes.
         bytes: usize,
+    },
+    /// More sections than any sensible object.
+    #[error(
+        "the object has {sections} sections, more than {SECTIONS_MAX}; compile without \
+         -ffunction-sections and -fdata-sections"
+    )]
+    Sections {
+        /// How many there are.
+        sections: usize,
     },
     /// The bytes are not an ELF file, or one that is cut off or inconsistent.
     #[error("not a readable ELF object: {why}; compile with `clang -O2 -g -target bpf -c`")]

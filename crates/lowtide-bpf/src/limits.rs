@@ -3,6 +3,9 @@
 /// Bytes of an object file.
 pub const OBJECT_BYTES_MAX: usize = 4 << 20;
 
+/// Sections of an object. Compilers make about thirty, and two for each program.
+pub const SECTIONS_MAX: usize = 512;
+
 /// Instruction slots of a program with the functions that it may call.
 pub const INSTRUCTIONS_MAX: usize = 4096;
 

@@ -157,13 +157,8 @@ impl Programs {
                     if at < linked.own { (section, at) } else { (".text", at - linked.own) };
                 LoadFault::Refused { section: section.to_owned(), at, why }
             })?;
-            let place = &mut loaded[hook as usize];
-            if let Some(Loaded { section: first, .. }) = place {
-                let (first, second) = (first.clone(), section.to_owned());
-                return Err(LoadFault::Twice { first, second });
-            }
             let uses_stack = linked.code.iter().any(|insn| insn.dst == 10 || insn.src == 10);
-            *place = Some(Loaded {
+            loaded[hook as usize] = Some(Loaded {
                 program: Program {
                     code: linked.code,
                     entry: linked.entry,

@@ -95,57 +95,96 @@ impl Maker {
     /// An ELF file: null, code, its relocations, `.maps`, `.BTF`, symbols, their names, sections'
     /// names.
     pub(crate) fn bytes(&self) -> Vec<u8> {
-        let names = format!("\0{}\0.rel\0.maps\0.BTF\0.symtab\0.strtab\0.shstrtab\0", self.section);
-        let name = |of: &str| names.find(&format!("\0{of}\0")).unwrap() as u32 + 1;
         let relocations: Vec<u8> =
-            self.map_at.iter().flat_map(|&slot| words(&[slot as u64 * 8, 1 << 32 | 1])).collect();
-        let symbol = |name: u32, info: u8, section: u16, size: u64| {
-            let mut bytes = name.to_le_bytes().to_vec();
-            bytes.extend([info, 0]);
-            bytes.extend(section.to_le_bytes());
-            bytes.extend(words(&[0, size]));
-            bytes
-        };
+            self.map_at.iter().flat_map(|&slot| relocation(slot as u64 * 8, 1, 1)).collect();
         let mut symbols = [symbol(0, 0, 0, 0), symbol(3, 0x11, self.map_section, 32)].concat();
         for _ in 0..self.functions {
             symbols.extend(symbol(1, 0x12, 1, self.code.len() as u64 * 8));
         }
-        // Name, type, flags, content, link, info, entry size.
-        type Row = (u32, u32, u64, Vec<u8>, u32, u32, u64);
-        let sections: Vec<Row> = vec![
-            (0, 0, 0, Vec::new(), 0, 0, 0),
-            (name(self.section), 1, 6, self.code.concat(), 0, 0, 0),
-            (name(".rel"), 9, 0, relocations, 5, 1, 16),
-            (name(".maps"), 1, 3, vec![0; 32], 0, 0, 0),
-            (name(".BTF"), 1, 0, btf(self.map.0, self.map.1), 0, 0, 0),
-            (name(".symtab"), 2, 0, symbols, 6, 1, 24),
-            (name(".strtab"), 3, 0, b"\0p\0m\0".to_vec(), 0, 0, 0),
-            (name(".shstrtab"), 3, 0, names.clone().into_bytes(), 0, 0, 0),
-        ];
-        let mut contents = Vec::new();
-        let mut headers = Vec::new();
-        for (name, kind, flags, content, link, info, entry) in &sections {
-            contents.resize(contents.len().next_multiple_of(8), 0);
-            headers.extend([*name, *kind].iter().flat_map(|w| w.to_le_bytes()));
-            headers.extend(words(&[*flags, 0, 64 + contents.len() as u64, content.len() as u64]));
-            headers.extend([*link, *info].iter().flat_map(|w| w.to_le_bytes()));
-            headers.extend(words(&[8, *entry]));
-            contents.extend(content);
-        }
-        contents.resize(contents.len().next_multiple_of(8), 0);
-        let mut elf = b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0".to_vec();
-        elf.extend(1u16.to_le_bytes());
-        elf.extend(self.machine.to_le_bytes());
-        elf.extend(1u32.to_le_bytes());
-        elf.extend(words(&[0, 0, 64 + contents.len() as u64]));
-        elf.extend(0u32.to_le_bytes());
-        for half in [64, 0, 0, 64, sections.len() as u16, 7] {
-            elf.extend(half.to_le_bytes());
-        }
-        elf.extend(contents);
-        elf.extend(headers);
-        elf
+        let row = |name: &'static str, kind, flags, content, link, info, entry| Row {
+            name,
+            kind,
+            flags,
+            content,
+            link,
+            info,
+            entry,
+        };
+        elf(
+            self.machine,
+            &[
+                row(self.section, 1, 6, self.code.concat(), 0, 0, 0),
+                row(".rel", 9, 0, relocations, 5, 1, 16),
+                row(".maps", 1, 3, vec![0; 32], 0, 0, 0),
+                row(".BTF", 1, 0, btf(self.map.0, self.map.1), 0, 0, 0),
+                row(".symtab", 2, 0, symbols, 6, 1, 24),
+                row(".strtab", 3, 0, b"\0p\0m\0".to_vec(), 0, 0, 0),
+            ],
+        )
     }
+}
+
+/// A section to be.
+#[derive(Clone)]
+pub(crate) struct Row {
+    pub name: &'static str,
+    pub kind: u32,
+    pub flags: u64,
+    pub content: Vec<u8>,
+    pub link: u32,
+    pub info: u32,
+    pub entry: u64,
+}
+
+/// A relocatable ELF file of some sections, numbered from 1; the last one has their names.
+pub(crate) fn elf(machine: u16, rows: &[Row]) -> Vec<u8> {
+    let mut names = vec![0];
+    let mut contents = Vec::new();
+    let mut headers = vec![0; 64];
+    let mut add = |name: usize, row: &Row| {
+        contents.resize(contents.len().next_multiple_of(8), 0);
+        headers.extend([name as u32, row.kind].iter().flat_map(|w| w.to_le_bytes()));
+        let place = [row.flags, 0, 64 + contents.len() as u64, row.content.len() as u64];
+        headers.extend(words(&place));
+        headers.extend([row.link, row.info].iter().flat_map(|w| w.to_le_bytes()));
+        headers.extend(words(&[8, row.entry]));
+        contents.extend(&row.content);
+    };
+    for row in rows {
+        add(names.len(), row);
+        names.extend(row.name.bytes().chain([0]));
+    }
+    let name = names.len();
+    names.extend(b".shstrtab\0");
+    let (flags, link, info, entry) = (0, 0, 0, 0);
+    add(name, &Row { name: ".shstrtab", kind: 3, flags, content: names, link, info, entry });
+    contents.resize(contents.len().next_multiple_of(8), 0);
+    let mut elf = b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0".to_vec();
+    elf.extend(1u16.to_le_bytes());
+    elf.extend(machine.to_le_bytes());
+    elf.extend(1u32.to_le_bytes());
+    elf.extend(words(&[0, 0, 64 + contents.len() as u64]));
+    elf.extend(0u32.to_le_bytes());
+    for half in [64, 0, 0, 64, rows.len() as u16 + 2, rows.len() as u16 + 1] {
+        elf.extend(half.to_le_bytes());
+    }
+    elf.extend(contents);
+    elf.extend(headers);
+    elf
+}
+
+/// A symbol: the place of its name, type and binding, section, and size; at the section's beginning.
+pub(crate) fn symbol(name: u32, info: u8, section: u16, size: u64) -> Vec<u8> {
+    let mut bytes = name.to_le_bytes().to_vec();
+    bytes.extend([info, 0]);
+    bytes.extend(section.to_le_bytes());
+    bytes.extend(words(&[0, size]));
+    bytes
+}
+
+/// A relocation of what is at `offset`, by the number of a symbol and a type.
+pub(crate) fn relocation(offset: u64, symbol: u64, kind: u64) -> Vec<u8> {
+    words(&[offset, symbol << 32 | kind])
 }
 
 fn words(words: &[u64]) -> Vec<u8> {
@@ -176,6 +215,11 @@ fn btf(kind: u32, entries: u32) -> Vec<u8> {
         &[at("m"), info(14, 0), 9, 1],             // 10: the variable
     ]
     .concat();
+    type_information(&table, strings)
+}
+
+/// The section `.BTF` of a table of types, in words, and of strings.
+pub(crate) fn type_information(table: &[u32], strings: &[u8]) -> Vec<u8> {
     let mut bytes = 0xeb9fu16.to_le_bytes().to_vec();
     bytes.extend([1, 0]);
     let table_bytes = table.len() as u32 * 4;
