@@ -100,6 +100,17 @@ pub enum CreateError {
         /// Why not.
         source: io::Error,
     },
+    /// The process may not write files of that size.
+    #[error(
+        "a swap file of {bytes} bytes is larger than this process may write files, {limit} bytes: \
+         make it smaller, or raise `ulimit -f`"
+    )]
+    Limit {
+        /// Bytes that the file may come to have.
+        bytes: u64,
+        /// Bytes that a file may have.
+        limit: u64,
+    },
     /// More slots than can be numbered, or none.
     #[error("a swap file has 1 to {most} slots of 4096 bytes, not {slots}")]
     Slots {

@@ -1,13 +1,15 @@
-//! A process that is killed with pages in its swap file leaves no file behind.
+//! What ends a process: one that is killed with pages in its swap file leaves no file behind, and
+//! one that may not write large files is not ended by its swap file.
 //!
-//! The test runs itself in another process, which fills a swap file and says so; then it is killed.
+//! A test runs another one in a process of its own.
 
 #![expect(clippy::print_stdout, reason = "the process that is killed reports by it")]
 
 mod common;
 
 use common::page;
-use lowtide_swap::{Outgoing, SwapFile};
+use lowtide_swap::{CreateError, Outgoing, SwapFile};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
@@ -29,6 +31,34 @@ fn fills_a_file_and_waits() {
     loop {
         std::thread::park();
     }
+}
+
+/// The kernel ends a process that writes beyond the limit, with `SIGXFSZ`.
+#[test]
+#[ignore = "it sets a limit for its process, and runs only with a directory"]
+fn fills_the_largest_file_that_it_may_write() {
+    let dir = PathBuf::from(std::env::var_os(DIR).expect("the other test starts this one"));
+    let limit = Rlimit { current: Some(64 * 4096), ..getrlimit(Resource::Fsize) };
+    setrlimit(Resource::Fsize, limit).expect("a lower limit");
+    let error = SwapFile::create(&dir, 65).expect_err("a page more than it may write");
+    assert!(matches!(error, CreateError::Limit { bytes: 266_240, limit: 262_144 }), "{error}");
+    assert!(error.to_string().contains("ulimit -f"), "{error}");
+    let file = SwapFile::create(&dir, 64).expect("all that it may write");
+    let pages: Vec<Vec<u8>> = (0..64).map(page).collect();
+    let out: Vec<Outgoing> = pages.iter().map(|bytes| Outgoing { bytes, tag: 0 }).collect();
+    file.write(&out).expect("the last page, too");
+}
+
+#[test]
+fn a_process_is_not_ended_by_a_swap_file_larger_than_it_may_write() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let status = Command::new(std::env::current_exe().expect("this program"))
+        .args(["--ignored", "--exact", "fills_the_largest_file_that_it_may_write"])
+        .env(DIR, dir.path())
+        .stdout(Stdio::null())
+        .status()
+        .expect("another process");
+    assert!(status.success(), "{status}");
 }
 
 #[test]

@@ -6,6 +6,10 @@
 //! name for its owner only and unlinked at once; if the process is killed between these two calls,
 //! an empty file stays.
 //!
+//! A file must not be larger than the process may write (`ulimit -f`): the first page beyond would
+//! be the end of the process, by `SIGXFSZ`, long after the file was made. So that is looked at
+//! before.
+//!
 //! With `O_DIRECT` the pages bypass the page cache, where each would take its memory twice. If the
 //! file system refuses that, or the device's blocks are larger than a page, which a trial write
 //! finds out, the file is buffered.
@@ -15,6 +19,7 @@ use crate::error::CreateError;
 use crate::source::PAGE_BYTES;
 use rustix::fs::{Advice, FallocateFlags, Mode, OFlags};
 use rustix::io::Errno;
+use rustix::process::{Resource, getrlimit};
 use std::fs::File;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
@@ -60,11 +65,14 @@ pub struct UnlinkedFile {
 const NO_TMPFILE: [Errno; 4] = [Errno::OPNOTSUPP, Errno::ISDIR, Errno::NOENT, Errno::INVAL];
 
 impl UnlinkedFile {
-    /// Creates a file in a directory.
+    /// Creates a file in a directory, which is to have up to so many bytes.
     ///
     /// # Errors
-    /// [`CreateError::Io`].
-    pub fn create(dir: &Path) -> Result<UnlinkedFile, CreateError> {
+    /// [`CreateError::Io`]; [`CreateError::Limit`].
+    pub fn create(dir: &Path, bytes: u64) -> Result<UnlinkedFile, CreateError> {
+        if let Some(limit) = getrlimit(Resource::Fsize).current.filter(|limit| *limit < bytes) {
+            return Err(CreateError::Limit { bytes, limit });
+        }
         let failed = |source| CreateError::Io { action: "create", dir: dir.to_owned(), source };
         let tried = |source| CreateError::Io { action: "write", dir: dir.to_owned(), source };
         if let Ok(file) = open(dir, OFlags::DIRECT) {
@@ -167,7 +175,8 @@ pub(super) fn read_all(
         match backing.read_at(bytes, offset) {
             Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
             Ok(n) => {
-                bytes = &mut bytes[n..];
+                let done = n.min(bytes.len());
+                bytes = &mut bytes[done..];
                 offset += n as u64;
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -183,18 +192,20 @@ mod tests {
     use std::os::unix::fs::MetadataExt;
 
     #[test]
+    #[cfg_attr(miri, ignore = "opens files")]
     fn the_file_has_no_name_and_is_for_its_owner_only() {
         let dir = tempfile::tempdir().expect("a directory");
-        let file = UnlinkedFile::create(dir.path()).expect("a file");
+        let file = UnlinkedFile::create(dir.path(), 1 << 20).expect("a file");
         assert_eq!(std::fs::read_dir(dir.path()).expect("a directory").count(), 0);
         let data = file.file.metadata().expect("metadata");
         assert_eq!((data.mode() & 0o7777 & !0o600, data.nlink(), data.len()), (0, 0, 0));
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "opens files")]
     fn the_file_takes_pages_and_gives_space_back() {
         let dir = tempfile::tempdir().expect("a directory");
-        let file = UnlinkedFile::create(dir.path()).expect("a file");
+        let file = UnlinkedFile::create(dir.path(), 1 << 20).expect("a file");
         let mut buffer = AlignedBuffer::new(64 * PAGE_BYTES);
         buffer.bytes().fill(7);
         write_all(&file, buffer.bytes(), 64 * 4096).expect("a write");
@@ -211,6 +222,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "opens files")]
     fn without_o_tmpfile_the_name_is_gone_at_once() {
         let dir = tempfile::tempdir().expect("a directory");
         let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::EXCL;
@@ -228,8 +240,9 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "opens files")]
     fn a_directory_that_does_not_exist_is_an_error_that_names_it() {
-        let error = UnlinkedFile::create(Path::new("/no such directory")).expect_err("no file");
+        let error = UnlinkedFile::create(Path::new("/no such directory"), 1).expect_err("no file");
         assert!(error.to_string().contains("/no such directory"), "{error}");
     }
 }

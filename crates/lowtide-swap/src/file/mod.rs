@@ -79,7 +79,8 @@ impl SwapFile<UnlinkedFile> {
     /// [`CreateError`].
     pub fn create(dir: impl AsRef<Path>, slots: u32) -> Result<SwapFile, CreateError> {
         check(slots)?;
-        SwapFile::on(UnlinkedFile::create(dir.as_ref())?, slots)
+        let bytes = u64::from(slots) * PAGE_BYTES as u64;
+        SwapFile::on(UnlinkedFile::create(dir.as_ref(), bytes)?, slots)
     }
 }
 

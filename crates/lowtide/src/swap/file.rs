@@ -11,7 +11,7 @@
 //! [`read_deadline`](crate::Builder::read_deadline); without one a thread reads by itself.
 
 use crate::io::{Bounded, Inject, InjectOp, Request, carry_out};
-use lowtide_swap::{AlignedBuffer, Backing as _, CreateError, SwapFile, UnlinkedFile};
+use lowtide_swap::{AlignedBuffer, Backing as _, CreateError, PAGE_BYTES, SwapFile, UnlinkedFile};
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -65,7 +65,7 @@ pub(crate) fn create(
     limits: Limits,
     inject: Option<Arc<dyn Inject>>,
 ) -> Result<Arc<SwapFile<Backing>>, CreateError> {
-    let file = UnlinkedFile::create(dir)?;
+    let file = UnlinkedFile::create(dir, slots.saturating_mul(PAGE_BYTES as u64))?;
     let file = Arc::new(Watched { file, name: NAME.into(), inject, requests: AtomicU64::new(0) });
     let now = if limits.write == Duration::MAX { 0 } else { WRITERS };
     let writes = Bounded::new("lowtide-swap", WRITERS, now);
