@@ -42,7 +42,7 @@
 //!
 //! All methods take `&self` and may be called from all threads. Storing and loading take no lock
 //! while they compress, decompress or hash. No method calls the source, or drops a page, while it
-//! has a lock, so a source may take the locks of its owner.
+//! has a lock that another method needs, so a source may take the locks of its owner.
 //!
 //! Storing needs memory before it frees memory: a page, when no block has room for the object. An
 //! owner that stores because it has none left keeps a page for that.

@@ -5,9 +5,10 @@
 //! pages are compressed into it. Since a store belongs to one tenant, a page of it never holds
 //! contents of two.
 //!
-//! The store calls [`PageSource::take`] and drops pages **while it holds none of its own locks**: a
-//! source may take any lock of its owner, and an owner may call the store under those locks only if
-//! the source does not need them.
+//! The store calls [`PageSource::take`] and drops pages **while it holds none of its own locks**,
+//! but for the one that lets one thread compact at a time: a source may take any lock of its owner,
+//! and an owner may call the store under those locks only if the source does not need them. A page
+//! that is dropped must not compact.
 
 use crate::lock::lock;
 use std::ops::DerefMut;

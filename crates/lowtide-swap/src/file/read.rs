@@ -165,15 +165,16 @@ impl<B: Backing> SwapFile<B> {
         }
     }
 
-    /// Whether a page that is needed is what was written.
+    /// Whether a page that is needed is what was written, and its slot is still its own: another
+    /// page may have been written there meanwhile, whose checksum may be the same.
     fn check(&self, own: &Found, page: &[u8]) -> Result<(), ReadError> {
         let (expected, found) = (own.contents.checksum, checksum(page));
         let mut table = self.lock();
-        if expected == found {
+        let same = table.stored(own.slot).is_some_and(|now| now.serial == own.serial);
+        if same && expected == found {
             table.stat.read += 1;
             return Ok(());
         }
-        let same = table.stored(own.slot).is_some_and(|now| now.serial == own.serial);
         let fault = if same { Fault::Checksum { expected, found } } else { Fault::Missing };
         table.stat.corrupt += u64::from(same);
         Err(ReadError::Corrupt { slot: Slot(own.slot), fault })

@@ -51,7 +51,7 @@ impl ReadAhead {
         let wanted = match hits {
             0 if adjacent => 2,
             0 => 1,
-            hits => (hits.saturating_add(2)).next_power_of_two().max(4),
+            hits => (hits.min(self.max) + 2).next_power_of_two().max(4),
         };
         let window = wanted.max(state.window / 2).min(self.max);
         state.window = window;
@@ -98,5 +98,9 @@ mod tests {
             assert_eq!(ahead.next(9000), window, "{hits} hits");
         }
         assert_eq!(ReadAhead::new(1).next(7), 1);
+        let ahead = ReadAhead::default();
+        lock(&ahead.state).hits = u32::MAX;
+        ahead.hit();
+        assert_eq!(ahead.next(0), 8, "more hits than can be counted");
     }
 }
