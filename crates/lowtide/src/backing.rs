@@ -440,19 +440,32 @@ impl Backing {
     }
 
     /// Takes the lock for reading, unless one is held. Returns whether it is held, or the file
-    /// system has no locks. Calls must not overlap.
-    pub(crate) fn try_lock_shared(&self) -> bool {
+    /// system has no locks. If the file has changed since it was opened, while its lock was not
+    /// held or was lost to another process, `changed` is called. Calls must not overlap.
+    pub(crate) fn try_lock_shared(&self, changed: impl FnOnce()) -> bool {
         let mut held = crate::sync::lock(&self.held);
         if matches!(*held, Held::Nothing | Held::Elsewhere) {
             *held = self.first().try_lock(&self.path, false);
+            if *held != Held::Elsewhere {
+                self.notice_others(changed);
+            }
         }
         *held != Held::Elsewhere
     }
 
+    /// Calls `changed` if the file is not as it was when it was opened, and was not written here.
+    fn notice_others(&self, changed: impl FnOnce()) {
+        let as_before = || self.stamp.is_some() && self.first().stamp() == self.stamp;
+        if !self.is_writable() && !as_before() {
+            changed();
+        }
+    }
+
     /// Takes the lock for writing, unless it is held; with descriptors that can write and that are
     /// about to become this file's, on those. A lock for reading is given back before, because it
-    /// would prevent this one: another process may come first, write, and leave. If the file has
-    /// changed since it was opened, `changed` is called. Calls must not overlap.
+    /// would prevent this one: another process may come first, write, and leave. Then the lock for
+    /// reading is lost, too, until a later call gets it. If the file has changed since it was
+    /// opened, `changed` is called. Calls must not overlap.
     pub(crate) fn try_lock_exclusive(&self, new: &Descriptors, changed: impl FnOnce()) -> bool {
         let mut held = crate::sync::lock(&self.held);
         if *held == Held::Exclusive {
@@ -468,11 +481,8 @@ impl Backing {
         if !taken && change {
             *held = self.first().try_lock(&self.path, false);
         }
-        if taken
-            && !self.is_writable()
-            && (self.stamp.is_none() || self.first().stamp() != self.stamp)
-        {
-            changed();
+        if taken {
+            self.notice_others(changed);
         }
         taken
     }

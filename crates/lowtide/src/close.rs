@@ -119,7 +119,8 @@ impl Pool {
             // are found below.
             let _state = self.lock();
             space.close();
-            if let Some(name) = space.take_new_name() {
+            // The name of a file that has no flusher was never promised, either (`is_clean`).
+            if let Some(name) = space.take_new_name().filter(|_| space.device.get().is_some()) {
                 crate::sync::lock(&self.new_names).insert(space.backing.key(), name);
             }
             space.backing.unlock();

@@ -362,7 +362,7 @@ impl OpenOptions {
             drop(state);
             let locked = match (self.lock, self.write) {
                 (false, _) => true,
-                (true, false) => space.backing.try_lock_shared(),
+                (true, false) => space.backing.try_lock_shared(|| space.others_changed_it()),
                 (true, true) => {
                     space.backing.try_lock_exclusive(&descriptors, || space.others_changed_it())
                 }

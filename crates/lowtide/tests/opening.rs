@@ -194,6 +194,55 @@ fn readers_notice_what_others_wrote_while_the_lock_changed_hands() {
     pager.validate().unwrap();
 }
 
+/// As a reader's lock is lost, when another process takes it first while it is exchanged, or was not
+/// asked for.
+#[test]
+fn an_open_that_gets_the_lock_for_reading_sees_what_others_wrote_before() {
+    let dir = Dir::new();
+    let path = make_file(&dir, 4 * PAGE);
+    let (pager, other) = (pager(), pager());
+    let without = OpenOptions::new().lock(false).open(&pager, &path).unwrap();
+    drop(without.read(1).unwrap());
+    let theirs = writing().open(&other, &path).unwrap();
+    theirs.write_at(PAGE, b"theirs").unwrap();
+    theirs.set_len(5 * PAGE).unwrap();
+    theirs.close().unwrap();
+    let with = pager.open(&path).unwrap();
+    assert_eq!(&with.read(1).unwrap()[..6], b"theirs");
+    assert_eq!(with.len(), 5 * PAGE);
+    let refused = writing().lock_patience(Duration::ZERO).open(&other, &path);
+    assert!(matches!(refused, Err(OpenError::Locked { .. })), "{refused:?}");
+    pager.validate().unwrap();
+}
+
+/// A file that cannot be made as long as it should be.
+struct Short;
+
+impl Inject for Short {
+    fn before(&self, request: &Request<'_>) -> Verdict {
+        match request.op {
+            InjectOp::Extend => Verdict::Fail(io::Error::from_raw_os_error(libc::ENOSPC)),
+            _ => Verdict::Pass,
+        }
+    }
+}
+
+#[test]
+fn files_that_cannot_be_made_leave_no_descriptors() {
+    let dir = Dir::new();
+    let folder = dir.path().canonicalize().unwrap();
+    let pager = Pager::builder().max("1M".parse().unwrap()).inject(Arc::new(Short));
+    let pager = pager.build().unwrap();
+    for n in 0..20 {
+        let error = OpenOptions::new().create(PAGE).open(&pager, folder.join(format!("{n}")));
+        assert!(matches!(error, Err(OpenError::Grow { .. })), "{error:?}");
+    }
+    let open = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
+    let open = open.filter_map(|fd| std::fs::read_link(fd.path()).ok());
+    let left: Vec<_> = open.filter(|target| target.starts_with(&folder)).collect();
+    assert!(left.is_empty(), "{left:?}");
+}
+
 /// Reads of files whose name ends with "hung" begin when the gate is opened.
 struct Hung(Gate);
 
