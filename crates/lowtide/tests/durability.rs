@@ -8,8 +8,10 @@ mod common;
 
 use common::{Dir, byte_at, make_file};
 use lowtide::{DirtyTimers, Error, Inject, InjectOp, OpenOptions, Pager, Request, Verdict, View};
+use rustix::process::{Pid, Signal};
 use std::io::{BufRead, BufReader};
 use std::ops::Range;
+use std::os::unix::process::ExitStatusExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -312,7 +314,7 @@ fn store_for_ever(path: &Path) -> ! {
     std::process::exit(0)
 }
 
-fn killed_by(signal: &str, test: &str) {
+fn killed_by(signal: Signal, test: &str) {
     if let Some(path) = child_path() {
         store_for_ever(&path);
     }
@@ -323,9 +325,9 @@ fn killed_by(signal: &str, test: &str) {
         let mut child = child(test, &path);
         let mut flushed = flushed_versions(&mut child);
         let last = flushed.by_ref().nth(3 + kills).expect("it flushes");
-        let killed = Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap();
+        rustix::process::kill_process(Pid::from_child(&child), signal).unwrap();
         let last = flushed.last().unwrap_or(last);
-        assert!(killed.success() && !child.wait().unwrap().success());
+        assert_eq!(child.wait().unwrap().signal(), Some(signal.as_raw()));
         let found = versions(&path, 0..PAGES);
         assert!(
             found.iter().all(|v| (last..=last + 1).contains(v)),
@@ -336,12 +338,12 @@ fn killed_by(signal: &str, test: &str) {
 
 #[test]
 fn sigterm_without_a_handler_keeps_what_was_flushed() {
-    killed_by("-TERM", "sigterm_without_a_handler_keeps_what_was_flushed");
+    killed_by(Signal::TERM, "sigterm_without_a_handler_keeps_what_was_flushed");
 }
 
 #[test]
 fn sigkill_keeps_what_was_flushed() {
-    killed_by("-KILL", "sigkill_keeps_what_was_flushed");
+    killed_by(Signal::KILL, "sigkill_keeps_what_was_flushed");
 }
 
 /// A file system of a few megabytes in a file, mounted for a test.
