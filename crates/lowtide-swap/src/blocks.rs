@@ -322,7 +322,9 @@ mod tests {
 
     #[test]
     fn objects_of_every_class_keep_their_bytes_across_pages() {
-        for number in 0..CLASSES {
+        // Miri takes minutes for all classes.
+        let (first, step) = if cfg!(miri) { (50, 13) } else { (0, 1) };
+        for number in (first..CLASSES).step_by(step) {
             let mut class = Class::new(number);
             let Shape { size, pages, objects } = shape(number);
             let put: Vec<(Place, bool)> = (0..2 * objects as u32)

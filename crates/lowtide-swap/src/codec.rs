@@ -203,6 +203,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "calls zstd, which is C")]
     fn every_form_gives_the_page_back() {
         let page = text();
         let mut back = vec![0; PAGE_BYTES];
@@ -222,6 +223,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "calls zstd, which is C")]
     fn bytes_that_are_no_page_are_refused() {
         let mut page = vec![0; PAGE_BYTES];
         for form in [Form::Lz4, Form::Zstd, Form::Raw] {
@@ -258,6 +260,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "hundreds of pages")]
     fn lz4_is_left_out_only_where_it_keeps_failing() {
         let mut scratch = Scratch::new();
         let lz4 = |scratch: &mut Scratch, page: &[u8]| {
