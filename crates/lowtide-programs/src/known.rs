@@ -1,0 +1,104 @@
+//! What is known to differ under `lowtide run`, and is not played in the way in which it does.
+//!
+//! Each line is a defect, or a limit that the documentation names. The table is to shrink: with
+//! `--known` everything is played, which shows whether a line is still true.
+
+use crate::plan::Plan;
+use crate::way::Way;
+
+/// An operation, and a word that it says; an empty one is any.
+type Trigger = (&'static str, &'static str);
+
+/// Something that differs.
+#[derive(Clone, Copy, Debug)]
+pub struct Known {
+    /// All of these must be in a plan.
+    pub triggers: &'static [Trigger],
+    /// Where.
+    pub ways: &'static [Way],
+    /// Why, in a few words.
+    pub because: &'static str,
+}
+
+const ALL: &[Way] = &Way::ALL;
+const ANON: &[Way] = &[Way::Anon, Way::AnonSwap, Way::AnonUserfault];
+
+const fn known(triggers: &'static [Trigger], ways: &'static [Way], because: &'static str) -> Known {
+    Known { triggers, ways, because }
+}
+
+/// What is known to differ.
+pub const KNOWN: &[Known] = &[
+    known(&[("end", "last")], ALL, "the last thread of the program is not the last of the process"),
+    known(&[("end", "handler")], ALL, "exit in a handler waits for what the handler interrupted"),
+    known(&[("jump", "")], ALL, "a handler that leaves by a jump leaves a lock taken"),
+    known(&[("collect", "")], ALL, "a thread that is stopped in a handler may have a lock"),
+    known(&[("timer", "maps")], ALL, "a handler that maps memory may wait for what it interrupted"),
+    known(&[("timer", "file")], ALL, "the same, with a file"),
+    known(&[("plugin", "")], ALL, "the first thread of lowtide's waits for the loader's lock"),
+    known(&[("flock", "")], ALL, "a file that cannot be opened again is kept open, with its lock"),
+    known(&[("peer", "")], ANON, "pages that another process reads are zeroes afterwards"),
+    known(&[("remap", "")], ANON, "a part that is made longer is given pages of the rest"),
+    known(&[("get", "direct")], ANON, "reads of the C library's own go past lowtide"),
+    known(&[("get", "process")], ANON, "what another process stores is not noticed: documented"),
+    known(&[("futex", "")], ANON, "futexes with faults disabled fail with EFAULT"),
+    known(&[("mutex", "inherit")], ANON, "the same"),
+    known(&[("own", "")], ANON, "an exiting thread gets no page for its last words"),
+    known(&[("stream", "")], ANON, "a stream is flushed while its lock is wanted by a fork"),
+    known(&[("limit", "as")], ANON, "the window takes 128 GiB of addresses"),
+    known(&[("limit", "files")], ANON, "the keeper needs descriptors for a copy"),
+    known(&[("chroot", "")], ANON, "the keeper needs /proc for a copy"),
+    known(&[("clone", "")], ANON, "a child of a raw clone has no window: documented"),
+];
+
+impl Known {
+    /// Whether a plan has it.
+    #[must_use]
+    pub fn is_in(&self, plan: &Plan) -> bool {
+        self.triggers
+            .iter()
+            .all(|(name, word)| plan.has(name, Some(*word).filter(|word| !word.is_empty())))
+    }
+}
+
+impl Plan {
+    /// Why the plan is not played in a way: the first reason.
+    #[must_use]
+    pub fn known_in(&self, way: Way) -> Option<&'static str> {
+        let of_way = KNOWN.iter().filter(|known| known.ways.contains(&way));
+        of_way.filter(|known| known.is_in(self)).map(|known| known.because).next()
+    }
+
+    /// The plan without operations that are known to differ in all of these ways.
+    #[must_use]
+    pub fn without_known(mut self, ways: &[Way]) -> Self {
+        let everywhere =
+            KNOWN.iter().filter(|known| ways.iter().all(|way| known.ways.contains(way)));
+        for known in everywhere {
+            while known.is_in(&self) {
+                let (name, word) = known.triggers[0];
+                for script in &mut self.scripts {
+                    script.retain(|op| op.name != name || !word.is_empty() && !op.says(word));
+                }
+            }
+        }
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_known_in_each_way_is_not_in_the_plan_and_the_rest_is() {
+        let plan: Plan = "max=1M threshold=64K: map 0 9 rw; jump 3 anon; peer / end last 2"
+            .parse()
+            .expect("a plan");
+        let all = plan.clone().without_known(&Way::ALL);
+        assert_eq!(all.to_string(), "max=1M threshold=64K: map 0 9 rw; peer /");
+        assert!(all.known_in(Way::Anon).is_some() && all.known_in(Way::Userfault).is_none());
+        let anon = plan.without_known(&[Way::Anon]);
+        assert_eq!(anon.to_string(), "max=1M threshold=64K: map 0 9 rw /");
+    }
+}

@@ -1,0 +1,60 @@
+//! The ways in which `lowtide run` keeps a program.
+
+use clap::ValueEnum;
+
+/// What `lowtide run` is told, beside the budget.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, ValueEnum)]
+pub enum Way {
+    /// Files, in the page cache.
+    Pagecache,
+    /// Files, in mirrors.
+    Userfault,
+    /// Memory without a file, compressed.
+    Anon,
+    /// The same; what does not compress goes to a file.
+    AnonSwap,
+    /// Both, in the way userfault.
+    AnonUserfault,
+}
+
+impl Way {
+    /// All of them.
+    pub const ALL: [Self; 5] =
+        [Self::Pagecache, Self::Userfault, Self::Anon, Self::AnonSwap, Self::AnonUserfault];
+
+    /// The command's options; `.` is the folder in which a program plays.
+    #[must_use]
+    pub const fn options(self) -> &'static [&'static str] {
+        match self {
+            Self::Pagecache => &[],
+            Self::Userfault => &["--way", "userfault"],
+            Self::Anon => &["--anon"],
+            Self::AnonSwap => &["--anon", "--swap", "."],
+            Self::AnonUserfault => &["--anon", "--swap", ".", "--way", "userfault"],
+        }
+    }
+
+    /// The name on the command line.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Pagecache => "pagecache",
+            Self::Userfault => "userfault",
+            Self::Anon => "anon",
+            Self::AnonSwap => "anon-swap",
+            Self::AnonUserfault => "anon-userfault",
+        }
+    }
+
+    /// Whether memory without a file is kept.
+    #[must_use]
+    pub const fn keeps_heap(self) -> bool {
+        matches!(self, Self::Anon | Self::AnonSwap | Self::AnonUserfault)
+    }
+
+    /// Whether pages must compress: there is no other place for them.
+    #[must_use]
+    pub const fn must_compress(self) -> bool {
+        matches!(self, Self::Anon)
+    }
+}
