@@ -107,6 +107,14 @@ static void play_store(struct context *c, const struct op *op) {
     for (unsigned i = 0; i < count; i++) fill(c, a, from + i, number(op, 3) + 2 * i);
 }
 
+/* spoil SLOT PAGE: a byte becomes another, and the player is not told. For the test of the player. */
+static void play_spoil(struct context *c, const struct op *op) {
+    struct area *a = slot(c, op, 0);
+    unsigned page = number(op, 1);
+    if (page >= a->pages || a->page[page].state != WRITE) return say(c, "-");
+    at(a, page)[3 * 8]++;
+}
+
 /* check SLOT FROM COUNT */
 static void play_check(struct context *c, const struct op *op) {
     struct area *a = slot(c, op, 0);
@@ -278,7 +286,7 @@ static void play_odd(struct context *c, const struct op *op) {
 }
 
 const struct entry MEMORY[] = {
-    { "map", play_map }, { "file", play_file }, { "store", play_store }, { "check", play_check },
+    { "map", play_map }, { "file", play_file }, { "store", play_store }, { "check", play_check }, { "spoil", play_spoil },
     { "unmap", play_unmap }, { "remap", play_remap }, { "protect", play_protect }, { "advise", play_advise },
     { "fixed", play_fixed }, { "lock", play_lock }, { "odd", play_odd }, { 0, 0 },
 };

@@ -72,6 +72,8 @@ pub struct Tally {
     pub operations: BTreeMap<String, u64>,
     /// Pages that left and came back.
     pub moved: Moved,
+    /// Plays that took too long once, while they wanted to run, and not again.
+    pub slow: u64,
     /// What differs.
     pub findings: Vec<Finding>,
 }
@@ -171,6 +173,10 @@ impl<'a> Campaign<'a> {
     ) -> io::Result<()> {
         let alone = self.play(plan, None, self.options.limit)?;
         if let Some(difference) = is_sound(&alone) {
+            if difference.may_be_slow {
+                self.tally().slow += 1;
+                return Ok(());
+            }
             self.add(Finding { seed, way: None, plan: plan.clone(), difference, again: 0 }, found);
             return Ok(());
         }
@@ -245,6 +251,10 @@ impl<'a> Campaign<'a> {
             if is_hang && again > 0 {
                 break;
             }
+        }
+        if again == 0 && difference.may_be_slow {
+            self.tally().slow += 1;
+            return Ok(());
         }
         let mut best = (plan.clone(), difference);
         if again > 0 && seed.is_some() {

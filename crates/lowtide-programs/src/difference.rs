@@ -29,6 +29,8 @@ pub enum Respect {
 pub struct Difference {
     /// In which respect.
     pub respect: Respect,
+    /// It may only have been slow: some thread wanted to run.
+    pub may_be_slow: bool,
     /// What is there, and what there should be.
     pub text: String,
 }
@@ -74,13 +76,14 @@ fn steady(plan: &Plan, lines: &[String]) -> Vec<String> {
 #[must_use]
 pub fn is_sound(alone: &Outcome) -> Option<Difference> {
     let respect = match alone.end {
-        End::Never(_) => Respect::Hang,
+        End::Never { .. } => Respect::Hang,
         _ if is_wrong(alone) => Respect::Bytes,
         _ => return None,
     };
     let mut text = format!("  alone: {:?}\n", alone.end);
     list(&mut text, "wrong", &alone.lines);
-    Some(Difference { respect, text })
+    let may_be_slow = matches!(alone.end, End::Never { is_idle: false, .. });
+    Some(Difference { respect, may_be_slow, text })
 }
 
 /// How a play differs from that of the same plan alone.
@@ -90,7 +93,7 @@ pub fn compare(plan: &Plan, alone: &Outcome, with: &Outcome) -> Option<Differenc
     let (more, fewer) = (only(&said, &should), only(&should, &said));
     let (complaints, missed) =
         (only(&with.complaints, &alone.complaints), only(&alone.complaints, &with.complaints));
-    let respect = if matches!(with.end, End::Never(_)) {
+    let respect = if matches!(with.end, End::Never { .. }) {
         Respect::Hang
     } else if is_wrong(with) {
         Respect::Bytes
@@ -106,7 +109,7 @@ pub fn compare(plan: &Plan, alone: &Outcome, with: &Outcome) -> Option<Differenc
     };
     let mut text = String::new();
     match &with.end {
-        End::Never(places) => list(&mut text, "does not end; its threads", places),
+        End::Never { places, .. } => list(&mut text, "does not end; its threads", places),
         other => {
             let _ = writeln!(text, "  end: {other:?}, alone {:?}", alone.end);
         }
@@ -119,5 +122,6 @@ pub fn compare(plan: &Plan, alone: &Outcome, with: &Outcome) -> Option<Differenc
     if respect == Respect::Files {
         let _ = writeln!(text, "  files: {:?}\n  alone: {:?}", with.files, alone.files);
     }
-    Some(Difference { respect, text })
+    let may_be_slow = matches!(with.end, End::Never { is_idle: false, .. });
+    Some(Difference { respect, may_be_slow, text })
 }

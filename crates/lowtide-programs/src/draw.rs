@@ -14,7 +14,7 @@ use lowtide_workload::SplitMix64;
 /// Scripts of a plan at most.
 const SCRIPTS: u64 = 6;
 /// Pages of an area at most.
-const PAGES: u64 = 700;
+const PAGES: u64 = 500;
 /// Pages of the common file that a mapping may begin at.
 const OFFSETS: u64 = 1024;
 /// Areas that most operations are about: few, so that they meet.
@@ -213,7 +213,7 @@ impl Draw {
         } else {
             self.beginning()
         };
-        let steps = self.by_magnitude(24);
+        let steps = self.by_magnitude(20);
         for _ in 0..steps {
             let kind = self.kind(|kind| match kind.place {
                 Place::Any => true,

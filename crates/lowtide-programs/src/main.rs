@@ -80,7 +80,7 @@ fn summarise(tally: &Tally, took: Duration) {
     let all: Vec<_> =
         tally.operations.iter().map(|(name, count)| format!("{name} {count}")).collect();
     println!("  operations: {}", all.join(", "));
-    println!("  {} differences", tally.findings.len());
+    println!("  {} differences; {} plays were slow once", tally.findings.len(), tally.slow);
 }
 
 fn run() -> Result<bool, Box<dyn Error>> {

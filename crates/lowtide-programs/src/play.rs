@@ -20,6 +20,9 @@ use std::time::{Duration, Instant};
 
 /// How often a process is looked at whose output is complete.
 const LOOK: Duration = Duration::from_micros(200);
+/// How often, and after which pauses, a play that does not end is looked at.
+const LOOKS: u32 = 10;
+const PAUSE: Duration = Duration::from_millis(50);
 
 /// How a process ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,8 +31,14 @@ pub enum End {
     Code(i32),
     /// By this signal.
     Signal(i32),
-    /// Not in its time; where its threads were.
-    Never(Vec<String>),
+    /// Not in its time.
+    Never {
+        /// Each of its threads slept whenever it was looked at: it waits for something. One that is
+        /// only slow, on a busy machine, runs or wants to.
+        is_idle: bool,
+        /// Where its threads were.
+        places: Vec<String>,
+    },
 }
 
 /// What came of a play.
@@ -126,7 +135,7 @@ fn watch(child: &mut Child, limit: Duration) -> io::Result<(Vec<u8>, Vec<u8>, En
             Ok((number, bytes)) => all[number] = bytes,
             Err(mpsc::RecvTimeoutError::Disconnected) => break,
             Err(mpsc::RecvTimeoutError::Timeout) if end.is_none() => {
-                end = Some(End::Never(places(child.id())));
+                end = Some(never(child.id()));
                 kill(child)?;
             }
             // The whole group has been killed: its pipes are closed.
@@ -138,7 +147,7 @@ fn watch(child: &mut Child, limit: Duration) -> io::Result<(Vec<u8>, Vec<u8>, En
             break status;
         }
         if end.is_none() && begin.elapsed() >= limit {
-            end = Some(End::Never(places(child.id())));
+            end = Some(never(child.id()));
             kill(child)?;
         }
         thread::sleep(LOOK);
@@ -158,27 +167,53 @@ fn kill(child: &mut Child) -> io::Result<()> {
     child.kill()
 }
 
-/// Where the threads of a process group are: for people.
-fn places(group: u32) -> Vec<String> {
+/// A play that did not end in its time.
+fn never(group: u32) -> End {
+    let mut is_idle = true;
+    for _ in 0..LOOKS {
+        is_idle &= threads(group).iter().all(|thread| !thread.wants_to_run);
+        thread::sleep(PAUSE);
+    }
+    End::Never { is_idle, places: threads(group).into_iter().map(|thread| thread.place).collect() }
+}
+
+/// A thread of a play.
+struct Place {
+    wants_to_run: bool,
+    /// For people.
+    place: String,
+}
+
+/// State and group of `/proc/PID/stat`: what comes after the name in parentheses.
+fn state_and_group(stat: &str) -> Option<(&str, &str)> {
+    let mut after = stat.rsplit_once(')')?.1.split_whitespace();
+    let state = after.next()?;
+    Some((state, after.nth(1)?))
+}
+
+/// The threads of a process group.
+fn threads(group: u32) -> Vec<Place> {
     let mut all = Vec::new();
+    let group = group.to_string();
     for process in fs::read_dir("/proc").into_iter().flatten().flatten() {
         let stat = fs::read_to_string(process.path().join("stat")).unwrap_or_default();
-        let after = stat.rsplit_once(')').map(|(_, after)| after).unwrap_or_default();
-        if after.split_whitespace().nth(2) != Some(&group.to_string()) {
+        if state_and_group(&stat).is_none_or(|(_, of)| of != group) {
             continue;
         }
         let tasks = fs::read_dir(process.path().join("task"));
         for task in tasks.into_iter().flatten().flatten() {
             let of = |name: &str| fs::read_to_string(task.path().join(name)).unwrap_or_default();
-            let number = task.file_name();
-            all.push(format!(
+            let stat = of("stat");
+            let place = format!(
                 "process {} thread {} {}: {}, syscall {}",
                 process.file_name().to_string_lossy(),
-                number.to_string_lossy(),
+                task.file_name().to_string_lossy(),
                 of("comm").trim(),
                 of("wchan").trim(),
                 of("syscall").split_whitespace().next().unwrap_or("?"),
-            ));
+            );
+            let wants_to_run = state_and_group(&stat).is_some_and(|(state, _)| state == "R");
+            all.push(Place { wants_to_run, place });
         }
     }
     all

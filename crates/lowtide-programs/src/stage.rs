@@ -89,9 +89,13 @@ impl Stage {
             |source| StageError::File { path, source }
         };
         fs::create_dir_all(within).map_err(file(within))?;
+        let within = &within.canonicalize().map_err(file(within))?;
         let made = tempfile::Builder::new().prefix("programs-").tempdir_in(within);
         let folder = made.map_err(file(within))?;
-        let stage = Self { lowtide: lowtide.map_or_else(build_command, Ok)?, folder };
+        let lowtide = lowtide.map_or_else(build_command, Ok)?;
+        // Plays have folders of their own.
+        let lowtide = lowtide.canonicalize().map_err(file(&lowtide))?;
+        let stage = Self { lowtide, folder };
         let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("player");
         let common = ["-O1", "-g", "-pthread", "-Wall", "-Wextra", "-Werror"];
         let mut player = Command::new("cc");

@@ -19,6 +19,7 @@ const USES: [(&str, &[&str]); 12] = [
     ("lowtide-host", &["lowtide-sys"]),
     ("lowtide-mrc", &["lowtide-core", "lowtide-sim", "lowtide-workload"]),
     ("lowtide-preload", &["lowtide", "lowtide-sys"]),
+    ("lowtide-programs", &["lowtide-workload"]),
     ("lowtide-proof", &["lowtide", "lowtide-workload"]),
     ("lowtide-sim", &["lowtide-core", "lowtide-workload"]),
     ("lowtide-swap", &["lowtide-zstd"]),
