@@ -123,7 +123,7 @@ impl<'a> Campaign<'a> {
                     // Half of the plans have nothing that differs anywhere, the others what
                     // differs in a part of the ways, and are played in the rest.
                     let ways = &self.options.ways;
-                    plan = if seed % 2 == 0 {
+                    plan = if seed.is_multiple_of(2) {
                         ways.iter().fold(plan, |plan, way| plan.without_known(&[*way]))
                     } else {
                         plan.without_known(ways)

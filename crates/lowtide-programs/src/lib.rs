@@ -24,7 +24,7 @@
 //!
 //! ```text
 //! cargo run --release -p lowtide-programs -- --programs 100000 --seed 1
-//! cargo run --release -p lowtide-programs -- --way anon --plan 'max=1M threshold=64K: map 0 300 rw'
+//! cargo run --release -p lowtide-programs -- --way anon --plan 'max=1M threshold=64K: map 0 9 rw'
 //! ```
 
 #![forbid(unsafe_code)]

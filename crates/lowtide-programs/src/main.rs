@@ -32,13 +32,13 @@ struct Args {
     /// Programs at a time; twice the number of processors without this
     #[arg(long)]
     jobs: Option<usize>,
-    /// Begin no program after so many seconds
+    /// Begin no program after this number of seconds
     #[arg(long)]
     seconds: Option<u64>,
     /// A play that takes longer hangs, in seconds
     #[arg(long, default_value_t = 20)]
     limit: u64,
-    /// Begin no program after so many differences
+    /// Begin no program after this number of differences
     #[arg(long, default_value_t = 1)]
     findings: u64,
     /// Play what is known to differ, too

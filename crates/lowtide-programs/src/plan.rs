@@ -1,10 +1,10 @@
 //! A program as data, and as a line of text.
 //!
 //! ```text
-//! max=1M threshold=64K: map 0 300 rw plain; store 0 10 200 77; fork 1 2; end exit 3 / check 0 0 300
+//! max=1M threshold=64K: map 0 300 rw plain; store 0 10 200 77; fork 1 2; end exit 3 / check 0 0 30
 //! ```
 //!
-//! Before the colon is what `lowtide run` is told, then scripts, separated by `/`. The first is
+//! Before the colon is the options of `lowtide run`, then scripts, separated by `/`. The first is
 //! played by `main`, the others by the threads and children that operations begin. The text is
 //! complete: a plan is played again from it alone.
 

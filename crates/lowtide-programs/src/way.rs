@@ -2,7 +2,7 @@
 
 use clap::ValueEnum;
 
-/// What `lowtide run` is told, beside the budget.
+/// The options of `lowtide run`, beside the budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, ValueEnum)]
 pub enum Way {
     /// Files, in the page cache.

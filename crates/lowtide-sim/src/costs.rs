@@ -220,7 +220,8 @@ costs! {
     /// One pass of reclaim over a group, besides the folios it looks at: finding the group, its
     /// sizes and its budget, draining the CPU's batches, the shrinkers. Guess.
     reclaim_pass_ns: 1_000,
-    /// Looking at one folio of a list, and taking it off or moving it: under the lruvec lock. Guess.
+    /// Looking at one folio of a list, and taking it off or moving it: under the lruvec lock.
+    /// Guess.
     scan_folio_ns: 60,
     /// Judging one isolated folio, without the lruvec lock: its own lock, dirty, young. Guess.
     judge_ns: 150,

@@ -194,8 +194,8 @@ fn readers_notice_what_others_wrote_while_the_lock_changed_hands() {
     pager.validate().unwrap();
 }
 
-/// As a reader's lock is lost, when another process takes it first while it is exchanged, or was not
-/// asked for.
+/// As a reader's lock is lost, when another process takes it first while it is exchanged, or when
+/// it was not requested.
 #[test]
 fn an_open_that_gets_the_lock_for_reading_sees_what_others_wrote_before() {
     let dir = Dir::new();

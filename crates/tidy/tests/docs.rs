@@ -129,7 +129,7 @@ fn home(first: &str) -> Option<String> {
     let name = match first {
         "lowtide" => "lowtide".to_owned(),
         "core" | "sys" | "swap" | "bpf" | "sim" | "mrc" | "proof" | "host" | "cli" | "workload"
-        | "preload" => {
+        | "preload" | "programs" => {
             format!("lowtide-{first}")
         }
         _ => return None,

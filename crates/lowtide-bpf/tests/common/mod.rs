@@ -173,7 +173,7 @@ pub(crate) fn elf(machine: u16, rows: &[Row]) -> Vec<u8> {
     elf
 }
 
-/// A symbol: the place of its name, type and binding, section, and size; at the section's beginning.
+/// A symbol at a section's beginning: the place of its name, type and binding, section, and size.
 pub(crate) fn symbol(name: u32, info: u8, section: u16, size: u64) -> Vec<u8> {
     let mut bytes = name.to_le_bytes().to_vec();
     bytes.extend([info, 0]);

@@ -3,7 +3,7 @@
 //! An invocation lets others run only where the engine has no isolated folios: before a walk, in a
 //! nap, between batches, at its end. What it cost until then is spent there. Each step that looks
 //! at folios takes the lruvec lock for as long as it goes through lists; the folios that it has
-//! isolated are judged when it has let go of the lock. Passes that give up before they look at any
+//! isolated are judged when it has released the lock. Passes that give up before they look at any
 //! do without it. A task that opens a generation at the end of an aging waits for the lock
 //! first: meanwhile others find the walk finished and the generation not there
 //! (`docs/kernel/reclaim.md` §4.5).

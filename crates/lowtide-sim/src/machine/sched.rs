@@ -173,8 +173,8 @@ impl Sched {
         }
     }
 
-    /// A task begins to compete for the CPUs, as far behind the virtual time as it was when it left.
-    /// That is an average with the task in it: of the distance from the others a part is lost.
+    /// A task begins to compete for the CPUs, as far behind the virtual time as when it left. That
+    /// is an average with the task in it: of the distance from the others a part is lost.
     fn join(&mut self, id: TaskId) {
         let (now, others) = (self.virtual_time(), self.competing);
         let task = self.task(id);

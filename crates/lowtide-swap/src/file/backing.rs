@@ -65,7 +65,7 @@ pub struct UnlinkedFile {
 const NO_TMPFILE: [Errno; 4] = [Errno::OPNOTSUPP, Errno::ISDIR, Errno::NOENT, Errno::INVAL];
 
 impl UnlinkedFile {
-    /// Creates a file in a directory, which is to have up to so many bytes.
+    /// Creates a file in a directory, which is to have up to `bytes`.
     ///
     /// # Errors
     /// [`CreateError::Io`]; [`CreateError::Limit`].
