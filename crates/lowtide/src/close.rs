@@ -108,6 +108,11 @@ impl Pool {
     /// for pages that are being read. Cost: a look at each translation of the tables that were ever
     /// used, and at one byte of the others.
     pub(crate) fn forget_if_orphan(&self, space: &Arc<Space>, deadline: Deadline) {
+        if space.device.get().is_none() {
+            // A file that was made and could not be opened: its name needs no descriptor once it is
+            // durable. If it cannot be, the next that flushes has to make it so.
+            let _kept = space.sync_name(&self.backend);
+        }
         {
             let _no_open = crate::sync::lock(&self.opening);
             let stays = self.is_poisoned() || !space.is_orphan() || space.is_closed();
@@ -119,8 +124,7 @@ impl Pool {
             // are found below.
             let _state = self.lock();
             space.close();
-            // The name of a file that has no flusher was never promised, either (`is_clean`).
-            if let Some(name) = space.take_new_name().filter(|_| space.device.get().is_some()) {
+            if let Some(name) = space.take_new_name() {
                 crate::sync::lock(&self.new_names).insert(space.backing.key(), name);
             }
             space.backing.unlock();
