@@ -265,11 +265,17 @@ impl Pool {
     pub(crate) fn discard(&mut self, object: ObjectId, page: u64) -> bool {
         let cached = self.memory.cached(object, page);
         if let Some(frame) = cached.frame() {
+            let (extent, order) = self.extent(frame);
             if self.is_writing(frame) || !self.engine.remove(frame) {
                 return false;
             }
-            self.unused.take(frame);
-            self.frames.put(frame, 0);
+            for (offset, page) in (0..).zip(extent) {
+                self.unused.take(FolioId(frame.0 + offset));
+                self.memory.unmap(object, page);
+                self.memory.set_cached(object, page, Cached::ABSENT);
+            }
+            self.frames.put(frame, order);
+            return true;
         } else if cached.is_gone() && self.is_anon(object) {
             self.engine.free_swap(self.memory.objects[object.0 as usize].memcg, 1);
             self.zram.drop_page(object);

@@ -11,7 +11,7 @@ use super::ctx::Ctx;
 use super::files::FileId;
 use super::world::{MappingId, World};
 use crate::memory::ObjectId;
-use lowtide_core::Task;
+use lowtide_core::{FolioId, Task};
 
 impl World {
     /// Gives up a page of a mapping. Returns false if it is being read or written.
@@ -44,18 +44,23 @@ impl World {
         }
     }
 
-    /// Drops a clean page of a file if it is neither used nor mapped. Returns whether it did.
+    /// Drops the folio of a page of a file if it is clean and neither used nor mapped. Returns
+    /// whether it did.
     fn drop_page(&mut self, object: ObjectId, page: u64) -> bool {
         let Some(frame) = self.pool.frame(object, page) else { return false };
+        let (extent, _) = self.pool.extent(frame);
         let busy = self.pool.is_dirty(frame)
             || self.pool.is_writing(frame)
             || self.is_locked(frame)
-            || self.holds.is_held(object, &(page..page + 1))
-            || self.pool.memory.is_mapped(object, page);
+            || self.holds.is_held(object, &extent)
+            || extent.clone().any(|page| self.pool.memory.is_mapped(object, page));
         if busy || !self.pool.discard(object, page) {
             return false;
         }
-        self.watched(|watch, world| watch.dropped(world, object, page, frame));
+        for (offset, page) in (0..).zip(extent) {
+            let frame = FolioId(frame.0 + offset);
+            self.watched(|watch, world| watch.dropped(world, object, page, frame));
+        }
         true
     }
 }

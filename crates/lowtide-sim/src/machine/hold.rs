@@ -73,8 +73,9 @@ impl World {
 
     fn watched_release(&mut self, held: Option<(ObjectId, u64)>) {
         if let Some((object, page)) = held
-            && let Some(frame) = self.pool.frame(object, page)
+            && let Some(folio) = self.pool.frame(object, page)
         {
+            let frame = self.pool.frame_in(folio, page);
             self.watched(|watch, world| {
                 watch.page(world, PageEvent::Released, object, page, frame);
             });

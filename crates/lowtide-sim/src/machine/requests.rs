@@ -285,14 +285,19 @@ impl World {
                 self.sched.wake(task);
             }
             Purpose::Read { first, frames } => {
-                for (page, frame) in (first..).zip(frames) {
-                    self.pool.memory.set_locked(frame, false);
-                    self.forget_refault(frame);
+                let mut begins = (first, None);
+                for (page, folio) in (first..).zip(frames) {
+                    if begins.1 != Some(folio) {
+                        begins = (page, Some(folio));
+                    }
+                    let frame = FolioId(folio.0 + (page - begins.0) as u32);
+                    self.pool.memory.set_locked(folio, false);
+                    self.forget_refault(folio);
                     let event = if failed { PageEvent::ReadFailed } else { PageEvent::Arrived };
-                    self.watched_file(event, file, page, frame);
+                    self.watched_frame(event, file, page, frame);
                     if failed {
-                        // The page was not seen yet: it leaves as it came, and the tasks that wait
-                        // for it find it absent.
+                        // The folio was not seen yet: it leaves as it came, with the first of its
+                        // pages, and the tasks that wait for it find it absent.
                         self.files[file.0 as usize].read_failed(page);
                         let gone = self.pool.discard(object, page);
                         debug_assert!(

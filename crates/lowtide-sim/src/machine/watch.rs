@@ -93,8 +93,22 @@ impl World {
         }
     }
 
-    /// Reports to the observer what happened to a page of a file.
+    /// Reports to the observer what happened to a page of a file, in this folio.
     pub(crate) fn watched_file(
+        &mut self,
+        event: PageEvent,
+        file: FileId,
+        page: u64,
+        folio: FolioId,
+    ) {
+        if self.watch.is_some() {
+            let frame = self.pool.frame_in(folio, page);
+            self.watched_frame(event, file, page, frame);
+        }
+    }
+
+    /// The same, where the frame of the page is known.
+    pub(super) fn watched_frame(
         &mut self,
         event: PageEvent,
         file: FileId,

@@ -70,6 +70,8 @@ pub(super) struct Checker {
     pub(super) limit: Option<u64>,
     /// Cached pages that were dropped.
     pub(super) dropped: u64,
+    /// Folios of several pages that were evicted.
+    pub(super) large: u64,
     /// Pages of heaps that were freed lazily, and that reclaim dropped.
     pub(super) lazily_dropped: u64,
     /// Pages of files that became holes, though not by a new size.
@@ -101,6 +103,7 @@ impl Checker {
             limit: None,
             dropped: 0,
             lazily_dropped: 0,
+            large: 0,
             holes: 0,
             tails: 0,
             parts: 0,
@@ -274,13 +277,14 @@ impl Watch for Shared {
                 .folio(victim.folio)
                 .map_or(Flags::empty(), lowtide_core::Folio::flags);
             let (object, page) = (ObjectId(victim.owner.space.0), victim.owner.page);
+            let mut pages = world.pool.extent(victim.folio).0;
             let wrong = if flags
                 .intersects(Flags::DIRTY | Flags::WRITEBACK | Flags::MLOCKED | Flags::LRU)
             {
                 "has the wrong flags"
             } else if world.is_locked(victim.folio) {
                 "is still being read"
-            } else if checks::is_young(world, object, page) {
+            } else if pages.any(|page| checks::is_young(world, object, page)) {
                 "was just used"
             } else {
                 continue;
@@ -295,15 +299,19 @@ impl Watch for Shared {
     fn freed(&mut self, world: &mut World, freed: &[Freed]) {
         let mut this = self.0.borrow_mut();
         for gone in freed {
-            let (object, page) = (ObjectId(gone.owner.space.0), gone.owner.page);
-            let result = if gone.shadow.is_some() {
-                this.contents.freed(object, page, gone.folio)
-            } else {
-                this.lazily_dropped += 1;
-                this.contents.lazily_dropped(object, page, gone.folio)
-            };
-            if let Err(what) = result {
-                world.violated("evictions", what);
+            let object = ObjectId(gone.owner.space.0);
+            this.large += u64::from(gone.order > 0);
+            for (offset, page) in (0..1 << gone.order).zip(gone.owner.page..) {
+                let frame = FolioId(gone.folio.0 + offset);
+                let result = if gone.shadow.is_some() {
+                    this.contents.freed(object, page, frame)
+                } else {
+                    this.lazily_dropped += 1;
+                    this.contents.lazily_dropped(object, page, frame)
+                };
+                if let Err(what) = result {
+                    world.violated("evictions", what);
+                }
             }
         }
         if let Some(bug) = this.bug {
@@ -359,8 +367,11 @@ impl Watch for Shared {
             world.violated("out of memory", format!("{usage} pages are used, and {max} may be"));
         }
         // What was in use a moment ago may have been in use whenever the reclaimer came along.
-        let idle = |frame| this.contents.last_event(frame) < since;
-        let evictable = checks::evictable(world).filter(|&frame| idle(frame)).count();
+        let idle = |folio: &FolioId| {
+            let frames = folio.0..folio.0 + (1 << world.pool.extent(*folio).1);
+            frames.map(FolioId).all(|frame| this.contents.last_event(frame) < since)
+        };
+        let evictable = checks::evictable(world).filter(idle).count();
         if evictable == 0 {
             return;
         }

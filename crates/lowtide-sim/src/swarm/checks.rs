@@ -60,14 +60,17 @@ fn engine(world: &mut World) -> Result<(), String> {
     world.pool.engine.validate()
 }
 
-/// Every frame that is not free holds a page, and what is charged is resident: but for one page of
+/// Every frame that is not free holds a page, and what is charged is resident: but for one folio of
 /// each client, which may be between being charged and being there.
 fn charges(world: &mut World) -> Result<(), String> {
     let resident = residents(world).count();
     let usage = world.pool.engine.usage(MemcgId::ROOT);
     let (free, frames) = (world.pool.free_frames(), world.pool.frames());
     let coming = usage.checked_sub(resident as u64);
-    if coming.is_none_or(|coming| coming > world.clients.into()) || free + resident != frames {
+    let folio =
+        if world.files.iter().any(|file| file.large) { world.readahead_pages.max(1) } else { 1 };
+    let most = u64::from(world.clients) * folio;
+    if coming.is_none_or(|coming| coming > most) || free + resident != frames {
         return Err(format!(
             "{usage} pages charged, {resident} resident, {free} of {frames} frames free"
         ));
@@ -78,21 +81,28 @@ fn charges(world: &mut World) -> Result<(), String> {
 /// Each resident page has a folio that says so; no other folio exists.
 fn page_cache(world: &mut World) -> Result<(), String> {
     let engine = &world.pool.engine;
-    let mut pages = 0;
+    let mut pages = 0_u64;
     for (object, page, frame) in residents(world) {
         pages += 1;
-        let owner = engine.folio(frame).map(lowtide_core::Folio::owner);
-        if owner.is_none_or(|owner| owner.space != SpaceId(object.0) || owner.page != page) {
+        let folio = engine.folio(frame);
+        let owner = folio.map(lowtide_core::Folio::owner);
+        let has = |folio: &lowtide_core::Folio| {
+            let first = folio.owner().page;
+            folio.owner().space == SpaceId(object.0)
+                && (first..first + folio.pages()).contains(&page)
+        };
+        if !folio.is_some_and(has) {
             return Err(format!(
                 "page {page} of {object:?} is in {frame:?}, whose folio belongs to {owner:?}"
             ));
         }
     }
-    let folios = (0..world.pool.frames() as u32)
-        .filter(|&frame| engine.folio(FolioId(frame)).is_some())
-        .count();
-    if folios != pages {
-        return Err(format!("{pages} pages are resident and {folios} folios exist"));
+    let of_folios: u64 = (0..world.pool.frames() as u32)
+        .filter_map(|frame| engine.folio(FolioId(frame)))
+        .map(lowtide_core::Folio::pages)
+        .sum();
+    if of_folios != pages {
+        return Err(format!("{pages} pages are resident and folios have {of_folios}"));
     }
     Ok(())
 }
@@ -240,7 +250,7 @@ pub(super) fn evictable(world: &World) -> impl Iterator<Item = FolioId> {
         flags.contains(Flags::LRU)
             && !flags.intersects(Flags::ANON | Flags::DIRTY | Flags::WRITEBACK)
             && !memory.is_locked(frame)
-            && !world.holds.is_held(object, &(page..page + 1))
+            && !world.holds.is_held(object, &world.pool.extent(frame).0)
             && !vmas.iter().any(|vma| memory.vmas[vma.0 as usize].ptes.get(page).young)
     };
     residents(world).filter(free_at_once).map(|(_, _, frame)| frame)

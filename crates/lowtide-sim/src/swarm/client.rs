@@ -480,6 +480,11 @@ fn set_up(plan: &Plan, world: &mut World) -> Vec<Vec<Place>> {
         .iter()
         .map(|space| (space.kind == SpaceKind::File).then(|| world.add_file(space.pages)))
         .collect();
+    for (space, file) in files.iter().enumerate() {
+        if let Some(file) = file.filter(|_| plan.is_large(space)) {
+            world.allow_large_folios(file);
+        }
+    }
     let place = |world: &mut World, into: AddressSpace, space: usize| {
         let pages = plan.spaces[space].pages;
         let (file, mapping) = match files[space] {

@@ -68,6 +68,7 @@ impl Plan {
             path: FaultPath::default(),
             dirty: None,
             exact: false,
+            large: false,
             processes: rng.one_of(&[1, 1, 1, 2, 3]),
             spaces: Vec::new(),
             threads: Vec::new(),
@@ -89,6 +90,7 @@ impl Plan {
             plan.path = rng.one_of(&FaultPath::ALL);
         }
         plan.draw_lazy_frees(&mut rng);
+        plan.draw_folios(&mut rng);
         // A device that takes a second is slow enough: waiting a minute for a page is a million
         // naps.
         let slowest =
@@ -276,6 +278,20 @@ impl Plan {
     fn draw_lazy_frees(&mut self, rng: &mut Rng) {
         if rng.percent(30) {
             self.threads.iter_mut().for_each(|t| t.lazy = rng.one_of(&[0, 1, 10, 50]));
+        }
+    }
+
+    /// Large folios, and for half of them a file that can have some.
+    fn draw_folios(&mut self, rng: &mut Rng) {
+        self.large = rng.percent(30);
+        if self.large && rng.percent(50) {
+            let space = rng.range(0, self.spaces.len() as u64 - 1) as usize;
+            let users = self.threads.iter_mut().filter(|t| t.space == space);
+            users.for_each(|t| {
+                (t.mapped, t.writes, t.resizes, t.frees) = (0, 0, 0, 0);
+                t.pattern = rng.one_of(&[Pattern::Loop, Pattern::Scan, t.pattern]);
+            });
+            self.readahead = self.readahead.max(rng.one_of(&[8, 32, 256]));
         }
     }
 

@@ -28,9 +28,11 @@
 //! what was durable, or something newer that it was given, each page for itself; the threads go on
 //! with what is left of their operations on a new machine that begins with these files.
 //!
-//! A machine has one size of base page, which a plan draws, and every folio is one base page: the
-//! page cache of the simulated machine has no larger ones, so the orders of folios are not drawn
-//! here. The engine's property tests draw them (`lowtide-core/tests/properties.rs`).
+//! A machine has one size of base page, which a plan draws. The simulated page cache has folios of
+//! several pages only for files that are neither mapped nor made shorter, and it stores to their
+//! pages one by one, where a kernel has the folio locked. So a plan has them where its threads only
+//! read. The engine's property tests draw the orders of all others
+//! (`lowtide-core/tests/properties.rs`).
 //!
 //! A file ends with a page or in the middle of one. Its size is durable as soon as it is changed:
 //! of what a power cut leaves, nothing is behind it.

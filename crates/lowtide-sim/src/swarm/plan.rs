@@ -58,6 +58,8 @@ pub struct Plan {
     pub dirty: Option<DirtyLimits>,
     /// Whether writers see how much is dirty now, or what was last published, as in a kernel.
     pub exact: bool,
+    /// Files that are only read, by descriptor, are cached in large folios where that is possible.
+    pub large: bool,
     /// Processes, 1 to 4, each with a mapping of every file and heaps of its own; thread *i*
     /// belongs to process *i* modulo their number.
     pub processes: u8,
@@ -213,6 +215,16 @@ impl Fault {
 }
 
 impl Plan {
+    /// Whether a space is a file that may be cached in large folios.
+    #[must_use]
+    pub fn is_large(&self, space: usize) -> bool {
+        let small = |t: &ThreadPlan| {
+            t.space == space && t.mapped.max(t.writes).max(t.resizes).max(t.frees) > 0
+        };
+        let is_file = self.spaces.get(space).is_some_and(|s| s.kind == SpaceKind::File);
+        self.large && is_file && !self.threads.iter().any(small)
+    }
+
     /// Operations of all threads.
     #[must_use]
     pub fn ops(&self) -> u64 {

@@ -243,6 +243,9 @@ fn cover(plan: &Plan, stats: &[MachineStat], clients: &Clients, checker: &Checke
     met("memory", "several processes", (plan.processes > 1).into());
     met("memory", "heaps", plan.spaces.iter().filter(|s| s.kind == SpaceKind::Anon).count() as u64);
     met("memory", "exact dirty figures", plan.exact.into());
+    let large = (0..plan.spaces.len()).filter(|&space| plan.is_large(space)).count();
+    met("memory", "files with large folios", large as u64);
+    met("memory", "large folios evicted", checker.large);
     met("memory", "slow aging walks", (plan.walks > 1).into());
     met("memory", "own dirty limits", plan.dirty.is_some().into());
     met("page size", &format!("{:>5} bytes", plan.page), 1);

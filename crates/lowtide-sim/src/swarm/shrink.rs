@@ -79,6 +79,7 @@ fn simpler(plan: &Plan) -> Vec<Plan> {
     with(&|p| p.whole = false);
     with(&|p| p.dirty = None);
     with(&|p| p.exact = false);
+    with(&|p| p.large = false);
     with(&|p| p.readahead = 0);
     with(&|p| p.around = 0);
     with(&|p| p.device = "nvme");

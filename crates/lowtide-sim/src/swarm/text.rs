@@ -91,6 +91,9 @@ impl fmt::Display for Plan {
         if self.exact {
             write!(f, "figures=exact;")?;
         }
+        if self.large {
+            write!(f, "folios=large;")?;
+        }
         write!(f, "processes={};spaces={};", self.processes, list(self.spaces.iter()))?;
         write!(f, "threads={};", list(self.threads.iter()))?;
         if !self.faults.is_empty() {
@@ -227,6 +230,9 @@ impl FromStr for Plan {
             })?,
             exact: parts
                 .optional("figures", |text| (text == "exact").then_some(true))?
+                .unwrap_or(false),
+            large: parts
+                .optional("folios", |text| (text == "large").then_some(true))?
                 .unwrap_or(false),
             processes: parts.number("processes")?,
             spaces: parts.need("spaces", items)?,
