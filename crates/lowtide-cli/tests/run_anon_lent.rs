@@ -70,6 +70,11 @@ fn threads_end_on_stacks_of_the_programs_own_which_are_kept_again_when_they_are_
 }
 
 #[test]
+fn threads_that_free_and_allocate_keep_what_is_theirs() {
+    is_kept("blocks", 0, None);
+}
+
+#[test]
 fn a_mutex_that_inherits_priority_works_beside_forks() {
     is_kept("mutex", 4 * 1024, Some("mutex"));
 }

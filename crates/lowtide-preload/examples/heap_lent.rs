@@ -369,6 +369,26 @@ fn doubled() {
     println!("both are there");
 }
 
+/// Threads allocate and free blocks of one size, so that each gets at once what another has freed,
+/// and look whether a block keeps what they have stored until they free it.
+fn blocks() {
+    let work = |thread: usize| {
+        for round in 0..1000 {
+            let stamp = thread << 32 | round;
+            let mut block = Vec::<usize>::with_capacity(2 * MIB / size_of::<usize>());
+            let words = PAGE / size_of::<usize>();
+            block.extend(std::iter::repeat_n(stamp, words));
+            // SAFETY: a page of the block, past the one that has been filled.
+            unsafe { block.as_mut_ptr().add(words).write_volatile(stamp) };
+            thread::yield_now();
+            // SAFETY: as above.
+            let second = unsafe { block.as_ptr().add(words).read_volatile() };
+            assert!(second == stamp && block.iter().all(|word| *word == stamp), "round {round}");
+        }
+    };
+    thread::scope(|scope| (1..5).for_each(|thread| drop(scope.spawn(move || work(thread)))));
+}
+
 fn main() {
     // SAFETY: a signal that ends the program.
     unsafe { libc::alarm(PATIENCE) };
@@ -387,6 +407,7 @@ fn main() {
         "core" => core(&text),
         "room" => room(),
         "doubled" => doubled(),
+        "blocks" => blocks(),
         other => panic!("{other}: no such command"),
     }
 }

@@ -126,13 +126,14 @@ fn bury(part: &Part) {
 /// Gives up what belongs to blocks in a range.
 pub(crate) fn release(range: &Range<usize>) {
     let _errno = Errno::save();
-    loop {
-        let part = blocks::lock().kill_first(range);
-        match part {
-            Ok(Some(part)) => bury(&part),
-            // Without room in the table the rest of a block stays the program's.
-            Ok(None) | Err(Full) => return,
-        }
+    let mut at = range.start;
+    while at < range.end {
+        let part = blocks::lock().kill_first(&(at..range.end));
+        // Without room in the table the rest of a block stays the program's.
+        let Ok(Some(part)) = part else { return };
+        // What is buried may be another thread's block at once: it is not looked at again.
+        at = part.range.end;
+        bury(&part);
     }
 }
 
