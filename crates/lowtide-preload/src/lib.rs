@@ -27,6 +27,7 @@
 //! | `calls`, `receives`, `streams`, `aio` | reading, by each route of the C library |
 //! | `protections`, `room` | what the keeper asks the kernel before it makes a copy |
 //! | `futexes`, `limits` | what the kernel does to memory past page faults; limits, stacks |
+//! | `execs`, `children`, `elf` | starting programs; which of them without the library |
 //! | `forks`, `allocator` | what children have of all this; where our own memory is from |
 //! | `summary` | what is said at the end |
 //!
@@ -49,10 +50,13 @@ mod allocator;
 mod blocks;
 mod budgets;
 mod calls;
+mod children;
 mod copies;
 mod descriptors;
 mod devices;
+mod elf;
 mod elsewhere;
+mod execs;
 mod forks;
 mod futexes;
 mod globs;

@@ -19,7 +19,8 @@ use crate::line::Question;
 use crate::settings::Settings;
 use crate::summary::{self, Whole};
 use crate::{
-    descriptors, forks, futexes, heap, limits, real, real_memory, real_threads, state, traced,
+    descriptors, execs, forks, futexes, heap, limits, real, real_memory, real_threads, state,
+    traced,
 };
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::mem::MaybeUninit;
@@ -41,6 +42,7 @@ extern "C" fn begin() {
     real_memory::look_up();
     futexes::look_up();
     limits::look_up();
+    execs::look_up();
     real_threads::look_up();
     let Some(settings) = Settings::from_env(|name| env::var_os(name)) else { return };
     let is_first = settings.pid == Some(std::process::id());

@@ -6,6 +6,9 @@
 //! crate `lowtide-preload`.
 
 mod args;
+// As `settings`: the library judges what the program starts by what the command judges it by.
+#[path = "../../../lowtide-preload/src/elf.rs"]
+mod elf;
 mod error;
 mod library;
 mod program;

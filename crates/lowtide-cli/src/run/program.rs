@@ -13,29 +13,26 @@
 //! | of another architecture | `e_machine`, or 32 bits |
 //! | with the rights of another user or of its file | mode, attribute `security.capability` |
 //!
-//! A script is checked by its interpreter; `env` in a first line by the program that it starts.
+//! A script is checked by its interpreter; `env` in a first line by the program that it starts. What
+//! would fail with the library is in `elf.rs`: programs that this one starts are judged by it, too.
 
 use std::env;
 use std::ffi::OsStr;
 use std::fs::{self, File};
-use std::io::{self, Read};
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use object::elf::{DT_NEEDED, FileHeader64, Machine, PT_INTERP};
+use object::elf::{FileHeader64, PT_INTERP};
 use object::read::elf::{FileHeader, ProgramHeader};
-use object::{Endianness, FileKind, ReadCache, ReadRef};
+use object::{Endianness, ReadCache, ReadRef};
 use rustix::fs::{Access, access};
+use rustix::io::pread;
 use rustix::process::{getegid, geteuid};
 
+use super::elf::{self, Obstacle};
 use super::error::RunError;
-
-/// Interpreters of interpreters that are followed, as the kernel does.
-const DEPTH: usize = 4;
-
-/// Libraries that must be the first: of gcc and of clang.
-const SANITIZERS: [&[u8]; 2] = [b"libasan.", b"libclang_rt.asan"];
 
 /// The path of a program, found as `execvp(3)` finds it.
 pub(crate) fn find(name: &OsStr) -> Result<PathBuf, RunError> {
@@ -73,7 +70,7 @@ fn executable(path: PathBuf) -> Result<PathBuf, RunError> {
 /// Refuses a program that the library cannot be loaded into.
 pub(crate) fn check(path: &Path) -> Result<(), RunError> {
     let mut path = path.to_owned();
-    for _ in 0..DEPTH {
+    for _ in 0..elf::DEPTH {
         match look(&path)? {
             Some(next) => path = next,
             None => break,
@@ -85,7 +82,7 @@ pub(crate) fn check(path: &Path) -> Result<(), RunError> {
 /// Looks at a file; the interpreter to look at next, if it is a script.
 fn look(path: &Path) -> Result<Option<PathBuf>, RunError> {
     let out_of_reach = |(why, advice)| RunError::OutOfReach { path: path.to_owned(), why, advice };
-    let Ok(mut file) = File::open(path) else {
+    let Ok(file) = File::open(path) else {
         // It may be executed and not read: the kernel does not load libraries then either.
         let advice = "make it readable for this user";
         return Err(out_of_reach(("it is not readable for this user", advice)));
@@ -93,21 +90,22 @@ fn look(path: &Path) -> Result<Option<PathBuf>, RunError> {
     if let Some(found) = foreign_rights(path) {
         return Err(out_of_reach(found));
     }
-    let mut start = [0; 256];
-    let len = file.read(&mut start).unwrap_or(0);
+    let read = |to: &mut [u8], at| pread(&file, to, at).unwrap_or(0);
+    let mut start = [0; elf::START];
+    let len = read(&mut start, 0);
     if let Some(line) = start[..len].strip_prefix(b"#!") {
         return Ok(interpreter(line));
     }
-    match out_of_reach_as_elf(&ReadCache::new(file)) {
-        Some(found) => Err(out_of_reach(found)),
-        None => Ok(None),
-    }
+    let found = match elf::obstacle(&read) {
+        Some(obstacle) => Some(what_is(obstacle)),
+        None => out_of_sight(&ReadCache::new(&file), &read),
+    };
+    found.map_or(Ok(None), |found| Err(out_of_reach(found)))
 }
 
 /// The program behind the first line of a script.
 fn interpreter(line: &[u8]) -> Option<PathBuf> {
-    let line = line.split(|byte| *byte == b'\n').next()?;
-    let mut words = line.split(|byte| b" \t".contains(byte)).filter(|word| !word.is_empty());
+    let mut words = elf::words(line);
     let path = PathBuf::from(OsStr::from_bytes(words.next()?));
     if path.file_name() != Some(OsStr::new("env")) {
         return Some(path);
@@ -139,36 +137,41 @@ fn foreign_rights(path: &Path) -> Option<Found> {
     ))
 }
 
-/// Why the dynamic linker would not load the library, if the file says so.
-fn out_of_reach_as_elf<'data, R: ReadRef<'data>>(data: R) -> Option<Found> {
-    match FileKind::parse(data) {
-        Ok(FileKind::Elf64) => {}
-        Ok(FileKind::Elf32) => {
-            return Some((
-                "it is a 32-bit program, and the library is for 64 bits",
-                "use the 64-bit build of the program",
-            ));
-        }
-        // Something else that the kernel may know how to start.
-        _ => return None,
+/// What the library cannot be loaded into.
+fn what_is(obstacle: Obstacle) -> Found {
+    match obstacle {
+        Obstacle::Narrow => (
+            "it is a 32-bit program, and the library is for 64 bits",
+            "use the 64-bit build of the program",
+        ),
+        Obstacle::Foreign => (
+            "it is for another architecture than the library",
+            "use a build of the program for this machine",
+        ),
+        Obstacle::Musl => (
+            "it uses the C library musl, and lowtide's library is for glibc",
+            "use a build of the program for glibc",
+        ),
+        Obstacle::Sanitizer => (
+            "it needs AddressSanitizer as a library, which ends a program that loads another first",
+            "link the sanitizer statically (-static-libasan), or use a build without it",
+        ),
     }
+}
+
+/// Why the library would be passed over, or see nothing, if the file says so.
+fn out_of_sight<'data>(data: impl ReadRef<'data>, read: &impl elf::ReadAt) -> Option<Found> {
     // What cannot be read is left to the kernel to refuse.
     let header = FileHeader64::<Endianness>::parse(data).ok()?;
     let endian = header.endian().ok()?;
-    if own_machine().is_some_and(|own| own != header.e_machine(endian)) {
-        return Some((
-            "it is for another architecture than the library",
-            "use a build of the program for this machine",
-        ));
-    }
     let segments = header.program_headers(endian, data).ok()?;
-    let loader = segments.iter().find(|segment| segment.p_type(endian) == PT_INTERP);
+    let has_loader = segments.iter().any(|segment| segment.p_type(endian) == PT_INTERP);
     let sections = header.sections(endian, data).ok();
     let is_go = sections.as_ref().is_some_and(|sections| {
         let has = |name: &[u8]| sections.section_by_name(endian, name).is_some();
         has(b".go.buildinfo") || has(b".note.go.buildid")
     });
-    let Some(loader) = loader else {
+    if !has_loader {
         return Some(if is_go {
             (
                 "it is a Go program, which is linked statically and makes its own system calls",
@@ -180,48 +183,12 @@ fn out_of_reach_as_elf<'data, R: ReadRef<'data>>(data: R) -> Option<Found> {
                 "use a dynamically linked build, or limit it with a memory cgroup",
             )
         });
-    };
-    let loader = loader.interpreter(endian, data).ok().flatten().unwrap_or_default();
-    if loader.windows(4).any(|part| part == b"musl") {
-        return Some((
-            "it uses the C library musl, and lowtide's library is for glibc",
-            "use a build of the program for glibc",
-        ));
-    }
-    if needs(header, endian, data, &SANITIZERS) == Some(true) {
-        return Some((
-            "it needs AddressSanitizer as a library, which ends a program that loads another first",
-            "link the sanitizer statically (-static-libasan), or use a build without it",
-        ));
     }
     // Without sections the library is loaded, and that is all.
-    (is_go && needs(header, endian, data, &[b"libc."]) == Some(false)).then_some((
+    (is_go && !elf::needs(read, &[b"libc."])).then_some((
         "it is a Go program without the C library, which makes its own system calls",
         "limit it with a memory cgroup, or use lowtide as a library",
     ))
-}
-
-/// Whether the program names a library among those that it needs whose name begins like one of
-/// these. `None` without sections: then nothing is known.
-fn needs<'data, R: ReadRef<'data>>(
-    header: &FileHeader64<Endianness>,
-    endian: Endianness,
-    data: R,
-    beginnings: &[&[u8]],
-) -> Option<bool> {
-    let sections = header.sections(endian, data).ok()?;
-    let (entries, link) = sections.dynamic(endian, data).ok()??;
-    let strings = sections.strings(endian, data, link).ok()?;
-    let names = entries.iter().filter(|entry| entry.d_tag.get(endian) == DT_NEEDED);
-    let mut names = names.filter_map(|entry| strings.get(entry.d_val.get(endian) as u32).ok());
-    Some(names.any(|name| beginnings.iter().any(|beginning| name.starts_with(beginning))))
-}
-
-/// The architecture of this command, which is that of the library.
-fn own_machine() -> Option<Machine> {
-    let data = ReadCache::new(File::open("/proc/self/exe").ok()?);
-    let header = FileHeader64::<Endianness>::parse(&data).ok()?;
-    Some(header.e_machine(header.endian().ok()?))
 }
 
 #[cfg(test)]

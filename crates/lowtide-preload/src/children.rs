@@ -1,0 +1,530 @@
+//! Programs that cannot be started with this library in `LD_PRELOAD` are started without it.
+//!
+//! `LD_PRELOAD` is inherited, so a program under `lowtide run` hands it to every program that it
+//! starts. Into some of them the library cannot be loaded (`elf.rs`), and they end at once, or
+//! complain. Alone they would have run. So the file is looked at before it is executed: if it is
+//! one of those, the library is taken out of the list of its environment. What else is in the list
+//! stays. Where nothing is known of a file, nothing is changed. Programs that such a program starts
+//! are not served either.
+//!
+//! An interpreter is looked at in the place of its script. What `env` starts is not: `env` comes
+//! here itself. A path that counts from a folder to which the new process changes first
+//! (`posix_spawn_file_actions_addchdir_np`) is looked for from the present one.
+//!
+//! All this happens in children of `vfork`, which share their parent's memory, in children that a
+//! process with other threads has forked, and in handlers of signals. So nothing here allocates,
+//! takes a lock, or changes what is left behind, and little of the stack is used.
+//!
+//! # Safety
+//!
+//! Paths and lists come from the program, which passes them to the function that it calls. A path
+//! is only read by the kernel, unless the C library would read it, too. A list is not changed: its
+//! pointers are copied.
+
+#![allow(unsafe_code)]
+
+use crate::elf;
+use crate::interpose::Errno;
+use crate::settings::LD_PRELOAD;
+use libc::{AT_FDCWD, c_char, c_int};
+use rustix::fs::{Access, AtFlags, CWD, accessat};
+use rustix::io::{Errno as Failure, pread, retry_on_intr};
+use std::ffi::CStr;
+use std::mem::MaybeUninit;
+use std::os::fd::BorrowedFd;
+use std::sync::atomic::{AtomicPtr, Ordering};
+use std::{mem, ptr, slice};
+
+/// A list of strings that ends with a null pointer.
+pub(crate) type List = *const *const c_char;
+
+/// Words of a list that are put on the stack. More are mapped.
+const FEW: usize = 512;
+
+/// The longest path that the kernel takes, with its end.
+const PATH_MAX: usize = 4096;
+
+/// Which file is executed.
+#[derive(Clone, Copy)]
+pub(crate) enum Program {
+    /// By a path, from a directory.
+    At(c_int, *const c_char),
+    /// By a descriptor.
+    Open(c_int),
+    /// By a name that is looked for in `PATH`.
+    Named(*const c_char),
+}
+
+/// This library's file, as the dynamic linker names it.
+static OWN: AtomicPtr<c_char> = AtomicPtr::new(ptr::null_mut());
+
+/// Finds out which library this is. The linker's lock is taken here, so not later.
+pub(crate) fn look_up() {
+    let mut about = MaybeUninit::<libc::Dl_info>::zeroed();
+    let here: fn() = look_up;
+    // SAFETY: an address of this library, and a place for what is known of it.
+    if unsafe { libc::dladdr(here as *const libc::c_void, about.as_mut_ptr()) } != 0 {
+        // SAFETY: zeroes, or written. The name lives as long as the library.
+        let name = unsafe { about.assume_init() }.dli_fname;
+        OWN.store(name.cast_mut(), Ordering::Release);
+    }
+}
+
+/// Starts a program: with another environment, if it would fail with this one because of us.
+///
+/// # Safety
+/// What the program passes to a function of the `exec` family.
+pub(crate) unsafe fn start(
+    program: Program,
+    env: List,
+    call: impl FnOnce(Option<List>) -> c_int,
+) -> c_int {
+    let own = OWN.load(Ordering::Acquire);
+    // SAFETY: the linker's name of this library, which stays loaded.
+    let own = (!own.is_null()).then(|| unsafe { CStr::from_ptr(own) }.to_bytes());
+    let changes = own.is_some_and(|own| {
+        let _errno = Errno::save();
+        // SAFETY: the caller's promise.
+        let names_us = unsafe { entries(env) }.any(|entry| list_of(entry).is_some_and(has(own)));
+        // SAFETY: as above.
+        names_us && unsafe { is_hindered(program) }
+    });
+    match own.filter(|_| changes) {
+        // SAFETY: the caller's promise.
+        Some(own) => unsafe { start_without(own, env, call) },
+        None => call(None),
+    }
+}
+
+/// The entries of an environment.
+///
+/// # Safety
+/// A list of strings, or null; it stays so while the iterator is used.
+unsafe fn entries<'a>(env: List) -> impl Iterator<Item = &'a CStr> {
+    let mut at = env;
+    std::iter::from_fn(move || {
+        // SAFETY: the caller's promise; a null pointer ends the list.
+        let entry = if at.is_null() { ptr::null() } else { unsafe { *at } };
+        if entry.is_null() {
+            return None;
+        }
+        // SAFETY: this entry was not the last.
+        at = unsafe { at.add(1) };
+        // SAFETY: the caller's promise.
+        Some(unsafe { CStr::from_ptr(entry) })
+    })
+}
+
+/// The libraries of an entry that is the dynamic linker's list of them.
+fn list_of(entry: &CStr) -> Option<&[u8]> {
+    entry.to_bytes().strip_prefix(LD_PRELOAD.as_bytes())?.strip_prefix(b"=")
+}
+
+fn libraries(list: &[u8]) -> impl Iterator<Item = &[u8]> {
+    list.split(|byte| b": ".contains(byte)).filter(|library| !library.is_empty())
+}
+
+/// Whether a library of a list is this one: the name of its file says so.
+fn is_own(own: &[u8], library: &[u8]) -> bool {
+    fn name(path: &[u8]) -> Option<&[u8]> {
+        path.rsplit(|byte| *byte == b'/').next()
+    }
+    name(own) == name(library)
+}
+
+fn has<'a>(own: &'a [u8]) -> impl Fn(&[u8]) -> bool + 'a {
+    |list| libraries(list).any(|library| is_own(own, library))
+}
+
+/// Words that the list takes without us, with the text of what is changed in it.
+///
+/// # Safety
+/// As [`entries`].
+unsafe fn words_for(own: &[u8], env: List) -> usize {
+    let mut words = 1;
+    // SAFETY: the caller's promise.
+    for entry in unsafe { entries(env) } {
+        let text = list_of(entry).filter(|list| has(own)(list)).map_or(0, |_| entry.count_bytes());
+        words += 1 + text.div_ceil(size_of::<usize>());
+    }
+    // Ends of texts are shorter than what is left out of them.
+    words
+}
+
+/// Writes the list without us. None if there is too little room: another thread has changed it.
+///
+/// # Safety
+/// As [`entries`].
+unsafe fn write_without(own: &[u8], env: List, room: &mut [usize]) -> Option<List> {
+    // SAFETY: the caller's promise.
+    let count = unsafe { entries(env) }.count();
+    let (list, text) = room.split_at_mut_checked(count + 1)?;
+    // SAFETY: the same memory, as bytes, for as long.
+    let mut text = unsafe {
+        slice::from_raw_parts_mut(text.as_mut_ptr().cast::<u8>(), size_of_val::<[usize]>(text))
+    };
+    let mut places = list.iter_mut();
+    // SAFETY: the caller's promise.
+    for entry in unsafe { entries(env) } {
+        let mut copied = entry.as_ptr();
+        if let Some(list) = list_of(entry).filter(|list| has(own)(list)) {
+            let mut len = 0;
+            for library in libraries(list).filter(|library| !is_own(own, library)) {
+                let before: [&[u8]; 2] =
+                    if len == 0 { [LD_PRELOAD.as_bytes(), b"="] } else { [b":", b""] };
+                for part in before.into_iter().chain([library]) {
+                    text.get_mut(len..len + part.len())?.copy_from_slice(part);
+                    len += part.len();
+                }
+            }
+            if len == 0 {
+                continue;
+            }
+            *text.get_mut(len)? = 0;
+            copied = text.as_ptr().cast();
+            text = mem::take(&mut text).split_at_mut(len + 1).1;
+        }
+        *places.next()? = copied.expose_provenance();
+    }
+    *places.next()? = 0;
+    Some(list.as_ptr().cast())
+}
+
+/// Starts a program with an environment without us.
+///
+/// # Safety
+/// As [`start`].
+unsafe fn start_without(own: &[u8], env: List, call: impl FnOnce(Option<List>) -> c_int) -> c_int {
+    // SAFETY: the caller's promise.
+    let words = unsafe { words_for(own, env) };
+    if words <= FEW {
+        let mut room = [0; FEW];
+        // SAFETY: as above.
+        let list = unsafe { write_without(own, env, &mut room) };
+        return call(list);
+    }
+    // A child of `vfork` that becomes the program leaves this behind in its parent.
+    let room = {
+        let _errno = Errno::save();
+        map(words)
+    };
+    // SAFETY: new memory of this length, which nothing else knows.
+    let list = room.and_then(|room| unsafe {
+        write_without(own, env, slice::from_raw_parts_mut(room, words))
+    });
+    let result = call(list);
+    if let Some(room) = room {
+        let _errno = Errno::save();
+        let len = words * size_of::<usize>();
+        // SAFETY: mapped above, and not used any more.
+        unsafe { libc::syscall(libc::SYS_munmap, room, len) };
+    }
+    result
+}
+
+/// Memory of the kernel's own, past all that watches mappings.
+fn map(words: usize) -> Option<*mut usize> {
+    let (nowhere, len) = (ptr::null_mut::<usize>(), words * size_of::<usize>());
+    let (prot, flags) =
+        (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+    // SAFETY: new memory, where nothing is.
+    let got = unsafe { libc::syscall(libc::SYS_mmap, nowhere, len, prot, flags, -1, 0_usize) };
+    (got != -1).then(|| ptr::with_exposed_provenance_mut(got as usize))
+}
+
+/// Whether the program would fail because of us.
+///
+/// # Safety
+/// As [`start`].
+unsafe fn is_hindered(program: Program) -> bool {
+    match program {
+        Program::At(dir, path) => is_file_hindered(dir, path, elf::DEPTH),
+        Program::Open(fd) => is_descriptor_hindered(fd),
+        // SAFETY: the caller's promise; the C library reads the name, too.
+        Program::Named(name) => {
+            !name.is_null() && is_named_hindered(unsafe { CStr::from_ptr(name) })
+        }
+    }
+}
+
+/// The same, of a descriptor. One that only names its file (`O_PATH`) is opened through /proc.
+fn is_descriptor_hindered(fd: c_int) -> bool {
+    if fd < 0 {
+        return false;
+    }
+    // SAFETY: the program's descriptor. If it is not open, reading fails.
+    let file = unsafe { BorrowedFd::borrow_raw(fd) };
+    if pread(file, &mut [0; 1], 0) != Err(Failure::BADF) {
+        return is_open_file_hindered(file, elf::DEPTH);
+    }
+    // The digits, the last one first, behind the folder's name.
+    let mut path = *b"/proc/self/fd/\0\0\0\0\0\0\0\0\0\0\0\0";
+    let mut rest = fd.unsigned_abs();
+    let digits = rest.checked_ilog10().unwrap_or(0) as usize + 1;
+    for place in (14..14 + digits).rev() {
+        path[place] = b'0' + (rest % 10) as u8;
+        rest /= 10;
+    }
+    is_file_hindered(AT_FDCWD, path.as_ptr().cast(), elf::DEPTH)
+}
+
+/// The same, of the first file of this name in `PATH` that may be executed, as the C library
+/// looks for it.
+#[inline(never)]
+fn is_named_hindered(name: &CStr) -> bool {
+    let bytes = name.to_bytes();
+    if bytes.contains(&b'/') {
+        return is_file_hindered(AT_FDCWD, name.as_ptr(), elf::DEPTH);
+    }
+    let mut room = [0; PATH_MAX];
+    // SAFETY: the process's list.
+    let mut all = unsafe { entries(environ()) };
+    let found = all.find_map(|entry| entry.to_bytes().strip_prefix(b"PATH="));
+    for folder in found.unwrap_or(b"/bin:/usr/bin").split(|byte| *byte == b':') {
+        let between: &[u8] = if folder.is_empty() { b"" } else { b"/" };
+        if folder.len() + bytes.len() + 2 > PATH_MAX || bytes.is_empty() {
+            continue;
+        }
+        let mut len = 0;
+        for part in [folder, between, bytes, b"\0"] {
+            room[len..len + part.len()].copy_from_slice(part);
+            len += part.len();
+        }
+        let Ok(path) = CStr::from_bytes_until_nul(&room) else { continue };
+        let is_there = is_regular(AT_FDCWD, path.as_ptr())
+            && accessat(CWD, path, Access::EXEC_OK, AtFlags::empty()).is_ok();
+        if is_there {
+            return is_file_hindered(AT_FDCWD, path.as_ptr(), elf::DEPTH);
+        }
+    }
+    false
+}
+
+/// The environment of this process.
+pub(crate) fn environ() -> List {
+    unsafe extern "C" {
+        static environ: List;
+    }
+    // SAFETY: the C library's variable, a word.
+    unsafe { environ }
+}
+
+/// A file that is closed again, by a bare system call: the C library's function may end the thread,
+/// where it is cancelled.
+struct File(c_int);
+
+impl Drop for File {
+    fn drop(&mut self) {
+        // SAFETY: opened by us, and not used any more.
+        unsafe { rustix::io::close(self.0) };
+    }
+}
+
+/// Whether it is a regular file. Opening anything else may do something.
+fn is_regular(dir: c_int, path: *const c_char) -> bool {
+    let mut about = MaybeUninit::<libc::stat>::zeroed();
+    let place = about.as_mut_ptr();
+    // SAFETY: the kernel reads the path, and writes what is known of the file.
+    let got = unsafe { libc::syscall(libc::SYS_newfstatat, dir, path, place, 0) };
+    // SAFETY: zeroes, or written.
+    got == 0 && unsafe { about.assume_init() }.st_mode & libc::S_IFMT == libc::S_IFREG
+}
+
+/// Opens a file to look at it. It does not wait for what another process has to give up first.
+fn open(dir: c_int, path: *const c_char) -> Option<File> {
+    if !is_regular(dir, path) {
+        return None;
+    }
+    let flags = libc::O_RDONLY | libc::O_CLOEXEC | libc::O_NONBLOCK | libc::O_NOCTTY;
+    loop {
+        // SAFETY: the kernel reads the path.
+        let got = unsafe { libc::syscall(libc::SYS_openat, dir, path, flags, 0) };
+        if got >= 0 {
+            return Some(File(got as c_int));
+        }
+        if Errno::now() != libc::EINTR {
+            return None;
+        }
+    }
+}
+
+fn is_file_hindered(dir: c_int, path: *const c_char, depth: usize) -> bool {
+    let Some(file) = open(dir, path) else { return false };
+    // SAFETY: open until `file` goes.
+    is_open_file_hindered(unsafe { BorrowedFd::borrow_raw(file.0) }, depth)
+}
+
+fn is_open_file_hindered(file: BorrowedFd<'_>, depth: usize) -> bool {
+    let read = |to: &mut [u8], at: u64| read_at(file, to, at);
+    let mut start = [0; elf::START];
+    let len = read(&mut start, 0);
+    let Some(line) = start[..len].strip_prefix(b"#!") else {
+        return elf::obstacle(&read).is_some();
+    };
+    let mut path = [0; elf::START];
+    match elf::words(line).next() {
+        // The mark in front of it makes it shorter than the room.
+        Some(word) if depth > 1 => path[..word.len()].copy_from_slice(word),
+        _ => return false,
+    }
+    is_file_hindered(AT_FDCWD, path.as_ptr().cast(), depth - 1)
+}
+
+/// Reads at a place of a file until there is enough, or no more; nothing is what fails.
+fn read_at(file: BorrowedFd<'_>, to: &mut [u8], at: u64) -> usize {
+    let mut done = 0;
+    while done < to.len() {
+        match retry_on_intr(|| pread(file, &mut to[done..], at.saturating_add(done as u64))) {
+            Ok(len @ 1..) => done += len,
+            _ => break,
+        }
+    }
+    done
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::ffi::CString;
+    use std::fs;
+    use std::os::fd::{AsFd, AsRawFd};
+    use std::os::unix::ffi::OsStrExt;
+    use std::path::{Path, PathBuf};
+    use std::process::Command;
+
+    const OWN: &[u8] = b"/a/liblowtide_preload.so";
+
+    /// What is left of an environment, in this much room.
+    fn without(entries: &[&str], room: usize) -> Option<Vec<String>> {
+        let owned: Vec<CString> = entries.iter().map(|one| CString::new(*one).unwrap()).collect();
+        let mut list: Vec<*const c_char> = owned.iter().map(|one| one.as_ptr()).collect();
+        list.push(ptr::null());
+        // SAFETY: a list that lives until the end.
+        let words = unsafe { words_for(OWN, list.as_ptr()) };
+        let mut space = vec![usize::MAX; words.min(room)];
+        // SAFETY: as above.
+        let left = unsafe { write_without(OWN, list.as_ptr(), &mut space) }?;
+        // SAFETY: as above, and `space` lives, too.
+        let left = unsafe { super::entries(left) };
+        Some(left.map(|entry| entry.to_str().unwrap().to_owned()).collect())
+    }
+
+    #[test]
+    fn only_this_library_is_taken_out_of_an_environment() {
+        let whole = usize::MAX;
+        let one = "LD_PRELOAD=/a/liblowtide_preload.so";
+        assert_eq!(without(&["A=1", one, "B=2"], whole).unwrap(), ["A=1", "B=2"]);
+        let list = "LD_PRELOAD=/b/x.so /a/liblowtide_preload.so::y.so";
+        let left = ["LD_PRELOAD=/b/x.so:y.so", "LD_PRELOADED=1"];
+        assert_eq!(without(&[list, "LD_PRELOADED=1"], whole).unwrap(), left);
+        let twice = [one, list, "LD_PRELOAD=z", "LD_PRELOAD="];
+        let left = ["LD_PRELOAD=/b/x.so:y.so", "LD_PRELOAD=z", "LD_PRELOAD="];
+        assert_eq!(without(&twice, whole).unwrap(), left);
+        assert!(without(&[], whole).unwrap().is_empty());
+        // As it is for a process whose other threads change the environment.
+        for room in 0..9 {
+            let left = without(&[list, "A=1"], room);
+            assert!(left.is_none_or(|left| left.len() == 2), "{room}");
+        }
+    }
+
+    fn is_hindered(path: &Path) -> bool {
+        let path = CString::new(path.as_os_str().as_bytes()).unwrap();
+        is_file_hindered(AT_FDCWD, path.as_ptr(), elf::DEPTH)
+    }
+
+    /// A program that is built with these options, if there is a compiler that knows them.
+    fn build(dir: &Path, name: &str, options: &[&str]) -> Option<PathBuf> {
+        let (source, path) = (dir.join("x.c"), dir.join(name));
+        fs::write(&source, "int main(void) { return 0; }\n").unwrap();
+        let built = Command::new("gcc").args(options).arg("-o").arg(&path).arg(&source).status();
+        let built = built.is_ok_and(|status| status.success()).then_some(path);
+        if built.is_none() {
+            eprintln!("SKIPPED in part: no gcc that builds with {options:?}");
+        }
+        built
+    }
+
+    #[test]
+    fn programs_that_fail_with_the_library_are_known_by_their_files() {
+        let dir = tempfile::tempdir().unwrap();
+        let dir = dir.path();
+        let musl = "-Wl,--dynamic-linker=/lib/ld-musl-x86_64.so.1";
+        let sanitize = "-fsanitize=address";
+        for (name, options, expected) in [
+            ("plain", &[][..], false),
+            ("fixed", &["-no-pie"], false),
+            ("still", &["-static"], false),
+            ("musl", &[musl], true),
+            ("asan", &[sanitize], true),
+            ("asan-fixed", &[sanitize, "-no-pie", "-s"], true),
+            ("asan-within", &[sanitize, "-static-libasan"], false),
+        ] {
+            let Some(path) = build(dir, name, options) else { continue };
+            assert_eq!(is_hindered(&path), expected, "{name}");
+            let script = dir.join("script");
+            fs::write(&script, format!("#! {} -e\n", path.display())).unwrap();
+            assert_eq!(is_hindered(&script), expected, "a script of {name}");
+            let open = fs::File::open(&path).unwrap();
+            assert_eq!(is_descriptor_hindered(open.as_raw_fd()), expected, "{name}, open");
+            let flags = rustix::fs::OFlags::PATH;
+            let named = rustix::fs::open(&path, flags, rustix::fs::Mode::empty()).unwrap();
+            assert_eq!(is_descriptor_hindered(named.as_raw_fd()), expected, "{name}, named");
+            // Nothing is read past the end, whatever is missing.
+            let bytes = fs::read(&path).unwrap();
+            for len in (0..1024).chain([bytes.len() / 2, bytes.len() - 1]) {
+                let part = &bytes[..len.min(bytes.len())];
+                let read = |to: &mut [u8], at: u64| {
+                    let rest = part.get(usize::try_from(at).unwrap()..).unwrap_or_default();
+                    let len = rest.len().min(to.len());
+                    to[..len].copy_from_slice(&rest[..len]);
+                    len
+                };
+                assert!(elf::obstacle(&read).is_none() || expected, "{len} bytes of {name}");
+            }
+        }
+        assert!(!is_hindered(Path::new("/dev/null")) && !is_hindered(dir));
+        assert!(!is_hindered(&dir.join("none")) && !is_descriptor_hindered(-1));
+    }
+
+    #[test]
+    fn bytes_that_are_anything_are_judged_without_harm() {
+        let own = fs::read("/proc/self/exe").unwrap();
+        let judge = |bytes: &[u8]| {
+            let dir = tempfile::tempfile().unwrap();
+            rustix::io::pwrite(&dir, bytes, 0).unwrap();
+            is_open_file_hindered(dir.as_fd(), elf::DEPTH)
+        };
+        assert!(!judge(&own[..4096]));
+        // Each byte of the header, as large as can be: other bits, orders, machines and places.
+        for at in 0..64 {
+            let mut bytes = own[..1024].to_vec();
+            bytes[at] = 0xff;
+            let is_foreign = matches!(at, 5 | 18 | 19);
+            assert_eq!(judge(&bytes), is_foreign, "byte {at}");
+        }
+        let mut narrow = own[..64].to_vec();
+        narrow[4] = 1;
+        assert!(judge(&narrow) && judge(&narrow[..20]) && !judge(&narrow[..19]));
+    }
+
+    #[test]
+    fn scripts_that_are_their_own_interpreters_come_to_an_end() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("script");
+        fs::write(&path, format!("#!{}\n", path.display())).unwrap();
+        assert!(!is_hindered(&path));
+        let long = [b"#!".as_slice(), &[b'x'; 400]].concat();
+        fs::write(&path, long).unwrap();
+        assert!(!is_hindered(&path));
+    }
+
+    #[test]
+    fn names_are_looked_for_as_the_c_library_does() {
+        for name in [c"sh", c"/bin/sh", c"", c"no-such-program-here"] {
+            assert!(!is_named_hindered(name), "{name:?}");
+        }
+        let long = CString::new(vec![b'x'; 5000]).unwrap();
+        assert!(!is_named_hindered(&long));
+    }
+}
