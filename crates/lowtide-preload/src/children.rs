@@ -190,10 +190,11 @@ unsafe fn write_without(own: &[u8], env: List, room: &mut [usize]) -> Option<Lis
     Some(list.as_ptr().cast())
 }
 
-/// Starts a program with an environment without us.
+/// Starts a program with an environment without us. Apart, so that only this needs the room.
 ///
 /// # Safety
 /// As [`start`].
+#[inline(never)]
 unsafe fn start_without(own: &[u8], env: List, call: impl FnOnce(Option<List>) -> c_int) -> c_int {
     // SAFETY: the caller's promise.
     let words = unsafe { words_for(own, env) };
@@ -303,9 +304,10 @@ fn is_named_hindered(name: &CStr) -> bool {
 /// The environment of this process.
 pub(crate) fn environ() -> List {
     unsafe extern "C" {
-        static environ: List;
+        static mut environ: List;
     }
-    // SAFETY: the C library's variable, a word.
+    // SAFETY: the C library's variable, a word. Another thread that changes it meanwhile is in the
+    // way of the C library, too.
     unsafe { environ }
 }
 
