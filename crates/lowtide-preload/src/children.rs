@@ -209,9 +209,11 @@ unsafe fn start_without(own: &[u8], env: List, call: impl FnOnce(Option<List>) -
         let _errno = Errno::save();
         map(words)
     };
-    // SAFETY: new memory of this length, which nothing else knows.
-    let list = room.and_then(|room| unsafe {
-        write_without(own, env, slice::from_raw_parts_mut(room, words))
+    let list = room.and_then(|room| {
+        // SAFETY: new memory of this length, which nothing else knows.
+        let room = unsafe { slice::from_raw_parts_mut(room, words) };
+        // SAFETY: the caller's promise.
+        unsafe { write_without(own, env, room) }
     });
     let result = call(list);
     if let Some(room) = room {
@@ -241,9 +243,10 @@ unsafe fn is_hindered(program: Program) -> bool {
     match program {
         Program::At(dir, path) => is_file_hindered(dir, path, elf::DEPTH),
         Program::Open(fd) => is_descriptor_hindered(fd),
-        // SAFETY: the caller's promise; the C library reads the name, too.
+        Program::Named(name) if name.is_null() => false,
         Program::Named(name) => {
-            !name.is_null() && is_named_hindered(unsafe { CStr::from_ptr(name) })
+            // SAFETY: the caller's promise; the C library reads the name, too.
+            is_named_hindered(unsafe { CStr::from_ptr(name) })
         }
     }
 }

@@ -13,8 +13,8 @@
 //! | of another architecture | `e_machine`, or 32 bits |
 //! | with the rights of another user or of its file | mode, attribute `security.capability` |
 //!
-//! A script is checked by its interpreter; `env` in a first line by the program that it starts. What
-//! would fail with the library is in `elf.rs`: programs that this one starts are judged by it, too.
+//! A script is checked by its interpreter; `env` in a first line by the program that it starts.
+//! What would fail with the library is in `elf.rs`: what this program starts is judged by it, too.
 
 use std::env;
 use std::ffi::OsStr;
