@@ -43,6 +43,8 @@ pub struct Writer<'a> {
     rng: SplitMix64,
     /// Changes begun, by thread.
     begun: Arc<[AtomicU64]>,
+    /// The change that was begun last was refused.
+    is_refused: bool,
     /// By slot.
     known: Vec<Known>,
     buffer: Vec<u8>,
@@ -77,6 +79,7 @@ impl<'a> Writer<'a> {
             part,
             rng: SplitMix64::new(mix64(stream)),
             begun,
+            is_refused: false,
             known: vec![Known::default(); layout.slots()],
             buffer: Vec::new(),
         }
@@ -115,6 +118,16 @@ impl<'a> Writer<'a> {
 
     fn change(&mut self, access: Access<'_>) -> Step {
         let n = self.begin();
+        self.make_whole(access, n)
+    }
+
+    /// Makes the last change again if it was refused: that the first n changes are promised means
+    /// that all of them were made.
+    pub fn try_again(&mut self, access: Access<'_>) -> Step {
+        if self.is_refused { self.make_whole(access, self.begun()) } else { Step::Read }
+    }
+
+    fn make_whole(&mut self, access: Access<'_>, n: u64) -> Step {
         let (change, number) = (self.part.change(self.layout, n), self.part.number(n));
         let slots = change.slots(self.layout);
         let version = change.makes(number);
@@ -128,7 +141,9 @@ impl<'a> Writer<'a> {
                 None => (known.whole, known.forgotten) = (known.promised, true),
             }
         }
-        if let Err(error) = self.make(access, &change, number) {
+        let made = self.make(access, &change, number);
+        self.is_refused = made.is_err();
+        if let Err(error) = made {
             return Step::Refused(error.into());
         }
         if let Some(version) = version {

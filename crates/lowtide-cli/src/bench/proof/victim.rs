@@ -260,12 +260,18 @@ fn act(
             if stop.is_requested() {
                 break;
             }
-            let said = match writer.step(access, ledger) {
+            let mut step = writer.step(access, ledger);
+            // A thread that hardly waits finds no room where others would.
+            while args.patience.is_some() && matches!(step, Step::Refused(_)) {
+                if stop.is_requested() {
+                    return Ok(());
+                }
+                step = writer.try_again(access);
+            }
+            let said = match step {
                 Step::Changed(_) | Step::Read => Ok(()),
                 Step::Flushed(n) => say(Message::Flushed { thread, n }),
                 Step::FlushedSlot(slot, n) => say(Message::FlushedSlot { thread, slot, n }),
-                // A thread that hardly waits finds no room where others would.
-                Step::Refused(_) if args.patience.is_some() => Ok(()),
                 Step::Refused(error) => return Err(error.to_string()),
                 Step::Wrong(_, what) => return Err(what),
             };
