@@ -99,6 +99,6 @@ mod tests {
             plan.has("fork", None) && plan.ops().any(|op| op.name == "unmap" && is_large(op))
         };
         let small = shrink(&plan, differs).to_string();
-        assert_eq!(small, "max=1M threshold=64K: fork 1 0 / unmap 0 0 15");
+        assert_eq!(small, "max=1M threshold=64K: fork 1 0 / unmap 0 0 12");
     }
 }
