@@ -171,7 +171,8 @@ static void scan(pid_t process) {
 /* peer: another process reads all memory of this one, and compares what it knows. */
 static void play_peer(struct context *c, const struct op *op) {
     static char bytes[PAGE];
-    pid_t parent = getpid(), child = fork();
+    /* This thread, and not the process: its first may have ended, and then has no memory. */
+    pid_t parent = gettid(), child = fork();
     (void)op;
     if (child == 0) {
         for (int s = 0; s < SLOTS; s++)
@@ -227,7 +228,7 @@ static void play_flock(struct context *c, const struct op *op) {
     munmap(got, 80 * PAGE);
     /* A second open file of the same, which a lock that stays keeps out. */
     char path[64];
-    snprintf(path, sizeof path, "/proc/self/fd/%d", file);
+    snprintf(path, sizeof path, "/proc/thread-self/fd/%d", file);
     int second = open(path, O_RDWR | O_CLOEXEC);
     close(file);
     if (second < 0) return say(c, "no second");
@@ -262,7 +263,9 @@ static void play_end(struct context *c, const struct op *op) {
     if (is(op, 0, "_exit")) _exit(code);
     if (is(op, 0, "quick")) quick_exit(code);
     if (is(op, 0, "abort")) abort();
-    if (is(op, 0, "signal")) kill(getpid(), SIGNALS[code % 8]), pause();
+    /* Again and again: another thread may have a handler for it just now (`probe`). */
+    if (is(op, 0, "signal"))
+        for (int signal_number = SIGNALS[code % 8];; usleep(10000)) signal(signal_number, SIG_DFL), kill(getpid(), signal_number);
     if (is(op, 0, "handler")) end_in_handler(code);
     if (is(op, 0, "thread")) {
         pthread_t id;
