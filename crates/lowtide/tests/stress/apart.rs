@@ -74,6 +74,15 @@ impl Apart {
     }
 }
 
+impl Apart {
+    /// A device that hangs has to be noticed. Any other may be slow on a busy machine, and a write
+    /// that is left is a refusal.
+    fn io_deadline(&self) -> Duration {
+        let hangs = self.file == SwapFile::Hangs;
+        if hangs { Duration::from_millis(20) } else { Duration::from_secs(30) }
+    }
+}
+
 /// A device whose writes of the swap file hang while a gate is closed.
 #[derive(Debug, Default)]
 struct Device {
@@ -117,7 +126,7 @@ pub(crate) fn regions(hand: &mut Hand<'_>) -> Came {
         .max(size(BUDGET * PAGE))
         .policy(plan.policy.parse().expect("a policy"))
         .patience(plan.patience)
-        .io_deadline(Duration::from_millis(20))
+        .io_deadline(plan.io_deadline())
         .background(plan.background)
         .swap(swap)
         .inject(Arc::<Device>::clone(&device))
