@@ -5,6 +5,8 @@
 //! want them wait, so each page is seen as before or as zeroes. The parts of the range in the
 //! folios at its two ends are stored as zeroes, and so is everything where the file system makes no
 //! holes.
+//!
+//! Nothing past the end that is known here is touched: another process may have appended there.
 
 use crate::attempt::Attempts;
 use crate::error::Error;
@@ -54,6 +56,7 @@ fn punch_folios(pool: &Pool, space: &Space, bytes: Range<u64>, end: u64) -> Resu
         drop((owned, alone));
         return store_zeroes(pool, space, bytes.start..end);
     }
+    let bytes = bytes.start..bytes.end.min(end);
     let punched = space.backing.punch(&pool.backend, bytes.clone());
     drop(alone);
     match punched {
@@ -65,7 +68,7 @@ fn punch_folios(pool: &Pool, space: &Space, bytes: Range<u64>, end: u64) -> Resu
         Err(e) if makes_no_holes(&e) => {
             drop(owned);
             pool.fault_sites.mark(FaultSite::PunchStoredZeroes);
-            store_zeroes(pool, space, bytes.start..bytes.end.min(end))
+            store_zeroes(pool, space, bytes)
         }
         Err(e) => {
             pool.fault_sites.mark(FaultSite::PunchFailed);

@@ -334,3 +334,15 @@ fn whatever_is_done_to_a_file_a_view_holds_what_a_vector_would() {
         })
         .unwrap();
 }
+
+/// What another process appended past the known end is not part of what is punched.
+#[test]
+fn a_punch_up_to_the_known_end_leaves_what_was_appended() {
+    let ops = [
+        Op::SetLen { to: 0.95 },
+        Op::Appended { len: 0.0255, byte: 105 },
+        Op::Punch { from: 0.0, to: 0.95 },
+        Op::Evict,
+    ];
+    play(512, 2, 64, false, &ops).unwrap();
+}
