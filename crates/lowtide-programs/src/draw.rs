@@ -28,39 +28,23 @@ struct Draw {
 }
 
 impl Draw {
-    /// `least..=most`.
-    fn range(&mut self, least: u64, most: u64) -> u64 {
-        least + self.rng.below(most - least + 1)
-    }
-
-    /// `1..=most`, each power of two as likely as any other.
-    fn by_magnitude(&mut self, most: u64) -> u64 {
-        let steps = u64::from(most.ilog2());
-        let low = 1 << self.range(0, steps);
-        self.range(low, (2 * low).min(most))
-    }
-
-    fn one_of<T: Copy>(&mut self, of: &[T]) -> T {
-        of[self.rng.below(of.len() as u64) as usize]
-    }
-
     fn arg(&mut self, arg: Arg) -> Word {
         Word::Number(match arg {
             Arg::Slot => self.rng.below(SLOTS),
-            Arg::Pages if self.rng.percent(60) => self.range(100, PAGES),
-            Arg::Pages => self.by_magnitude(PAGES),
+            Arg::Pages if self.rng.percent(60) => self.rng.range(100, PAGES),
+            Arg::Pages => self.rng.by_magnitude(1, PAGES),
             Arg::From if self.rng.percent(40) => 0,
             Arg::From => self.rng.below(PAGES),
             Arg::Count if self.rng.percent(40) => PAGES,
-            Arg::Count => self.by_magnitude(PAGES),
+            Arg::Count => self.rng.by_magnitude(1, PAGES),
             Arg::Offset => self.rng.below(OFFSETS),
             Arg::Tag => {
                 let is_noise = self.rng.percent(self.noise);
-                2 * self.range(1, 100_000) + u64::from(is_noise)
+                2 * self.rng.range(1, 100_000) + u64::from(is_noise)
             }
-            Arg::Number(least, most) => self.range(least, most),
+            Arg::Number(least, most) => self.rng.range(least, most),
             Arg::Script => 0,
-            Arg::Word(words) => return Word::Name(self.one_of(words).into()),
+            Arg::Word(words) => return Word::Name(self.rng.one_of(words).into()),
         })
     }
 
@@ -97,12 +81,12 @@ impl Draw {
     /// Areas that a script begins with.
     fn beginning(&mut self) -> Vec<Op> {
         let mut ops = Vec::new();
-        for slot in 0..self.range(1, 3) {
+        for slot in 0..self.rng.range(1, 3) {
             let is_memory = |kind: &Kind| ["map", "heap", "file"].contains(&kind.name);
             let kind = self.kind(is_memory);
             let mut op = self.op(kind);
             op.args[0] = Word::Number(slot);
-            op.args[1] = Word::Number(self.range(100, PAGES));
+            op.args[1] = Word::Number(self.rng.range(100, PAGES));
             if kind.name == "map" {
                 op.args[2] = Word::Name("rw".into());
             }
@@ -116,7 +100,7 @@ impl Draw {
     }
 
     fn end(&mut self, is_first: bool) -> Op {
-        let how = self.one_of(&ENDS);
+        let how = self.rng.one_of(&ENDS);
         // A child is waited for by its parent, and begins nothing of its own by then.
         let how = if !is_first && ["last", "exec"].contains(&how) { "_exit" } else { how };
         let args = vec![Word::Name(how.into()), Word::Number(self.rng.below(64))];
@@ -146,12 +130,12 @@ impl Plan {
                 draw.themes.push(*theme);
             }
         }
-        draw.noise = draw.one_of(&[0, 0, 10, 50]);
+        draw.noise = draw.rng.one_of(&[0, 0, 10, 50]);
         let mut actors = vec![Actor::Main];
         let has_children = draw.themes.contains(&Theme::Children);
         let has_threads = draw.themes.contains(&Theme::Threads);
         if has_children || has_threads {
-            for _ in 0..draw.range(1, SCRIPTS - 1) {
+            for _ in 0..draw.rng.range(1, SCRIPTS - 1) {
                 let is_thread = has_threads && (!has_children || draw.rng.percent(50));
                 actors.push(if is_thread { Actor::Thread } else { Actor::Child });
             }
@@ -171,7 +155,7 @@ impl Plan {
             };
             let mut args = vec![Word::Number(number as u64)];
             if name == "fork" {
-                args.push(Word::Number(draw.one_of(&[0, 0, 1, 4])));
+                args.push(Word::Number(draw.rng.one_of(&[0, 0, 1, 4])));
             }
             let script = &mut scripts[parent as usize];
             let at = draw.rng.below(script.len() as u64 + 1) as usize;
@@ -191,8 +175,8 @@ impl Plan {
                 scripts[number].push(end);
             }
         }
-        let max = draw.one_of(&[1, 1, 1, 2, 3]);
-        let threshold = draw.one_of(&[64, 64, 256, 1024]);
+        let max = draw.rng.one_of(&[1, 1, 1, 2, 3]);
+        let threshold = draw.rng.one_of(&[64, 64, 256, 1024]);
         Self { max, threshold, scripts }
     }
 }
@@ -213,7 +197,7 @@ impl Draw {
         } else {
             self.beginning()
         };
-        let steps = self.by_magnitude(20);
+        let steps = self.rng.by_magnitude(1, 20);
         for _ in 0..steps {
             let kind = self.kind(|kind| match kind.place {
                 Place::Any => true,

@@ -68,6 +68,28 @@ impl SplitMix64 {
         self.below(100) < percent as u64
     }
 
+    /// A number in `least..=most`. Consumes one output. There must be such a number.
+    #[inline]
+    pub const fn range(&mut self, least: u64, most: u64) -> u64 {
+        least + self.below(most - least + 1)
+    }
+
+    /// A number in `least..=most`, each power of two as likely as any other, so that small ones
+    /// come often. Consumes two outputs. `least` must not be zero.
+    #[inline]
+    pub const fn by_magnitude(&mut self, least: u64, most: u64) -> u64 {
+        let steps = (most / least).ilog2() as u64;
+        let low = least << self.range(0, steps);
+        let high = if 2 * low < most { 2 * low } else { most };
+        self.range(low, high)
+    }
+
+    /// One of several values, all as likely. Consumes one output. There must be a value.
+    #[inline]
+    pub const fn one_of<T: Copy>(&mut self, of: &[T]) -> T {
+        of[self.below(of.len() as u64) as usize]
+    }
+
     /// A generator for sub-stream number `stream`, independent of this one's further outputs.
     ///
     /// Does not advance `self`. Different numbers give different starting states, because both
@@ -101,6 +123,19 @@ mod tests {
         assert_eq!(seen, (0..7).collect());
         assert_eq!(rng.below(0), 0);
         assert_eq!(rng.below(1), 0);
+    }
+
+    #[test]
+    fn ranges_have_both_ends_and_magnitudes_are_alike() {
+        let mut rng = SplitMix64::new(5);
+        let seen: HashSet<u64> = (0..1000).map(|_| rng.range(3, 9)).collect();
+        assert_eq!(seen, (3..=9).collect());
+        let drawn: Vec<u64> = (0..10_000).map(|_| rng.by_magnitude(2, 2000)).collect();
+        assert!(drawn.iter().all(|n| (2..=2000).contains(n)));
+        let small = drawn.iter().filter(|n| **n < 64).count();
+        assert!((4500..6500).contains(&small), "{small} of 10000 below 2^6, of 2^1 to 2^11");
+        let seen: HashSet<char> = (0..100).map(|_| rng.one_of(&['a', 'b', 'c'])).collect();
+        assert_eq!(seen.len(), 3);
     }
 
     #[test]

@@ -20,36 +20,11 @@ const PAGES_MAX: u64 = 8192;
 /// visits in checks.
 const CHECK_PAGES: u64 = 400_000;
 
-/// A generator with the shapes that plans need.
-struct Rng(SplitMix64);
-
-impl Rng {
-    fn percent(&mut self, percent: u32) -> bool {
-        self.0.percent(percent)
-    }
-
-    /// `least..=most`.
-    fn range(&mut self, least: u64, most: u64) -> u64 {
-        least + self.0.below(most - least + 1)
-    }
-
-    /// `least..=most`, each power of two as likely as any other.
-    fn by_magnitude(&mut self, least: u64, most: u64) -> u64 {
-        let steps = u64::from((most / least).ilog2());
-        let low = least << self.range(0, steps);
-        self.range(low, (2 * low).min(most))
-    }
-
-    fn one_of<T: Copy>(&mut self, of: &[T]) -> T {
-        of[self.0.below(of.len() as u64) as usize]
-    }
-}
-
 impl Plan {
     /// The plan of a seed.
     #[must_use]
     pub fn draw(seed: u64) -> Self {
-        let mut rng = Rng(SplitMix64::new(seed).fork(0x5741_524D));
+        let mut rng = SplitMix64::new(seed).fork(0x5741_524D);
         let whole = rng.percent(30);
         let budget = rng.by_magnitude(if whole { 2 * MIN_BUDGET } else { MIN_BUDGET }, 4096);
         let devices: Vec<&'static str> = DeviceSpec::names().collect();
@@ -106,7 +81,7 @@ impl Plan {
         self.spaces.iter().map(|space| space.pages).sum()
     }
 
-    fn draw_spaces(&mut self, rng: &mut Rng) {
+    fn draw_spaces(&mut self, rng: &mut SplitMix64) {
         // Heaps never leave memory: what all of them together may take.
         let room = match rng.range(0, 9) {
             0 => self.budget - self.budget / 8,
@@ -130,14 +105,15 @@ impl Plan {
         }
     }
 
-    fn draw_threads(&mut self, rng: &mut Rng) {
+    fn draw_threads(&mut self, rng: &mut SplitMix64) {
         let ops =
             if rng.percent(8) { rng.range(4_000, 12_000) } else { rng.by_magnitude(200, 3_200) };
         let threads = rng.by_magnitude(1, 16);
         // What a whole plan does not do at all.
         let (no_writes, no_maps, no_syncs, no_frees) =
             (rng.percent(20), rng.percent(15), rng.percent(50), rng.percent(50));
-        let some = |rng: &mut Rng, never: bool, of: &[u32]| if never { 0 } else { rng.one_of(of) };
+        let some =
+            |rng: &mut SplitMix64, never: bool, of: &[u32]| if never { 0 } else { rng.one_of(of) };
         for _ in 0..threads {
             let space = rng.range(0, self.spaces.len() as u64 - 1) as usize;
             self.threads.push(ThreadPlan {
@@ -159,7 +135,7 @@ impl Plan {
         }
     }
 
-    fn draw_faults(&mut self, rng: &mut Rng) {
+    fn draw_faults(&mut self, rng: &mut SplitMix64) {
         let ops = self.ops();
         if rng.percent(30) {
             self.faults.push((0, Fault::Slow(rng.one_of(&[3, 10, 50]))));
@@ -191,7 +167,7 @@ impl Plan {
     }
 
     /// Power cuts, devices that fail in one way only, and limits for dirty pages.
-    fn draw_power(&mut self, rng: &mut Rng) {
+    fn draw_power(&mut self, rng: &mut SplitMix64) {
         let ops = self.ops();
         if rng.percent(60) {
             for _ in 0..rng.range(1, 4) {
@@ -237,7 +213,7 @@ impl Plan {
 
 impl Plan {
     /// The size of base pages, and budgets that are lowered and raised, above the first one too.
-    fn draw_limits(&mut self, rng: &mut Rng) {
+    fn draw_limits(&mut self, rng: &mut SplitMix64) {
         if rng.percent(50) {
             self.page = PAGE_LEAST << rng.range(0, (PAGE_MOST / PAGE_LEAST).ilog2().into());
         }
@@ -265,7 +241,7 @@ impl Plan {
     }
 
     /// Files that are made shorter and longer, and stores to parts of pages.
-    fn draw_sizes(&mut self, rng: &mut Rng) {
+    fn draw_sizes(&mut self, rng: &mut SplitMix64) {
         if rng.percent(40) {
             self.threads.iter_mut().for_each(|t| t.resizes = rng.one_of(&[0, 0, 1, 5, 20]));
         }
@@ -275,14 +251,14 @@ impl Plan {
     }
 
     /// Threads that free pages of heaps lazily.
-    fn draw_lazy_frees(&mut self, rng: &mut Rng) {
+    fn draw_lazy_frees(&mut self, rng: &mut SplitMix64) {
         if rng.percent(30) {
             self.threads.iter_mut().for_each(|t| t.lazy = rng.one_of(&[0, 1, 10, 50]));
         }
     }
 
     /// Large folios, and for half of them a file that can have some.
-    fn draw_folios(&mut self, rng: &mut Rng) {
+    fn draw_folios(&mut self, rng: &mut SplitMix64) {
         self.large = rng.percent(30);
         if self.large && rng.percent(50) {
             let space = rng.range(0, self.spaces.len() as u64 - 1) as usize;
@@ -296,7 +272,7 @@ impl Plan {
     }
 
     /// Threads that drop what is cached, and reads that hang.
-    fn draw_discards(&mut self, rng: &mut Rng) {
+    fn draw_discards(&mut self, rng: &mut SplitMix64) {
         if rng.percent(30) {
             self.threads.iter_mut().for_each(|t| t.drops = rng.one_of(&[0, 1, 10, 50]));
         }
@@ -311,7 +287,7 @@ impl Plan {
 }
 
 /// A built-in policy; every third has up to four switches turned.
-fn policy(rng: &mut Rng) -> Policy {
+fn policy(rng: &mut SplitMix64) -> Policy {
     let all: Vec<Policy> = Policy::builtin().map(|(policy, _)| policy).collect();
     let mut policy = rng.one_of(&all);
     if rng.percent(33) {
