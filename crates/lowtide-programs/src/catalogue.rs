@@ -276,7 +276,8 @@ pub const KINDS_OF_OPERATIONS: [Kind; 40] = {
         kind("chroot", Limits, 2, Alone, &[]),
         kind("close", Limits, 2, Alone, &[Word(&["all", "error", "input"])]),
         kind("peer", World, 4, Any, &[]),
-        kind("flock", World, 2, Any, &[]),
+        // A child that another thread forks has the descriptor, and with it the lock, for a while.
+        kind("flock", World, 2, Alone, &[]),
         kind("plugin", World, 4, Process, &[Number(0, 4)]),
         kind("fork", Children, 0, Any, &[Script, Number(0, 5)]),
         kind("start", Children, 0, Any, &[Script]),

@@ -28,16 +28,7 @@ const fn known(triggers: &'static [Trigger], ways: &'static [Way], because: &'st
 
 /// What is known to differ.
 pub const KNOWN: &[Known] = &[
-    known(&[("peer", "")], ANON, "pages that another process reads are zeroes afterwards"),
-    known(&[("remap", "")], ANON, "a part that is made longer is given pages of the rest"),
-    known(&[("get", "direct")], ANON, "reads of the C library's own go past lowtide"),
     known(&[("get", "process")], ANON, "what another process stores is not noticed: documented"),
-    known(&[("futex", "")], ANON, "futexes with faults disabled fail with EFAULT"),
-    known(&[("mutex", "inherit")], ANON, "the same"),
-    known(&[("own", "")], ANON, "an exiting thread gets no page for its last words"),
-    known(&[("limit", "as")], ANON, "the window takes 128 GiB of addresses"),
-    known(&[("limit", "files")], ANON, "the keeper needs descriptors for a copy"),
-    known(&[("chroot", "")], ANON, "the keeper needs /proc for a copy"),
     known(&[("clone", "")], ANON, "a child of a raw clone has no window: documented"),
 ];
 
@@ -82,7 +73,7 @@ mod tests {
 
     #[test]
     fn what_is_known_in_each_way_is_not_in_the_plan_and_the_rest_is() {
-        let text = "max=1M threshold=64K: map 0 9 rw; get 0 0 9 0 read direct; peer / end last 2";
+        let text = "max=1M threshold=64K: map 0 9 rw; get 0 0 9 0 process; clone / end last 2";
         let plan: Plan = text.parse().expect("a plan");
         assert!(plan.known_in(Way::Anon).is_some() && plan.known_in(Way::Userfault).is_none());
         assert_eq!(plan.clone().without_known(&Way::ALL), plan, "nothing differs in all ways");
