@@ -116,6 +116,12 @@ fn a_child_that_is_forked_during_the_first_mapping_maps_files_itself() {
 }
 
 #[test]
+fn a_child_of_a_raw_clone_maps_files_whatever_lock_another_thread_had() {
+    let files = Files::new();
+    in_each_way(&files, &["raw-children", &files.data()]);
+}
+
+#[test]
 fn a_library_may_map_its_first_file_while_it_is_opened() {
     let files = Files::new();
     for command in ["open", "open-in-child"] {

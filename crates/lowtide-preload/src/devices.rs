@@ -85,7 +85,7 @@ fn say_once(fd: BorrowedFd<'_>) {
     let mut line = b"lowtide: memory without a file is the kernel's from now on, beyond the \
         budget: a driver may store to it, of "
         .to_vec();
-    line.extend(globs::path_of(fd.as_raw_fd()));
+    line.extend_from_slice(&globs::path_of(fd.as_raw_fd()));
     line.push(b'\n');
     descriptors::say(&line);
 }

@@ -8,6 +8,7 @@
 use crate::judge::Reason;
 use crate::lock::Lock;
 use std::cell::UnsafeCell;
+use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Bytes of a path that are remembered.
@@ -47,7 +48,12 @@ pub(crate) struct LeftAlone<R = Reason> {
 
 impl Left {
     /// Counts a mapping. `path` gives the name of its file, and is called for the first.
-    pub(crate) fn add(&self, reason: Reason, bytes: u64, path: impl FnOnce() -> Vec<u8>) {
+    pub(crate) fn add<P: Deref<Target = [u8]>>(
+        &self,
+        reason: Reason,
+        bytes: u64,
+        path: impl FnOnce() -> P,
+    ) {
         let pile = &self.piles[reason as usize];
         pile.bytes.fetch_add(bytes, Ordering::Relaxed);
         if pile.count.fetch_add(1, Ordering::Relaxed) > 0 {

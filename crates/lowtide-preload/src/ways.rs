@@ -1,6 +1,7 @@
 //! Why a mapping is kept in the way `pagecache` although `userfault` is wanted, and how many are.
 
 use crate::left::LeftAlone;
+use std::ops::Deref;
 
 /// Why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,7 +99,12 @@ pub(crate) struct Ways {
 
 impl Ways {
     /// A mapping is in the way `pagecache` for this reason.
-    pub(crate) fn add(&mut self, reason: Why, bytes: u64, path: impl FnOnce() -> Vec<u8>) {
+    pub(crate) fn add<P: Deref<Target = [u8]>>(
+        &mut self,
+        reason: Why,
+        bytes: u64,
+        path: impl FnOnce() -> P,
+    ) {
         let known = self.because.iter_mut().find(|known| known.reason == reason);
         if let Some(known) = known {
             known.count += 1;

@@ -48,6 +48,33 @@ pub(crate) fn first_map(fd: RawFd, delay: &Path) {
     println!("the child ends with {status}");
 }
 
+/// Children that the C library does not know of map a file, while threads have its allocator's
+/// locks: those stay taken in the children.
+pub(crate) fn raw_children(fd: RawFd) {
+    static OVER: AtomicBool = AtomicBool::new(false);
+    let trims = || {
+        while !OVER.load(Ordering::Relaxed) {
+            // SAFETY: the call has no conditions.
+            unsafe { libc::malloc_trim(0) };
+        }
+    };
+    let trimming = [thread::spawn(trims), thread::spawn(trims)];
+    for _ in 0..100 {
+        // SAFETY: no flags but the signal: as `fork` without its handlers. The child allocates
+        // nothing, and ends.
+        let child = unsafe { libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0) };
+        if child == 0 {
+            map_and_unmap(Some(fd));
+            // SAFETY: ends the child.
+            unsafe { libc::_exit(0) };
+        }
+        assert_eq!(wait(child as libc::pid_t), 0);
+    }
+    OVER.store(true, Ordering::Relaxed);
+    trimming.into_iter().for_each(|thread| thread.join().expect("the thread"));
+    println!("all have ended");
+}
+
 unsafe extern "C" {
     fn setvbuf(
         stream: *mut libc::FILE,
