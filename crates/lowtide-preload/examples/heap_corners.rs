@@ -142,6 +142,9 @@ fn unaligned() {
         assert_eq!((moved, errno()), (libc::MAP_FAILED, Some(libc::EINVAL)));
         assert_eq!(libc::munmap(odd, MIB), -1);
         assert_eq!(errno(), Some(libc::EINVAL));
+        assert_eq!((libc::munmap(start, 0), errno()), (-1, Some(libc::EINVAL)));
+        let nothing = libc::mremap(start, MIB, 0, libc::MREMAP_MAYMOVE);
+        assert_eq!((nothing, errno()), (libc::MAP_FAILED, Some(libc::EINVAL)));
     }
     words.check("not changed", 4);
     // Small memory before it is the kernel's.

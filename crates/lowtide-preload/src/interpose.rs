@@ -252,7 +252,8 @@ unsafe extern "C" fn munmap(addr: *mut c_void, len: size_t) -> c_int {
     if let Some((state, _)) = state::get() {
         state.release(&range);
     }
-    if is_of_page(addr) && blocks::may_touch(&range) {
+    // The kernel refuses to unmap nothing.
+    if is_of_page(addr) && !range.is_empty() && blocks::may_touch(&range) {
         return heap::unmap(&range);
     }
     // SAFETY: the program's arguments.
