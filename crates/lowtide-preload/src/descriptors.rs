@@ -18,19 +18,14 @@ use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// `CLOSE_RANGE_UNSHARE` of `close_range(2)`.
-const UNSHARE: libc::c_uint = 1 << 1;
-
 /// Gives the calling thread a table of its own with nothing in it but the standard descriptors,
 /// which are /dev/null.
 ///
 /// # Errors
-/// `close_range(2)` with `CLOSE_RANGE_UNSHARE` needs Linux 5.9.
+/// Those of [`lowtide_sys::descriptors::make_own`].
 pub(crate) fn make_own() -> io::Result<()> {
     // SAFETY: the thread owns no descriptor yet; those of the program stay open in its own table.
-    if unsafe { libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, UNSHARE) } != 0 {
-        return Err(io::Error::last_os_error());
-    }
+    unsafe { lowtide_sys::descriptors::make_own(3) }?;
     // What is opened later must not become a standard descriptor, into which messages are written.
     let null = open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
     for standard in 0..3 {

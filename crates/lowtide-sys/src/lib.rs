@@ -8,6 +8,7 @@
 //! |---|---|---|
 //! | [`memory`] | `mmap(2)`, `madvise(2)`, `mprotect(2)` | frames, tables |
 //! | [`membarrier`] | `membarrier(2)` | fences that are free on the side that runs often |
+//! | [`descriptors`] | `close_range(2)`, `unshare(2)` | a table of a thread's own |
 //! | [`file`](mod@file) | `open(2)`, `statx(2)` | rules of direct I/O |
 //! | [`shared`] | `mmap(2)` of a descriptor, `memfd_create(2)` | mappings of files, mirrors |
 //! | [`userfault`] | `userfaultfd(2)` | page faults that this process serves itself |
@@ -26,6 +27,7 @@
 compile_error!("lowtide-sys speaks to the Linux kernel; build it for a Linux target");
 
 mod call;
+pub mod descriptors;
 pub mod file;
 pub mod membarrier;
 pub mod memcg;

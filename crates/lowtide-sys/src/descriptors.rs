@@ -1,0 +1,102 @@
+//! A thread's own table of descriptors.
+//!
+//! Threads of a process share one table. A thread that leaves it (`CLOSE_RANGE_UNSHARE` of
+//! `close_range(2)`, Linux 5.9) has a copy, which is its own and that of threads that it starts:
+//! what it opens and closes is not seen by the others. Before 5.9, and where a sandbox hides the
+//! call, `unshare(2)` with `CLONE_FILES` makes the copy, and descriptors are closed one by one.
+//!
+//! # Safety
+//!
+//! Calls on the table of the calling thread, which it has just made its own.
+
+#![allow(unsafe_code)]
+
+use std::fs;
+use std::io;
+
+use libc::c_uint;
+
+/// `CLOSE_RANGE_UNSHARE`.
+const UNSHARE: c_uint = 1 << 1;
+
+/// Descriptors that are tried one by one where `/proc` cannot say which are open.
+const TRIED: u64 = 1 << 20;
+
+/// Gives the calling thread a table of its own, without descriptors from `first` on. Two system
+/// calls, or one for each of these descriptors.
+///
+/// # Safety
+///
+/// No value of this thread owns a descriptor from `first` on.
+///
+/// # Errors
+///
+/// `ENOMEM`; `EPERM` and its like where a sandbox refuses both calls.
+pub unsafe fn make_own(first: c_uint) -> io::Result<()> {
+    // SAFETY: The call takes numbers. It closes descriptors in a new table only, and the caller
+    // promises that none of them has an owner there.
+    if unsafe { libc::syscall(libc::SYS_close_range, first, c_uint::MAX, UNSHARE) } == 0 {
+        return Ok(());
+    }
+    // SAFETY: The thread has a copy of the table from now on; no descriptor changes.
+    if unsafe { libc::unshare(libc::CLONE_FILES) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    for number in open_from(first) {
+        // SAFETY: In this thread's own table, where the caller promises that it has no owner.
+        unsafe { libc::close(number) };
+    }
+    Ok(())
+}
+
+/// Whether a thread can have a table of its own. Starts one to try.
+///
+/// # Errors
+///
+/// As [`make_own`], and that of `pthread_create(3)`.
+pub fn try_own() -> io::Result<()> {
+    // SAFETY: No descriptor has this number.
+    let tried = std::thread::Builder::new().spawn(|| unsafe { make_own(c_uint::MAX) })?;
+    tried.join().unwrap_or_else(|_| Err(io::Error::other("the thread has panicked")))
+}
+
+/// The numbers of open descriptors, or of all that may be.
+fn open_from(first: c_uint) -> Vec<i32> {
+    let Ok(first) = i32::try_from(first) else { return Vec::new() };
+    let listed = fs::read_dir("/proc/thread-self/fd").map(|entries| {
+        let number = |entry: fs::DirEntry| entry.file_name().to_str()?.parse::<i32>().ok();
+        entries.flatten().filter_map(number).filter(|number| *number >= first).collect()
+    });
+    listed.unwrap_or_else(|_| {
+        let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+        (first..limit.unwrap_or(TRIED).min(TRIED) as i32).collect()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::File;
+    use std::os::fd::AsRawFd;
+
+    #[test]
+    fn a_table_of_ones_own_is_empty_and_the_others_keep_theirs() {
+        let file = File::open("/dev/null").unwrap();
+        let number = file.as_raw_fd();
+        let is_open = move || {
+            // SAFETY: The call says whether a number is that of a descriptor.
+            unsafe { libc::fcntl(number, libc::F_GETFD) >= 0 }
+        };
+        let own = std::thread::spawn(move || {
+            // SAFETY: This thread owns no descriptor.
+            unsafe { make_own(3) }.unwrap();
+            (is_open(), open_from(3).len())
+        });
+        let (is_open_there, count) = own.join().unwrap();
+        // The list is read by a descriptor.
+        assert!(!is_open_there && count <= 1, "{count}");
+        assert!(is_open() && open_from(number as c_uint).contains(&number));
+        try_own().unwrap();
+        assert!(is_open());
+    }
+}
