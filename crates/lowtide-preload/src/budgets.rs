@@ -10,7 +10,7 @@ use crate::settings::{Settings, SwapTo};
 use crate::ways::Why;
 use lowtide::map::{Adopted, MapOptions};
 use lowtide::{IoEngine, IoMode, MemoryStat, Pager, Policy, Size, Swap, Tenant};
-use lowtide_sys::page_cache::cachestat;
+use lowtide_sys::page_cache::cached_pages;
 use rustix::fs::fstat;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -256,7 +256,7 @@ impl Budgets {
             let Ok(stat) = fstat(&*subject.file) else { return };
             let identity = (stat.st_dev, stat.st_ino);
             if seen.insert(identity) {
-                let cached = cachestat(&*subject.file, 0, 0).map_or(0, |stat| stat.cached);
+                let cached = cached_pages(&*subject.file).unwrap_or_default();
                 let bytes = cached * rustix::param::page_size() as u64;
                 *found.entry(subject.budget).or_default() += bytes;
             }

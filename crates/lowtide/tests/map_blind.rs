@@ -11,7 +11,7 @@ mod scene;
 use lowtide::Pager;
 use lowtide::map::{MapError, MapOptions, Way};
 use mapped::{PAGE, await_cached, file, pager, random, word};
-use scene::{PAGEMAP_SCAN, SKIPPED, assert_well, child, hide, refuse};
+use scene::{PAGEMAP_SCAN, SKIPPED, assert_well, child, hide, ioctl, refuse};
 use std::fs::File;
 
 const PAGES: usize = 4096;
@@ -78,7 +78,7 @@ fn a_sandbox_or_kernel_that_does_not_scan_page_tables_leaves_what_is_cached() {
         child("a_sandbox_or_kernel_that_does_not_scan_page_tables_leaves_what_is_cached", || {
             let (file, pager) = (file(PAGES), pager("2M"));
             // As a kernel before 6.7 answers.
-            if !refuse(&[(libc::SYS_ioctl, Some(PAGEMAP_SCAN))], libc::ENOTTY) {
+            if !refuse(&[ioctl(PAGEMAP_SCAN)], libc::ENOTTY) {
                 eprintln!("this kernel takes no seccomp filter");
                 return SKIPPED;
             }
@@ -99,7 +99,7 @@ fn a_file_that_others_own_is_refused_since_the_kernel_hides_what_is_cached_of_it
             let other = 65_534;
             // SAFETY: the call takes numbers.
             if unsafe { libc::setresuid(other, other, other) } != 0
-                || !refuse(&[(libc::SYS_ioctl, Some(PAGEMAP_SCAN))], libc::ENOTTY)
+                || !refuse(&[ioctl(PAGEMAP_SCAN)], libc::ENOTTY)
             {
                 eprintln!("this user cannot become another");
                 return SKIPPED;

@@ -14,7 +14,7 @@ mod scene;
 use lowtide::map::{Advice, Map, MapError, MapOptions, Way};
 use lowtide::{Inject, InjectOp, Pager, Request, Size, Swap, Verdict};
 use mapped::{PAGE, await_cached, file, pager, random, word};
-use scene::{NEW_USERFAULTFD, SKIPPED, assert_well, child, refuse};
+use scene::{NEW_USERFAULTFD, SKIPPED, assert_well, child, ioctl, refuse};
 use std::fs::File;
 use std::io::Write;
 use std::process::Command;
@@ -186,8 +186,7 @@ fn without_userfaultfd_maps_are_mappings_of_the_kernel_and_the_other_way_is_refu
     let played = child(
         "without_userfaultfd_maps_are_mappings_of_the_kernel_and_the_other_way_is_refused",
         || {
-            let ioctl = (libc::SYS_ioctl, Some(NEW_USERFAULTFD));
-            if !refuse(&[(libc::SYS_userfaultfd, None), ioctl], libc::EPERM) {
+            if !refuse(&[(libc::SYS_userfaultfd, None), ioctl(NEW_USERFAULTFD)], libc::EPERM) {
                 eprintln!("this kernel takes no seccomp filter");
                 return SKIPPED;
             }

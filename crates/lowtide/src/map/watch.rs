@@ -41,10 +41,12 @@ use crate::readahead::{budget_of, note_ahead};
 use crate::space::Space;
 use crate::translation::State;
 use crate::view::Open;
-use lowtide_sys::page_cache::{CacheStat, cachestat, start_writing};
+use lowtide_sys::page_cache::{CacheStat, cached_pages, cachestat, start_writing};
 use lowtide_sys::schedule::take_turns_of;
 use lowtide_sys::userfault::{Features, Modes, Scope, UserFault};
 use std::collections::HashMap;
+use std::fs::File;
+use std::io;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
@@ -126,7 +128,7 @@ impl Watcher {
     ///
     /// # Errors
     /// That of `pthread_create(3)`.
-    pub(crate) fn start(pool: &Arc<Pool>) -> std::io::Result<Arc<Self>> {
+    pub(crate) fn start(pool: &Arc<Pool>) -> io::Result<Arc<Self>> {
         let wanted = Features::WP | Features::WP_ASYNC;
         let exact = UserFault::open(Scope::Any, wanted).ok();
         let watcher = Arc::new(Self {
@@ -401,11 +403,20 @@ fn admit(pool: &Pool, file: &WatchedFile, page: u64) -> bool {
     true
 }
 
+/// What is cached of a file, and dirty. Before Linux 6.5 no call says how much is dirty: all that
+/// is cached may be.
+fn cached_of(file: &File) -> io::Result<CacheStat> {
+    cachestat(file, 0, 0).or_else(|_| {
+        let cached = cached_pages(file)?;
+        Ok(CacheStat { cached, dirty: cached, ..CacheStat::default() })
+    })
+}
+
 /// Drops pages that are cached and not charged, if there are many, and has those written that are
 /// dirty. Returns what was cached.
 fn sweep(pool: &Pool, file: &WatchedFile) -> CacheStat {
     let table = &file.space.table;
-    let Ok(stat) = cachestat(file.watched.file(), 0, 0) else { return CacheStat::default() };
+    let Ok(stat) = cached_of(file.watched.file()) else { return CacheStat::default() };
     let part = budget_of(pool, &file.space) / EXCESS_PART;
     if stat.dirty > part
         && let Err(error) = start_writing(file.watched.file())

@@ -49,7 +49,7 @@ pub(crate) fn check_empty(pager: &Pager) {
 
 /// Bytes of a file in the page cache.
 pub(crate) fn cached_bytes(file: &File) -> u64 {
-    lowtide_sys::page_cache::cachestat(file, 0, 0).map_or(0, |stat| stat.cached * PAGE as u64)
+    lowtide_sys::page_cache::cached_pages(file).expect("a count") * PAGE as u64
 }
 
 /// Waits until the page cache has at most this much of a file.

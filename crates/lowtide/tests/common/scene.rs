@@ -39,9 +39,18 @@ pub(crate) fn assert_well(output: &Output) {
     assert!(output.status.success(), "{}\n{out}\n{error}", output.status);
 }
 
-/// Makes system calls fail in all threads, with a filter as sandboxes install it: calls by number,
-/// of `ioctl(2)` perhaps only one request. False if the kernel takes no filter.
-pub(crate) fn refuse(calls: &[(libc::c_long, Option<u32>)], errno: i32) -> bool {
+/// A call by its number; perhaps only where an argument, by its index, has this value.
+pub(crate) type Call = (libc::c_long, Option<(u32, u32)>);
+
+/// One request of `ioctl(2)`.
+pub(crate) const fn ioctl(request: u32) -> Call {
+    (libc::SYS_ioctl, Some((1, request)))
+}
+
+/// Makes system calls fail in all threads, and in what they become, with a filter as sandboxes
+/// install it. With `errno` 0 they seem to succeed, and do nothing. False if the kernel takes no
+/// filter.
+pub(crate) fn refuse(calls: &[Call], errno: i32) -> bool {
     const LOAD: u32 = libc::BPF_LD | libc::BPF_W | libc::BPF_ABS;
     let statement = |code: u32, k: u32| libc::sock_filter { code: code as u16, jt: 0, jf: 0, k };
     let unless_equal = |k: u32, skip: u8| {
@@ -51,15 +60,15 @@ pub(crate) fn refuse(calls: &[(libc::c_long, Option<u32>)], errno: i32) -> bool 
     let failed = libc::SECCOMP_RET_ERRNO | errno as u32;
     let failed = statement(libc::BPF_RET | libc::BPF_K, failed);
     let mut program = Vec::new();
-    for &(call, request) in calls {
+    for &(call, only) in calls {
         program.push(statement(LOAD, 0)); // the number of the call
-        let Some(request) = request else {
+        let Some((argument, value)) = only else {
             program.extend([unless_equal(call as u32, 1), failed]);
             continue;
         };
         program.push(unless_equal(call as u32, 3));
-        program.push(statement(LOAD, 24)); // the second argument: the request
-        program.extend([unless_equal(request, 1), failed]);
+        program.push(statement(LOAD, 16 + 8 * argument)); // its lower half
+        program.extend([unless_equal(value, 1), failed]);
     }
     program.push(statement(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ALLOW));
     let filter = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
