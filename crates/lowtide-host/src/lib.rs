@@ -11,6 +11,7 @@
 //! | [`file`](mod@file) | `statfs(2)`, `posix_fadvise(2)` | where a file is; an empty page cache |
 //! | [`heap`] | `mallopt(3)` | many threads in a limited address space |
 //! | [`maps`] | `userfaultfd(2)`, `PAGEMAP_SCAN` | how lowtide's maps work here |
+//! | [`reach`] | those that `lowtide run` needs | what it can do here |
 //! | [`probe`] | all of these, and those of [`lowtide_sys`] | a report of the machine's features |
 //!
 //! Unsafe code is denied here and allowed again by each file that needs it, under a paragraph
@@ -24,4 +25,5 @@ pub mod mapping;
 pub mod maps;
 pub mod memcg;
 pub mod probe;
+pub mod reach;
 pub mod usage;

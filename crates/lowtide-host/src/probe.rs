@@ -19,11 +19,12 @@ use std::os::fd::{FromRawFd, OwnedFd};
 
 use lowtide_sys::membarrier::{self, Mode};
 use lowtide_sys::memory::page_size;
+use lowtide_sys::userfault::{Features, Scope, UserFault};
 use rustix::mm::UserfaultfdFlags;
 use rustix::process::Resource;
 
 use crate::maps::Maps;
-use crate::memcg;
+use crate::{memcg, reach};
 
 /// Whether a feature can be used, with details.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -75,6 +76,8 @@ pub struct Probe {
     pub userfaultfd: Availability,
     /// The way that lowtide's maps take.
     pub maps: Maps,
+    /// What `lowtide run` keeps: files, files in the way `userfault`, memory without a file.
+    pub run: [Availability; 3],
     /// Whether this process may make a memory cgroup, and where.
     pub memcg: Availability,
     /// Whether barriers are asymmetric (see [`lowtide_sys::membarrier`]).
@@ -108,6 +111,10 @@ impl Probe {
             io_uring: io_uring(),
             userfaultfd: userfaultfd(),
             maps: Maps::ask(),
+            run: [reach::files(), reach::exact(), reach::heaps()].map(|reach| match reach {
+                Ok(()) => Availability::Yes(String::new()),
+                Err(why) => Availability::No(why),
+            }),
             memcg: match memcg::offered() {
                 Ok(offer) => {
                     Availability::Yes(format!("{} at {}", offer.version, offer.parent.display()))
@@ -134,17 +141,25 @@ impl fmt::Display for Probe {
             Err(why) => Availability::No(why.clone()),
         };
         let features = self.maps.features();
-        let rows: [(&str, &dyn fmt::Display, &str); 14] = [
+        let served = match (&self.maps.scan, &self.maps.served) {
+            (Ok(()), Ok(_)) => "; for maps with an exact budget",
+            _ => "; maps with an exact budget need more, see below",
+        };
+        let [files, exact, heaps] = &self.run;
+        let rows: [(&str, &dyn fmt::Display, &str); 17] = [
             ("kernel", &self.kernel, ""),
             ("processors", &format_args!("{} x {}", self.cpus, self.cpu_model), ""),
             ("memory", &memory, ""),
             ("page size", &Size(self.page_size as u64), ""),
             ("huge pages", &self.thp, "; for the budget's memory, where they are allowed"),
             ("io_uring", &self.io_uring, "; for reads and writes, else pread and pwrite"),
-            ("userfaultfd", &self.userfaultfd, "; for maps with an exact budget"),
+            ("userfaultfd", &self.userfaultfd, served),
             ("fault features", &features, ""),
             ("page table scan", &scan, "; for all maps: it shows which pages were touched"),
             ("way of maps", &self.maps, ""),
+            ("lowtide run", files, "; for what programs map of files"),
+            ("run --way userfault", exact, "; the same with an exact budget"),
+            ("run --anon", heaps, "; for memory without a file"),
             ("memory cgroup", &self.memcg, "; only `lowtide bench` needs one, to limit mmap"),
             ("membarrier", &membarrier, "; for readers without fences, else they have fences"),
             ("lockable memory", &memlock, "; only a populated pager locks memory"),
@@ -152,7 +167,7 @@ impl fmt::Display for Probe {
         ];
         for (index, (name, value, what_for)) in rows.iter().enumerate() {
             let end = if index + 1 == rows.len() { "" } else { "\n" };
-            write!(f, "{name:<16}  {value}{what_for}{end}")?;
+            write!(f, "{name:<19}  {value}{what_for}{end}")?;
         }
         Ok(())
     }
@@ -218,6 +233,10 @@ fn userfaultfd() -> Availability {
         // A kernel older than the flag.
         (Err(_), Ok(())) => {
             Availability::Yes("faults of user code and of system calls; kernel before 5.11".into())
+        }
+        // A sandbox refuses the call, and leaves the device.
+        (Err(_), Err(_)) if UserFault::open(Scope::Any, Features::empty()).is_ok() => {
+            Availability::Yes("by /dev/userfaultfd".into())
         }
         (Err(error), Err(_)) => Availability::No(match error {
             rustix::io::Errno::NOSYS => "the kernel is built without it, or a sandbox hides \
@@ -316,6 +335,9 @@ mod tests {
             "fault features",
             "page table scan",
             "way of maps",
+            "lowtide run",
+            "run --way userfault",
+            "run --anon",
             "memory cgroup",
             "membarrier",
             "lockable memory",

@@ -21,7 +21,7 @@ mod scene;
 
 use lowtide::map::{MapOptions, Way};
 use lowtide::{Pager, Size};
-use scene::{NEW_USERFAULTFD, PAGEMAP_SCAN, refuse};
+use scene::{NEW_USERFAULTFD, PAGEMAP_SCAN, ioctl, refuse};
 use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::{env, ptr, slice};
@@ -54,7 +54,6 @@ fn give_up_tracing() -> bool {
 fn main() {
     let args: Vec<String> = env::args().skip(1).collect();
     let [what, path] = &args[..] else { panic!("sandboxed userfaultfd|privilege|scan FILE") };
-    let ioctl = |request| (libc::SYS_ioctl, Some(request));
     let installed = match what.as_str() {
         "userfaultfd" => {
             refuse(&[(libc::SYS_userfaultfd, None), ioctl(NEW_USERFAULTFD)], libc::EPERM)

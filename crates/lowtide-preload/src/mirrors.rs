@@ -148,7 +148,13 @@ impl Covers {
         // SAFETY: the program's mapping, which no thread knows yet.
         let hidden = unsafe { libc::syscall(libc::SYS_mremap, at, len, len, flags, none) };
         if hidden == -1 {
-            return Err(io::Error::last_os_error());
+            let error = io::Error::last_os_error();
+            return Err(if error.raw_os_error() == Some(libc::EINVAL) {
+                let why = "mremap(MREMAP_DONTUNMAP) of a file needs Linux 5.13";
+                io::Error::new(io::ErrorKind::Unsupported, why)
+            } else {
+                error
+            });
         }
         let entry = Entry { start: range.start, len, hidden: hidden as usize };
         // Whole words: of a shorter argument on the stack the rest is not defined.
@@ -208,7 +214,11 @@ pub(crate) fn begin(
 ) -> Result<Mirrored, (Why, Box<dyn Error>)> {
     let range = subject.range.clone();
     let memory = memfd("lowtide", range.len() as u64).map_err(|e| (Why::Resources, e.into()))?;
-    lock().cover(&range, &memory).map_err(|e| (Why::Resources, e.into()))?;
+    lock().cover(&range, &memory).map_err(|error| {
+        let is_lacking = error.kind() == io::ErrorKind::Unsupported;
+        let why = if is_lacking { Why::Unavailable } else { Why::Resources };
+        (why, error.into())
+    })?;
     // SAFETY: the memory is new and sparse, its mapping is at these addresses, which no thread
     // knows yet, and is not inherited. The keeper has a lease on the file, and drops the mirror
     // before it gives that up, and before the program changes the mapping.

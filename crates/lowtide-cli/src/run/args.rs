@@ -62,6 +62,9 @@ pub(crate) struct RunArgs {
     /// Leave programs alone that the program starts
     #[arg(long)]
     pub(crate) no_follow: bool,
+    /// Start the program also where nothing, or not all, of what is wanted can be kept
+    #[arg(long)]
+    pub(crate) force: bool,
     /// The program and its arguments
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
     #[arg(value_name = "PROGRAM", num_args = 1..)]

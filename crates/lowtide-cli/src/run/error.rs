@@ -97,15 +97,58 @@ pub(crate) enum RunError {
         /// Why not.
         source: io::Error,
     },
-    /// It would run, but without the library.
+    /// It would run, but not as wanted.
+    #[error("{0}; with --force it is started all the same")]
+    Lack(#[from] Lack),
+}
+
+/// What a program would run without.
+#[derive(Debug, Error)]
+pub(crate) enum Lack {
+    /// The library.
     #[error("{}: {why}, so lowtide cannot see what it maps; {advice}", path.display())]
-    OutOfReach {
+    Reach {
         /// Its path.
         path: PathBuf,
         /// What it is.
         why: &'static str,
         /// What to do.
         advice: &'static str,
+    },
+    /// All of it.
+    #[error("nothing that a program maps can be kept within a budget on this machine: {why}")]
+    Files {
+        /// Why not.
+        why: String,
+    },
+    /// The exact way.
+    #[error(
+        "--way userfault cannot be had on this machine: {why}; leave it out, and files are kept in \
+         the way pagecache"
+    )]
+    Exact {
+        /// Why not.
+        why: String,
+    },
+    /// Heaps.
+    #[error(
+        "--anon cannot be had on this machine: {why}; leave it out, and files are kept, or limit \
+         the program with a memory cgroup"
+    )]
+    Heaps {
+        /// Why not.
+        why: String,
+    },
+    /// The swap file.
+    #[error(
+        "--swap: no file can be made in {}: {source}; give a directory that this user may write",
+        path.display()
+    )]
+    SwapFile {
+        /// The directory.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
     },
 }
 

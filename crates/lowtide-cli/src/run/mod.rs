@@ -24,11 +24,13 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::{env, path};
 
-use lowtide_host::memcg;
+use lowtide_host::{memcg, reach};
+
+use crate::out;
 
 pub(crate) use args::RunArgs;
 use args::WayName;
-use error::RunError;
+use error::{Lack, RunError};
 use settings::{Settings, SwapTo};
 
 /// Becomes the program; returns only with an error.
@@ -43,8 +45,9 @@ fn start(args: &RunArgs) -> Result<Infallible, RunError> {
     let settings = settings_of(args)?;
     let (name, arguments) = args.command.split_first().ok_or(RunError::NoProgram)?;
     let path = program::find(name)?;
-    program::check(&path)?;
     let library = library::find()?;
+    accept(args.force, program::check(&path))?;
+    accept(args.force, lacking(&settings))?;
     if let Some(summary) = &settings.summary {
         // The library appends; an older summary is not part of this one.
         let made = File::create(summary);
@@ -62,6 +65,34 @@ fn start(args: &RunArgs) -> Result<Infallible, RunError> {
     }
     let source = command.exec();
     Err(RunError::CannotExecute { path, source })
+}
+
+/// What of these settings cannot be had on this machine. Where nothing lacks, the program says so
+/// of single files in its summary.
+fn lacking(settings: &Settings) -> Result<(), Lack> {
+    reach::files().map_err(|why| Lack::Files { why })?;
+    if settings.userfault {
+        reach::exact().map_err(|why| Lack::Exact { why })?;
+    }
+    if settings.anon {
+        reach::heaps().map_err(|why| Lack::Heaps { why })?;
+    }
+    if let SwapTo::Directory(path) = &settings.swap {
+        let made = tempfile::tempfile_in(path);
+        made.map_err(|source| Lack::SwapFile { path: path.clone(), source })?;
+    }
+    Ok(())
+}
+
+/// Goes on without what is lacking, if that is wanted, and says so.
+fn accept(force: bool, checked: Result<(), Lack>) -> Result<(), Lack> {
+    match checked {
+        Err(lack) if force => {
+            out::note(lack);
+            Ok(())
+        }
+        checked => checked,
+    }
 }
 
 /// The library, and behind it what was to be loaded anyway.

@@ -7,7 +7,7 @@
 //! | program | recognised by |
 //! |---|---|
 //! | static | no program header of type `PT_INTERP` |
-//! | Go without the C library | `.go.buildinfo` or `.note.go.buildid`, and no `libc` needed |
+//! | Go, also with the C library | `.go.buildinfo` or `.note.go.buildid` |
 //! | of another C library (musl) | the name of its dynamic linker |
 //! | with AddressSanitizer as a library | `libasan` or `libclang_rt.asan` needed |
 //! | of another architecture | `e_machine`, or 32 bits |
@@ -32,7 +32,7 @@ use rustix::io::pread;
 use rustix::process::{getegid, geteuid};
 
 use super::elf::{self, Obstacle};
-use super::error::RunError;
+use super::error::{Lack, RunError};
 
 /// The path of a program, found as `execvp(3)` finds it.
 pub(crate) fn find(name: &OsStr) -> Result<PathBuf, RunError> {
@@ -67,8 +67,8 @@ fn executable(path: PathBuf) -> Result<PathBuf, RunError> {
     }
 }
 
-/// Refuses a program that the library cannot be loaded into.
-pub(crate) fn check(path: &Path) -> Result<(), RunError> {
+/// Refuses a program that the library cannot be loaded into, or in which it sees nothing.
+pub(crate) fn check(path: &Path) -> Result<(), Lack> {
     let mut path = path.to_owned();
     for _ in 0..elf::DEPTH {
         match look(&path)? {
@@ -80,8 +80,8 @@ pub(crate) fn check(path: &Path) -> Result<(), RunError> {
 }
 
 /// Looks at a file; the interpreter to look at next, if it is a script.
-fn look(path: &Path) -> Result<Option<PathBuf>, RunError> {
-    let out_of_reach = |(why, advice)| RunError::OutOfReach { path: path.to_owned(), why, advice };
+fn look(path: &Path) -> Result<Option<PathBuf>, Lack> {
+    let out_of_reach = |(why, advice)| Lack::Reach { path: path.to_owned(), why, advice };
     let Ok(file) = File::open(path) else {
         // It may be executed and not read: the kernel does not load libraries then either.
         let advice = "make it readable for this user";
@@ -98,7 +98,7 @@ fn look(path: &Path) -> Result<Option<PathBuf>, RunError> {
     }
     let found = match elf::obstacle(&read) {
         Some(obstacle) => Some(what_is(obstacle)),
-        None => out_of_sight(&ReadCache::new(&file), &read),
+        None => out_of_sight(&ReadCache::new(&file)),
     };
     found.map_or(Ok(None), |found| Err(out_of_reach(found)))
 }
@@ -160,7 +160,7 @@ fn what_is(obstacle: Obstacle) -> Found {
 }
 
 /// Why the library would be passed over, or see nothing, if the file says so.
-fn out_of_sight<'data>(data: impl ReadRef<'data>, read: &impl elf::ReadAt) -> Option<Found> {
+fn out_of_sight<'data>(data: impl ReadRef<'data>) -> Option<Found> {
     // What cannot be read is left to the kernel to refuse.
     let header = FileHeader64::<Endianness>::parse(data).ok()?;
     let endian = header.endian().ok()?;
@@ -184,9 +184,10 @@ fn out_of_sight<'data>(data: impl ReadRef<'data>, read: &impl elf::ReadAt) -> Op
             )
         });
     }
-    // Without sections the library is loaded, and that is all.
-    (is_go && !elf::needs(read, &[b"libc."])).then_some((
-        "it is a Go program without the C library, which makes its own system calls",
+    // Also with the C library (cgo): Go's own code maps past it. Without sections the library is
+    // loaded, and that is all.
+    is_go.then_some((
+        "it is a Go program, which makes its own system calls",
         "limit it with a memory cgroup, or use lowtide as a library",
     ))
 }
@@ -239,7 +240,7 @@ mod tests {
         fs::set_permissions(&path, fs::Permissions::from_mode(0o2755)).unwrap();
         let error = check(&path).unwrap_err();
         assert!(error.to_string().contains("set-group-ID"), "{error}");
-        assert_eq!(error.exit_code(), 2);
+        assert_eq!(RunError::from(error).exit_code(), 2);
     }
 
     #[test]
@@ -273,7 +274,7 @@ mod tests {
         };
         let error = check(&dynamic).unwrap_err();
         assert!(error.to_string().contains("AddressSanitizer"), "{error}");
-        assert_eq!(error.exit_code(), 2);
+        assert_eq!(RunError::from(error).exit_code(), 2);
         assert!(check(&fixed).is_ok());
     }
 

@@ -27,6 +27,7 @@ pub(crate) fn maps() -> &'static Path {
         let examples = [
             "maps",
             "sandboxed",
+            "refused",
             "heaps",
             "heap_corners",
             "heap_lent",
