@@ -26,6 +26,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use lowtide::{IoEngine, OpenOptions, Pager, Policy, Size};
+use lowtide_workload::record::RECORD_BYTES;
 use lowtide_workload::{RecordLayout, SplitMix64};
 
 use crate::cache::{Foyer, Moka, PageCache, QuickCache};
@@ -40,6 +41,8 @@ const STEPS: u32 = 8;
 const CLOSE: f64 = 0.985;
 /// How many times its pages a system is filled with while it is weighed.
 const TURNS: u64 = 3;
+/// Pages of a part of a file of which one is touched: of a page of translations there are more.
+const PART: u64 = 256;
 
 /// A system of the comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -157,7 +160,11 @@ impl Kind {
     fn weigh(&self, path: &Path, terms: &Terms, pages: u64) -> Result<(u64, u64), Error> {
         match self {
             Self::Lowtide(..) => {
-                let (built, heap) = heap::weigh(|| self.build(path, terms, pages));
+                let (built, heap) = heap::weigh(|| {
+                    let built = self.build(path, terms, pages)?;
+                    touch_translations(&*built, terms)?;
+                    Ok::<_, Error>(built)
+                });
                 Ok((built?.bytes() + heap, heap))
             }
             Self::QuickCache => weigh_filled::<QuickCache>(path, terms, pages),
@@ -196,6 +203,13 @@ impl Kind {
 fn cached<C: PageCache>(path: &Path, terms: &Terms, pages: u64) -> Result<Cached<C>, Error> {
     let threads = terms.threads.max(WARMERS);
     Cached::new(open_data(path, terms.durable)?, terms.layout, pages as usize, threads)
+}
+
+/// Reads a page of each part of the file: translations take memory where they were used.
+fn touch_translations(pages: &dyn Pages, terms: &Terms) -> Result<(), Error> {
+    let all = terms.data / RECORD_BYTES as u64;
+    let part = PART * terms.layout.page_bytes() as u64 / RECORD_BYTES as u64;
+    (0..all).step_by(part as usize).try_for_each(|key| pages.read(key).map(drop))
 }
 
 /// Fills a cache as misses do, without reading.
