@@ -148,7 +148,8 @@ impl Stage {
     }
 }
 
-/// Builds the command and its library in the profile of this program.
+/// Builds the command and its library in the profile of this program, with the features that tests
+/// of the workspace have: what these have built is not built again. An example brings those.
 fn build_command() -> Result<PathBuf, StageError> {
     let own = std::env::current_exe();
     let own = own.map_err(|source| StageError::File { path: PathBuf::new(), source })?;
@@ -156,7 +157,7 @@ fn build_command() -> Result<PathBuf, StageError> {
     let profile = own.ancestors().find(is_profile).unwrap_or(Path::new("target/debug")).to_owned();
     let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../Cargo.toml");
     let mut build = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()));
-    build.args(["build", "-q", "-p", "lowtide-cli", "-p", "lowtide-preload"]);
+    build.args(["build", "-q", "--workspace", "--lib", "--bin", "lowtide", "--example", "maps"]);
     build.arg("--manifest-path").arg(manifest);
     build.arg("--target-dir").arg(profile.parent().unwrap_or(Path::new("target")));
     if profile.ends_with("release") {
