@@ -23,7 +23,8 @@ pub(crate) fn maps() -> &'static Path {
         let profile = command.parent().unwrap();
         let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../Cargo.toml");
         let mut build = Command::new(env!("CARGO"));
-        build.args(["build", "-q", "-p", "lowtide-preload", "--lib"]);
+        // With the features that `cargo test --workspace` has, so that nothing is built twice.
+        build.args(["build", "-q", "--workspace", "--lib"]);
         let examples = [
             "maps",
             "sandboxed",
