@@ -6,6 +6,7 @@
 //!
 //! | module | kernel interface | purpose |
 //! |---|---|---|
+//! | [`locks`] | `fcntl(2)` | locks of an open file, which end with its process |
 //! | [`memory`] | `mmap(2)`, `madvise(2)`, `mprotect(2)` | frames, tables |
 //! | [`membarrier`] | `membarrier(2)` | fences that are free on the side that runs often |
 //! | [`descriptors`] | `close_range(2)`, `unshare(2)` | a table of a thread's own |
@@ -29,6 +30,7 @@ compile_error!("lowtide-sys speaks to the Linux kernel; build it for a Linux tar
 mod call;
 pub mod descriptors;
 pub mod file;
+pub mod locks;
 pub mod membarrier;
 pub mod memcg;
 pub mod memory;
