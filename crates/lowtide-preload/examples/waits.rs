@@ -108,6 +108,7 @@ fn run(args: &[PathBuf]) -> End {
         Some("jumps") => handlers::jumps(fd),
         Some("killed-child") => processes::killed_child(fd),
         Some("first-map") => processes::first_map(fd.expect("a file"), &rest[0]),
+        Some("inherited") => processes::inherited(fd.expect("a file")),
         Some("raw-children") => processes::raw_children(fd.expect("a file")),
         Some("streams") => processes::streams(&rest[0]),
         Some("lock") => processes::lock(path),

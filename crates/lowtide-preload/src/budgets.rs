@@ -1,4 +1,6 @@
 //! The budgets of this process: a pager with a tenant for the common budget, and one for each glob.
+//! Where processes share the budgets (`shares.rs`), the limits of the tenants are this process's
+//! parts.
 //!
 //! One pager has one thread that watches all mappings (`lowtide::map`), whatever tenant pays. It is
 //! built when the first mapping is adopted, by the keeper's thread, so that its threads have the
@@ -7,6 +9,7 @@
 use crate::judge::Reason;
 use crate::mirrors::{self, Mirrored};
 use crate::settings::{Settings, SwapTo};
+use crate::shares::Shares;
 use crate::ways::Why;
 use lowtide::map::{Adopted, MapOptions};
 use lowtide::{IoEngine, IoMode, MemoryStat, Pager, Policy, Size, Swap, Tenant};
@@ -29,6 +32,14 @@ const LINGERS: Duration = Duration::from_secs(1);
 const COUNT_SELDOM: u32 = 50;
 const COUNT_LEAST: Duration = Duration::from_millis(100);
 const COUNT_MOST: Duration = Duration::from_secs(2);
+/// Time between two looks at what others have, alone and beside others.
+const ALONE: Duration = Duration::from_millis(100);
+const BESIDE: Duration = Duration::from_millis(20);
+/// A process that brought nothing in for this time wants no more than it has.
+const QUIET: Duration = Duration::from_secs(2);
+/// A limit comes down by at most this beyond what is in memory: the program's threads may wait for
+/// the keeper meanwhile.
+const STEP: u64 = 8 << 20;
 
 /// Bytes that a swap file has at most: it takes room on the disk as pages are written.
 const SWAP_FILE_MOST: u64 = 64 << 30;
@@ -64,6 +75,8 @@ pub(crate) struct Figures {
     pub(crate) resident_bytes: u64,
     /// The most that a count found.
     pub(crate) peak_bytes: u64,
+    /// What this process may have now: its part of the budget.
+    pub(crate) part_bytes: u64,
     /// Pages that were seen to come in, of which a part is a refault.
     pub(crate) faults: u64,
     /// Pages that came in again after they had been evicted for the budget.
@@ -90,12 +103,20 @@ pub(crate) struct Budgets {
     /// The first reason for which the runtime refused a mapping.
     refusal: Option<String>,
     due: Instant,
+    /// What other processes have.
+    shares: Option<Shares>,
+    /// When that is looked at.
+    divided: Instant,
 }
 
 struct Account {
     tenant: Tenant,
     max: u64,
     peak: u64,
+    /// What this process may have of `max`.
+    part: u64,
+    /// Pages that had come in, and when that changed last.
+    faults: (u64, Instant),
 }
 
 impl Budgets {
@@ -131,7 +152,13 @@ impl Budgets {
         }
         let pager = builder.build()?;
         let (tenants, lingering) = (BTreeMap::new(), VecDeque::new());
-        Ok(Self { settings, pager, tenants, lingering, refusal: None, due: Instant::now() })
+        let shares = settings.shared.as_deref().map(Shares::open);
+        let refusal = shares.as_ref().and_then(|opened| {
+            let error = opened.as_ref().err()?;
+            Some(format!("the budget is not shared with other processes: {error}"))
+        });
+        let (shares, now) = (shares.and_then(Result::ok), Instant::now());
+        Ok(Self { settings, pager, tenants, lingering, refusal, due: now, shares, divided: now })
     }
 
     /// Bytes of a budget.
@@ -145,8 +172,16 @@ impl Budgets {
             let max = Self::max_of(self.settings, budget);
             let high = self.settings.high.filter(|_| budget == 0).map_or(Size::MAX, Size::new);
             let name = format!("run-{budget}");
-            let tenant = self.pager.tenant(&name).max(Size::new(max)).high(high).create()?;
-            self.tenants.insert(budget, Account { tenant, max, peak: 0 });
+            let part = match &mut self.shares {
+                Some(shares) => {
+                    shares.join(budget)?;
+                    shares.divide(budget, max, max, 0).0
+                }
+                None => max,
+            };
+            let tenant = self.pager.tenant(&name).max(Size::new(part)).high(high).create()?;
+            let faults = (0, Instant::now());
+            self.tenants.insert(budget, Account { tenant, max, peak: 0, part, faults });
         }
         Ok(self.tenants.get_mut(&budget).ok_or("no such budget")?)
     }
@@ -227,9 +262,54 @@ impl Budgets {
         self.lingering.retain(|(_, _, subject)| has_name(subject));
     }
 
-    /// Looks how much is in memory, now and then; the time until the next look.
-    pub(crate) fn tick<'a>(&mut self, files: impl Iterator<Item = Counted<'a>>) -> Duration {
+    /// Divides the budgets with other processes. `mapped` is what this one has mapped of files, by
+    /// budget.
+    fn divide(&mut self, mapped: &BTreeMap<usize, u64>) {
+        let Some(shares) = &self.shares else { return };
         let now = Instant::now();
+        let mut is_alone = true;
+        for (budget, account) in &mut self.tenants {
+            let Ok(stat) = account.tenant.stat() else { continue };
+            let has = account.tenant.usage().unwrap_or_default();
+            let heap = stat.anon + account.tenant.swap_usage().unwrap_or_default();
+            if stat.events.pgfault != account.faults.0 {
+                account.faults = (stat.events.pgfault, now);
+            }
+            let all =
+                mapped.get(budget).copied().unwrap_or_default().saturating_add(heap + heap / 4);
+            let is_quiet = now.duration_since(account.faults.1) >= QUIET;
+            let wants = if is_quiet { has } else { all.max(has) };
+            let (part, sharing) = shares.divide(*budget, account.max, wants, has);
+            is_alone &= sharing == 1;
+            let part = part.max(has.saturating_sub(STEP)).min(account.max);
+            if part != account.part && account.tenant.set_max(Size::new(part)).is_ok() {
+                account.part = part;
+            }
+        }
+        self.divided = Instant::now() + if is_alone { ALONE } else { BESIDE };
+    }
+
+    /// The process ends.
+    pub(crate) fn leave(&self) {
+        if let Some(shares) = &self.shares {
+            shares.leave();
+        }
+    }
+
+    /// Looks how much is in memory, now and then, and what other processes have; the time until the
+    /// next look.
+    pub(crate) fn tick<'a>(
+        &mut self,
+        files: impl Iterator<Item = Counted<'a>> + Clone,
+    ) -> Duration {
+        let now = Instant::now();
+        if self.shares.is_some() && now >= self.divided {
+            let mut mapped: BTreeMap<usize, u64> = BTreeMap::new();
+            for (subject, _) in files.clone() {
+                *mapped.entry(subject.budget).or_default() += subject.range.len() as u64;
+            }
+            self.divide(&mapped);
+        }
         let is_over = |(since, ..): &(Instant, _, _)| now.duration_since(*since) >= LINGERS;
         while self.lingering.front().is_some_and(is_over) {
             self.lingering.pop_front();
@@ -241,7 +321,8 @@ impl Budgets {
             self.due = Instant::now() + took.clamp(COUNT_LEAST, COUNT_MOST);
         }
         let until = self.lingering.front().map_or(self.due, |(since, ..)| *since + LINGERS);
-        self.due.min(until).saturating_duration_since(Instant::now())
+        let divided = self.shares.as_ref().map_or(self.due, |_| self.divided);
+        self.due.min(until).min(divided).saturating_duration_since(Instant::now())
     }
 
     /// Bytes of the files of each budget that are in the page cache, or in mirrors.
@@ -283,6 +364,7 @@ impl Budgets {
                 max_bytes: account.max,
                 resident_bytes: resident.get(budget).copied().unwrap_or_default(),
                 peak_bytes: account.peak,
+                part_bytes: account.part,
                 faults: stat.events.pgfault,
                 refaults: stat.events.workingset_refault_file,
                 evicted: stat.events.pgsteal,

@@ -26,6 +26,9 @@
 //! changed; with an allocator whose small blocks are kept (`--anon`) its owner could wait for a
 //! page then. That lock cannot be taken from outside.
 //!
+//! **Mappings of files** that were adopted are adopted in the child, too (`inherited.rs`), when all
+//! handlers have run and `fork` is about to return there.
+//!
 //! # Safety
 //!
 //! The handlers run in the thread that forks, in the order of `pthread_atfork(3)`.
@@ -36,9 +39,10 @@ use crate::interpose::Errno;
 use crate::judge::Reason;
 use crate::line::{Answer, Question};
 use crate::lock::Locked;
+use crate::ranges::Entry;
 use crate::settings::Settings;
 use crate::state::{self, State};
-use crate::{blocks, descriptors, heap, memory, mirrors, real_memory, real_threads};
+use crate::{blocks, descriptors, heap, inherited, memory, mirrors, real_memory, real_threads};
 use libc::{c_int, c_void};
 use std::cell::{Cell, UnsafeCell};
 use std::ptr;
@@ -49,6 +53,8 @@ struct Forking {
     /// Where memory without a file is kept: the turn, and the blocks.
     heap: Option<(Locked<'static>, Locked<'static>)>,
     covers: Locked<'static>,
+    /// What is adopted.
+    ranges: Vec<Entry>,
     /// There is no copy for the child.
     has_failed: bool,
     has_streams: bool,
@@ -60,6 +66,14 @@ struct Place(UnsafeCell<Option<Forking>>);
 unsafe impl Sync for Place {}
 
 static FORKING: Place = Place(UnsafeCell::new(None));
+
+/// What this process has of its parent's mappings, until `fork` returns in it.
+struct Inherited(UnsafeCell<Vec<Entry>>);
+
+// SAFETY: touched by the only thread of a child: in a handler, and before `fork` returns.
+unsafe impl Sync for Inherited {}
+
+static INHERITED: Inherited = Inherited(UnsafeCell::new(Vec::new()));
 
 thread_local! {
     /// The copy for the child of this thread's fork could not be made.
@@ -119,8 +133,10 @@ extern "C" fn before_fork() {
         (turn, blocks)
     });
     let covers = mirrors::lock_for_fork();
+    let ranges = state::get().map(|(state, _)| state.ranges.all()).unwrap_or_default();
+    let forking = Forking { heap, covers, ranges, has_failed, has_streams };
     // SAFETY: this thread has the lock.
-    unsafe { *FORKING.0.get() = Some(Forking { heap, covers, has_failed, has_streams }) };
+    unsafe { *FORKING.0.get() = Some(forking) };
 }
 
 /// Takes what [`before_fork`] left.
@@ -145,9 +161,11 @@ extern "C" fn after_fork() {
 }
 
 extern "C" fn in_child() {
-    let Some(Forking { heap, mut covers, has_failed, .. }) = forking() else { return };
+    let Some(Forking { heap, mut covers, ranges, has_failed, .. }) = forking() else { return };
     covers.in_child();
     mirrors::in_child(&covers);
+    // SAFETY: as above.
+    unsafe { *INHERITED.0.get() = ranges };
     let Some((turn, blocks)) = heap else { return };
     if has_failed {
         // The program has not seen this child: `fork` fails in its parent.
@@ -189,6 +207,11 @@ unsafe extern "C" fn fork() -> c_int {
         {
         }
         return refuse();
+    }
+    if child == 0 {
+        // SAFETY: as above.
+        let all = std::mem::take(unsafe { &mut *INHERITED.0.get() });
+        inherited::begin(&all);
     }
     child
 }

@@ -13,6 +13,7 @@
 //! If it fails, its mappings are left to the kernel.
 
 use crate::budgets::{Budgets, Counted, Share, Subject};
+use crate::inherited::{self, Found};
 use crate::judge::{Reason, of_file};
 use crate::last::Look;
 use crate::leases::{self, Leases};
@@ -26,6 +27,7 @@ use crate::ways::{Ways, Why};
 use crate::{descriptors, globs, own, start};
 use std::collections::BTreeMap;
 use std::fs::File;
+use std::iter;
 use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd};
 use std::panic::{self, AssertUnwindSafe};
@@ -134,6 +136,8 @@ struct Keeper {
     tickets: u32,
     /// Memory without a file.
     memory: Option<Memory>,
+    /// Since when mappings wait that this process has from its parent.
+    inherits: Option<Instant>,
     /// For the end of the process.
     look: Look,
 }
@@ -157,6 +161,7 @@ impl Keeper {
             detached,
             tickets,
             memory,
+            inherits: None,
             look: Look::new(),
         }
     }
@@ -179,7 +184,17 @@ impl Keeper {
                 }
                 pause = pause.min(leases::LOOK);
             }
-            if let Some(question) = self.state.line.next(Some(pause)) {
+            if let Some(since) = self.inherits {
+                pause = pause.min(inherited::PAUSE.saturating_sub(since.elapsed()));
+            }
+            let question = self.state.line.next(Some(pause));
+            if self
+                .inherits
+                .is_some_and(|since| question.is_some() || since.elapsed() >= inherited::PAUSE)
+            {
+                self.adopt_inherited();
+            }
+            if let Some(question) = question {
                 let answer = self.answer(question);
                 self.state.line.answer(answer);
             }
@@ -241,6 +256,16 @@ impl Keeper {
             Question::Summary => {
                 if self.has_news() {
                     self.summarise();
+                }
+                Answer::Done
+            }
+            Question::Inherit => {
+                self.inherits = Some(Instant::now());
+                Answer::Done
+            }
+            Question::Leave => {
+                if let Some(budgets) = &self.budgets {
+                    budgets.leave();
                 }
                 Answer::Done
             }
@@ -324,13 +349,55 @@ impl Keeper {
                 }
             }
         }
+        self.note(budget, &path);
+        Ok(())
+    }
+
+    /// Adopts what this process has from its parent, as far as it is there still.
+    fn adopt_inherited(&mut self) {
+        self.inherits = None;
+        let all = self.state.ranges.all();
+        let mut kept = Vec::new();
+        for Found { range, offset, file, path } in inherited::find(&all) {
+            let budget = globs::budget_of(self.settings, &path).map_or(0, |number| number + 1);
+            let file = Rc::new(file);
+            let subject = Subject { file, is_own: true, range: range.clone(), offset, budget };
+            let bytes = range.len() as u64;
+            if self.watch(subject).is_err() {
+                continue;
+            }
+            self.ways.pagecache += 1;
+            if self.settings.userfault {
+                self.ways.add(Why::Inherited, bytes, || path.clone());
+            }
+            self.note(budget, &path);
+            kept.push(range);
+        }
+        // What is not kept is the kernel's. No thread changes the table meanwhile: those that
+        // would wait for an answer, or come later.
+        for entry in &all {
+            let mut at = entry.start;
+            let is_in = |part: &&Range<usize>| part.start < entry.end && part.end > entry.start;
+            let parts = kept.iter().filter(is_in).cloned();
+            for part in parts.chain(iter::once(entry.end..entry.end)) {
+                if part.start > at {
+                    let bytes = (part.start - at) as u64;
+                    self.state.ranges.remove(&(at..part.start));
+                    self.state.left.add(Reason::Unopened, bytes, Vec::new);
+                }
+                at = part.end;
+            }
+        }
+    }
+
+    /// For the summary.
+    fn note(&mut self, budget: usize, path: &[u8]) {
         let known = self.known.entry(budget).or_default();
         known.mappings += 1;
-        let path = String::from_utf8_lossy(&path).into_owned();
+        let path = String::from_utf8_lossy(path).into_owned();
         if !known.files.contains(&path) && known.files.len() < summary::FILES {
             known.files.push(path);
         }
-        Ok(())
     }
 
     /// The pager, built for the first mapping.

@@ -19,7 +19,7 @@
 //! | `quiet`, `last`, `tasks` | when no handler runs; the end of a process; its threads |
 //! | `ranges`, `left` | addresses that are adopted; mappings that are left to the kernel |
 //! | `line`, `keeper`, `descriptors` | asking our thread; the thread; its own descriptors |
-//! | `budgets` | the pager and its tenants |
+//! | `budgets`, `shares` | the pager and its tenants; one budget for many processes |
 //! | `mirrors`, `leases`, `local`, `ways` | the way `userfault`; files without change; reasons |
 //! | `heap`, `blocks`, `memory` | memory without a file: the program's, addresses, the keeper's |
 //! | `malloc`, `real_memory` | allocating it; the functions behind |
@@ -28,7 +28,8 @@
 //! | `protections`, `room` | what the keeper asks the kernel before it makes a copy |
 //! | `futexes`, `limits` | what the kernel does to memory past page faults; limits, stacks |
 //! | `execs`, `children`, `elf` | starting programs; which of them without the library |
-//! | `forks`, `allocator` | what children have of all this; where our own memory is from |
+//! | `forks`, `inherited` | what children have of all this; mappings that they inherit |
+//! | `allocator` | where our own memory is from |
 //! | `summary` | what is said at the end |
 //!
 //! # Rules
@@ -61,6 +62,7 @@ mod forks;
 mod futexes;
 mod globs;
 mod heap;
+mod inherited;
 mod interpose;
 mod judge;
 mod keeper;
@@ -86,6 +88,7 @@ mod receives;
 mod room;
 #[allow(dead_code, reason = "the command uses the other half of it")]
 mod settings;
+mod shares;
 mod start;
 mod state;
 mod streams;

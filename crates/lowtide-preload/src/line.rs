@@ -40,6 +40,8 @@ pub(crate) struct New {
 pub(crate) enum Question {
     /// Keep a mapping within the budget.
     Adopt(New),
+    /// Keep the mappings that this process has from its parent.
+    Inherit,
     /// Leave these addresses alone from now on.
     Forget {
         /// First.
@@ -141,6 +143,8 @@ pub(crate) enum Question {
     },
     /// Write the summary.
     Summary,
+    /// The process ends.
+    Leave,
 }
 
 /// What it answers.

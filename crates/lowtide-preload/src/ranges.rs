@@ -24,9 +24,9 @@ const CAPACITY: usize = 1 << 19;
 /// One adopted range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
-    start: usize,
-    end: usize,
-    private: bool,
+    pub(crate) start: usize,
+    pub(crate) end: usize,
+    pub(crate) private: bool,
 }
 
 // SAFETY: numbers.
@@ -68,6 +68,15 @@ impl Ranges {
         self.not_low.fetch_max(!range.start, Ordering::Relaxed);
         self.high.fetch_max(range.end, Ordering::Relaxed);
         Ok(())
+    }
+
+    /// All of them, in order.
+    pub(crate) fn all(&self) -> Vec<Entry> {
+        if self.count.load(Ordering::Acquire) == 0 {
+            return Vec::new();
+        }
+        let _held = self.lock.lock();
+        self.table().map(|table| table.used().to_vec()).unwrap_or_default()
     }
 
     /// Whether a range touches one of these, or one of a private mapping if only those count.

@@ -1,7 +1,7 @@
 //! What `lowtide run` tells the library in the program: environment variables.
 //!
 //! Every program that the first one starts inherits them, so the whole tree of processes has the
-//! same settings, and each process has a budget of its own.
+//! same settings, and shares one budget if a table for it can be made.
 //!
 //! | variable | meaning | if it is missing |
 //! |---|---|---|
@@ -17,6 +17,7 @@
 //! | `LOWTIDE_RUN_SUMMARY` | file to which summaries are appended | standard error |
 //! | `LOWTIDE_RUN_JSON` | `1`: a summary is a line of JSON | text |
 //! | `LOWTIDE_RUN_FOLLOW` | `0`: programs that the first one starts are left alone | followed |
+//! | `LOWTIDE_RUN_SHARED` | table by which processes share the budget | each has one of its own |
 //! | `LOWTIDE_RUN_PID` | the first process, which always gives a summary | none does so |
 //!
 //! `LD_PRELOAD` has the library itself, before what was there already.
@@ -40,11 +41,14 @@ const READ_AHEAD: &str = "LOWTIDE_RUN_READ_AHEAD";
 const SUMMARY: &str = "LOWTIDE_RUN_SUMMARY";
 const JSON: &str = "LOWTIDE_RUN_JSON";
 const FOLLOW: &str = "LOWTIDE_RUN_FOLLOW";
+const SHARED: &str = "LOWTIDE_RUN_SHARED";
 const PID: &str = "LOWTIDE_RUN_PID";
 
 /// Every variable of ours, for a process that shall not hand them on.
-pub(crate) const ALL: [&str; 13] =
-    [MAX, HIGH, WAY, ANON, SWAP, POLICY, MAPS, THRESHOLD, READ_AHEAD, SUMMARY, JSON, FOLLOW, PID];
+pub(crate) const ALL: [&str; 14] = [
+    MAX, HIGH, WAY, ANON, SWAP, POLICY, MAPS, THRESHOLD, READ_AHEAD, SUMMARY, JSON, FOLLOW, SHARED,
+    PID,
+];
 
 /// The variable of the dynamic linker that names libraries to load first.
 pub(crate) const LD_PRELOAD: &str = "LD_PRELOAD";
@@ -98,7 +102,7 @@ const FILE: &str = "file ";
 /// What the library is to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Settings {
-    /// The budget of a process, in bytes.
+    /// The budget, in bytes.
     pub(crate) max: u64,
     /// Where trimming begins, in bytes.
     pub(crate) high: Option<u64>,
@@ -122,6 +126,8 @@ pub(crate) struct Settings {
     pub(crate) json: bool,
     /// Programs that the first one starts are served too.
     pub(crate) follow: bool,
+    /// The table by which processes share the budget.
+    pub(crate) shared: Option<PathBuf>,
     /// The first process.
     pub(crate) pid: Option<u32>,
 }
@@ -142,6 +148,7 @@ impl Settings {
             summary: None,
             json: false,
             follow: true,
+            shared: None,
             pid: None,
         }
     }
@@ -157,6 +164,7 @@ impl Settings {
         all.extend(number(self.pid.map(u64::from)).map(|pid| (PID, pid)));
         all.extend(self.policy.as_ref().map(|name| (POLICY, name.into())));
         all.extend(self.summary.as_ref().map(|path| (SUMMARY, path.into())));
+        all.extend(self.shared.as_ref().map(|path| (SHARED, path.into())));
         all.extend(self.swap.to_env().map(|to| (SWAP, to)));
         let flags = [
             (self.anon, ANON, "1"),
@@ -195,6 +203,7 @@ impl Settings {
         settings.summary = get(SUMMARY).map(PathBuf::from);
         settings.json = text(JSON).as_deref() == Some("1");
         settings.follow = text(FOLLOW).as_deref() != Some("0");
+        settings.shared = get(SHARED).map(PathBuf::from);
         settings.pid = number(PID).and_then(|pid| u32::try_from(pid).ok());
         let lines = get(MAPS).unwrap_or_default();
         let lines = lines.as_bytes().split(|byte| *byte == b'\n');
@@ -237,6 +246,7 @@ mod tests {
             summary: Some("/tmp/a b".into()),
             json: true,
             follow: false,
+            shared: Some("/dev/shm/a b".into()),
             pid: Some(4),
         };
         assert_eq!(round_trip(&full).as_ref(), Some(&full));

@@ -77,6 +77,7 @@ extern "C" fn end() {
     let Some((state, settings)) = state::get() else { return };
     if state.line.is_kept() {
         state.line.ask(Question::Summary);
+        state.line.ask(Question::Leave);
     } else if settings.pid == Some(std::process::id()) {
         let left = state.left.all();
         summary::write(settings, &Whole { left, ..Whole::default() });

@@ -310,7 +310,8 @@ mod tests {
         );
         assert_eq!(
             names(&line["budgets"][0]).join(" "),
-            "evicted faults files glob mappings max_bytes peak_bytes refaults resident_bytes"
+            "evicted faults files glob mappings max_bytes part_bytes peak_bytes refaults \
+             resident_bytes"
         );
         assert_eq!(names(&line["left_alone"][0]).join(" "), "bytes count reason");
         assert_eq!(line["left_alone"][0]["reason"], "locked");

@@ -12,6 +12,8 @@ pub(crate) enum Why {
     Fixed,
     /// Another descriptor, or mapping, may change the file.
     OpenForWriting,
+    /// A child has it from its parent: threads may know of it.
+    Inherited,
     /// Leases are for owners.
     NotOwner,
     /// No lease on files of this file system.
@@ -34,10 +36,11 @@ pub(crate) enum Why {
 
 impl Why {
     /// All of them.
-    pub(crate) const ALL: [Why; 12] = [
+    pub(crate) const ALL: [Why; 13] = [
         Why::Stored,
         Why::Fixed,
         Why::OpenForWriting,
+        Why::Inherited,
         Why::NotOwner,
         Why::NoLease,
         Why::Unavailable,
@@ -55,6 +58,7 @@ impl Why {
             Why::Stored => "shared_writable",
             Why::Fixed => "fixed_address",
             Why::OpenForWriting => "open_for_writing",
+            Why::Inherited => "inherited",
             Why::NotOwner => "not_owner",
             Why::NoLease => "no_lease",
             Why::Unavailable => "unavailable",
@@ -73,6 +77,7 @@ impl Why {
             Why::Stored => "shared and writable: stores go to the file",
             Why::Fixed => "mapped in the place of other memory (MAP_FIXED)",
             Why::OpenForWriting => "the file is open for writing",
+            Why::Inherited => "inherited from the parent process",
             Why::NotOwner => "the file belongs to another user: no lease",
             Why::NoLease => "the file system gives no lease that could be trusted",
             Why::Unavailable => "userfault cannot be used here",

@@ -23,7 +23,8 @@ pub(crate) enum WayName {
 /// The options of `lowtide run`.
 #[derive(Args, Debug)]
 pub(crate) struct RunArgs {
-    /// Budget of a process for what it maps of files [default: 7/8 of the container's limit]
+    /// Budget for what the program maps of files, with all that it starts [default: 7/8 of the
+    /// container's limit]
     #[arg(long, value_name = "SIZE", value_parser = budget)]
     pub(crate) max: Option<u64>,
     /// Where dropping pages begins [default: a little below --max]
@@ -62,6 +63,9 @@ pub(crate) struct RunArgs {
     /// Leave programs alone that the program starts
     #[arg(long)]
     pub(crate) no_follow: bool,
+    /// Give each process a budget of its own, as --anon does
+    #[arg(long)]
+    pub(crate) per_process: bool,
     /// Start the program also where nothing, or not all, of what is wanted can be kept
     #[arg(long)]
     pub(crate) force: bool,

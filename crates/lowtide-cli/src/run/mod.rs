@@ -16,6 +16,7 @@ mod program;
 #[allow(dead_code, reason = "the library uses the other half of it")]
 #[path = "../../../lowtide-preload/src/settings.rs"]
 mod settings;
+mod shared;
 
 use std::convert::Infallible;
 use std::ffi::OsString;
@@ -131,6 +132,9 @@ fn settings_of(args: &RunArgs) -> Result<Settings, RunError> {
     settings.keep_read_ahead = args.keep_read_ahead;
     settings.json = args.json;
     settings.follow = !args.no_follow;
+    // Memory without a file cannot be given up for another process: what does not fit is lost.
+    let is_shared = !args.per_process && !args.anon;
+    settings.shared = if is_shared { shared::name() } else { None };
     settings.pid = Some(std::process::id());
     if let Some(summary) = &args.summary {
         let whole = path::absolute(summary);

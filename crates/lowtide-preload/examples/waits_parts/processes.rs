@@ -48,6 +48,33 @@ pub(crate) fn first_map(fd: RawFd, delay: &Path) {
     println!("the child ends with {status}");
 }
 
+/// A child reads all of a mapping that it has from its parent, several times, and ends by `exit`.
+pub(crate) fn inherited(fd: RawFd) {
+    // SAFETY: zeroes are such a structure, and the call writes it.
+    let mut stat: libc::stat = unsafe { std::mem::zeroed() };
+    // SAFETY: as above.
+    assert_eq!(unsafe { libc::fstat(fd, &raw mut stat) }, 0);
+    let (len, prot) = (stat.st_size as usize, libc::PROT_READ);
+    // SAFETY: no address is demanded.
+    let start = unsafe { libc::mmap(ptr::null_mut(), len, prot, libc::MAP_SHARED, fd, 0) };
+    assert_ne!(start, libc::MAP_FAILED);
+    touch(start);
+    // SAFETY: the child reads, and ends.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        for round in 0..3 {
+            for page in (0..len / 4096).map(|page| (page * 7919 + round) % (len / 4096)) {
+                // SAFETY: within the mapping, which the child has, too.
+                unsafe { start.cast::<u8>().add(page * 4096).read_volatile() };
+            }
+        }
+        // SAFETY: ends the child, as a program ends.
+        unsafe { libc::exit(0) };
+    }
+    assert_eq!(wait(child), 0);
+    println!("the child has read all");
+}
+
 /// Children that the C library does not know of map a file, while threads have its allocator's
 /// locks: those stay taken in the children.
 pub(crate) fn raw_children(fd: RawFd) {
