@@ -172,14 +172,18 @@ static void scan(pid_t process) {
 static void play_peer(struct context *c, const struct op *op) {
     static char bytes[PAGE];
     /* This thread, and not the process: its first may have ended, and then has no memory. */
-    pid_t parent = gettid(), child = fork();
+    pid_t parent = gettid(), parent_process = getpid(), child = fork();
     (void)op;
     if (child == 0) {
         for (int s = 0; s < SLOTS; s++)
             for (unsigned i = 0; i < c->area[s].pages; i++) {
                 struct iovec here = { bytes, PAGE }, there = { at(&c->area[s], i), PAGE };
                 if (c->area[s].page[i].state < READ) continue;
-                if (process_vm_readv(parent, &here, 1, &there, 1, 0) != PAGE) wrong(c, "a peer: %s", strerror(errno));
+                if (process_vm_readv(parent, &here, 1, &there, 1, 0) != PAGE) {
+                    /* It may end meanwhile. */
+                    if (errno == ESRCH || getppid() != parent_process) _exit(0);
+                    wrong(c, "a peer: %s", strerror(errno));
+                }
                 check_page(c, &c->area[s].page[i], bytes, "a peer", i);
             }
         scan(parent);
