@@ -252,14 +252,14 @@ fn pages_that_the_device_cannot_read_are_sigbus_as_without_and_the_message_has_t
 fn without_proc_the_program_works_and_its_mapping_is_kept_by_what_is_cached() {
     let files = Files::new();
     let hidden = "mount -t tmpfs none /proc && exec \"$@\"";
-    let library = Path::new(env!("CARGO_BIN_EXE_lowtide")).with_file_name("liblowtide_preload.so");
     let summary = files.path("summary");
     for way in WAYS {
         make(&files);
         let mut command = plain("unshare");
         command.args(["-m", "sh", "-c", hidden, "sh", env!("CARGO_BIN_EXE_lowtide"), "run"]);
-        command.args(["--max", BUDGET, "--json", "--summary", &summary]).args(way).arg("--");
-        command.arg(maps()).args(["parts", &files.data()]).env("LOWTIDE_PRELOAD", &library);
+        // The way `userfault` is refused otherwise. The library is found beside the command.
+        command.args(["--max", BUDGET, "--json", "--summary", &summary, "--force"]).args(way);
+        command.arg("--").arg(maps()).args(["parts", &files.data()]);
         let Ok(output) = command.output() else {
             return eprintln!("SKIPPED: /proc cannot be hidden without `unshare`");
         };
