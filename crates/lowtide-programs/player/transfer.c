@@ -120,6 +120,10 @@ static void play_put(struct context *c, const struct op *op) {
         } else put = is(op, 3, "writev") ? writev(file, &there, 1) : write(file, start, len);
         if (is_direct) fcntl(file, F_SETFL, 0);
         got = put < 0 ? put : pread(file, bytes, len, 0);
+        /* What nothing was stored to differs from play to play, and files are compared. */
+        static const char zeroes[PAGE];
+        for (unsigned i = 0; i < count; i++)
+            if (a->page[from + i].known == UNKNOWN && pwrite(file, zeroes, PAGE, (off_t)i * PAGE) < 0) got = -1;
         close(file);
     }
     if (put < 0) return said(c, -1);
