@@ -32,9 +32,11 @@ const LINGERS: Duration = Duration::from_secs(1);
 const COUNT_SELDOM: u32 = 50;
 const COUNT_LEAST: Duration = Duration::from_millis(100);
 const COUNT_MOST: Duration = Duration::from_secs(2);
-/// Time between two looks at what others have, alone and beside others.
+/// Time between two looks at what others have, alone and beside others. Each looks at all others,
+/// so where there are many, it is longer.
 const ALONE: Duration = Duration::from_millis(100);
 const BESIDE: Duration = Duration::from_millis(20);
+const MANY: usize = 8;
 /// A process that brought nothing in for this time wants no more than it has.
 const QUIET: Duration = Duration::from_secs(2);
 /// A limit comes down by at most this beyond what is in memory: the program's threads may wait for
@@ -267,7 +269,7 @@ impl Budgets {
     fn divide(&mut self, mapped: &BTreeMap<usize, u64>) {
         let Some(shares) = &self.shares else { return };
         let now = Instant::now();
-        let mut is_alone = true;
+        let mut most = 1;
         for (budget, account) in &mut self.tenants {
             let Ok(stat) = account.tenant.stat() else { continue };
             let has = account.tenant.usage().unwrap_or_default();
@@ -280,13 +282,14 @@ impl Budgets {
             let is_quiet = now.duration_since(account.faults.1) >= QUIET;
             let wants = if is_quiet { has } else { all.max(has) };
             let (part, sharing) = shares.divide(*budget, account.max, wants, has);
-            is_alone &= sharing == 1;
+            most = most.max(sharing);
             let part = part.max(has.saturating_sub(STEP)).min(account.max);
             if part != account.part && account.tenant.set_max(Size::new(part)).is_ok() {
                 account.part = part;
             }
         }
-        self.divided = Instant::now() + if is_alone { ALONE } else { BESIDE };
+        let pause = if most == 1 { ALONE } else { BESIDE * (1 + most / MANY) as u32 };
+        self.divided = Instant::now() + pause;
     }
 
     /// The process ends.
