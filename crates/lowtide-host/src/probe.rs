@@ -96,6 +96,8 @@ impl Probe {
     pub fn ask() -> Probe {
         let uname = rustix::system::uname();
         let meminfo = read("/proc/meminfo");
+        let files = reach::files();
+        let more = |reach: fn() -> Result<(), String>| files.clone().and_then(|()| reach());
         Probe {
             kernel: format!(
                 "{} {}",
@@ -111,7 +113,7 @@ impl Probe {
             io_uring: io_uring(),
             userfaultfd: userfaultfd(),
             maps: Maps::ask(),
-            run: [reach::files(), reach::exact(), reach::heaps()].map(|reach| match reach {
+            run: [files.clone(), more(reach::exact), more(reach::heaps)].map(|reach| match reach {
                 Ok(()) => Availability::Yes(String::new()),
                 Err(why) => Availability::No(why),
             }),

@@ -58,12 +58,12 @@ pub fn files() -> Result<(), String> {
     }
 }
 
-/// Whether mappings of files that do not change can be kept exactly (`--way userfault`).
+/// Whether mappings of files that do not change can be kept exactly (`--way userfault`), if
+/// [`files`] can be kept.
 ///
 /// # Errors
 /// Why not, for people.
 pub fn exact() -> Result<(), String> {
-    files()?;
     served()?;
     put_aside().map_err(|error| {
         format!(
@@ -72,12 +72,11 @@ pub fn exact() -> Result<(), String> {
     })
 }
 
-/// Whether memory without a file can be kept (`--anon`).
+/// Whether memory without a file can be kept (`--anon`), if [`files`] can be.
 ///
 /// # Errors
 /// Why not, for people.
 pub fn heaps() -> Result<(), String> {
-    files()?;
     served()
 }
 

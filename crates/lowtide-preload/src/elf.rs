@@ -90,7 +90,7 @@ pub(crate) fn obstacle(read: &impl ReadAt) -> Option<Obstacle> {
 
 /// Whether the program names a library among those that it needs whose name begins like one of
 /// these. It is of this architecture.
-pub(crate) fn needs(read: &impl ReadAt, beginnings: &[&[u8]]) -> bool {
+fn needs(read: &impl ReadAt, beginnings: &[&[u8]]) -> bool {
     let Some(header) = header(read) else { return false };
     let Some(list) = segments(&header, read).find(|segment| segment.kind == PT_DYNAMIC) else {
         return false;
