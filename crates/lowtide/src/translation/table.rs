@@ -272,7 +272,6 @@ impl Table {
 
     /// Bytes of memory that the table takes now. Cost: a system call for each group of tables of
     /// which some were used.
-    #[cfg(not(loom))]
     #[allow(dead_code, reason = "the proofs include this file")]
     pub(crate) fn memory_bytes(&self) -> u64 {
         let pages = self.pages();
@@ -394,6 +393,11 @@ mod storage {
 
         pub(super) fn base(&self) -> *const T {
             self.0.as_ptr()
+        }
+
+        /// Bytes of memory that some elements take: all of them, from the start.
+        pub(super) fn resident(&self, range: Range<u64>) -> u64 {
+            (range.end - range.start) * size_of::<T>() as u64
         }
 
         /// Some elements.
