@@ -141,6 +141,23 @@ fn a_library_may_map_its_first_file_while_it_is_opened() {
 }
 
 #[test]
+fn another_thread_may_map_the_first_file_while_a_library_is_opened_and_maps_one() {
+    let files = Files::new();
+    let args = ["open-beside", &files.data(), &constructor()];
+    let with_file = |command: &mut Command| {
+        ends(command.env("CONSTRUCTOR_FILE", files.data()).env("CONSTRUCTOR_PAUSES", "1"))
+    };
+    let alone = with_file(plain(waits()).args(args));
+    for way in WAYS {
+        let waits = waits();
+        let program = [&[waits.as_str()], &args[..]].concat();
+        let summary = files.path("summary");
+        let options = [&["--max", BUDGET, "--summary", &summary], way].concat();
+        same(&with_file(&mut run(&options, &program)), &alone);
+    }
+}
+
+#[test]
 fn a_process_forks_while_another_thread_writes_all_streams_out() {
     let files = Files::new();
     let args = ["streams", "-", &files.path("out")];

@@ -21,6 +21,10 @@ extern "C" fn begin() {
         return;
     };
     let file = std::fs::File::open(path).expect("the file");
+    if std::env::var_os("CONSTRUCTOR_PAUSES").is_some() {
+        // Meanwhile another thread maps a file.
+        std::thread::sleep(std::time::Duration::from_millis(300));
+    }
     let (prot, len, fd) = (libc::PROT_READ, 2 << 20, file.as_raw_fd());
     // SAFETY: a new mapping at an address of the kernel's choice, as long as the file.
     unsafe {

@@ -117,6 +117,7 @@ fn run(args: &[PathBuf]) -> End {
         Some("panic") => processes::without_random_numbers(fd.expect("a file")),
         Some("write") => processes::write_all(fd),
         Some("open") => processes::open_library(&rest[0]),
+        Some("open-beside") => processes::open_beside(fd.expect("a file"), &rest[0]),
         Some("open-in-child") => processes::open_in_child(&rest[0]),
         Some("last-thread") => return threads::last_thread(fd),
         Some("cancelled") => return threads::cancelled(fd),

@@ -12,6 +12,8 @@
 //!   `__cxa_thread_atexit_impl`, for which the C library takes the loader's lock and allocates with
 //!   the program's `calloc`. This library has a function of that name: in our threads it keeps the
 //!   list itself, elsewhere it calls the C library's.
+//! * **What the standard library looks up, to start its first thread, is looked up at the
+//!   beginning** ([`look_up`]): `dlsym` takes the loader's lock.
 //! * **The mark is a thread-local without a destructor**, in the memory that every thread has from
 //!   its beginning because this library is there from the beginning of the process. So is all
 //!   that is thread-local here.
@@ -33,8 +35,8 @@ use crate::real_threads as real;
 use crate::{limits, state};
 use libc::{c_int, c_void, pthread_attr_t, pthread_t};
 use std::cell::Cell;
-use std::ptr;
 use std::sync::atomic::{AtomicI32, Ordering};
+use std::{ptr, thread};
 
 thread_local! {
     static IS_OURS: Cell<bool> = const { Cell::new(false) };
@@ -54,6 +56,16 @@ pub(crate) fn starting<R>(start: impl FnOnce() -> R) -> R {
     let result = start();
     IS_OURS.set(before);
     result
+}
+
+/// More bytes than any address space has.
+const NO_STACK: usize = 1 << 60;
+
+/// Lets the standard library look up what it needs to start threads, while the process has one.
+/// There is no call for that alone, so this one asks for a thread that cannot be had.
+pub(crate) fn look_up() {
+    let refused = starting(|| thread::Builder::new().stack_size(NO_STACK).spawn(|| ()));
+    assert!(refused.is_err(), "a thread has a stack of {NO_STACK} bytes");
 }
 
 /// How a thread starts.

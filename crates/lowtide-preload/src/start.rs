@@ -19,7 +19,7 @@ use crate::line::Question;
 use crate::settings::Settings;
 use crate::summary::{self, Whole};
 use crate::{
-    descriptors, execs, forks, futexes, heap, limits, real, real_memory, real_threads, state,
+    descriptors, execs, forks, futexes, heap, limits, own, real, real_memory, real_threads, state,
     traced,
 };
 use std::backtrace::{Backtrace, BacktraceStatus};
@@ -50,6 +50,7 @@ extern "C" fn begin() {
         return;
     }
     panic::set_hook(Box::new(report));
+    own::look_up();
     descriptors::note_first();
     forks::watch();
     state::begin(traced::without_waiting(settings));

@@ -281,6 +281,23 @@ pub(crate) fn open_library(library: &Path) {
     println!("the library is open");
 }
 
+/// While the constructor pauses, before it maps a file, another thread maps its first one.
+pub(crate) fn open_beside(fd: RawFd, library: &Path) {
+    static BEGUN: AtomicBool = AtomicBool::new(false);
+    let mapper = thread::spawn(move || {
+        BEGUN.store(true, Ordering::SeqCst);
+        thread::sleep(Duration::from_millis(100));
+        map_and_unmap(Some(fd));
+    });
+    // A thread that begins needs the lock that the constructor is called with.
+    while !BEGUN.load(Ordering::SeqCst) {
+        std::hint::spin_loop();
+    }
+    open_it(library);
+    mapper.join().expect("it maps");
+    println!("the library is open");
+}
+
 /// The same in a child.
 pub(crate) fn open_in_child(library: &Path) {
     let status = in_child(|| open_it(library));
