@@ -72,13 +72,32 @@ fn play(hand: &mut Hand<'_>, mut map: MapMut, path: &Path, pages: usize) -> Came
         assert!(!fair, "the last flush of a map");
         return Came::Refused;
     }
+    // Did memory lose it, or was it not written?
+    let (kernel, mut seen) = (Kernel::new(), vec![0; RECORD]);
+    let seen: Vec<_> = (0..records)
+        .map(|record| kernel.load(at(record), &mut seen).map(|()| seen.clone()))
+        .collect();
+    let (way, early) = (map.report().way, std::fs::read(path).expect("the file is there"));
     drop(map);
     let bytes = std::fs::read(path).expect("the file is there");
     assert_eq!(bytes.len(), pages * PAGE, "a map does not change the length of its file");
-    for (record, found) in bytes.chunks_exact(RECORD).enumerate() {
-        let Some(version) = known[record % 2][record] else { continue };
-        assert!(found == content(record, version), "record {record} of a file has other bytes");
-    }
+    let of = |bytes: &[u8], record: usize| bytes[record * RECORD..][..RECORD].to_vec();
+    let is_right = |found: &[u8], record: usize| {
+        known[record % 2][record].is_none_or(|version| found == content(record, version))
+    };
+    let wrong: Vec<_> = (0..records)
+        .filter(|&record| !is_right(&of(&bytes, record), record))
+        .map(|record| {
+            let memory = seen[record].as_ref().map(|found| is_right(found, record));
+            let zeroes = of(&bytes, record).iter().all(|&byte| byte == 0);
+            (record, memory, is_right(&of(&early, record), record), zeroes)
+        })
+        .collect();
+    assert!(
+        wrong.is_empty(),
+        "{way}: of {records} records, 16 in a page, a file has not what was stored to these; \
+         (number, in memory before the map was dropped, in the file then, zeroes now): {wrong:?}"
+    );
     Came::Done
 }
 
