@@ -19,7 +19,7 @@ use crate::config::Builder;
 use crate::error::{BuildError, Error};
 use crate::fault_sites::FaultSites;
 use crate::frames::Frames;
-use crate::io::{Arena, Backend, Options};
+use crate::io::{Arena, Backend, Numbers, Options};
 use crate::late_reads::LateReads;
 use crate::miss_clock::MissClock;
 use crate::pool_lock::TimedGuard;
@@ -277,7 +277,9 @@ impl Pool {
         let file = config.swap.as_ref().and_then(|swap| swap.file_slots(page_shift));
         let read = config.read_deadline.unwrap_or(Duration::MAX);
         let limits = Limits { write: config.io_deadline, read };
-        let make = |(dir, slots)| crate::swap::create(dir, slots, limits, config.inject.clone());
+        let numbers = Numbers::default();
+        let inject = config.inject.as_ref().map(|inject| (Arc::clone(inject), numbers.clone()));
+        let make = |(dir, slots)| crate::swap::create(dir, slots, limits, inject.clone());
         let swap_file = file.map(make).transpose()?;
         let bytes = frames as usize * page_bytes;
         check_limit(bytes as u64, lowtide_sys::memcg::own_limit())?;
@@ -300,6 +302,7 @@ impl Pool {
             arena: config.populate.then_some(registered),
             inject: config.inject.clone(),
             sites: Arc::clone(&fault_sites),
+            numbers,
         })?;
         let (names, reservations) = (Names::default(), Reservations::default());
         Ok(Arc::new_cyclic(|me| Self {

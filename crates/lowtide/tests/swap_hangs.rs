@@ -1,9 +1,12 @@
 //! A swap file whose device does not answer: what waits for it, for how long, and what remains.
 
 use lowtide::{
-    Anon, Builder, Error, Gate, Inject, InjectOp, Pager, Request, Size, Swap, Tenant, Verdict,
+    Anon, Builder, Error, Gate, Inject, InjectOp, OpenOptions, Pager, Request, Size, Swap, Tenant,
+    Verdict,
 };
+use std::collections::HashMap;
 use std::io::ErrorKind;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -177,5 +180,39 @@ fn a_pager_is_dropped_while_its_swap_file_hangs_and_ends_when_the_device_answers
     while left.upgrade().is_some() {
         assert!(begun.elapsed() < Duration::from_secs(60), "a late write keeps the pager");
         std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// The file of each request, by the request's number.
+#[derive(Debug, Default)]
+struct Numbers(Mutex<HashMap<u64, PathBuf>>);
+
+impl Inject for Numbers {
+    fn before(&self, request: &Request<'_>) -> Verdict {
+        let other = self.0.lock().unwrap().insert(request.number, request.path.to_owned());
+        assert_eq!(other, None, "another request has the number of {request:?}");
+        Verdict::Pass
+    }
+}
+
+#[test]
+fn requests_of_a_file_and_of_swap_have_numbers_of_their_own() {
+    let (numbers, dir) = (Arc::new(Numbers::default()), tempfile::tempdir().unwrap());
+    let swap = Swap::compressed(Size::new(PAGE)).file(dir.path(), "16M".parse().unwrap());
+    let pager = Pager::builder().max("4M".parse().unwrap()).swap(swap);
+    let pager = pager.background(false).inject(Arc::<Numbers>::clone(&numbers)).build().unwrap();
+    let tenant = pager.tenant("heap").max(Size::new(BUDGET * PAGE)).create().unwrap();
+    let heap = tenant.anon(PAGES * PAGE).unwrap();
+    let path = dir.path().join("file");
+    let view = OpenOptions::new().create(PAGES * PAGE).open(&pager, &path).unwrap();
+    for page in 0..PAGES {
+        heap.write_at(page * PAGE, &noise(page, 0)).unwrap();
+        view.write_at(page * PAGE, &noise(page, 1)).unwrap();
+        view.flush().unwrap();
+    }
+    let seen = numbers.0.lock().unwrap();
+    for name in [path, "[swap]".into()] {
+        let requests = seen.values().filter(|of| **of == name).count();
+        assert!(requests > 10, "{requests} requests of {name:?}");
     }
 }

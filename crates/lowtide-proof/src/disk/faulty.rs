@@ -387,7 +387,8 @@ impl Inject for FaultyDisk {
             Verdict::Pretend if !played || fault.is_some() => false,
             _ => state.remember(request, fault),
         };
-        state.under_way.insert(request.number, UnderWay { began, logged });
+        let other = state.under_way.insert(request.number, UnderWay { began, logged });
+        assert!(other.is_none(), "two requests under way have the number of {request:?}");
         verdict
     }
 

@@ -31,10 +31,10 @@ use std::ops::Range;
 use std::os::fd::RawFd;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::choose::{IoEngine, Options, hint};
-use super::inject::{Inject, InjectOp, Request, carry_out};
+use super::inject::{Inject, InjectOp, Numbers, Request, carry_out};
 use super::job::{Job, WriteJob};
 use super::overlap::{Batch, Engine, Writer};
 use super::psync::{Psync, read_in_this_thread};
@@ -59,8 +59,8 @@ pub(crate) struct Backend {
     readers: Arc<Workers>,
     inject: Option<Arc<dyn Inject>>,
     sites: Arc<FaultSites>,
-    /// Requests that the injector has seen.
-    requests: AtomicU64,
+    /// Of the requests that the injector sees.
+    numbers: Numbers,
     /// Whether requests were left in flight for ever.
     abandoned: AtomicBool,
     reason: String,
@@ -110,9 +110,9 @@ impl Backend {
         };
         tracing::debug!(%reason, "I/O engine chosen");
         let (inject, sites) = (options.inject, options.sites);
-        let (requests, abandoned) = (AtomicU64::new(0), AtomicBool::new(false));
+        let (numbers, abandoned) = (options.numbers, AtomicBool::new(false));
         let readers = Arc::new(Workers::new("lowtide-read", READERS_MAX));
-        Ok(Backend { uring, psync, readers, inject, sites, requests, abandoned, reason })
+        Ok(Backend { uring, psync, readers, inject, sites, numbers, abandoned, reason })
     }
 
     /// The engine in use: [`IoEngine::Uring`] or [`IoEngine::Psync`].
@@ -137,7 +137,7 @@ impl Backend {
 
     /// A number for a request that an injector decides about.
     pub(super) fn next_number(&self) -> u64 {
-        self.requests.fetch_add(1, Ordering::Relaxed)
+        self.numbers.next()
     }
 
     pub(super) fn note_abandoned(&self) {

@@ -10,7 +10,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use super::inject::Inject;
+use super::inject::{Inject, Numbers};
 use super::request::Arena;
 use super::uring::Refusal;
 use crate::fault_sites::FaultSites;
@@ -77,6 +77,8 @@ pub(crate) struct Options {
     pub(crate) inject: Option<Arc<dyn Inject>>,
     /// Where faults are counted.
     pub(crate) sites: Arc<FaultSites>,
+    /// Numbers the requests that the injector sees.
+    pub(crate) numbers: Numbers,
 }
 
 impl Default for Options {
@@ -87,6 +89,7 @@ impl Default for Options {
             arena: None,
             inject: None,
             sites: Arc::default(),
+            numbers: Numbers::default(),
         }
     }
 }

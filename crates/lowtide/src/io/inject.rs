@@ -22,6 +22,7 @@
 use std::fmt;
 use std::io;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -101,6 +102,18 @@ pub enum Verdict {
     Later(Duration),
     /// It starts when the gate is opened.
     Hang(Gate),
+}
+
+/// Numbers the requests of one pager that an injector decides about, from whatever part of the
+/// pager they come. Clones go on with the same numbers.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Numbers(Arc<AtomicU64>);
+
+impl Numbers {
+    /// One that no other request has.
+    pub(crate) fn next(&self) -> u64 {
+        self.0.fetch_add(1, Ordering::Relaxed)
+    }
 }
 
 /// Decides what becomes of requests. Called from every thread that does I/O, possibly at the same

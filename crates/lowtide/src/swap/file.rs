@@ -10,12 +10,11 @@
 //! Reads are left likewise where there is a
 //! [`read_deadline`](crate::Builder::read_deadline); without one a thread reads by itself.
 
-use crate::io::{Bounded, Inject, InjectOp, Request, carry_out};
+use crate::io::{Bounded, Inject, InjectOp, Numbers, Request, carry_out};
 use lowtide_swap::{AlignedBuffer, Backing as _, CreateError, PAGE_BYTES, SwapFile, UnlinkedFile};
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -51,8 +50,8 @@ pub(crate) struct Backing {
 struct Watched {
     file: UnlinkedFile,
     name: PathBuf,
-    inject: Option<Arc<dyn Inject>>,
-    requests: AtomicU64,
+    /// What decides about its requests, in tests, and numbers them with the pager's others.
+    inject: Option<(Arc<dyn Inject>, Numbers)>,
 }
 
 /// Makes the swap file of a pager.
@@ -63,10 +62,10 @@ pub(crate) fn create(
     dir: &Path,
     slots: u64,
     limits: Limits,
-    inject: Option<Arc<dyn Inject>>,
+    inject: Option<(Arc<dyn Inject>, Numbers)>,
 ) -> Result<Arc<SwapFile<Backing>>, CreateError> {
     let file = UnlinkedFile::create(dir, slots.saturating_mul(PAGE_BYTES as u64))?;
-    let file = Arc::new(Watched { file, name: NAME.into(), inject, requests: AtomicU64::new(0) });
+    let file = Arc::new(Watched { file, name: NAME.into(), inject });
     let now = if limits.write == Duration::MAX { 0 } else { WRITERS };
     let writes = Bounded::new("lowtide-swap", WRITERS, now);
     let reads = Bounded::new("lowtide-swap-in", READERS, 0);
@@ -85,8 +84,8 @@ impl Watched {
         pretended: usize,
         act: impl FnOnce() -> io::Result<usize>,
     ) -> io::Result<usize> {
-        let Some(inject) = &self.inject else { return act() };
-        let number = self.requests.fetch_add(1, Relaxed);
+        let Some((inject, numbers)) = &self.inject else { return act() };
+        let number = numbers.next();
         let mut done = pretended;
         let request = Request { op, path: &self.name, offset, len, number };
         carry_out(&**inject, &request, |_| {
