@@ -133,7 +133,7 @@ impl Heap {
     pub fn new(pager: &Pager, swap: SwapKind, lies: bool, rng: SplitMix64) -> Result<Self, String> {
         let page = pager.page_size() as u64;
         let tenant = tenant_of(pager, 0, page)?;
-        let region = region(&tenant)?;
+        let region = region(&tenant).map_err(|error| error.to_string())?;
         let pages = if swap == SwapKind::Nowhere { PAGES_MAX_UNSWAPPED } else { PAGES_MAX };
         Ok(Self {
             pager: pager.clone(),
@@ -317,7 +317,10 @@ impl Heap {
 
     /// The region goes while a thread reclaims, and another one comes.
     fn renew(&mut self) -> Result<(), String> {
-        let next = region(&self.tenant)?;
+        let next = match region(&self.tenant) {
+            Ok(next) => next,
+            Err(error) => return self.refused(Err(error), "the making"),
+        };
         let (old, tenant) = (std::mem::replace(&mut self.region, next), &self.tenant);
         let bytes = Size::new(FRAMES * self.page);
         std::thread::scope(|scope| {
@@ -355,8 +358,8 @@ fn tenant_of(pager: &Pager, number: u32, page: u64) -> Result<Tenant, String> {
     tenant.create().map_err(|error| error.to_string())
 }
 
-fn region(tenant: &Tenant) -> Result<Anon, String> {
-    AnonOptions::new().create(tenant, 0).map_err(|error| error.to_string())
+fn region(tenant: &Tenant) -> Result<Anon, Error> {
+    AnonOptions::new().create(tenant, 0)
 }
 
 fn bytes(cells: &Range<u64>) -> Range<u64> {
