@@ -58,12 +58,17 @@ fn alone(args: &[&str]) -> Output {
     ends(plain(waits()).args(args))
 }
 
-/// The same under `lowtide run`, with a budget and these options.
-fn within(files: &Files, options: &[&str], args: &[&str]) -> Output {
+/// The program under `lowtide run`, with a budget and these options.
+fn under(files: &Files, options: &[&str], args: &[&str]) -> Command {
     let waits = waits();
     let program = [&[waits.as_str()], args].concat();
     let summary = files.path("summary");
-    ends(&mut run(&[&["--max", BUDGET, "--summary", &summary], options].concat(), &program))
+    run(&[&["--max", BUDGET, "--summary", &summary], options].concat(), &program)
+}
+
+/// What comes out of it.
+fn within(files: &Files, options: &[&str], args: &[&str]) -> Output {
+    ends(&mut under(files, options, args))
 }
 
 /// Runs a command alone and in each way.
@@ -128,11 +133,7 @@ fn a_library_may_map_its_first_file_while_it_is_opened() {
         let args = [command, "-", &constructor()];
         let alone = ends(plain(waits()).args(args).env("CONSTRUCTOR_FILE", files.data()));
         for way in WAYS {
-            let waits = waits();
-            let program = [&[waits.as_str()], &args[..]].concat();
-            let summary = files.path("summary");
-            let options = [&["--max", BUDGET, "--summary", &summary], way].concat();
-            let mut command = run(&options, &program);
+            let mut command = under(&files, way, &args);
             same(&ends(command.env("CONSTRUCTOR_FILE", files.data())), &alone);
         }
         // Or allocate.
@@ -149,11 +150,7 @@ fn another_thread_may_map_the_first_file_while_a_library_is_opened_and_maps_one(
     };
     let alone = with_file(plain(waits()).args(args));
     for way in WAYS {
-        let waits = waits();
-        let program = [&[waits.as_str()], &args[..]].concat();
-        let summary = files.path("summary");
-        let options = [&["--max", BUDGET, "--summary", &summary], way].concat();
-        same(&with_file(&mut run(&options, &program)), &alone);
+        same(&with_file(&mut under(&files, way, &args)), &alone);
     }
 }
 
