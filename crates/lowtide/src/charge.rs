@@ -182,7 +182,17 @@ impl Pool {
             self.write_back_urgently(over);
             state = self.lock();
         }
+        self.publish_alone(&mut state);
         state.wait(|guard| self.freed.wait(guard, PAUSE * (1 << tries.min(DOUBLINGS))))
+    }
+
+    /// Publishes statistics where no background thread does, for a thread that has found nothing to
+    /// evict. Classical reclaim decides by what was published last, and would find nothing for ever.
+    /// Cost: O(groups).
+    pub(crate) fn publish_alone(&self, state: &mut State) {
+        if !self.background {
+            state.engine.publish();
+        }
     }
 }
 

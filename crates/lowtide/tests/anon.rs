@@ -1,6 +1,7 @@
 //! Anonymous regions: contents, zeroes, limits, giving up, growing, closing.
 
 use lowtide::{AnonOptions, Error, Pager, Swap, TenantFile, TenantVec};
+use std::sync::mpsc;
 use std::time::Duration;
 
 fn pager(max: &str, swap: Option<&str>) -> Pager {
@@ -53,6 +54,42 @@ fn a_region_of_four_times_its_budget_keeps_its_contents() {
     let left = pager.root().usage().unwrap();
     assert_eq!(left, 0, "frames of pages, of the store and of the reserve");
     pager.validate().unwrap();
+}
+
+/// Swap refuses all pages, so they are active. To look at them again, classical reclaim has to make
+/// some inactive, which it decides by statistics that are published from time to time.
+#[test]
+fn without_background_threads_a_region_that_swap_refuses_does_not_wait_for_ever() {
+    for policy in ["mglru", "mglru-7.1", "tide", "lru"] {
+        let (sender, receiver) = mpsc::channel();
+        std::thread::spawn(move || {
+            let pager = Pager::builder()
+                .max("1M".parse().unwrap())
+                .policy(policy.parse().unwrap())
+                .swap(Swap::compressed("4K".parse().unwrap()))
+                .background(false)
+                .patience(Duration::MAX)
+                .build()
+                .unwrap();
+            let tenant = pager.tenant("heap").max("256K".parse().unwrap()).create().unwrap();
+            let heap = tenant.anon(1 << 20).unwrap();
+            let refused = (0..heap.pages()).map(|page| {
+                let mut noise = page + 1;
+                heap.write(page).map(|mut bytes| {
+                    for byte in bytes.iter_mut() {
+                        noise = noise.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                        *byte = (noise >> 56) as u8;
+                    }
+                })
+            });
+            // The first to be refused finds pages that are inactive.
+            refused.filter_map(Result::err).take(3).for_each(|e| sender.send(e).unwrap());
+        });
+        for _ in 0..3 {
+            let refused = receiver.recv_timeout(Duration::from_secs(60));
+            assert!(matches!(refused, Ok(Error::OutOfBudget { .. })), "{policy}: {refused:?}");
+        }
+    }
 }
 
 #[test]

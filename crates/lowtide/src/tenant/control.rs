@@ -218,6 +218,7 @@ impl Tenant {
                     break;
                 }
                 retries -= 1;
+                pool.publish_alone(&mut state);
             }
         }
         Ok(self.to_bytes(done))
@@ -278,7 +279,10 @@ impl Tenant {
                     let goal = (needed - margin).min(PIECE);
                     let reclaimed;
                     (state, reclaimed) = piece(pool, state, self.id, goal, Reason::Direct);
-                    retries -= u32::from(reclaimed == 0);
+                    if reclaimed == 0 {
+                        retries -= 1;
+                        pool.publish_alone(&mut state);
+                    }
                 }
                 Err(e) => return Err(TenantError::from_group(e, pool.page_shift, String::new)),
             }
