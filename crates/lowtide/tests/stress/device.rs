@@ -13,6 +13,8 @@ struct State {
     behaviour: Behaviour,
     /// Closed gates, and when they were closed.
     gates: Vec<(Gate, Instant)>,
+    /// A thread opens them: nothing hangs before.
+    thaws: bool,
     /// Reads of this file hang until the gate is opened.
     hung: Vec<(PathBuf, Gate)>,
     /// Whether writes and syncs of a file fail, whatever the plan says.
@@ -28,16 +30,19 @@ const HANG: Duration = Duration::from_millis(40);
 impl Device {
     pub(crate) fn new(behaviour: Behaviour, seed: u64) -> Self {
         let (gates, hung, broken) = (Vec::new(), Vec::new(), Vec::new());
-        Self(Mutex::new(State { rng: Rng(seed), behaviour, gates, hung, broken }))
+        let thaws = false;
+        Self(Mutex::new(State { rng: Rng(seed), behaviour, gates, thaws, hung, broken }))
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Releases what has hung for long enough.
+    /// Releases what has hung for long enough. Called again and again from the first time on.
     pub(crate) fn thaw(&self) {
-        self.lock().gates.retain(|(gate, since)| {
+        let mut state = self.lock();
+        state.thaws = true;
+        state.gates.retain(|(gate, since)| {
             let keep = since.elapsed() < HANG;
             if !keep {
                 gate.open();
@@ -72,6 +77,9 @@ impl Device {
 
 impl State {
     fn hang(&mut self) -> Verdict {
+        if !self.thaws {
+            return Verdict::Pass;
+        }
         let gate = Gate::new();
         self.gates.push((gate.clone(), Instant::now()));
         Verdict::Hang(gate)
