@@ -4,7 +4,9 @@
 use lowtide::map::{MapError, MapMut, MapOptions, Way};
 use lowtide::{Pager, Swap};
 use std::fs::File;
-use std::io::{IoSliceMut, Read, Seek, SeekFrom};
+use std::io::IoSliceMut;
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 const PAGE: usize = 4096;
 const PAGES: usize = 1024;
@@ -29,25 +31,36 @@ fn mappings() -> Vec<(std::ops::Range<usize>, String)> {
     all
 }
 
-/// Reads all of the process's memory that is lowtide's, in each way that there is. Returns the
-/// pages that could be read.
+/// Reads a page of the process's memory in each way that there is, and says whether one did:
+/// `/proc/self/mem` waits for no page that is not in memory.
+fn read(memory: &File, address: usize) -> bool {
+    let mut page = [0; PAGE];
+    let here = memory.read_exact_at(&mut page, address as u64).is_ok();
+    let to =
+        libc::iovec { iov_base: IoSliceMut::new(&mut page).as_mut_ptr().cast(), iov_len: PAGE };
+    let from = libc::iovec { iov_base: address as *mut _, iov_len: PAGE };
+    let me = std::process::id().cast_signed();
+    // SAFETY: the place for the bytes is this function's; the other may be any.
+    #[allow(unsafe_code)]
+    let copied = unsafe { libc::process_vm_readv(me, &raw const to, 1, &raw const from, 1, 0) };
+    here || copied == PAGE.cast_signed()
+}
+
+/// Reads all of the process's memory that is lowtide's. Returns the pages that could be read.
 fn read_all() -> usize {
-    let mut memory = File::open("/proc/self/mem").unwrap();
-    let (mut read, mut page) = (0, [0; PAGE]);
+    let memory = File::open("/proc/self/mem").unwrap();
     let mappings = mappings();
     assert!(!mappings.is_empty());
-    for address in mappings.iter().flat_map(|(range, _)| range.clone().step_by(PAGE)) {
-        memory.seek(SeekFrom::Start(address as u64)).unwrap();
-        read += usize::from(memory.read_exact(&mut page).is_ok());
-        let to =
-            libc::iovec { iov_base: IoSliceMut::new(&mut page).as_mut_ptr().cast(), iov_len: 1 };
-        let from = libc::iovec { iov_base: address as *mut _, iov_len: 1 };
-        let me = std::process::id().cast_signed();
-        // SAFETY: the place for the bytes is this function's; the other may be any.
-        #[allow(unsafe_code)]
-        let _ = unsafe { libc::process_vm_readv(me, &raw const to, 1, &raw const from, 1, 0) };
-    }
-    read
+    let addresses = mappings.iter().flat_map(|(range, _)| range.clone().step_by(PAGE));
+    addresses.filter(|&address| read(&memory, address)).count()
+}
+
+/// Where mappings of lowtide's begin, without their flags, which take the kernel long.
+fn beginnings() -> Vec<usize> {
+    let text = std::fs::read_to_string("/proc/self/maps").unwrap();
+    let lines = text.lines().filter(|line| line.contains("memfd:lowtide"));
+    let begin = |line: &str| usize::from_str_radix(line.split_once('-')?.0, 16).ok();
+    lines.filter_map(begin).collect()
 }
 
 fn value(page: usize) -> u8 {
@@ -98,6 +111,45 @@ fn a_file_that_is_stored_to_keeps_its_bytes_and_every_store() {
     let bytes = std::fs::read(&path).unwrap();
     let lost = (0..PAGES).filter(|page| bytes[page * PAGE + 1] != value(*page)).count();
     assert_eq!(lost, 0, "stores are not in the file");
+}
+
+/// Between mapping memory and registering it with `userfaultfd(2)` the kernel gives a reader zeroes.
+#[test]
+fn what_is_read_while_a_map_is_made_is_not_kept() {
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let path = dir.path().join("file");
+    std::fs::write(&path, vec![1; 64 * PAGE]).unwrap();
+    let file = File::options().read(true).write(true).open(&path).unwrap();
+    let pager = Pager::builder().max("1M".parse().unwrap()).build().unwrap();
+    let ended = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let memory = File::open("/proc/self/mem").unwrap();
+            while !ended.load(Relaxed) {
+                for address in beginnings() {
+                    read(&memory, address);
+                }
+            }
+        });
+        for round in 0..3000_u32 {
+            let stored = 2 + (round % 200) as u8;
+            // SAFETY: the file is this test's.
+            #[allow(unsafe_code)]
+            let made = unsafe { MapOptions::new().way(Way::Userfault).map_mut(&pager, &file) };
+            let Some(mut map) = skip(made) else { break };
+            let was = map[0];
+            map[0] = stored;
+            map.flush().unwrap();
+            drop(map);
+            let mut now = [0];
+            file.read_exact_at(&mut now, 0).unwrap();
+            if was == 0 || now[0] != stored {
+                ended.store(true, Relaxed);
+                panic!("round {round}: {was} was loaded, and {now:?} is in the file");
+            }
+        }
+        ended.store(true, Relaxed);
+    });
 }
 
 #[test]

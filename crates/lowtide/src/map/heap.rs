@@ -76,7 +76,7 @@ impl Area {
         let body: Body = Arc::<Mirror>::clone(&mirror);
         let region = Open::new(pager, group, None, len as u64..room as u64, Some(body))?;
         let (space, wishes) = (Arc::clone(region.space()), (0, options.on_error.clone()));
-        // SAFETY: the window was just made, for this memory alone, and is empty.
+        // SAFETY: the window was just made, for this memory alone.
         #[expect(unsafe_code, reason = "the mirror decides what its memory contains")]
         let served = unsafe { begin(&server, mirror, space, Kept::Region(region), wishes)? };
         area.place(served.mirror.addresses().start);

@@ -310,8 +310,22 @@ impl Mirror {
         let registered =
             unsafe { self.faults.register(range, Modes::MISSING | Modes::WRITE_PROTECT) };
         registered?;
+        self.clear(pages)?;
         reach.take_back(pages);
         Ok(())
+    }
+
+    /// Makes pages missing that were registered just now, and that the program cannot touch yet.
+    /// Whatever reads all memory of a process may have come between mapping and registering, and
+    /// made pages of zeroes there: no touch of them would be a message, and no store be noticed.
+    fn clear(&self, pages: &Range<u64>) -> io::Result<()> {
+        let bytes = |page: u64| (page - self.first) << self.page_shift;
+        page_cache::punch(&self.memory, bytes(pages.start)..bytes(pages.end))
+    }
+
+    /// The window is registered: nothing is in it. The program has no pointer to it yet.
+    pub(super) fn begin(&self) -> io::Result<()> {
+        self.clear(&(self.first..self.first + self.pages))
     }
 
     /// No pointer leads here any more: no fault is served. What was stored stays until the mirror

@@ -48,8 +48,8 @@ pub(super) fn serve(
         pool.attach_device(&space)?;
     }
     let wishes = (window_pages(pool, options.read_ahead), options.on_error.clone());
-    // SAFETY: the window was just made, for this map alone, and is empty; of a mirror that is
-    // placed the caller has promised that (`MapOptions::serve`).
+    // SAFETY: the window was just made, for this map alone, and no thread has a pointer to it; of a
+    // mirror that is placed the caller has promised that (`MapOptions::serve`).
     #[expect(unsafe_code, reason = "the mirror decides what its memory contains")]
     unsafe {
         begin(server, mirror, space, open, wishes)

@@ -207,7 +207,7 @@ impl Server {
     /// Serves the faults of a map from now on.
     ///
     /// # Safety
-    /// The addresses are the map's alone, and nothing is in them.
+    /// The addresses are the map's alone, and no thread has a pointer to them yet.
     ///
     /// # Errors
     /// The kernel's.
@@ -220,10 +220,11 @@ impl Server {
         // SAFETY: the caller's promise; and a missing page gets what the file has there.
         let registered =
             unsafe { self.faults.register(range, Modes::MISSING | Modes::WRITE_PROTECT) };
-        if registered.is_err() {
+        let begun = registered.and_then(|()| served.mirror.begin());
+        if begun.is_err() {
             maps.remove(&end);
         }
-        registered
+        begun
     }
 
     /// Ends the serving of a map, which no pointer leads to.
