@@ -9,6 +9,15 @@
 //! Misses at random places take two such steps practically never, so random access reads nothing
 //! ahead, and the hit path has no part in this.
 //!
+//! Programs also read in order in blocks, and within a block in any order: the rows of a matrix,
+//! four side by side. Through a pointer each page is a miss of its own then, before or behind the
+//! last one. So there a miss *near* the end of a stream belongs to it, too, and a stream of which
+//! most pages were missed goes forward.
+//!
+//! ```text
+//!   rows of four pages, side by side:   | 0 4 8 12 | 1 5 9 13 | 2 6 10 14 | 3 7 11 15 | 16 20 ...
+//! ```
+//!
 //! # Windows
 //!
 //! ```text
@@ -56,7 +65,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 /// thread keeps a device busy that needs some megabytes of requests to reach its full rate.
 pub(crate) const WINDOW_BYTES: u64 = 8 << 20;
 /// Streams that a view follows at a time.
-const STREAMS: usize = 4;
+const STREAMS: usize = 8;
+/// Behind pointers, pages before or behind the end of a stream that are near it.
+const NEAR: u64 = 32;
+/// Misses near each other that make a stream, if they are half of the pages there.
+const DENSE: u64 = 12;
 /// Steps in order that make a stream.
 const STEPS: u32 = 2;
 /// The smallest window that is worth a request, in pages.
@@ -77,6 +90,9 @@ struct Stream {
     next: u64,
     /// Misses in a row that went on where the last one stopped.
     steps: u32,
+    /// The first page that was missed, and how many were since.
+    first: u64,
+    missed: u64,
     /// The pages that were read ahead and may still be in use: the last window and the one before.
     ahead: Range<u64>,
     /// Pages of the last window.
@@ -214,21 +230,48 @@ impl ReadAhead {
             let behind = !s.ahead.is_empty() && s.ahead.end == at;
             (request.start..=at).contains(&s.next) || s.ahead.contains(&at) || behind
         };
-        let Some(index) = streams.all.iter().position(goes_on) else {
+        let pages = request.end - request.start;
+        let near =
+            |s: &Stream| self.gaps && s.missed > 0 && at < s.next + NEAR && s.next < at + NEAR;
+        let goes_on = streams.all.iter().position(goes_on);
+        let Some(index) = goes_on.or_else(|| streams.all.iter().position(near)) else {
             let index = streams.oldest();
             self.marks[index].store(NONE, Relaxed);
             let wasted = space.ahead_wasted.load(Relaxed);
-            let (next, limit) = (request.end, self.max);
-            *streams.touch(index) =
-                Stream { next, limit, wasted, used: streams.clock, ..Stream::default() };
+            let (first, next, limit) = (request.start, request.end, self.max);
+            let begun = Stream { first, next, limit, wasted, missed: pages, ..Stream::default() };
+            *streams.touch(index) = begun;
+            streams.all[index].used = streams.clock;
             return None;
         };
         let stream = streams.touch(index);
-        stream.steps = stream.steps.saturating_add(1);
-        stream.next = request.end;
+        stream.missed += pages;
+        stream.first = stream.first.min(request.start);
+        if goes_on.is_some() {
+            stream.steps = stream.steps.saturating_add(1);
+            stream.next = request.end;
+        } else if stream.next <= at {
+            stream.next = request.end;
+            let is_dense = stream.missed * 2 >= stream.next - stream.first;
+            stream.steps = if stream.missed >= DENSE && is_dense { STEPS } else { 0 };
+        } else {
+            return None;
+        }
         if stream.steps < STEPS {
             return None;
         }
+        self.step(index, stream, (request, at), pool, space)
+    }
+
+    /// A stream misses a page, `at`, and reads ahead unless it rests.
+    fn step(
+        &self,
+        index: usize,
+        stream: &mut Stream,
+        (request, at): (&Range<u64>, u64),
+        pool: &Pool,
+        space: &Space,
+    ) -> Option<Range<u64>> {
         if stream.limit == 0 {
             stream.rest = stream.rest.saturating_sub(request.end - request.start);
             if stream.rest > 0 {

@@ -115,21 +115,48 @@ fn what_is_read_in_order_is_read_ahead() {
     assert!(pager.stat().io.ahead_pages > 1000, "{}", pager.stat());
 }
 
+/// Rows of four pages, four of them side by side.
+fn by_rows(at: usize) -> usize {
+    at / 16 * 16 + at % 4 * 4 + at / 4 % 4
+}
+
 #[test]
 fn the_next_window_is_there_before_a_reader_in_order_comes_to_it() {
-    let file = file(4096);
-    let pager = pager("32M");
+    for order in [|at| at, by_rows] {
+        let file = file(4096);
+        let pager = pager("32M");
+        let Some(map) = map(&pager, file.as_file()) else { return };
+        for at in 0..3000 {
+            let page = order(at);
+            assert_eq!(word(&map, page * PAGE), (page * PAGE) as u64);
+            // Windows are as long as the budget allows by now: 512 pages.
+            let patience = Instant::now() + Duration::from_secs(20);
+            while at >= 1500 && pager.stat().memory.file < page as u64 + 384 {
+                let stat = pager.stat();
+                assert!(Instant::now() < patience, "nothing is ahead of page {page}: {stat}");
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+        assert_eq!(pager.stat().io.ahead_wasted, 0);
+    }
+}
+
+#[test]
+fn of_windows_that_no_thread_comes_to_a_part_is_looked_at_and_they_become_shorter() {
+    let file = file(8192);
+    let pager = pager("4M");
     let Some(map) = map(&pager, file.as_file()) else { return };
-    for page in 0..3000 {
-        assert_eq!(word(&map, page * PAGE), (page * PAGE) as u64);
-        // Windows are as long as the budget allows by now: 512 pages.
-        let patience = Instant::now() + Duration::from_secs(20);
-        while page >= 1500 && pager.stat().memory.file < page as u64 + 384 {
-            assert!(Instant::now() < patience, "nothing is ahead of page {page}: {}", pager.stat());
-            std::thread::sleep(Duration::from_millis(1));
+    let mut state = 7;
+    for _ in 0..200 {
+        let first = random(&mut state) % 8000;
+        for page in first..first + 40 {
+            assert_eq!(word(&map, page * PAGE), (page * PAGE) as u64);
         }
     }
-    assert_eq!(pager.stat().io.ahead_wasted, 0);
+    let io = pager.stat().io;
+    assert!(io.ahead_wasted > 0 && io.ahead_wasted < io.ahead_pages, "{io:?}");
+    // With windows of 64 pages, two at a time, it would be 200 times 128.
+    assert!(io.ahead_pages < 200 * 128, "{io:?}");
 }
 
 #[test]
