@@ -22,7 +22,7 @@ use crate::hazard::{self, Held};
 use crate::io::Read;
 use crate::late;
 use crate::length::Length;
-use crate::map::Landing;
+use crate::map::{Arrival, Landing};
 use crate::nested::is_nested;
 use crate::pool::Pool;
 use crate::readahead::{count_read, note_access};
@@ -368,8 +368,12 @@ impl Pool {
         // read that filled it has ended.
         #[expect(unsafe_code, reason = "destinations are raw memory")]
         let bytes = unsafe { std::slice::from_raw_parts(to.at, self.page_bytes() << claim.order) };
-        mapped.install(claim.page, bytes, access != Access::Ahead).map_err(|source| {
-            Error::Install { path: space.path(), page: claim.page, source: Arc::new(source) }
+        let ahead = access == Access::Ahead;
+        let how = if ahead { Arrival::Ahead } else { Arrival::Touched };
+        mapped.install(claim.page, bytes, how).map_err(|source| Error::Install {
+            path: space.path(),
+            page: claim.page,
+            source: Arc::new(source),
         })
     }
 

@@ -25,6 +25,7 @@ use crate::io::{Batch, End, Left, Read};
 use crate::pool::Pool;
 use crate::readahead::note_ahead;
 use crate::space::Space;
+use crate::unused::Ahead;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -75,7 +76,8 @@ impl Late {
                 Err(error) => Err(another(error)),
             };
             if access == Access::Ahead {
-                note_ahead(&pool, frame..frame + claim.pages() as u32, outcome.is_ok());
+                let arrived = outcome.is_ok().then_some(Ahead::Seen);
+                note_ahead(&pool, frame..frame + claim.pages() as u32, arrived);
             }
             let to = pool.destination(&space, bytes as usize, frame);
             // The thread that wanted it has an error already.

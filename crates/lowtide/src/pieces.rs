@@ -6,6 +6,7 @@
 
 use crate::account::Stall;
 use crate::fault::{Access, Claim, Destination};
+use crate::map::Arrival;
 use crate::payer::{Effort, Payer};
 use crate::pool::{Pool, State};
 use crate::readahead::free_pages;
@@ -41,8 +42,8 @@ pub(crate) struct Piece {
     pub(crate) frame: u32,
     /// Given when it is requested.
     pub(crate) to: Option<Destination>,
-    /// Its bytes are where a pointer finds them already.
-    pub(crate) installed: bool,
+    /// Its bytes are where a pointer finds them already, and how they came there.
+    pub(crate) installed: Option<Arrival>,
     pub(crate) stall: Option<Stall>,
 }
 
@@ -186,7 +187,7 @@ mod tests {
             joins: page > 0,
             frame: 0,
             to: None,
-            installed: false,
+            installed: None,
             stall: None,
         };
         let mut run: Vec<_> = (0..4).map(piece).collect();

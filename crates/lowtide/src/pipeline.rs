@@ -38,6 +38,7 @@ use crate::fault::{Access, Claim};
 use crate::hazard;
 use crate::io::{Batch, Completion, Read, ReadRun, Slice};
 use crate::late;
+use crate::map::Arrival;
 use crate::nested::Nested;
 use crate::pieces::{Piece, Wanted, frames_for};
 use crate::pool::Pool;
@@ -154,7 +155,7 @@ impl<'p> Pipeline<'p> {
         self.run_pages += claim.pages();
         let wanted = Wanted { index, page, count: 1 };
         let piece =
-            Piece { claim, wanted, joins, frame: 0, to: None, installed: false, stall: None };
+            Piece { claim, wanted, joins, frame: 0, to: None, installed: None, stall: None };
         self.open.push(piece);
         self.make_room(each)
     }
@@ -445,8 +446,9 @@ impl<'p> Pipeline<'p> {
         // is resolved, and the read that filled as much of it has ended.
         #[expect(unsafe_code, reason = "destinations are raw memory")]
         let bytes = unsafe { std::slice::from_raw_parts(to.at, bytes) };
-        if mapped.install(run[0].claim.page, bytes, false).is_ok() {
-            run[..whole].iter_mut().for_each(|piece| piece.installed = true);
+        let how = Arrival::ahead(bytes.len() >> shift);
+        if mapped.install(run[0].claim.page, bytes, how).is_ok() {
+            run[..whole].iter_mut().for_each(|piece| piece.installed = Some(how));
         }
     }
 
@@ -460,10 +462,11 @@ impl<'p> Pipeline<'p> {
             let held = hazard::hold(space.table.entry(piece.wanted.page).address());
             let frames = piece.frame..piece.frame + piece.claim.pages() as u32;
             if self.access == Access::Ahead {
-                note_ahead(pool, frames.clone(), got.is_ok());
+                let how = piece.installed.unwrap_or(Arrival::Ahead);
+                note_ahead(pool, frames.clone(), got.is_ok().then(|| how.says(piece.claim.page)));
             }
             let to = piece.to.as_ref().expect("it was requested");
-            let to = (!piece.installed).then_some(to);
+            let to = piece.installed.is_none().then_some(to);
             let resolved = pool.resolve(space, &piece.claim, (piece.frame, to), got, self.access);
             pool.miss_clock.note_misses(piece.claim.pages());
             pool.stall_ends(piece.stall, piece.claim.pages() << pool.page_shift);

@@ -56,6 +56,7 @@ use crate::pool::{Pool, State};
 use crate::space::Space;
 use crate::translation::State as EntryState;
 use crate::unfenced;
+use crate::unused::Ahead;
 use lowtide_core::MemcgId;
 use std::ops::Range;
 use std::sync::Mutex;
@@ -410,7 +411,7 @@ pub(crate) fn note_access(
 /// Whether an access is the first use of a page that was read ahead, which it counts.
 #[inline]
 pub(crate) fn first_use(pool: &Pool, space: &Space, page: u64, frame: u32) -> bool {
-    let first = pool.unused.take(frame);
+    let first = pool.unused.take(frame).is_some();
     if first {
         pool.io.ahead_used.fetch_add(1, Relaxed);
         match &space.anon {
@@ -438,15 +439,14 @@ pub(crate) fn count_read(pool: &Pool, access: Access, missed: bool) {
 }
 
 /// Pages that were read ahead are about to be published, or cannot be.
-pub(crate) fn note_ahead(pool: &Pool, frames: Range<u32>, arrived: bool) {
+pub(crate) fn note_ahead(pool: &Pool, frames: Range<u32>, arrived: Option<Ahead>) {
     for frame in frames.clone() {
-        if arrived {
-            pool.unused.set(frame);
-        } else {
-            pool.unused.take(frame);
+        pool.unused.take(frame);
+        if let Some(ahead) = arrived {
+            pool.unused.set(frame, ahead);
         }
     }
-    if arrived {
+    if arrived.is_some() {
         pool.io.ahead_pages.fetch_add(u64::from(frames.end - frames.start), Relaxed);
     }
 }
@@ -454,8 +454,9 @@ pub(crate) fn note_ahead(pool: &Pool, frames: Range<u32>, arrived: bool) {
 /// Frames lose their pages, the first of which is `page`: by eviction, or because a region gave
 /// them up.
 pub(crate) fn note_evicted(pool: &Pool, space: &Space, page: u64, frames: Range<u32>) {
-    let wasted = frames.filter(|&frame| pool.unused.take(frame)).count() as u64;
-    if wasted > 0 {
+    let ahead: Vec<Ahead> = frames.filter_map(|frame| pool.unused.take(frame)).collect();
+    if !ahead.is_empty() {
+        let wasted = ahead.into_iter().map(Ahead::wasted).sum();
         match &space.anon {
             Some(anon) => anon.ahead_ended(false),
             // Only of folios of one page.

@@ -91,7 +91,8 @@ pub struct IoStat {
     /// Those of them that were used.
     pub ahead_used: u64,
     /// Those of them that were evicted before they were used. The rest waits to be used, or its
-    /// file was closed.
+    /// file was closed. Of long windows behind a pointer one page in eight is looked at, and stands
+    /// for all; that others were used may not be seen.
     pub ahead_wasted: u64,
     /// Nanoseconds that threads slept because a tenant was over a limit, all threads together.
     pub throttled_ns: u64,

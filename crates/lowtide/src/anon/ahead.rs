@@ -22,6 +22,7 @@ use crate::readahead::{budget_of, note_ahead};
 use crate::space::Space;
 use crate::swap::{Around, Slot};
 use crate::translation::State as EntryState;
+use crate::unused::Ahead;
 use lowtide_core::Owner;
 
 /// The part of the smallest budget that the neighbours of one fault may take.
@@ -62,7 +63,7 @@ impl<'a> Neighbours<'a> {
                 continue;
             }
             leave_swap(pool, space, page, frame);
-            note_ahead(pool, frame..frame + 1, true);
+            note_ahead(pool, frame..frame + 1, Some(Ahead::Seen));
             let entry = space.table.entry(page);
             if entry.finish_read(frame, false) {
                 pool.waits.complete(entry, &Ok(()));

@@ -15,7 +15,8 @@
 //! stored to (`stores.rs`). It makes the kernel map touched pages alone, without their neighbours.
 //! So a page that is present has been touched since it was zapped. The touch that brought the page
 //! in does not count ([decision 4](../../../docs/decisions/0004-first-accesses.md)): the first look
-//! at such a page, which is *fresh*, only zaps it.
+//! at such a page, which is *fresh*, only zaps it. So is most of a long window that is read ahead
+//! (`sample.rs`).
 //!
 //! **Eviction** punches a hole. There are no guards: a thread that reads a page while it goes finds
 //! it missing at its next load, and waits as for any other.
@@ -32,8 +33,9 @@
 //! ([decision 14](../../../docs/decisions/0014-one-mapping.md)).
 
 use super::fresh::Fresh;
-use super::pages::{MappedPages, StoredPages};
+use super::pages::{Arrival, MappedPages, StoredPages};
 use super::reach::{Pages, Reach};
+use super::sample;
 use lowtide_sys::page_cache;
 use lowtide_sys::pagemap::{Categories, Pagemap, Query, Region};
 use lowtide_sys::shared::{Access, SharedMapping};
@@ -458,7 +460,7 @@ impl MappedPages for Mirror {
         self.stored.is_some().then_some(self)
     }
 
-    fn install(&self, first: u64, bytes: &[u8], touched: bool) -> io::Result<()> {
+    fn install(&self, first: u64, bytes: &[u8], how: Arrival) -> io::Result<()> {
         let count = (bytes.len() >> self.page_shift) as u64;
         // Pages outside of the window come with a large folio, and no pointer leads to them.
         let pages = self.clip(first..first + count);
@@ -467,8 +469,12 @@ impl MappedPages for Mirror {
         let Some(_reach) = self.reach().filter(leads) else {
             return Err(io::Error::new(io::ErrorKind::NotConnected, "the map is gone"));
         };
+        let touched = how == Arrival::Touched;
         if touched && !self.young_faults {
             pages.clone().for_each(|page| self.fresh.set(page - self.first));
+        }
+        if how == Arrival::Window {
+            sample::others(pages.clone()).for_each(|page| self.fresh.set(page - self.first));
         }
         if touched {
             INSTALLED.with_borrow_mut(|installed| installed.extend(pages.clone()));
@@ -481,7 +487,7 @@ impl MappedPages for Mirror {
         let quiet = !touched || protected && pages.clone().all(answers_itself);
         let skipped = ((pages.start - first) << self.page_shift) as usize;
         let len = ((pages.end - pages.start) << self.page_shift) as usize;
-        let (range, bytes) = (self.range(pages), &bytes[skipped..skipped + len]);
+        let (range, bytes) = (self.range(pages.clone()), &bytes[skipped..skipped + len]);
         let mut done = 0;
         while done < bytes.len() {
             let (at, rest) = (range.start + done, &bytes[done..]);
@@ -501,9 +507,11 @@ impl MappedPages for Mirror {
                 Err(error) => return Err(io_error(error)),
             }
         }
-        if !touched {
-            // Nothing waits for them: the first touch is to be seen.
-            self.zap(range);
+        // Nothing waits for them: their first touches are to be seen.
+        match how {
+            Arrival::Touched => {}
+            Arrival::Ahead => self.zap(range),
+            Arrival::Window => sample::samples(pages).for_each(|part| self.zap(self.range(part))),
         }
         Ok(())
     }

@@ -30,6 +30,7 @@
 //! | `mirror`, `server`, `serve` | the way `userfault`: this process serves page faults |
 //! | `heap` | there, memory without a file: its pages come from swap |
 //! | `frozen`, `gate`, `reach` | there, a heap without stores for a moment; parts that are lent |
+//! | `sample` | there, what is seen of windows that are read ahead
 //! | `stores` | there, what is stored: noticed, written back, never lost |
 //! | `watched`, `watch`, `adopt` | the way `pagecache`: the kernel's mapping, watched and trimmed |
 //! | `placed` | the way `userfault` at addresses of the program's own |
@@ -55,6 +56,7 @@ mod placed;
 mod reach;
 mod remap;
 mod report;
+mod sample;
 mod serve;
 mod server;
 mod space;
@@ -70,7 +72,7 @@ pub use frozen::{Frozen, NotFrozen};
 pub use handle::Map;
 pub(crate) use mirror::register_lists;
 pub use options::{Advice, MapOptions, UnknownWay, Way};
-pub(crate) use pages::{Landing, MappedPages, StoredPages, register_blocks};
+pub(crate) use pages::{Arrival, Landing, MappedPages, StoredPages, register_blocks};
 pub use placed::Placed;
 pub use remap::RemapOptions;
 pub use report::MapReport;

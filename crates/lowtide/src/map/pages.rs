@@ -23,6 +23,17 @@ use std::io;
 use std::ops::Range;
 use std::sync::Mutex;
 
+/// How pages come in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Arrival {
+    /// A thread waits for the first, so that being present says nothing about it yet.
+    Touched,
+    /// No thread has touched them, and the first touch of each is to be seen.
+    Ahead,
+    /// The same, of a part of them: a window of what is read in order (`sample.rs`).
+    Window,
+}
+
 /// The memory of the pages of one map.
 pub(crate) trait MappedPages: Send + Sync + fmt::Debug {
     /// Calls `touched` with those of `pages` that were touched since they were last looked at, and
@@ -37,12 +48,11 @@ pub(crate) trait MappedPages: Send + Sync + fmt::Debug {
         let _ = (pages, touched);
     }
 
-    /// Gives pages their bytes, all at once: a thread sees none of them or all. `touched`: a thread
-    /// waits for the first page, so that being present says nothing about it yet.
+    /// Gives pages their bytes, all at once: a thread sees none of them or all.
     ///
     /// # Errors
     /// The kernel's; the pages are as absent as before.
-    fn install(&self, first: u64, bytes: &[u8], touched: bool) -> io::Result<()>;
+    fn install(&self, first: u64, bytes: &[u8], how: Arrival) -> io::Result<()>;
 
     /// Gives the memory of pages back. Called under the pool's lock, while their translations are
     /// locked for eviction, or lead nowhere.

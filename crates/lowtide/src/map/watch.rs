@@ -40,6 +40,7 @@ use crate::pool::Pool;
 use crate::readahead::{budget_of, note_ahead};
 use crate::space::Space;
 use crate::translation::State;
+use crate::unused::Ahead;
 use crate::view::Open;
 use lowtide_sys::page_cache::{CacheStat, cached_pages, cachestat, start_writing};
 use lowtide_sys::schedule::take_turns_of;
@@ -370,7 +371,7 @@ fn read_step_ahead(pool: &Pool, file: &WatchedFile, window: Range<u64>) -> u64 {
     let end = rest.first().map_or(window.end, |claim| claim.page);
     file.watched.prefetch(&(window.start..end));
     for (claim, (frame, stall)) in claims.iter().zip(charged) {
-        note_ahead(pool, frame..frame + 1, true);
+        note_ahead(pool, frame..frame + 1, Some(Ahead::Seen));
         let entry = space.table.entry(claim.page);
         if entry.finish_read(frame, false) {
             pool.waits.complete(entry, &Ok(()));

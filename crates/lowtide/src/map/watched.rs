@@ -27,7 +27,7 @@
 use super::copy::{Copies, cut};
 use super::fresh::Fresh;
 use super::mirror::PRESENT;
-use super::pages::MappedPages;
+use super::pages::{Arrival, MappedPages};
 use lowtide_sys::page_cache;
 use lowtide_sys::pagemap::{Categories, Pagemap, Query, Region, mincore};
 use std::fs::File;
@@ -318,7 +318,7 @@ impl MappedPages for Watched {
         });
     }
 
-    fn install(&self, _first: u64, _bytes: &[u8], _touched: bool) -> io::Result<()> {
+    fn install(&self, _first: u64, _bytes: &[u8], _how: Arrival) -> io::Result<()> {
         // The kernel has.
         Ok(())
     }
