@@ -121,6 +121,9 @@ pub(crate) struct Mirror {
     reach: Reach,
     /// The memory is gone.
     closed: AtomicBool,
+    /// What was stored cannot be taken from the memory.
+    #[cfg(test)]
+    pub(super) broken: AtomicBool,
 }
 
 /// Where the program sees the memory.
@@ -177,6 +180,8 @@ impl Mirror {
             stored,
             reach,
             closed,
+            #[cfg(test)]
+            broken: AtomicBool::new(false),
         }
     }
 
@@ -540,6 +545,10 @@ impl StoredPages for Mirror {
     }
 
     fn read(&self, offset: u64, to: &mut [u8]) -> io::Result<()> {
+        #[cfg(test)]
+        if self.broken.load(Relaxed) {
+            return Err(io::Error::from_raw_os_error(libc::EIO));
+        }
         let start = self.first << self.page_shift;
         let end = offset + to.len() as u64;
         assert!(

@@ -159,3 +159,40 @@ impl Storing {
         sync::lock(&pool.dirtiers_left).push(sync::lock(&self.0).dirtier);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::Pager;
+    use crate::map::area::Memory;
+    use crate::map::{MapError, MapOptions, Way};
+    use std::io::Write;
+    use std::sync::atomic::Ordering::Relaxed;
+
+    #[test]
+    fn each_flush_fails_while_what_was_stored_cannot_be_taken_from_memory() {
+        let mut path = tempfile::NamedTempFile::new().unwrap();
+        path.write_all(&[1; 64 << 10]).unwrap();
+        let file = std::fs::File::options().read(true).write(true).open(path.path()).unwrap();
+        for background in [true, false] {
+            let builder = Pager::builder().max("1M".parse().unwrap()).background(background);
+            let pager = builder.build().unwrap();
+            // SAFETY: the file is this test's.
+            #[expect(unsafe_code, reason = "others could change the file")]
+            let made = unsafe { MapOptions::new().way(Way::Userfault).map_mut(&pager, &file) };
+            let mut map = match made {
+                Err(MapError::Way { why, .. }) => return eprintln!("SKIPPED: {why}"),
+                made => made.unwrap(),
+            };
+            map[0] = 7;
+            let Memory::Mirror { served, .. } = &map.0.memory else { unreachable!() };
+            served.mirror.broken.store(true, Relaxed);
+            for flush in 0..3 {
+                let outcome = map.flush();
+                assert!(outcome.is_err(), "flush {flush}, background threads: {background}");
+            }
+            served.mirror.broken.store(false, Relaxed);
+            map.flush().unwrap();
+            assert_eq!(std::fs::read(path.path()).unwrap()[0], 7);
+        }
+    }
+}

@@ -10,7 +10,8 @@
 //! | file | concept |
 //! |---|---|
 //! | `collect.rs` | finding dirty pages, beginning and ending their writes |
-//! | `worker.rs` | writes in flight; rounds of sweep, drain, sync |
+//! | `worker.rs` | writes in flight |
+//! | `round.rs` | tickets of a file together: sweep, drain, sync |
 //! | `work.rs` | what is written without a request |
 //! | `device.rs` | a device, and the requests to its flusher |
 //! | `flushers.rs` | starting and ending flushers, waiting for them |
@@ -25,6 +26,7 @@ mod flushers;
 mod ledger;
 mod page_set;
 mod rescue;
+mod round;
 #[cfg(test)]
 mod tests;
 mod work;

@@ -5,19 +5,7 @@
 //! begins runs while others are with the device, and handles completions as they come. So a request
 //! that hangs delays only what needs its end.
 //!
-//! # Rounds
-//!
-//! Tickets of one file are served in rounds. What arrives during a round waits for the next, and
-//! all tickets of a round share its writes and its sync:
-//!
-//! ```text
-//!   sweep: begin to write what is dirty ──▶ drain: wait for those writes ──▶ sync, if needed
-//! ```
-//!
-//! The sweep looks at each page once, so threads that go on storing cannot make it endless; at a
-//! page that is dirty *and* being written it waits for that write. A run that fails is cut in
-//! halves, which are tried again, until each page that cannot be written stands alone: a bad block
-//! does not keep its neighbours dirty.
+//! Tickets of one file are served together, in rounds (`round.rs`).
 //!
 //! # Without tickets
 //!
@@ -30,8 +18,8 @@ use super::collect::{
 };
 use super::device::{Device, Ticket, Urgency};
 use super::ledger::Failure;
-use super::page_set::union;
-use super::rescue::{make_suspects_dirty, rescue};
+use super::rescue::make_suspects_dirty;
+use super::round::{Round, Stage};
 use super::work::{Wake, Work};
 use crate::beneath::OnItsWay;
 use crate::deadline::Deadline;
@@ -41,9 +29,7 @@ use crate::map::Landing;
 use crate::pool::Pool;
 use crate::space::Space;
 use lowtide_core::MemcgId;
-use std::collections::VecDeque;
 use std::io;
-use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
@@ -92,60 +78,6 @@ enum InHand {
     Sync(Arc<Space>, Option<u64>),
 }
 
-/// The stage of a round.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Stage {
-    /// What a failed sync may have lost is written again.
-    Rescue,
-    Sweep,
-    /// All runs of the file up to this number have to end.
-    Drain(u64),
-    Sync,
-    Done,
-}
-
-/// Tickets of one file that are served together, and those that come next.
-#[derive(Debug)]
-struct Round {
-    space: Arc<Space>,
-    now: Vec<Arc<Ticket>>,
-    next: Vec<Arc<Ticket>>,
-    stage: Stage,
-    /// What is left to sweep.
-    ranges: VecDeque<Range<u64>>,
-    failures: Vec<Failure>,
-}
-
-impl Round {
-    /// Begins with the tickets that have come.
-    fn begin(&mut self, pool: &Pool) {
-        self.now = std::mem::take(&mut self.next);
-        self.ranges = union(self.now.iter().map(|ticket| ticket.pages.clone()));
-        self.stage = Stage::Rescue;
-        self.failures = Vec::new();
-        self.rescue(pool);
-    }
-
-    /// Begins to sweep, if nothing has to be rescued, or that could be done now.
-    fn rescue(&mut self, pool: &Pool) {
-        match rescue(pool, &self.space) {
-            Ok(false) => return,
-            Ok(true) => {}
-            Err(failure) => self.failures.push(failure),
-        }
-        self.stage = Stage::Sweep;
-    }
-
-    fn finish(&mut self) {
-        for ticket in self.now.drain(..) {
-            let touches =
-                |f: &&Failure| f.pages.start < ticket.pages.end && ticket.pages.start < f.pages.end;
-            let failure = self.failures.iter().find(touches);
-            ticket.finish(failure.cloned().map_or(Ok(()), Err));
-        }
-    }
-}
-
 /// See the module documentation.
 #[derive(Debug)]
 pub(super) struct Worker<'p> {
@@ -171,6 +103,9 @@ pub(super) struct Worker<'p> {
     pub(super) look_at: Instant,
     pub(super) looked: Instant,
     ended: Vec<Completion>,
+    /// What could not be written, until the round of its file looks: a write may fail before it
+    /// reaches the device, while rounds are being advanced.
+    failed: Vec<(Arc<Space>, Failure)>,
 }
 
 /// The life of a flusher's thread.
@@ -235,6 +170,7 @@ impl<'p> Worker<'p> {
             look_at: Instant::now(),
             looked: Instant::now(),
             ended: Vec::new(),
+            failed: Vec::new(),
         }
     }
 
@@ -273,14 +209,7 @@ impl<'p> Worker<'p> {
         match self.rounds.iter_mut().find(|round| Arc::ptr_eq(&round.space, space)) {
             Some(round) => round.next.push(Arc::clone(ticket)),
             None => {
-                let mut round = Round {
-                    space: Arc::clone(space),
-                    now: Vec::new(),
-                    next: vec![Arc::clone(ticket)],
-                    stage: Stage::Rescue,
-                    ranges: VecDeque::new(),
-                    failures: Vec::new(),
-                };
+                let mut round = Round::of(ticket);
                 round.begin(self.pool);
                 self.rounds.push(round);
             }
@@ -353,6 +282,8 @@ impl<'p> Worker<'p> {
         rounds.retain(|round| !round.now.is_empty());
         rounds.append(&mut self.rounds);
         self.rounds = rounds;
+        // No thread waits for the files of the others.
+        self.failed.clear();
         if announce {
             self.device.announce();
         }
@@ -377,6 +308,9 @@ impl<'p> Worker<'p> {
     }
 
     fn advance_round(&mut self, round: &mut Round) {
+        let of_round = |(space, _): &mut (Arc<Space>, _)| Arc::ptr_eq(space, &round.space);
+        let failed: Vec<_> = self.failed.extract_if(.., of_round).collect();
+        failed.into_iter().for_each(|(_, failure)| round.note(failure));
         if round.stage == Stage::Rescue {
             return round.rescue(self.pool);
         }
@@ -648,23 +582,11 @@ impl<'p> Worker<'p> {
                     crate::sync::lock(&space.ledger).write_failed(failure.clone(), Instant::now());
                     self.look_at = Instant::now();
                     end_run(self.pool, &space, &run.folios, false);
-                    self.note_failure(&space, failure);
+                    self.failed.push((Arc::clone(&space), failure));
                 }
             }
         }
         space.run_ends();
-    }
-
-    fn note_failure(&mut self, space: &Arc<Space>, failure: Failure) {
-        if let Some(round) = self.rounds.iter_mut().find(|round| Arc::ptr_eq(&round.space, space)) {
-            match round.failures.last_mut() {
-                // Neighbours are one failure, so that a device that takes nothing costs no memory.
-                Some(last) if last.pages.end == failure.pages.start => {
-                    last.pages.end = failure.pages.end;
-                }
-                _ => round.failures.push(failure),
-            }
-        }
     }
 
     fn sync_ended(&mut self, space: &Arc<Space>, changes: Option<u64>, result: io::Result<()>) {
@@ -681,7 +603,7 @@ impl<'p> Worker<'p> {
                 crate::sync::lock(&space.ledger).sync_failure(Arc::clone(&source), Instant::now());
                 self.look_at = Instant::now();
                 make_suspects_dirty(self.pool, space);
-                self.note_failure(space, Failure { pages: 0..u64::MAX, source });
+                self.failed.push((Arc::clone(space), Failure { pages: 0..u64::MAX, source }));
             }
         }
         if let Some(round) = self.rounds.iter_mut().find(|round| Arc::ptr_eq(&round.space, space)) {
