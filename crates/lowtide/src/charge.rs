@@ -187,7 +187,7 @@ impl Pool {
     }
 
     /// Publishes statistics where no background thread does, for a thread that has found nothing to
-    /// evict. Classical reclaim decides by what was published last, and would find nothing for ever.
+    /// evict. Classical reclaim decides by what was published last, and would find nothing again.
     /// Cost: O(groups).
     pub(crate) fn publish_alone(&self, state: &mut State) {
         if !self.background {

@@ -113,7 +113,7 @@ fn a_file_that_is_stored_to_keeps_its_bytes_and_every_store() {
     assert_eq!(lost, 0, "stores are not in the file");
 }
 
-/// Between mapping memory and registering it with `userfaultfd(2)` the kernel gives a reader zeroes.
+/// Between mapping memory and registering it with `userfaultfd(2)` the kernel makes zeroes.
 #[test]
 fn what_is_read_while_a_map_is_made_is_not_kept() {
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();

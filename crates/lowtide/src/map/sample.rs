@@ -3,9 +3,9 @@
 //! A page that comes in is in the page table, as if it had been touched. To see its first touch it
 //! is taken out of the table again (*zapped*), and the touch takes a fault of the kernel's. Of a
 //! page that is read in order both together cost as much as bringing it in did, and say only what
-//! was foreseen. So of a long window one chunk in [`PART`] is zapped, and stands for the others: how
-//! many of its pages are evicted unused says how much of the window was of use. The first look at
-//! one of the others, which are *fresh*, zaps it, and from then on it is as any page.
+//! was foreseen. So of a long window one chunk in [`PART`] is zapped, and stands for the others:
+//! how many of its pages are evicted unused says how much of the window was of use. The first look
+//! at one of the others, which are *fresh*, zaps it, and from then on it is as any page.
 //!
 //! ```text
 //!   window  |####............................####............................|
