@@ -22,6 +22,7 @@ use crate::settings::Settings;
 use crate::state::{self, State};
 use crate::{descriptors, keeper, protections, real, real_memory};
 use libc::{c_int, c_void};
+use std::io::Write;
 use std::ops::Range;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -245,11 +246,24 @@ pub(crate) fn say_once(reason: Reason) {
         [const { AtomicBool::new(false) }; Reason::ALL.len()];
     if !SAID[reason as usize].swap(true, Ordering::Relaxed) {
         let _errno = Errno::save();
-        for text in ["lowtide: --max does not hold for some memory: ", reason.text(), "\n"] {
-            descriptors::say_first(text.as_bytes());
-        }
+        let (line, len) = said(reason);
+        descriptors::say_first(&line[..len]);
     }
 }
+
+/// The line that says so. It is written with one call, or that of another process would come
+/// between; and it is made without `malloc`, which calls this.
+fn said(reason: Reason) -> ([u8; LINE], usize) {
+    let mut line = [0_u8; LINE];
+    let mut rest = &mut line[..];
+    // What does not fit is left out.
+    let _ = writeln!(rest, "lowtide: --max does not hold for some memory: {}", reason.text());
+    let len = LINE - rest.len();
+    (line, len)
+}
+
+/// Bytes of the longest such line.
+const LINE: usize = 160;
 
 /// The kernel's memory is about to be replaced, or to move: what was a block of a parent's window
 /// there is none any more.
@@ -481,4 +495,19 @@ fn advise_outside(range: &Range<usize>, advice: c_int) -> Result<(), c_int> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_reason_is_one_line() {
+        for reason in Reason::ALL {
+            let (line, len) = said(reason);
+            let text = std::str::from_utf8(&line[..len]).unwrap();
+            assert!(text.starts_with("lowtide: ") && text.contains(reason.text()), "{text}");
+            assert_eq!(text.find('\n'), Some(len - 1), "{text}");
+        }
+    }
 }
