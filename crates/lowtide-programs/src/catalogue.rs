@@ -272,7 +272,8 @@ pub const KINDS_OF_OPERATIONS: [Kind; 40] = {
         kind("jump", Signals, 3, Process, &[Number(0, 11), KINDS]),
         kind("collect", Signals, 3, Process, &[Number(2, 24), KINDS]),
         kind("limit", Limits, 2, Alone, &[Word(&["files"]), Number(10, 40)]),
-        kind("limit", Limits, 2, Alone, &[Word(&["as"]), Number(512, 8192)]),
+        // The C library reserves 64 MiB of addresses for each of lowtide's threads.
+        kind("limit", Limits, 2, Alone, &[Word(&["as"]), Number(2048, 8192)]),
         kind("chroot", Limits, 2, Alone, &[]),
         kind("close", Limits, 2, Alone, &[Word(&["all", "error", "input"])]),
         kind("peer", World, 4, Any, &[]),
