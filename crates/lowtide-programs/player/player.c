@@ -1,5 +1,6 @@
 /* Reads the plan, plays its scripts, and says what came of each operation. See `player.h`. */
 #include "player.h"
+#include <dlfcn.h>
 #include <stdarg.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -118,6 +119,8 @@ int main(int count, char **arguments) {
     setrlimit(RLIMIT_CORE, &none);
     /* A child shall not outlive the game. */
     prctl(PR_SET_PDEATHSIG, SIGKILL);
+    /* pthread_exit opens it, also where nothing can be opened any more (chroot, no descriptors). */
+    dlopen("libgcc_s.so.1", RTLD_NOW);
     data_path = arguments[1];
     setenv("PLAYER_PLAN", arguments[2], 1);
     setenv("PLAYER_DATA", arguments[1], 1);

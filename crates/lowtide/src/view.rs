@@ -389,8 +389,8 @@ impl View {
     /// into. A large folio counts as one page. So a guard shows the bytes that it was made with
     /// until it is dropped.
     ///
-    /// Cost: a system call; to cut, a look at each translation past the new end, in tables that were
-    /// ever used.
+    /// Cost: a system call; to cut, a look at each translation past the new end, in tables that
+    /// were ever used.
     ///
     /// # Errors
     /// [`Error::ReadOnly`]; [`Error::Grow`]; to cut, [`Error::HeldHere`] and
