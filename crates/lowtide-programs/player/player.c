@@ -38,7 +38,13 @@ void said(struct context *c, long result) {
 }
 
 /* Memory is not as it must be. */
+pid_t peer_of;
+
 void wrong(struct context *c, const char *format, ...) {
+    for (int look = 0; peer_of && look < 20; look++) {
+        if (getppid() != peer_of) _exit(0);
+        usleep(10000);
+    }
     va_list list;
     va_start(list, format);
     line(c, format, list);

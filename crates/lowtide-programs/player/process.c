@@ -175,6 +175,7 @@ static void play_peer(struct context *c, const struct op *op) {
     pid_t parent = gettid(), parent_process = getpid(), child = fork();
     (void)op;
     if (child == 0) {
+        peer_of = parent_process;
         for (int s = 0; s < SLOTS; s++)
             for (unsigned i = 0; i < c->area[s].pages; i++) {
                 struct iovec here = { bytes, PAGE }, there = { at(&c->area[s], i), PAGE };
