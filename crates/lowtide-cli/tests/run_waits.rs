@@ -164,7 +164,7 @@ fn a_process_forks_while_another_thread_writes_all_streams_out() {
 #[test]
 fn a_process_ends_with_its_last_thread_as_it_would_alone() {
     let files = Files::new();
-    for command in ["last-thread", "cancelled", "bare-end"] {
+    for command in ["last-thread", "last-limited", "cancelled", "bare-end"] {
         in_each_way(&files, &[command, &files.data()]);
     }
 }

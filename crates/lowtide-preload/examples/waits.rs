@@ -120,6 +120,7 @@ fn run(args: &[PathBuf]) -> End {
         Some("open-beside") => processes::open_beside(fd.expect("a file"), &rest[0]),
         Some("open-in-child") => processes::open_in_child(&rest[0]),
         Some("last-thread") => return threads::last_thread(fd),
+        Some("last-limited") => return threads::last_thread_without_descriptors(fd),
         Some("cancelled") => return threads::cancelled(fd),
         Some("bare-end") => return threads::bare_end(fd),
         other => panic!("no command {other:?}"),

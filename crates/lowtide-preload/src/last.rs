@@ -32,7 +32,8 @@ use crate::state::{self, State};
 use crate::tasks::Tasks;
 use libc::{c_int, c_void, pthread_t};
 use rustix::fs::{Mode, OFlags, openat};
-use rustix::io::read;
+use rustix::io::pread;
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::Duration;
@@ -120,13 +121,19 @@ unsafe extern "C-unwind" fn pthread_cancel(thread: pthread_t) -> c_int {
 
 /// The keeper's look at the threads of the process.
 pub(crate) struct Look {
-    /// `/proc/self/task`, opened at the beginning: the program may change its root.
-    tasks: Option<Tasks>,
+    /// `/proc/self/task`, and the `stat` of the first thread, which says whether it has ended. Both
+    /// are opened at the beginning: the program may change its root, and limit its descriptors.
+    tasks: Option<(Tasks, OwnedFd)>,
 }
 
 impl Look {
     pub(crate) fn new() -> Self {
-        Self { tasks: Tasks::open() }
+        let with_first = |tasks: Tasks| {
+            let (path, flags) = (format!("{}/stat", std::process::id()), OFlags::RDONLY);
+            let first = openat(&tasks, path, flags | OFlags::CLOEXEC, Mode::empty()).ok()?;
+            Some((tasks, first))
+        };
+        Self { tasks: Tasks::open().and_then(with_first) }
     }
 
     /// How long until the next look.
@@ -136,8 +143,8 @@ impl Look {
 
     /// Ends the process, if all that is left of it are our threads.
     pub(crate) fn look(&self, state: &State) {
-        let Some(tasks) = &self.tasks else { return };
-        if !first_has_ended(tasks) || Self::has_others(tasks, state) {
+        let Some((tasks, first)) = &self.tasks else { return };
+        if !first_has_ended(first) || Self::has_others(tasks, state) {
             return;
         }
         if state.last.watched.load(Ordering::Acquire) == 0 {
@@ -158,14 +165,10 @@ impl Look {
     }
 }
 
-/// Whether the first thread has ended.
-fn first_has_ended(tasks: &Tasks) -> bool {
-    let path = format!("{}/stat", std::process::id());
-    let Ok(stat) = openat(tasks, path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()) else {
-        return false;
-    };
+/// Whether the first thread, whose `stat` this is, has ended.
+fn first_has_ended(stat: &OwnedFd) -> bool {
     let mut text = [0; 256];
-    read(&stat, &mut text).is_ok_and(|len| has_ended(&text[..len]))
+    pread(stat, &mut text, 0).is_ok_and(|len| has_ended(&text[..len]))
 }
 
 /// Whether a line of `/proc/PID/stat` is of a thread that has ended. Its name is in brackets, and
@@ -184,7 +187,8 @@ mod tests {
         assert!(has_ended(b"7 (a) R b) Z 1 2"));
         assert!(!has_ended(b"7 (a) Z b) S 1 2"));
         assert!(!has_ended(b"7 (a)") && !has_ended(b""));
-        let tasks = Tasks::open().expect("the threads");
-        assert!(!first_has_ended(&tasks), "this process lives");
+        let look = Look::new();
+        let (_, first) = look.tasks.as_ref().expect("the threads");
+        assert!((0..2).all(|_| !first_has_ended(first)), "this process lives");
     }
 }

@@ -26,6 +26,15 @@ pub(crate) fn last_thread(fd: Option<RawFd>) -> End {
     End::Thread
 }
 
+/// The same, in a process that may open nothing any more.
+pub(crate) fn last_thread_without_descriptors(fd: Option<RawFd>) -> End {
+    let end = last_thread(fd);
+    let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: a limit, and its number.
+    assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const none) }, 0);
+    end
+}
+
 /// The first thread is cancelled by another.
 pub(crate) fn cancelled(fd: Option<RawFd>) -> End {
     // SAFETY: a function of this kind.
