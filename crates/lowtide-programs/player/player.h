@@ -89,8 +89,8 @@ extern struct context contexts[SCRIPTS];
 /* player.c */
 void say(struct context *c, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void said(struct context *c, long result);
-/* The process whose memory this one reads. What it reads of one that is ending may be zeroes: the descriptor that serves
-   its faults is closed before its memory goes. */
+/* The process whose memory this one reads. What it reads of one that is ending may be zeroes:
+   the descriptor that serves its faults is closed before its memory goes. */
 extern pid_t peer_of;
 _Noreturn void wrong(struct context *c, const char *format, ...) __attribute__((format(printf, 2, 3)));
 unsigned number(const struct op *op, int arg);

@@ -454,9 +454,8 @@ pub(crate) fn note_ahead(pool: &Pool, frames: Range<u32>, arrived: Option<Ahead>
 /// Frames lose their pages, the first of which is `page`: by eviction, or because a region gave
 /// them up.
 pub(crate) fn note_evicted(pool: &Pool, space: &Space, page: u64, frames: Range<u32>) {
-    let ahead: Vec<Ahead> = frames.filter_map(|frame| pool.unused.take(frame)).collect();
-    if !ahead.is_empty() {
-        let wasted = ahead.into_iter().map(Ahead::wasted).sum();
+    let taken = frames.filter_map(|frame| pool.unused.take(frame)).map(Ahead::wasted);
+    if let Some(wasted) = taken.reduce(|sum, wasted| sum + wasted) {
         match &space.anon {
             Some(anon) => anon.ahead_ended(false),
             // Only of folios of one page.

@@ -317,22 +317,28 @@ impl Mirror {
         let registered =
             unsafe { self.faults.register(range, Modes::MISSING | Modes::WRITE_PROTECT) };
         registered?;
-        self.clear(pages)?;
+        // As when the window begins.
+        self.punch(pages)?;
         reach.take_back(pages);
         Ok(())
     }
 
-    /// Makes pages missing that were registered just now, and that the program cannot touch yet.
-    /// Whatever reads all memory of a process may have come between mapping and registering, and
-    /// made pages of zeroes there: no touch of them would be a message, and no store be noticed.
-    fn clear(&self, pages: &Range<u64>) -> io::Result<()> {
+    /// Makes pages of the window missing, and gives their memory back.
+    fn punch(&self, pages: &Range<u64>) -> io::Result<()> {
         let bytes = |page: u64| (page - self.first) << self.page_shift;
         page_cache::punch(&self.memory, bytes(pages.start)..bytes(pages.end))
     }
 
-    /// The window is registered: nothing is in it. The program has no pointer to it yet.
+    /// The same, of all pages.
+    fn punch_all(&self) -> io::Result<()> {
+        self.punch(&(self.first..self.first + self.pages))
+    }
+
+    /// The window is registered, and the program has no pointer to it yet: nothing is in it.
+    /// Whatever reads all memory of a process may have come between mapping and registering, and
+    /// made pages of zeroes there: no touch of them would be a message, and no store be noticed.
     pub(super) fn begin(&self) -> io::Result<()> {
-        self.clear(&(self.first..self.first + self.pages))
+        self.punch_all()
     }
 
     /// No pointer leads here any more: no fault is served. What was stored stays until the mirror
@@ -455,8 +461,7 @@ impl MappedPages for Mirror {
         if std::process::id() != self.process || self.closed.swap(true, Relaxed) {
             return;
         }
-        let bytes = self.pages << self.page_shift;
-        if let Err(error) = page_cache::punch(&self.memory, 0..bytes) {
+        if let Err(error) = self.punch_all() {
             tracing::error!(%error, "the memory of a map is given back later");
         }
     }
@@ -526,8 +531,7 @@ impl MappedPages for Mirror {
         if pages.is_empty() || self.closed.load(Relaxed) {
             return;
         }
-        let bytes = |page: u64| (page - self.first) << self.page_shift;
-        if let Err(error) = page_cache::punch(&self.memory, bytes(pages.start)..bytes(pages.end)) {
+        if let Err(error) = self.punch(&pages) {
             tracing::error!(%error, "memory of a map cannot be given back");
         }
     }

@@ -30,7 +30,7 @@
 //! | `mirror`, `server`, `serve` | the way `userfault`: this process serves page faults |
 //! | `heap` | there, memory without a file: its pages come from swap |
 //! | `frozen`, `gate`, `reach` | there, a heap without stores for a moment; parts that are lent |
-//! | `sample` | there, what is seen of windows that are read ahead
+//! | `sample` | there, what is seen of windows that are read ahead |
 //! | `stores` | there, what is stored: noticed, written back, never lost |
 //! | `watched`, `watch`, `adopt` | the way `pagecache`: the kernel's mapping, watched and trimmed |
 //! | `placed` | the way `userfault` at addresses of the program's own |
