@@ -323,20 +323,56 @@ fn stores(file: &File) {
     println!("stores {sum:x}");
 }
 
-/// A child that runs `work`, made without the handlers of `fork(3)` if `raw`.
-fn child(raw: bool, work: impl FnOnce()) {
-    let flags = libc::c_long::from(libc::SIGCHLD);
-    let pid = if raw {
+/// How a child is made.
+#[derive(Clone, Copy)]
+enum By {
+    /// With the handlers of `fork(3)`.
+    Fork,
+    /// Without, as a signal handler may.
+    ForkAlone,
+    /// By a system call.
+    Call,
+    /// By the C library's `clone(2)`, on a stack of its own.
+    Clone,
+}
+
+/// Runs the work, and ends the child at once.
+fn end_with(work: impl FnOnce()) -> ! {
+    let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
+    // SAFETY: ends the child.
+    unsafe { libc::_exit(i32::from(done.is_err())) }
+}
+
+extern "C" fn begin<W: FnOnce()>(work: *mut c_void) -> i32 {
+    // SAFETY: the child's copy of the work, which is done once.
+    end_with(unsafe { work.cast::<Option<W>>().as_mut() }.unwrap().take().unwrap())
+}
+
+/// A child that runs `work`.
+fn child<W: FnOnce()>(by: By, work: W) {
+    unsafe extern "C" {
+        fn _Fork() -> i32;
+    }
+    let flags = libc::SIGCHLD;
+    let mut work = Some(work);
+    let mut stack = vec![0_u128; 16 << 10];
+    let pid = match by {
         // SAFETY: the child uses what it inherited, then ends.
-        unsafe { libc::syscall(libc::SYS_clone, flags, 0, 0, 0, 0) as i32 }
-    } else {
+        By::Fork => unsafe { libc::fork() },
         // SAFETY: as above.
-        unsafe { libc::fork() }
+        By::ForkAlone => unsafe { _Fork() },
+        // SAFETY: as above.
+        By::Call => unsafe {
+            libc::syscall(libc::SYS_clone, libc::c_long::from(flags), 0, 0, 0, 0) as i32
+        },
+        By::Clone => {
+            let top = stack.as_mut_ptr_range().end.cast();
+            // SAFETY: as above; the stack is the child's copy.
+            unsafe { libc::clone(begin::<W>, top, flags, (&raw mut work).cast()) }
+        }
     };
     if pid == 0 {
-        let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
-        // SAFETY: ends the child at once.
-        unsafe { libc::_exit(i32::from(done.is_err())) };
+        end_with(work.take().unwrap());
     }
     let mut status = 0;
     // SAFETY: the child is ours.
@@ -344,17 +380,17 @@ fn child(raw: bool, work: impl FnOnce()) {
     assert_eq!(status, 0, "the child failed");
 }
 
-fn forks(file: &File, path: &str, ways: &[bool]) {
+fn forks(file: &File, path: &str, ways: &[By]) {
     let map = Map::whole(file, READ, libc::MAP_SHARED);
     map.check();
-    for &raw in ways {
-        child(raw, || {
+    for &by in ways {
+        child(by, || {
             map.check();
             let own = Map::whole(file, READ, libc::MAP_SHARED);
             own.check();
             map.part(0, 16).unmap();
             own.unmap();
-            child(raw, || map.part(16, map.pages() - 16).check());
+            child(by, || map.part(16, map.pages() - 16).check());
         });
         map.check();
     }
@@ -367,7 +403,7 @@ fn forks(file: &File, path: &str, ways: &[bool]) {
 
 /// Children that check what they inherited while other threads of the parent read, map and unmap.
 fn children(file: &File, path: &str) {
-    forks(file, path, &[false]);
+    forks(file, path, &[By::Fork]);
     let map = Map::whole(file, READ, libc::MAP_SHARED);
     let done = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -383,7 +419,7 @@ fn children(file: &File, path: &str) {
             });
         }
         for n in 0..CHILDREN {
-            child(false, || {
+            child(By::Fork, || {
                 assert_ne!(map.sum(300, 100 + n, |_| {}), 0);
                 let own = Map::new(file, 0, map.len / 4, READ, libc::MAP_SHARED);
                 assert_ne!(own.sum(300, 200 + n, |_| {}), 0);
@@ -571,7 +607,7 @@ fn locks(file: &File) {
     }
     // Pages of a mapping that is gone may stay known for a while, but not longer than other files
     // need the room. Either way the lock must stay: a child cannot take it.
-    child(false, || {
+    child(By::Fork, || {
         let taken = rustix::fs::fcntl_lock(file, FlockOperation::NonBlockingLockExclusive);
         assert!(taken.is_err(), "the lock was lost");
     });
@@ -615,7 +651,9 @@ fn main() {
         "again" => again(&file),
         "copies" => copies(&file),
         "stores" => stores(&file),
-        "forks" => forks(&file, path, &[false, true]),
+        "forks" => {
+            forks(&file, path, &[By::Fork, By::ForkAlone, By::Call, By::Clone]);
+        }
         "children" => children(&file, path),
         "calls" => calls(&file, &args[2]),
         "opens" => opens(path),

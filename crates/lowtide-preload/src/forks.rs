@@ -166,6 +166,7 @@ extern "C" fn in_child() {
     mirrors::in_child(&covers);
     // SAFETY: as above.
     unsafe { *INHERITED.0.get() = ranges };
+    state::note_whole();
     let Some((turn, blocks)) = heap else { return };
     if has_failed {
         // The program has not seen this child: `fork` fails in its parent.

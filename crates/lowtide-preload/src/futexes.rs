@@ -24,7 +24,7 @@
 use crate::interpose::{Errno, pages};
 use crate::judge::Reason;
 use crate::real::Next;
-use crate::{blocks, heap, state};
+use crate::{blocks, clones, heap, state};
 use libc::{c_char, c_int, c_long, c_void, pthread_mutex_t, pthread_mutexattr_t};
 use std::ffi::CStr;
 use std::ops::Range;
@@ -76,6 +76,7 @@ unsafe extern "C" fn syscall(
             yield_to_program();
             call(number, args)
         }
+        _ if clones::makes_child(number, &args) => clones::make(|| call(number, args)),
         _ => call(number, args),
     }
 }

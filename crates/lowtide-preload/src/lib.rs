@@ -28,7 +28,7 @@
 //! | `protections`, `room` | what the keeper asks the kernel before it makes a copy |
 //! | `futexes`, `limits` | what the kernel does to memory past page faults; limits, stacks |
 //! | `execs`, `children`, `elf` | starting programs; which of them without the library |
-//! | `forks`, `inherited` | what children have of all this; mappings that they inherit |
+//! | `forks`, `clones`, `inherited` | children: of `fork`, of other calls; what they have |
 //! | `allocator` | where our own memory is from |
 //! | `summary` | what is said at the end |
 //!
@@ -53,6 +53,7 @@ mod budgets;
 mod calls;
 mod children;
 mod copies;
+mod clones;
 mod descriptors;
 mod devices;
 mod elf;

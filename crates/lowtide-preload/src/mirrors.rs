@@ -16,9 +16,10 @@
 //! **fork.** A child has no thread that serves its faults. The mirror is not inherited
 //! (`MADV_DONTFORK`), the hidden mapping is. A handler of `pthread_atfork(3)` moves it back, in the
 //! child, before `fork` returns there: the child sees the kernel's mapping. The table is locked
-//! while a process forks, so that no child finds a half-made cover. Where the handler does not run
-//! (a raw `clone`, `_Fork`) the addresses are a hole, a touch of which is `SIGSEGV`. `vfork` and
-//! `posix_spawn` share the memory of their parent, whose threads go on.
+//! while a process forks, so that no child finds a half-made cover. Where the handler does not run,
+//! the same is done by `clones.rs`; in a child that was made past the C library the addresses are a
+//! hole, a touch of which is `SIGSEGV`. `vfork` and `posix_spawn` share the memory of their parent,
+//! whose threads go on.
 //!
 //! While the lock is held nothing is allocated: an allocator may hold its own locks while the
 //! process forks.
@@ -35,7 +36,6 @@ use crate::budgets::Subject;
 use crate::descriptors;
 use crate::leases;
 use crate::lock::{Lock, Locked};
-use crate::state;
 use crate::ways::Why;
 use libc::c_long;
 use lowtide::Pager;
@@ -104,7 +104,6 @@ pub(crate) fn in_child(_held: &Locked<'_>) {
         let _ = move_back(entry);
     }
     leases::begin_in_child();
-    state::note_whole();
 }
 
 /// In one step, as other threads see it.

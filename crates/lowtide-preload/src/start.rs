@@ -19,8 +19,8 @@ use crate::line::Question;
 use crate::settings::Settings;
 use crate::summary::{self, Whole};
 use crate::{
-    descriptors, execs, forks, futexes, heap, limits, own, real, real_memory, real_threads, state,
-    traced,
+    clones, descriptors, execs, forks, futexes, heap, limits, own, real, real_memory, real_threads,
+    state, traced,
 };
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::mem::MaybeUninit;
@@ -41,6 +41,7 @@ extern "C" fn begin() {
     real::look_up();
     real_memory::look_up();
     futexes::look_up();
+    clones::look_up();
     limits::look_up();
     execs::look_up();
     real_threads::look_up();
