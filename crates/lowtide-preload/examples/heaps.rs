@@ -26,6 +26,16 @@ fn memory_kib() -> u64 {
     of("Pss_Anon:") + of("Pss_Shmem:")
 }
 
+/// Allocates all of it in small pieces, checks them, and lives for some seconds.
+fn small(bytes: usize) {
+    let pieces: Vec<Vec<u64>> = (0..bytes / 1024).map(|at| vec![word(at, 5); 128]).collect();
+    thread::sleep(std::time::Duration::from_secs(4));
+    for (at, piece) in pieces.iter().enumerate() {
+        assert!(piece.iter().all(|found| *found == word(at, 5)), "piece {at}");
+    }
+    println!("small {bytes}");
+}
+
 /// Fills and checks an allocation. Ends with 9 if it ever took more memory than `most` KiB.
 fn fill(bytes: usize, most: u64) {
     // SAFETY: any size.
@@ -433,6 +443,7 @@ fn main() {
     match text(0) {
         "fill" => fill(number(1).expect("bytes"), number(2).map_or(u64::MAX, |kib| kib as u64)),
         "random" => random(number(1).expect("bytes")),
+        "small" => small(number(1).expect("bytes")),
         "allocations" => allocations(),
         "parts" => parts(),
         "forks" => forks(),

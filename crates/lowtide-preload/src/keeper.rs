@@ -174,6 +174,9 @@ impl Keeper {
                 self.look.look(self.state);
                 looked_for_end = Instant::now();
             }
+            if let Some(memory) = &mut self.memory {
+                memory.tick();
+            }
             if let Some(budgets) = &mut self.budgets {
                 pause = pause.min(budgets.tick(self.kept.values().map(Kept::counted)));
             }
@@ -560,7 +563,7 @@ impl Keeper {
             error: self.error.clone().or_else(|| self.kept.values().find_map(Kept::error)),
             ways: self.ways.clone(),
             left: self.state.left.all(),
-            heap: self.memory.as_ref().map(Memory::summary),
+            heap: self.memory.as_mut().map(Memory::summary),
         };
         drop(self.spare.take());
         summary::write(self.settings, &whole);

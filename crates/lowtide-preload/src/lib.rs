@@ -22,6 +22,7 @@
 //! | `budgets`, `shares` | the pager and its tenants; one budget for many processes |
 //! | `mirrors`, `leases`, `local`, `ways` | the way `userfault`; files without change; reasons |
 //! | `heap`, `blocks`, `memory` | memory without a file: the program's, addresses, the keeper's |
+//! | `outside` | what of such memory is not kept |
 //! | `malloc`, `real_memory` | allocating it; the functions behind |
 //! | `copies`, `elsewhere`, `devices` | which reads into it are copies; the others; drivers |
 //! | `calls`, `receives`, `streams`, `aio` | reading, by each route of the C library |
@@ -78,6 +79,7 @@ mod malloc;
 mod memory;
 mod mirrors;
 mod opens;
+mod outside;
 mod own;
 mod protections;
 mod quiet;

@@ -25,6 +25,7 @@ use crate::blocks::{self, Block, Place, Table};
 use crate::budgets::Budgets;
 use crate::heap::READ_WRITE;
 use crate::judge::Reason;
+use crate::outside::Outside;
 use crate::protections::{Protection, Protections};
 use crate::room::Room;
 use lowtide::map::{Frozen, MapMut, MapOptions, MapReport, NotFrozen};
@@ -66,6 +67,10 @@ pub(crate) struct HeapFigures {
     pub(crate) refaults: u64,
     /// Copies that children of `fork` got.
     pub(crate) forks: u64,
+    /// Memory without a file that is not kept: small allocations, stacks, a child's copies.
+    pub(crate) outside_bytes: u64,
+    /// The most of it that was seen.
+    pub(crate) outside_peak_bytes: u64,
     /// Why some of it was given to the kernel first.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) given_back: Option<&'static str>,
@@ -112,6 +117,7 @@ pub(crate) struct Memory {
     forks: u64,
     protections: Protections,
     room: Room,
+    outside: Outside,
     given_back: Option<Reason>,
     given_back_bytes: u64,
 }
@@ -147,7 +153,7 @@ impl Memory {
             return Err(io::Error::last_os_error().into());
         }
         let protections = Protections::open()?;
-        let (held, room) = (Held::Thawed(map), Room::open());
+        let (held, room, outside) = (Held::Thawed(map), Room::open(), Outside::open());
         let (forks, given_back, given_back_bytes) = Default::default();
         Ok(Self {
             held,
@@ -157,6 +163,7 @@ impl Memory {
             forks,
             protections,
             room,
+            outside,
             given_back,
             given_back_bytes,
         })
@@ -377,7 +384,14 @@ impl Memory {
         }
     }
 
-    fn figures(&self) -> HeapFigures {
+    /// Looks now and then at what is not kept.
+    pub(crate) fn tick(&mut self) {
+        self.outside.tick(self.max);
+    }
+
+    /// What happened so far.
+    pub(crate) fn summary(&mut self) -> HeapFigures {
+        let (outside_bytes, outside_peak_bytes) = self.outside.figures();
         let (blocks, bytes) = blocks::sum();
         let (MapReport { resident_bytes, swapped_bytes, faults, .. }, error) = self.report();
         let swap = self.tenant.swap_stat().unwrap_or_default();
@@ -397,6 +411,8 @@ impl Memory {
             faults,
             refaults: stat.map_or(0, |stat| stat.events.workingset_refault_anon),
             forks: self.forks,
+            outside_bytes,
+            outside_peak_bytes,
             given_back: self.given_back.map(Reason::name),
             given_back_bytes: self.given_back_bytes,
             failure: error.as_ref().map(name_of),
@@ -407,11 +423,6 @@ impl Memory {
     /// Whether the program has, or had, any of it.
     pub(crate) fn was_used(&self) -> bool {
         self.given_back.is_some() || blocks::sum().0 > 0 || self.report().0.faults > 0
-    }
-
-    /// What happened so far.
-    pub(crate) fn summary(&self) -> HeapFigures {
-        self.figures()
     }
 }
 

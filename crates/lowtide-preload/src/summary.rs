@@ -234,7 +234,12 @@ fn of_heap(heap: &HeapFigures) -> String {
     if heap.file_bytes > 0 {
         let _ = write!(text, ", {} of the swap file", mib(heap.file_bytes));
     }
-    text.push('\n');
+    let _ = writeln!(
+        text,
+        "\n    not kept beside it: {} now, {} at most (small allocations, stacks, copies)",
+        mib(heap.outside_bytes),
+        mib(heap.outside_peak_bytes)
+    );
     if heap.forks > 0 {
         let _ = writeln!(text, "    copied for {} children", heap.forks);
     }

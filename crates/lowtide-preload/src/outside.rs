@@ -1,0 +1,93 @@
+//! Memory without a file that is not kept, of a program whose heap is (`--anon`).
+//!
+//! What is below `--threshold` stays the C library's: small allocations, arenas that were reserved
+//! without rights, stacks, copies that a child of `fork` has of its parent's blocks. Programs that
+//! allocate nothing else, such as key-value stores, have all of their heap there. Blocks that are
+//! kept are memory of a file for the kernel (`RssShmem`), so the rest is exactly what it counts as
+//! `RssAnon` (`proc_pid_status(5)`). When it alone is more than the budget, a line says so, once.
+//!
+//! The file is opened at the beginning and kept: a program may confine itself later, or use its
+//! descriptors up.
+
+use crate::descriptors;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::time::{Duration, Instant};
+
+/// How often it is looked at, at most.
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// What the kernel counts, now and then.
+pub(crate) struct Outside {
+    status: Option<File>,
+    now: u64,
+    peak: u64,
+    looked: Option<Instant>,
+    was_said: bool,
+}
+
+impl Outside {
+    /// Opens the file. Without it nothing is counted.
+    pub(crate) fn open() -> Self {
+        let status = File::open("/proc/thread-self/status").ok();
+        Self { status, now: 0, peak: 0, looked: None, was_said: false }
+    }
+
+    /// Looks, if the last time was some time ago. Says once that it is more than the budget.
+    pub(crate) fn tick(&mut self, max: u64) {
+        if self.looked.is_some_and(|looked| looked.elapsed() < PAUSE) {
+            return;
+        }
+        self.looked = Some(Instant::now());
+        self.look();
+        if self.now > max && !self.was_said {
+            self.was_said = true;
+            let text = format!(
+                "lowtide: --max does not hold for some memory: small allocations, stacks and what \
+                 a child has from its parent take {} MiB of it alone; --threshold says what is \
+                 small\n",
+                self.now >> 20
+            );
+            descriptors::say(text.as_bytes());
+        }
+    }
+
+    fn look(&mut self) {
+        let mut text = [0; 4096];
+        let read = self.status.as_ref().and_then(|file| file.read_at(&mut text, 0).ok());
+        let bytes = read.and_then(|len| anonymous(&text[..len]));
+        self.now = bytes.unwrap_or_default();
+        self.peak = self.peak.max(self.now);
+    }
+
+    /// Bytes now, and the most that was seen.
+    pub(crate) fn figures(&mut self) -> (u64, u64) {
+        self.look();
+        (self.now, self.peak)
+    }
+}
+
+/// The bytes that the file says.
+fn anonymous(status: &[u8]) -> Option<u64> {
+    let text = std::str::from_utf8(status).ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("RssAnon:"))?;
+    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    kib.checked_mul(1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernel_says_what_is_not_kept() {
+        let status = b"Name:\tx\nRssAnon:\t    1088 kB\nRssFile:\t    7 kB\n";
+        assert_eq!(anonymous(status), Some(1088 << 10));
+        assert_eq!(anonymous(b""), None);
+        let mut outside = Outside::open();
+        let before = outside.figures().0;
+        let more = vec![1_u8; 8 << 20];
+        let (now, peak) = outside.figures();
+        assert!(now > before && peak >= now, "{before} {now} {peak}, {}", more.len());
+    }
+}
