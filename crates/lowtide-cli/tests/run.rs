@@ -13,13 +13,21 @@ use serde_json::Value;
 
 #[test]
 fn a_program_does_the_same_with_every_kind_of_mapping_within_a_quarter_of_its_data() {
+    let commands =
+        [("parts", 3), ("copies", 1), ("forks", 1), ("locks", 4), ("threads", 192), ("stores", 2)];
+    for way in [&[][..], &["--way", "pagecache"]] {
+        each_command(way, &commands);
+    }
+}
+
+/// Each command, and how many mappings it makes, alone and within the budget. The last may change
+/// the file.
+fn each_command(way: &[&str], commands: &[(&str, u64)]) {
     let files = Files::new();
     let data = files.data();
-    for (command, mappings) in
-        [("parts", 3), ("copies", 1), ("forks", 1), ("locks", 4), ("threads", 192), ("stores", 2)]
-    {
+    for &(command, mappings) in commands {
         let program = [maps().to_str().unwrap(), command, &data];
-        let (with, summaries) = files.within(&[], &program);
+        let (with, summaries) = files.within(way, &program);
         let first = &summaries.last().unwrap()["budgets"][0];
         assert_eq!(first["mappings"], mappings, "{command}: {first}");
         assert!(first["evicted"].as_u64().unwrap() > 0, "{command}: {first}");
@@ -36,7 +44,7 @@ fn what_is_cached_of_a_file_falls_to_the_budget_again_and_again() {
     // The program goes on only while the file takes at most the budget and an eighth.
     let most = (9 * MIB).to_string();
     let program = [maps().to_str().unwrap(), "read", &files.data(), "40000", &most];
-    let (with, summaries) = files.within(&[], &program);
+    let (with, summaries) = files.within(&["--way", "pagecache"], &program);
     same(&with, &maps_with(&["read", &files.data(), "40000"]));
     let budget = &summaries[0]["budgets"][0];
     assert_eq!(budget["max_bytes"], 8 * MIB);
@@ -221,7 +229,7 @@ fn bad_usage_says_what_to_do() {
     let program = ["true"];
     for (options, words) in [
         (&["--max", "8M", "--swap", "1G"][..], &["--swap", "0"][..]),
-        (&["--max", "8M", "--way", "auto"], &["userfault", "pagecache"]),
+        (&["--max", "8M", "--way", "both"], &["auto", "userfault", "pagecache"]),
         (&["--max", "8M", "--high", "9M"], &["--high 9M", "--max 8M"]),
         (&["--max", "1K"], &["1M"]),
         (&["--max", "8M", "--map", "x"], &["GLOB=SIZE"]),

@@ -15,7 +15,8 @@ use common::text;
 use serde_json::Value;
 
 /// The options of each way.
-const WAYS: [&[&str]; 2] = [&[], &["--way", "userfault"]];
+const WAYS: [&[&str]; 2] = [&["--way", "pagecache"], USERFAULT];
+const USERFAULT: &[&str] = &["--way", "userfault"];
 /// Of every processor that lowtide runs on.
 const SIGBUS: i32 = 7;
 /// What a file takes of a budget of 8 MiB in each way, and what it may exceed that by in moments.
@@ -27,7 +28,7 @@ fn is_available(files: &Files, way: &[&str]) -> bool {
     let (_, summaries) = files.within(way, &program);
     fs::remove_file(files.path("summary")).unwrap();
     let first = &summaries[0];
-    let available = way.is_empty() || first["mappings"]["userfault"] == 1;
+    let available = way != USERFAULT || first["mappings"]["userfault"] == 1;
     if !available {
         eprintln!("SKIPPED: {way:?}: {}", first["pagecache_because"]);
     }
@@ -119,7 +120,9 @@ fn a_daemon_goes_on_in_the_background_with_a_budget_of_its_own() {
             let budget = &line["budgets"][0];
             assert!(budget["evicted"].as_u64().unwrap() > 0, "{line}");
             assert!(budget["resident_bytes"].as_u64().unwrap() <= most, "{line}");
-            assert_eq!(line["mappings"]["userfault"], u64::from(!way.is_empty()), "{line}");
+            // What it inherits is kept as what it maps.
+            let other = if way == USERFAULT { "pagecache" } else { "userfault" };
+            assert_eq!(line["mappings"][other], 0, "{line}");
         }
         same(&with, &maps_with(&["daemon", &files.data(), &alone]));
         wait_for("what the daemon reads alone", &|| Path::new(&alone).exists());
@@ -159,7 +162,7 @@ fn a_file_that_shrinks_under_its_mapping_is_sigbus_as_without() {
             let last = summaries.last().unwrap();
             assert!(last["budgets"][0]["evicted"].as_u64().unwrap() > 0, "{last}");
             if command == "cut" {
-                let mirrors = if way.is_empty() { 0 } else { 2 };
+                let mirrors = if way != USERFAULT { 0 } else { 2 };
                 assert_eq!(last["mappings"]["userfault"], mirrors, "{last}");
             }
             make(&files);
@@ -190,7 +193,7 @@ fn more_mappings_than_there_are_descriptors_for_are_kept_in_part_and_the_shortag
         let left = count(&line["left_alone"], &["resources", "not_opened", "refused"]);
         assert!(left > 0, "48 descriptors are not enough: {line}");
         assert_eq!(count(&line["pagecache_because"], &["unavailable"]), 0, "{line}");
-        if !way.is_empty() {
+        if way == USERFAULT {
             assert!(line["mappings"]["userfault"].as_u64().unwrap() > 0, "{line}");
         }
     }
@@ -236,7 +239,7 @@ fn pages_that_the_device_cannot_read_are_sigbus_as_without_and_the_message_has_t
         // The shell gives the signal as its code.
         assert_eq!(with.status.code(), Some(128 + SIGBUS), "{}", text(&with.stderr));
         assert_eq!(text(&with.stdout), text(&alone.stdout));
-        if !way.is_empty() {
+        if way == USERFAULT {
             assert_eq!(line["mappings"]["userfault"], 1, "{line}");
             let error = line["error"].as_str().expect("the reason");
             assert!(error.contains("os error 5") && error.contains("data"), "{error}");
@@ -272,7 +275,7 @@ fn without_proc_the_program_works_and_its_mapping_is_kept_by_what_is_cached() {
         let line: Value = serde_json::from_str(&fs::read_to_string(&summary).unwrap()).unwrap();
         assert!(line["budgets"][0]["evicted"].as_u64().unwrap() > 0, "{line}");
         assert_eq!(line["read_ahead_pages"], 0, "{line}");
-        if !way.is_empty() {
+        if way == USERFAULT {
             assert_eq!(line["mappings"]["userfault"], 0, "{line}");
             let because = line["pagecache_because"].to_string();
             assert!(because.contains("no_lease") || because.contains("unavailable"), "{line}");

@@ -19,7 +19,7 @@ use common::text;
 const PATIENCE: Duration = Duration::from_secs(90);
 
 /// The options of each way.
-const WAYS: [&[&str]; 3] = [&[], &["--way", "userfault"], &["--anon"]];
+const WAYS: [&[&str]; 3] = [&["--way", "pagecache"], &["--way", "userfault"], &["--anon"]];
 
 /// The program of these tests, `examples/waits.rs` of the library's crate.
 fn waits() -> String {
@@ -286,6 +286,6 @@ fn a_traced_program_is_served_without_pages_that_its_tracer_would_wait_for() {
         let with = ends(&mut command);
         same(&with, &alone(&args));
         let said = text(&with.stderr);
-        assert_eq!(said.matches("traces the program").count(), 1, "{said}");
+        assert_eq!(said.matches("would wait for ever").count(), 1, "{said}");
     }
 }

@@ -130,7 +130,7 @@ impl Budgets {
         let globs = settings.maps.iter().map(|(_, bytes)| *bytes);
         let whole = globs.fold(settings.max, u64::saturating_add);
         let builder = Pager::builder().max(Size::new(whole));
-        let mut builder = if settings.userfault {
+        let mut builder = if settings.way.mirrors() {
             // What is read for a mirror is nowhere else in memory.
             builder.direct(IoMode::Direct)
         } else {

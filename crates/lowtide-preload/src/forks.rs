@@ -67,13 +67,14 @@ unsafe impl Sync for Place {}
 
 static FORKING: Place = Place(UnsafeCell::new(None));
 
-/// What this process has of its parent's mappings, until `fork` returns in it.
-struct Inherited(UnsafeCell<Vec<Entry>>);
+/// What this process has of its parent's mappings, and whether the parent had mirrors, until `fork`
+/// returns in it.
+struct Inherited(UnsafeCell<(Vec<Entry>, bool)>);
 
 // SAFETY: touched by the only thread of a child: in a handler, and before `fork` returns.
 unsafe impl Sync for Inherited {}
 
-static INHERITED: Inherited = Inherited(UnsafeCell::new(Vec::new()));
+static INHERITED: Inherited = Inherited(UnsafeCell::new((Vec::new(), false)));
 
 thread_local! {
     /// The copy for the child of this thread's fork could not be made.
@@ -163,10 +164,11 @@ extern "C" fn after_fork() {
 extern "C" fn in_child() {
     let Some(Forking { heap, mut covers, ranges, has_failed, .. }) = forking() else { return };
     covers.in_child();
+    let had_mirrors = mirrors::are_any();
     mirrors::in_child(&covers);
-    // SAFETY: as above.
-    unsafe { *INHERITED.0.get() = ranges };
     state::note_whole();
+    // SAFETY: as above.
+    unsafe { *INHERITED.0.get() = (ranges, had_mirrors) };
     let Some((turn, blocks)) = heap else { return };
     if has_failed {
         // The program has not seen this child: `fork` fails in its parent.
@@ -211,8 +213,8 @@ unsafe extern "C" fn fork() -> c_int {
     }
     if child == 0 {
         // SAFETY: as above.
-        let all = std::mem::take(unsafe { &mut *INHERITED.0.get() });
-        inherited::begin(&all);
+        let (all, had_mirrors) = std::mem::take(unsafe { &mut *INHERITED.0.get() });
+        inherited::begin(&all, had_mirrors);
     }
     child
 }

@@ -2,18 +2,18 @@
 //!
 //! A page stays in memory as long as any process maps it. So a child that uses what it inherited
 //! would keep the parent's pages beyond the budget, and its own uncounted. It adopts what the
-//! parent had adopted, in the way `pagecache`: its threads may know the addresses, so no mirror
-//! takes their place.
+//! parent had adopted, before `fork` returns there (`/proc` says what is mapped; the files are
+//! opened by their names) or a moment later:
 //!
-//! ```text
-//!   fork returns in the child: the addresses are noted, the keeper starts
-//!   a moment later, or with the first question: /proc says what is there; files are opened
-//! ```
+//! * Where the parent has mirrors, *before*: the child has one thread, and that is here, so none
+//!   knows of pages of the kernel's mapping, and mirrors take its place. A `fork` of such a process
+//!   takes about a millisecond longer.
+//! * In the way `pagecache` a moment later, or with the first question: a child that becomes
+//!   another program has gone by then. The addresses are known from the beginning, so what the
+//!   program changes there is a question to the keeper, which answers it when it has adopted them.
 //!
-//! Between the two the addresses are known, so what the program changes there is a question to the
-//! keeper, which answers it when it has adopted them. A child that becomes another program has gone
-//! by then. Where a file cannot be opened by its name, or another is there, the mapping is left to
-//! the kernel.
+//! Where a file cannot be opened by its name, or another is there, the mapping is left to the
+//! kernel.
 
 use crate::interpose::Errno;
 use crate::judge::{self, Verdict};
@@ -30,8 +30,8 @@ use std::time::Duration;
 /// A child that becomes another program does so before.
 pub(crate) const PAUSE: Duration = Duration::from_millis(10);
 
-/// In the child, before its program goes on: these addresses will be adopted.
-pub(crate) fn begin(all: &[Entry]) {
+/// In the child, before its program goes on: these addresses are adopted now, or will be.
+pub(crate) fn begin(all: &[Entry], had_mirrors: bool) {
     let Some((state, _)) = state::get().filter(|_| !all.is_empty()) else { return };
     let _errno = Errno::save();
     for entry in all {
@@ -39,7 +39,7 @@ pub(crate) fn begin(all: &[Entry]) {
             break;
         }
     }
-    if state.line.ask_or_start(Question::Inherit, keeper::begin).is_err() {
+    if state.line.ask_or_start(Question::Inherit { now: had_mirrors }, keeper::begin).is_err() {
         // No thread: what was inherited is the kernel's.
         state.ranges.remove(&(0..usize::MAX));
     }
@@ -51,6 +51,8 @@ pub(crate) fn begin(all: &[Entry]) {
 pub(crate) struct Found {
     pub(crate) range: Range<usize>,
     pub(crate) offset: u64,
+    /// Stores go to the file.
+    pub(crate) is_stored: bool,
     pub(crate) file: OwnedFd,
     pub(crate) path: Vec<u8>,
 }
@@ -115,7 +117,8 @@ impl Line<'_> {
         let is_same =
             stat.st_ino == self.number && (major(stat.st_dev), minor(stat.st_dev)) == self.device;
         let offset = self.offset + (range.start - self.range.start) as u64;
-        is_same.then(|| Found { range, offset, file, path: self.path.to_vec() })
+        let is_stored = self.prot & libc::PROT_WRITE != 0;
+        is_same.then(|| Found { range, offset, is_stored, file, path: self.path.to_vec() })
     }
 }
 
@@ -151,6 +154,7 @@ mod tests {
         let found = found.iter().find(|found| found.range.end == map.end).expect("it is found");
         assert_eq!(found.range, map.start + 8192..map.end);
         assert_eq!(found.offset, 4096 + 8192);
+        assert!(!found.is_stored);
         assert_eq!(found.path, path.as_os_str().as_bytes());
         assert!(find(&[]).is_empty());
     }

@@ -108,7 +108,7 @@ unsafe extern "C" fn mmap(
     // More than the budget cannot be populated; it would be dropped again as it comes in. A mirror
     // is populated when it is there.
     let fits = len as u64 <= settings.max;
-    let is_late = wanted.is_ok() && (settings.userfault || !fits);
+    let is_late = wanted.is_ok() && (settings.way.mirrors() || !fits);
     let populates = is_late && fits && flags & libc::MAP_POPULATE != 0;
     let unfit = unfit(prot, flags);
     let flags = if is_late { flags & !libc::MAP_POPULATE } else { flags };

@@ -195,7 +195,7 @@ impl Keeper {
                 .inherits
                 .is_some_and(|since| question.is_some() || since.elapsed() >= inherited::PAUSE)
             {
-                self.adopt_inherited();
+                self.adopt_inherited(false);
             }
             if let Some(question) = question {
                 let answer = self.answer(question);
@@ -262,8 +262,11 @@ impl Keeper {
                 }
                 Answer::Done
             }
-            Question::Inherit => {
+            Question::Inherit { now } => {
                 self.inherits = Some(Instant::now());
+                if now {
+                    self.adopt_inherited(true);
+                }
                 Answer::Done
             }
             Question::Leave => {
@@ -331,11 +334,17 @@ impl Keeper {
         let budget = globs::budget_of(self.settings, &path).map_or(0, |number| number + 1);
         let range = new.start..new.start + new.len;
         let subject = Subject { file: Rc::new(file), is_own, range, offset: new.offset, budget };
-        let mirrored = match new.unfit {
-            _ if !self.settings.userfault => None,
+        self.keep(subject, new.unfit, &path)
+    }
+
+    /// Keeps a mapping: a mirror, if that is wanted and nothing excludes it.
+    fn keep(&mut self, subject: Subject, unfit: Option<Why>, path: &[u8]) -> Result<(), Reason> {
+        let (budget, bytes) = (subject.budget, subject.range.len() as u64);
+        let mirrored = match unfit {
+            _ if !self.settings.way.mirrors() => None,
             Some(why) => Some(Err(why)),
             // A lease belongs to an open file, and this one is the program's.
-            None if !is_own => Some(Err(Why::NoLease)),
+            None if !subject.is_own => Some(Err(Why::NoLease)),
             None => Some(self.mirror(&subject)),
         };
         match mirrored {
@@ -348,33 +357,31 @@ impl Keeper {
                 self.watch(subject)?;
                 self.ways.pagecache += 1;
                 if let Some(Err(why)) = other {
-                    self.ways.add(why, new.len as u64, || path.clone());
+                    self.ways.add(why, bytes, || path);
                 }
             }
         }
-        self.note(budget, &path);
+        self.note(budget, path);
         Ok(())
     }
 
-    /// Adopts what this process has from its parent, as far as it is there still.
-    fn adopt_inherited(&mut self) {
+    /// Adopts what this process has from its parent, as far as it is there still. While the program
+    /// does not run yet, in the way that is wanted.
+    fn adopt_inherited(&mut self, is_alone: bool) {
         self.inherits = None;
         let all = self.state.ranges.all();
         let mut kept = Vec::new();
-        for Found { range, offset, file, path } in inherited::find(&all) {
+        for Found { range, offset, is_stored, file, path } in inherited::find(&all) {
             let budget = globs::budget_of(self.settings, &path).map_or(0, |number| number + 1);
             let file = Rc::new(file);
             let subject = Subject { file, is_own: true, range: range.clone(), offset, budget };
-            let bytes = range.len() as u64;
-            if self.watch(subject).is_err() {
-                continue;
+            let unfit = match is_stored {
+                true => Some(Why::Stored),
+                false => (!is_alone).then_some(Why::Inherited),
+            };
+            if self.keep(subject, unfit, &path).is_ok() {
+                kept.push(range);
             }
-            self.ways.pagecache += 1;
-            if self.settings.userfault {
-                self.ways.add(Why::Inherited, bytes, || path.clone());
-            }
-            self.note(budget, &path);
-            kept.push(range);
         }
         // What is not kept is the kernel's. No thread changes the table meanwhile: those that
         // would wait for an answer, or come later.

@@ -41,7 +41,10 @@ pub(crate) enum Question {
     /// Keep a mapping within the budget.
     Adopt(New),
     /// Keep the mappings that this process has from its parent.
-    Inherit,
+    Inherit {
+        /// Before the program goes on, and not a moment later.
+        now: bool,
+    },
     /// Leave these addresses alone from now on.
     Forget {
         /// First.

@@ -7,7 +7,8 @@
 //! |---|---|---|
 //! | `LOWTIDE_RUN_MAX` | the budget, in bytes | the library does nothing at all |
 //! | `LOWTIDE_RUN_HIGH` | where trimming begins, in bytes | a little below the budget |
-//! | `LOWTIDE_RUN_WAY` | `userfault`: an exact budget, where that is possible | `pagecache` |
+//! | `LOWTIDE_RUN_WAY` | `userfault`, `auto`: an exact budget, where possible | `pagecache` |
+//! | `LOWTIDE_RUN_INEXACT` | why it is possible for no file, in words | it is, or is not wanted |
 //! | `LOWTIDE_RUN_ANON` | `1`: memory without a file, too | left alone |
 //! | `LOWTIDE_RUN_SWAP` | where such memory goes: `0`, bytes, or `file DIR` | compressed |
 //! | `LOWTIDE_RUN_POLICY` | policy of the engine | the engine's default |
@@ -32,6 +33,7 @@ use std::path::PathBuf;
 const MAX: &str = "LOWTIDE_RUN_MAX";
 const HIGH: &str = "LOWTIDE_RUN_HIGH";
 const WAY: &str = "LOWTIDE_RUN_WAY";
+const INEXACT: &str = "LOWTIDE_RUN_INEXACT";
 const ANON: &str = "LOWTIDE_RUN_ANON";
 const SWAP: &str = "LOWTIDE_RUN_SWAP";
 const POLICY: &str = "LOWTIDE_RUN_POLICY";
@@ -45,9 +47,9 @@ const SHARED: &str = "LOWTIDE_RUN_SHARED";
 const PID: &str = "LOWTIDE_RUN_PID";
 
 /// Every variable of ours, for a process that shall not hand them on.
-pub(crate) const ALL: [&str; 14] = [
-    MAX, HIGH, WAY, ANON, SWAP, POLICY, MAPS, THRESHOLD, READ_AHEAD, SUMMARY, JSON, FOLLOW, SHARED,
-    PID,
+pub(crate) const ALL: [&str; 15] = [
+    MAX, HIGH, WAY, INEXACT, ANON, SWAP, POLICY, MAPS, THRESHOLD, READ_AHEAD, SUMMARY, JSON,
+    FOLLOW, SHARED, PID,
 ];
 
 /// The variable of the dynamic linker that names libraries to load first.
@@ -55,6 +57,34 @@ pub(crate) const LD_PRELOAD: &str = "LD_PRELOAD";
 
 /// Mappings below this are left alone, unless a glob names their file.
 pub(crate) const THRESHOLD_DEFAULT: u64 = 1 << 20;
+
+/// How mappings of files are kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// The kernel's own, watched and trimmed.
+    #[default]
+    Pagecache,
+    /// Mirrors of files that do not change, since the user demands it.
+    Userfault,
+    /// Mirrors, since they are possible.
+    Auto,
+}
+
+impl Way {
+    /// Its name.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Pagecache => "pagecache",
+            Self::Userfault => "userfault",
+            Self::Auto => "auto",
+        }
+    }
+
+    /// Whether there are mirrors of files that do not change.
+    pub(crate) const fn mirrors(self) -> bool {
+        !matches!(self, Self::Pagecache)
+    }
+}
 
 /// Where memory without a file goes that has no room.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -106,8 +136,10 @@ pub(crate) struct Settings {
     pub(crate) max: u64,
     /// Where trimming begins, in bytes.
     pub(crate) high: Option<u64>,
-    /// The way `userfault`, for mappings of files that do not change.
-    pub(crate) userfault: bool,
+    /// How mappings of files are kept.
+    pub(crate) way: Way,
+    /// Why mirrors are out of the question, where they would have been made.
+    pub(crate) inexact: Option<String>,
     /// Memory without a file is kept, too.
     pub(crate) anon: bool,
     /// Where that goes.
@@ -138,7 +170,8 @@ impl Settings {
         Self {
             max,
             high: None,
-            userfault: false,
+            way: Way::Pagecache,
+            inexact: None,
             anon: false,
             swap: SwapTo::Compressed,
             policy: None,
@@ -162,13 +195,14 @@ impl Settings {
         let number = |value: Option<u64>| value.map(|bytes| bytes.to_string().into());
         all.extend(number(self.high).map(|bytes| (HIGH, bytes)));
         all.extend(number(self.pid.map(u64::from)).map(|pid| (PID, pid)));
+        all.extend(self.inexact.as_ref().map(|why| (INEXACT, why.into())));
         all.extend(self.policy.as_ref().map(|name| (POLICY, name.into())));
         all.extend(self.summary.as_ref().map(|path| (SUMMARY, path.into())));
         all.extend(self.shared.as_ref().map(|path| (SHARED, path.into())));
         all.extend(self.swap.to_env().map(|to| (SWAP, to)));
         let flags = [
             (self.anon, ANON, "1"),
-            (self.userfault, WAY, "userfault"),
+            (self.way.mirrors(), WAY, self.way.name()),
             (self.keep_read_ahead, READ_AHEAD, "keep"),
             (self.json, JSON, "1"),
             (!self.follow, FOLLOW, "0"),
@@ -194,7 +228,10 @@ impl Settings {
         let number = |name| text(name).and_then(|value| value.parse::<u64>().ok());
         let mut settings = Self::new(number(MAX)?);
         settings.high = number(HIGH);
-        settings.userfault = text(WAY).as_deref() == Some("userfault");
+        let all = [Way::Userfault, Way::Auto];
+        let named = |way: &Way| text(WAY).as_deref() == Some(way.name());
+        settings.way = all.into_iter().find(named).unwrap_or_default();
+        settings.inexact = text(INEXACT);
         settings.anon = text(ANON).as_deref() == Some("1");
         settings.swap = SwapTo::from_env(get(SWAP));
         settings.policy = text(POLICY);
@@ -236,7 +273,8 @@ mod tests {
         let full = Settings {
             max: 7,
             high: Some(5),
-            userfault: true,
+            way: Way::Auto,
+            inexact: Some("no call".into()),
             anon: true,
             swap: SwapTo::Directory(OsString::from_vec(b"/swap \xff".to_vec()).into()),
             policy: Some("lru".into()),
@@ -251,7 +289,7 @@ mod tests {
         };
         assert_eq!(round_trip(&full).as_ref(), Some(&full));
         for swap in [SwapTo::Nowhere, SwapTo::Bytes(1 << 30)] {
-            let other = Settings { swap, ..full.clone() };
+            let other = Settings { swap, way: Way::Userfault, ..full.clone() };
             assert_eq!(round_trip(&other).as_ref(), Some(&other));
         }
     }

@@ -92,6 +92,9 @@ struct Line<'a> {
     pid: u32,
     program: &'a str,
     way: &'a str,
+    /// Why mirrors are out of the question, where they would have been made.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    inexact: Option<&'a str>,
     max_bytes: u64,
     budgets: &'a [Budget],
     #[serde(flatten)]
@@ -144,7 +147,8 @@ fn json(settings: &Settings, program: &str, counted: Counted, whole: &Whole) -> 
         lowtide: env!("CARGO_PKG_VERSION"),
         pid: std::process::id(),
         program,
-        way: if settings.userfault { "userfault" } else { "pagecache" },
+        way: settings.way.name(),
+        inexact: settings.inexact.as_deref(),
         max_bytes: settings.max,
         budgets: &whole.budgets,
         counted,
@@ -184,7 +188,7 @@ fn text(settings: &Settings, program: &str, counted: Counted, whole: &Whole) -> 
         }
         let _ = writeln!(text, "; {} faults waited for it", counted.major_faults);
     }
-    if settings.userfault && !whole.budgets.is_empty() {
+    if settings.way.mirrors() && !whole.budgets.is_empty() {
         let Ways { userfault, pagecache, .. } = whole.ways;
         let _ = writeln!(
             text,
@@ -192,6 +196,9 @@ fn text(settings: &Settings, program: &str, counted: Counted, whole: &Whole) -> 
             mappings(userfault),
             mappings(pagecache)
         );
+    }
+    if let Some(why) = settings.inexact.as_ref().filter(|_| !whole.budgets.is_empty()) {
+        let _ = writeln!(text, "  the way pagecache for all, because: {why}");
     }
     for one in whole.ways.because() {
         text += &of_some("pagecache", &one, one.reason.text());
@@ -301,7 +308,8 @@ mod tests {
     #[test]
     fn the_names_in_the_json_are_an_interface() {
         let counted = Counted { major_faults: 6, device_read_bytes: 7 };
-        let line = json(&Settings::new(8 << 20), "x", counted, &whole());
+        let settings = Settings { inexact: Some("no call".into()), ..Settings::new(8 << 20) };
+        let line = json(&settings, "x", counted, &whole());
         assert!(line.ends_with("}\n") && line.lines().count() == 1);
         let line: serde_json::Value = serde_json::from_str(&line).expect("JSON");
         let names = |value: &serde_json::Value| -> Vec<String> {
@@ -309,9 +317,9 @@ mod tests {
         };
         assert_eq!(
             names(&line).join(" "),
-            "anon budgets device_read_bytes error left_alone lowtide major_faults mappings \
-             max_bytes pagecache_because pid program read_ahead_pages read_ahead_wasted_pages \
-             refusal way"
+            "anon budgets device_read_bytes error inexact left_alone lowtide major_faults \
+             mappings max_bytes pagecache_because pid program read_ahead_pages \
+             read_ahead_wasted_pages refusal way"
         );
         assert_eq!(
             names(&line["budgets"][0]).join(" "),
@@ -325,13 +333,15 @@ mod tests {
     #[test]
     fn the_text_says_the_same() {
         let counted = Counted { major_faults: 6, device_read_bytes: 8192 };
-        let said = text(&Settings::new(8 << 20), "x", counted, &whole());
+        let settings = Settings { inexact: Some("no call".into()), ..Settings::new(8 << 20) };
+        let said = text(&settings, "x", counted, &whole());
         for part in [
             "budget of *.a: 8.0 MiB, 1 mapping (/data/a \"b\")",
             "the device read 0.0 MiB (2.00 x what came in); 6 faults waited",
             "memory without a file: 8.0 MiB, 0 blocks",
             "in swap 0.0 MiB: 0.0 MiB of memory (2.0 x)",
             "2 mappings, 3.0 MiB: locked in memory",
+            "the way pagecache for all, because: no call",
             "refused, because: no scan",
             "were SIGBUS: no device",
         ] {

@@ -7,7 +7,7 @@
 //! without a file is left to the kernel. A tracer that comes later is not noticed.
 
 use crate::descriptors;
-use crate::settings::Settings;
+use crate::settings::{Settings, Way};
 
 /// The process that traces another; none if there is none, or if /proc does not say.
 fn tracer_of(process: &str) -> Option<i32> {
@@ -20,15 +20,17 @@ fn tracer(status: &str) -> Option<i32> {
     line.trim().parse().ok().filter(|tracer| *tracer != 0)
 }
 
-/// The settings without what makes a tracer wait, if there is one. Says so, unless the process that
-/// started this one has the same tracer, and has said it.
+/// The settings without what makes a tracer wait, if there is one. Says so where the user demanded
+/// it, unless the process that started this one has the same tracer, and has said it; otherwise the
+/// summary says it.
 pub(crate) fn without_waiting(settings: Settings) -> Settings {
-    if !settings.userfault && !settings.anon {
+    if !settings.way.mirrors() && !settings.anon {
         return settings;
     }
     let Some(tracer) = tracer_of("self") else { return settings };
+    let is_demanded = settings.way == Way::Userfault || settings.anon;
     let parent = rustix::process::getppid().map_or(0, |pid| pid.as_raw_nonzero().get());
-    if tracer_of(&parent.to_string()) != Some(tracer) {
+    if is_demanded && tracer_of(&parent.to_string()) != Some(tracer) {
         let text = format!(
             "lowtide: process {tracer} traces the program, and would wait for ever for a page that \
              a stopped thread serves: no --anon and no --way userfault; files are kept in the way \
@@ -36,7 +38,8 @@ pub(crate) fn without_waiting(settings: Settings) -> Settings {
         );
         descriptors::say(text.as_bytes());
     }
-    Settings { userfault: false, anon: false, ..settings }
+    let inexact = Some(format!("process {tracer} traces the program"));
+    Settings { way: Way::Pagecache, inexact, anon: false, ..settings }
 }
 
 #[cfg(test)]

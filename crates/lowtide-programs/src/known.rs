@@ -20,7 +20,7 @@ pub struct Known {
     pub because: &'static str,
 }
 
-const ANON: &[Way] = &[Way::Anon, Way::AnonSwap, Way::AnonUserfault];
+const ANON: &[Way] = &[Way::Anon, Way::AnonSwap];
 
 const fn known(triggers: &'static [Trigger], ways: &'static [Way], because: &'static str) -> Known {
     Known { triggers, ways, because }

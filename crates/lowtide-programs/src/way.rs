@@ -9,28 +9,24 @@ pub enum Way {
     Pagecache,
     /// Files, in mirrors.
     Userfault,
-    /// Memory without a file, compressed.
+    /// Memory without a file, compressed, beside mirrors.
     Anon,
     /// The same; what does not compress goes to a file.
     AnonSwap,
-    /// Both, in the way userfault.
-    AnonUserfault,
 }
 
 impl Way {
     /// All of them.
-    pub const ALL: [Self; 5] =
-        [Self::Pagecache, Self::Userfault, Self::Anon, Self::AnonSwap, Self::AnonUserfault];
+    pub const ALL: [Self; 4] = [Self::Pagecache, Self::Userfault, Self::Anon, Self::AnonSwap];
 
     /// The command's options; `.` is the folder in which a program plays.
     #[must_use]
     pub const fn options(self) -> &'static [&'static str] {
         match self {
-            Self::Pagecache => &[],
+            Self::Pagecache => &["--way", "pagecache"],
             Self::Userfault => &["--way", "userfault"],
             Self::Anon => &["--anon"],
             Self::AnonSwap => &["--anon", "--swap", "."],
-            Self::AnonUserfault => &["--anon", "--swap", ".", "--way", "userfault"],
         }
     }
 
@@ -42,14 +38,13 @@ impl Way {
             Self::Userfault => "userfault",
             Self::Anon => "anon",
             Self::AnonSwap => "anon-swap",
-            Self::AnonUserfault => "anon-userfault",
         }
     }
 
     /// Whether memory without a file is kept.
     #[must_use]
     pub const fn keeps_heap(self) -> bool {
-        matches!(self, Self::Anon | Self::AnonSwap | Self::AnonUserfault)
+        matches!(self, Self::Anon | Self::AnonSwap)
     }
 
     /// Whether pages must compress: there is no other place for them.

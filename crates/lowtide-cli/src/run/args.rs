@@ -14,6 +14,8 @@ const LEAST_BUDGET: u64 = 1 << 20;
 /// How mappings are kept within the budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum WayName {
+    /// userfault where the machine has it and the file cannot change, pagecache otherwise
+    Auto,
     /// The kernel's own mappings, watched and trimmed
     Pagecache,
     /// Memory of lowtide's own in the place of mappings of files that do not change: exact
@@ -42,7 +44,7 @@ pub(crate) struct RunArgs {
     /// Which pages go first: a name of `lowtide list policies`
     #[arg(long, value_name = "POLICY")]
     pub(crate) policy: Option<Policy>,
-    /// How mappings of files are kept within the budget [default: pagecache]
+    /// How mappings of files are kept within the budget [default: auto]
     #[arg(long, value_enum, value_name = "WAY")]
     pub(crate) way: Option<WayName>,
     /// A budget of their own for files whose name or path matches (repeatable; the first counts)

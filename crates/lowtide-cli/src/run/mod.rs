@@ -32,7 +32,7 @@ use crate::out;
 pub(crate) use args::RunArgs;
 use args::WayName;
 use error::{Lack, RunError};
-use settings::{Settings, SwapTo};
+use settings::{Settings, SwapTo, Way};
 
 /// Becomes the program; returns only with an error.
 pub(crate) fn become_program(args: &RunArgs) -> RunError {
@@ -72,7 +72,7 @@ fn start(args: &RunArgs) -> Result<Infallible, RunError> {
 /// of single files in its summary.
 fn lacking(settings: &Settings) -> Result<(), Lack> {
     reach::files().map_err(|why| Lack::Files { why })?;
-    if settings.userfault {
+    if settings.way == Way::Userfault {
         reach::exact().map_err(|why| Lack::Exact { why })?;
     }
     if settings.anon {
@@ -123,7 +123,15 @@ fn settings_of(args: &RunArgs) -> Result<Settings, RunError> {
     }
     let mut settings = Settings::new(max);
     settings.high = args.high;
-    settings.userfault = args.way == Some(WayName::Userfault);
+    (settings.way, settings.inexact) = match args.way {
+        Some(WayName::Pagecache) => (Way::Pagecache, None),
+        Some(WayName::Userfault) => (Way::Userfault, None),
+        // Nothing is refused: what can be had is taken, and the summary says why it is not more.
+        None | Some(WayName::Auto) => match reach::exact() {
+            Ok(()) => (Way::Auto, None),
+            Err(why) => (Way::Pagecache, Some(why)),
+        },
+    };
     settings.anon = args.anon;
     settings.swap = args.swap.clone().unwrap_or_default();
     settings.policy = args.policy.as_ref().map(ToString::to_string);
