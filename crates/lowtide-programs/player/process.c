@@ -12,6 +12,9 @@
 extern char **environ;
 /* What the constructor of a library does (`plugin.c`). */
 int plugin_does;
+/* A child that is forked while another thread loads a library finds the loader's lock taken for ever, or the library
+ * half loaded, alone, too. So no child that may load one is made meanwhile. */
+static pthread_mutex_t loading = PTHREAD_MUTEX_INITIALIZER;
 
 /* A few steps with memory of its own, of any process: ends with what must be 0. */
 static int small_steps(int has_file) {
@@ -55,12 +58,19 @@ static _Noreturn void be_child(const struct context *parent, struct context *c) 
     _exit(0);
 }
 
+static pid_t fork_beside_no_loading(void) {
+    pthread_mutex_lock(&loading);
+    pid_t child = fork();
+    pthread_mutex_unlock(&loading);
+    return child;
+}
+
 /* fork SCRIPT COUNT: children, one after the other. */
 static void play_fork(struct context *c, const struct op *op) {
     struct context *other = context_of(op, 0, c);
     if (!other) return say(c, "-");
     for (unsigned n = number(op, 1) % 8 + 1; n > 0; n--) {
-        pid_t child = fork();
+        pid_t child = fork_beside_no_loading();
         if (child == 0) be_child(c, other);
         if (child < 0) return said(c, -1);
         wait_for(c, child);
@@ -71,7 +81,7 @@ static void play_fork(struct context *c, const struct op *op) {
 static void play_start(struct context *c, const struct op *op) {
     struct context *other = context_of(op, 0, c);
     if (!other || c->child[other->script]) return say(c, "-");
-    pid_t child = fork();
+    pid_t child = fork_beside_no_loading();
     if (child == 0) be_child(c, other);
     if (child < 0) return said(c, -1);
     c->child[other->script] = child;
@@ -243,14 +253,16 @@ static void play_flock(struct context *c, const struct op *op) {
 
 /* plugin DOES: a library whose constructor maps memory or a file, or allocates. */
 static void play_plugin(struct context *c, const struct op *op) {
-    plugin_does = number(op, 0) % 5;
     const char *path = getenv("PLAYER_PLUGIN");
     if (!path) return say(c, "-");
+    pthread_mutex_lock(&loading);
+    plugin_does = number(op, 0) % 5;
     void *library = dlopen(path, RTLD_NOW);
+    int *result = library ? dlsym(library, "plugin_result") : 0, got = result ? *result : -1;
+    if (library) dlclose(library);
+    pthread_mutex_unlock(&loading);
     if (!library) return say(c, "no library");
-    int *result = dlsym(library, "plugin_result");
-    say(c, "%d", result ? *result : -1);
-    dlclose(library);
+    say(c, "%d", got);
 }
 
 static void *exit_here(void *code) { exit((int)(intptr_t)code); }
