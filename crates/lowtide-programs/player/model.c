@@ -76,7 +76,10 @@ void check_all(struct context *c) {
 
 /* What this process has after a fork of what the parent has. Of the parent's shared memory each knows nothing, once
  * the other stores. Threads and children are the parent's. */
+int is_forked;
+
 void is_child(struct context *c) {
+    is_forked = 1;
     for (int s = 0; s < SLOTS; s++) {
         struct area *a = &c->area[s];
         for (unsigned i = 0; i < a->pages; i++) {

@@ -108,6 +108,8 @@ void check(struct context *c, struct area *a, unsigned from, unsigned count);
 void check_all(struct context *c);
 void check_page(struct context *c, const struct page *p, const char *bytes, const char *where, unsigned number);
 void is_child(struct context *c);
+/* Whether this is a child of fork. */
+extern int is_forked;
 struct area *slot(struct context *c, const struct op *op, int arg);
 unsigned run_of(struct area *a, unsigned *from, unsigned count, int least);
 unsigned run_at(struct area *a, const struct op *op, int arg, unsigned *from, int least);

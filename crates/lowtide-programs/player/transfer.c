@@ -18,6 +18,8 @@ static ssize_t get_stream(int file, char *to, size_t len, off_t from) {
 }
 
 static ssize_t get_aio(int file, char *to, size_t len, off_t from) {
+    /* The C library's threads for this are its parent's, and so are their locks. */
+    if (is_forked) return pread(file, to, len, from);
     struct aiocb request = { .aio_fildes = file, .aio_buf = to, .aio_nbytes = len, .aio_offset = from };
     const struct aiocb *list[] = { &request };
     if (aio_read(&request) < 0) return -1;
