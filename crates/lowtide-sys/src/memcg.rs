@@ -38,19 +38,25 @@ pub struct Limit {
 }
 
 /// The smallest limit on memory that binds this process: of its own group, or of one above it that
-/// can be seen. `None` if there is none.
+/// can be seen. Above it the kernel kills. `None` if there is none.
 #[must_use]
 pub fn own_limit() -> Option<Limit> {
     let place = Place::find().ok()?;
-    let file = match place.version {
-        Version::V1 => "memory.limit_in_bytes",
-        Version::V2 => "memory.max",
-    };
-    let limits = place.upward().filter_map(|group| {
-        let text = std::fs::read_to_string(group.join(file)).ok()?;
-        Some(Limit { bytes: limit(&text)?, group })
-    });
-    limits.min_by_key(|limit| limit.bytes)
+    place.smallest(match place.version {
+        Version::V1 => &["memory.limit_in_bytes"],
+        Version::V2 => &["memory.max"],
+    })
+}
+
+/// As [`own_limit`], where a group of version 2 has a `memory.high` that too: above that the kernel
+/// makes the process wait while it reclaims.
+#[must_use]
+pub fn own_limit_or_high() -> Option<Limit> {
+    let place = Place::find().ok()?;
+    place.smallest(match place.version {
+        Version::V1 => &["memory.limit_in_bytes"],
+        Version::V2 => &["memory.high", "memory.max"],
+    })
 }
 
 /// Why a process has no place in a hierarchy of memory cgroups.
@@ -62,6 +68,13 @@ pub enum NoPlace {
     NoController {
         /// The controller or mount that was not found.
         reason: String,
+    },
+    /// The highest group that this process sees, as in a container, is given no memory controller
+    /// by the group above it.
+    #[error("the group above {} gives it no memory controller", root.display())]
+    NotGiven {
+        /// Its directory.
+        root: PathBuf,
     },
     /// A file of the process cannot be read.
     #[error("cannot read {path}: {source}")]
@@ -99,18 +112,20 @@ impl Place {
         let read = |path| {
             std::fs::read_to_string(path).map_err(|source| NoPlace::Unreadable { path, source })
         };
-        let place = Place::parse(&read("/proc/self/mountinfo")?, &read("/proc/self/cgroup")?)?;
-        if place.version == Version::V2
-            && !has_memory(&place.mount_point.join("cgroup.controllers"))
-        {
-            return Err(NoPlace::NoController {
-                reason: format!(
-                    "the hierarchy at {} has no memory controller",
-                    place.mount_point.display()
-                ),
-            });
+        Place::parse(&read("/proc/self/mountinfo")?, &read("/proc/self/cgroup")?)?.with_memory()
+    }
+
+    /// Refuses a hierarchy of version 2 without the controller.
+    fn with_memory(self) -> Result<Place, NoPlace> {
+        let root = &self.mount_point;
+        if self.version == Version::V1 || has_memory(&root.join("cgroup.controllers")) {
+            return Ok(self);
         }
-        Ok(place)
+        if !is_hierarchy_root(root) {
+            return Err(NoPlace::NotGiven { root: self.mount_point });
+        }
+        let reason = format!("the hierarchy at {} has no memory controller", root.display());
+        Err(NoPlace::NoController { reason })
     }
 
     /// A version 1 hierarchy that has the memory controller wins, because then version 2 cannot
@@ -137,6 +152,16 @@ impl Place {
         })
     }
 
+    /// The smallest limit in files of these names.
+    fn smallest(&self, files: &[&str]) -> Option<Limit> {
+        let limits = self.upward().flat_map(|group| {
+            let of = |file: &&str| limit(&std::fs::read_to_string(group.join(file)).ok()?);
+            let bytes = files.iter().filter_map(of).min();
+            bytes.map(|bytes| Limit { bytes, group })
+        });
+        limits.min_by_key(|limit| limit.bytes)
+    }
+
     /// This process's group and its ancestors, up to the mount point.
     pub fn upward(&self) -> impl Iterator<Item = PathBuf> {
         self.own
@@ -144,6 +169,13 @@ impl Place {
             .take_while(|dir| dir.starts_with(&self.mount_point))
             .map(Path::to_owned)
     }
+}
+
+/// Whether a directory of version 2 is the root of its hierarchy, and not only the highest group
+/// that a container sees: the root has no type.
+#[must_use]
+pub fn is_hierarchy_root(dir: &Path) -> bool {
+    !dir.join("cgroup.type").exists()
 }
 
 /// Whether a file that lists controllers names `memory`.
@@ -224,6 +256,22 @@ mod tests {
     }
 
     #[test]
+    fn the_smallest_limit_of_a_group_and_those_above_it_counts() {
+        let dir = tempfile::tempdir().unwrap();
+        let (root, own) = (dir.path().to_owned(), dir.path().join("a/b"));
+        std::fs::create_dir_all(&own).unwrap();
+        let write = |dir: &Path, file, text| std::fs::write(dir.join(file), text).unwrap();
+        write(&own, "memory.max", "max\n");
+        write(&own, "memory.high", "4096\n");
+        write(&root.join("a"), "memory.max", "8192\n");
+        let place = Place { version: Version::V2, mount_point: root.clone(), own: own.clone() };
+        let limit = |files: &[&str]| place.smallest(files).map(|limit| (limit.bytes, limit.group));
+        assert_eq!(limit(&["memory.max"]), Some((8192, root.join("a"))));
+        assert_eq!(limit(&["memory.high", "memory.max"]), Some((4096, own)));
+        assert_eq!(limit(&["memory.low"]), None);
+    }
+
+    #[test]
     fn a_version_1_memory_hierarchy_wins_over_an_empty_version_2() {
         let group = "8:pids:/\n4:memory:/jobs/7\n0::/\n";
         assert_eq!(own(HYBRID, group), (Version::V1, "/sys/fs/cgroup/memory/jobs/7".into()));
@@ -259,6 +307,20 @@ mod tests {
     fn a_group_outside_the_namespace_falls_back_to_the_mount_point() {
         let mounts = "29 23 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n";
         assert_eq!(own(mounts, "0::/../../init.scope\n").1, "/sys/fs/cgroup");
+    }
+
+    #[test]
+    fn a_container_that_is_given_no_controller_is_told_apart_from_a_kernel_without_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path();
+        let place = || Place { version: Version::V2, mount_point: root.into(), own: root.into() };
+        std::fs::write(root.join("cgroup.controllers"), "cpu pids\n").unwrap();
+        assert!(matches!(place().with_memory(), Err(NoPlace::NoController { .. })));
+        std::fs::write(root.join("cgroup.type"), "domain\n").unwrap();
+        let error = place().with_memory().unwrap_err();
+        assert!(matches!(error, NoPlace::NotGiven { .. }), "{error}");
+        std::fs::write(root.join("cgroup.controllers"), "cpu memory pids\n").unwrap();
+        assert_eq!(place().with_memory().unwrap(), place());
     }
 
     #[test]

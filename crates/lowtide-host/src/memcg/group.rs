@@ -14,7 +14,7 @@ use std::thread;
 use std::time::Duration;
 
 use super::error::is_refusal;
-use super::locate::{Place, find, not_handed_down, parents};
+use super::locate::{Parent, Place, find, first_of, parents};
 use super::{MemcgError, Version};
 
 /// How often the removal is tried, and how long it waits in between. A process that was just killed
@@ -52,31 +52,20 @@ impl Memcg {
     /// # Errors
     ///
     /// [`MemcgError::NoController`] when no hierarchy has the memory controller,
-    /// [`MemcgError::NotPermitted`] when this process may not make a group (the message says
-    /// what to do), [`MemcgError::Io`] when a setting is refused. Nothing is left behind then.
+    /// [`MemcgError::NotGiven`] when this container does not get it, [`MemcgError::NotPermitted`]
+    /// when this process may not make a group (the message says what to do), [`MemcgError::Io`]
+    /// when a setting is refused. Nothing is left behind then.
     pub fn create(name_hint: &str, limit_bytes: u64) -> Result<Memcg, MemcgError> {
         let place = find()?;
         remove_leftovers(&place);
-        let mut refused = None;
-        for parent in parents(&place) {
-            match Memcg::create_in(&parent, &place, name_hint, limit_bytes) {
-                Err(error @ MemcgError::NotPermitted { .. }) => refused = refused.or(Some(error)),
-                done => return done,
-            }
-        }
-        if place.version == Version::V2 {
-            // No ancestor hands the controller down yet. Try to enable it, nearest ancestor first.
-            for parent in place.upward() {
-                if fs::write(parent.join("cgroup.subtree_control"), "+memory").is_ok() {
-                    return Memcg::create_in(&parent, &place, name_hint, limit_bytes);
-                }
-            }
-        }
-        Err(refused.unwrap_or_else(|| not_handed_down(&place)))
+        first_of(&place, |parent| {
+            parent.hand_down()?;
+            Memcg::create_in(parent, &place, name_hint, limit_bytes)
+        })
     }
 
     fn create_in(
-        parent: &Path,
+        parent: &Parent,
         place: &Place,
         name_hint: &str,
         limit_bytes: u64,
@@ -89,19 +78,13 @@ impl Memcg {
             .collect();
         let path = loop {
             let count = COUNT.fetch_add(1, Ordering::Relaxed);
-            let path = parent.join(format!("lowtide-{hint}-{}-{count}", std::process::id()));
+            let path = parent.dir.join(format!("lowtide-{hint}-{}-{count}", std::process::id()));
             match fs::create_dir(&path) {
                 Ok(()) => break path,
                 // Left by a process of the same id that was killed before it could clean up.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                Err(error) if is_refusal(&error) => {
-                    return Err(MemcgError::not_permitted(
-                        parent,
-                        error.to_string(),
-                        place.version,
-                    ));
-                }
-                Err(error) => return Err(MemcgError::io("make a group in", parent, error)),
+                Err(error) if is_refusal(&error) => return Err(parent.refused(&error)),
+                Err(error) => return Err(MemcgError::io("make a group in", &parent.dir, error)),
             }
         };
         // From here on the drop removes the directory, whatever fails.
@@ -317,7 +300,7 @@ impl Drop for Memcg {
 /// process lives stays, and so does one with processes inside, which the kernel refuses to remove.
 fn remove_leftovers(place: &Place) {
     for parent in parents(place) {
-        for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
+        for entry in fs::read_dir(parent.dir).into_iter().flatten().flatten() {
             let Some(pid) = maker(&entry.file_name().to_string_lossy()) else { continue };
             if !Path::new("/proc").join(pid.to_string()).exists() {
                 if place.version == Version::V1 {

@@ -18,8 +18,8 @@
 //! `/proc/self/cgroup` shows the group of this process. In version 1 the new group becomes a child
 //! of that group, so every limit that already binds this process stays in force. In version 2 that
 //! is usually impossible (the last row of the table), and the group becomes a child of the nearest
-//! ancestor that hands the controller down: a sibling of this process's group, bound by everything
-//! above but not by limits of that group itself.
+//! ancestor that hands the controller down, or can be made to: a sibling of this process's group,
+//! bound by everything above but not by limits of that group itself.
 //!
 //! # What is charged where
 //!
@@ -32,6 +32,6 @@ mod error;
 mod group;
 mod locate;
 
-pub use error::MemcgError;
+pub use error::{MemcgError, Obstacle};
 pub use group::Memcg;
-pub use locate::{Offer, Version, offered, own_limit};
+pub use locate::{Offer, Version, offered, own_limit, own_limit_or_high};
