@@ -214,8 +214,8 @@ pub use reader::Reader;
 pub use stat::{DirtyStat, IoStat, Stat};
 pub use swap::{Swap, SwapStat};
 pub use tenant::{
-    Consumer, ExportError, OnStall, OomReport, Reservation, Tenant, TenantBuilder, TenantError,
-    TenantFile, TenantLimits, TenantPolicyError, Unwritable,
+    Consumer, ExportError, OnStall, OomReport, Reservation, SwapRefusal, Tenant, TenantBuilder,
+    TenantError, TenantFile, TenantLimits, TenantPolicyError, Unwritable,
 };
 pub use view::View;
 

@@ -5,7 +5,7 @@ use crate::error::Error;
 use crate::hazard;
 use crate::payer::Full;
 use crate::pool::State;
-use crate::tenant::{Consumer, OomReport, TenantLimits, Unwritable};
+use crate::tenant::{Consumer, OomReport, SwapRefusal, TenantLimits, Unwritable};
 use crate::translation::{Entry, State as EntryState};
 use crate::writeback::Failure;
 use lowtide_core::{FolioId, MemcgId};
@@ -59,6 +59,7 @@ impl State {
     /// Looks at a group that is full. Cost: O(groups below).
     fn oom_report(&self, full: Full, pages: u64, page_shift: u32) -> OomReport {
         let (unwritable, held_here) = (self.unwritable(full.over), self.held_here(full.over));
+        let refused = self.swaps.refused(|group| self.engine.is_within(group, full.over));
         let Full { over: full, payer, .. } = full;
         let State { engine, names, .. } = self;
         let bytes = |pages: u64| if pages == u64::MAX { pages } else { pages << page_shift };
@@ -105,6 +106,7 @@ impl State {
             held_here_bytes: bytes(held_here),
             unwritable: unwritable
                 .map(|(path, failure)| Unwritable { path, source: failure.source }),
+            swap_refusal: refused.map(|source| SwapRefusal { source }),
         }
     }
 }

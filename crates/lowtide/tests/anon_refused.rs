@@ -1,6 +1,7 @@
-//! Swap that takes no page: pages of files go instead, whatever the policy prefers.
+//! Swap that takes no page: pages of files go instead, whatever the policy prefers; where there are
+//! none, the error says why swap takes no more.
 
-use lowtide::{Inject, InjectOp, Pager, Request, Size, Swap, Verdict};
+use lowtide::{Error, Inject, InjectOp, Pager, Request, Size, Swap, Verdict};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -28,6 +29,9 @@ enum Refusal {
     WritesFail,
 }
 
+/// The error of a disk that is full.
+const ENOSPC: i32 = 28;
+
 /// The swap file cannot be written.
 #[derive(Debug)]
 struct WritesFail;
@@ -35,7 +39,7 @@ struct WritesFail;
 impl Inject for WritesFail {
     fn before(&self, request: &Request<'_>) -> Verdict {
         if request.op == InjectOp::Write && request.path == Path::new("[swap]") {
-            return Verdict::Fail(io::Error::from_raw_os_error(5));
+            return Verdict::Fail(io::Error::from_raw_os_error(ENOSPC));
         }
         Verdict::Pass
     }
@@ -93,5 +97,32 @@ fn where_swap_refuses_all_anonymous_pages_those_of_files_go_at_once() {
                 pager.validate().unwrap();
             }
         }
+    }
+}
+
+#[test]
+fn the_error_of_a_full_budget_says_why_swap_takes_no_more() {
+    let dir = Dir::new();
+    for (refusal, why) in [
+        (Refusal::NoFile, "there is no swap file"),
+        (Refusal::FileIsFull, "slots free"),
+        (Refusal::WritesFail, "No space left on device (os error 28)"),
+    ] {
+        let pager = pager("mglru", refusal, dir.path());
+        let tenant = pager.tenant("heap").max(Size::new(MAX * PAGE)).create().unwrap();
+        let heap = tenant.anon(2 * MAX * PAGE).unwrap();
+        let stored = (0..2 * MAX).find_map(|page| {
+            let guard = heap.write(page);
+            guard.map(|mut guard| guard.copy_from_slice(&noise(page, 1))).err()
+        });
+        let error = stored.expect("there is no room for all pages");
+        let Error::OutOfBudget { report } = &error else { panic!("{refusal:?}: {error}") };
+        assert!(report.swap_refusal.is_some(), "{refusal:?}: {report}");
+        let text = error.to_string();
+        assert!(text.contains("that swap does not take") && text.contains(why), "{text}");
+        // With room again it goes on.
+        tenant.set_max(Size::new(4 * MAX * PAGE)).unwrap();
+        heap.write(2 * MAX - 1).unwrap().copy_from_slice(&noise(1, 1));
+        pager.validate().unwrap();
     }
 }

@@ -37,9 +37,6 @@ struct Leaving {
     expected: bool,
     /// It could not be written, or not even be protected or read.
     failed: bool,
-    /// Because swap has no room for it, or its device fails: not for what passes, as a tenant does
-    /// that has no frame to note where the page is.
-    refused: bool,
 }
 
 impl Leaving {
@@ -80,8 +77,8 @@ pub(crate) fn swap_out<'a>(
         }
         victim.outcome = Unmapped::Writing;
         let (page, frame) = (victim.owner.page, victim.folio.0);
-        let (slot, expected, failed, refused) = (None, false, false, false);
-        leaving.push(Leaving { at, space, page, frame, slot, expected, failed, refused });
+        let (slot, expected, failed) = (None, false, false);
+        leaving.push(Leaving { at, space, page, frame, slot, expected, failed });
     }
     if leaving.is_empty() {
         return (state, false);
@@ -90,15 +87,17 @@ pub(crate) fn swap_out<'a>(
     protect(&mut leaving);
     expect(pool, &mut leaving);
     keep(pool, &mut leaving);
-    write(pool, &mut leaving);
+    let refused = write(pool, &mut leaving);
     let mut state = pool.lock();
     let nothing_stored = leaving.iter().all(|page| page.slot.is_none());
     if pool.is_poisoned() {
         return (state, nothing_stored);
     }
+    let group = state.engine.group_of_space(leaving[0].space.id);
     if nothing_stored {
-        let group = state.engine.group_of_space(leaving[0].space.id);
-        state.swaps.note_refusal(group, leaving.iter().any(|page| page.refused));
+        state.swaps.note_refusal(group, refused);
+    } else {
+        state.swaps.note_stored(group);
     }
     for Leaving { at, space, page, frame, slot, expected, .. } in &leaving {
         let id = FolioId(*frame);
@@ -187,9 +186,11 @@ fn keep(pool: &Pool, leaving: &mut [Leaving]) {
 }
 
 /// Writes what memory has refused to the file, neighbours together. A write is all or nothing: one
-/// that fails is tried with half of the pages, so that the last slots are used, too.
-fn write(pool: &Pool, leaving: &mut [Leaving]) {
-    let mut most = usize::MAX;
+/// that fails is tried with half of the pages, so that the last slots are used, too. Returns why
+/// swap has no room for some, or how its device fails: not what passes, as that a tenant has no
+/// frame to note where a page is.
+fn write(pool: &Pool, leaving: &mut [Leaving]) -> Option<io::Error> {
+    let (mut most, mut refused) = (usize::MAX, None);
     while let Some(first) = leaving.iter().find(|page| page.slot.is_none() && !page.failed) {
         let store = first.space.anon().store();
         let goes = |page: &Leaving| {
@@ -219,13 +220,14 @@ fn write(pool: &Pool, leaving: &mut [Leaving]) {
             }
             Err(_) if store.is_file_full(chosen.len()) && give_some_up(pool) > 0 => {}
             Err(_) if chosen.len() > 1 && store.has_file() => most = chosen.len() / 2,
-            Err(_) => {
+            Err(error) => {
                 let all: Vec<_> = (0..leaving.len()).filter(|&at| goes(&leaving[at])).collect();
                 for at in all {
-                    (leaving[at].failed, leaving[at].refused) = (true, true);
+                    leaving[at].failed = true;
                 }
-                most = usize::MAX;
+                (most, refused) = (usize::MAX, Some(error));
             }
         }
     }
+    refused
 }

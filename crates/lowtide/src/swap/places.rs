@@ -6,6 +6,7 @@
 
 use super::slot::Store;
 use lowtide_core::MemcgId;
+use std::io;
 use std::sync::{Arc, Weak};
 
 /// What a batch counts for that swap has refused, next to one that stays for a reason that may
@@ -39,6 +40,8 @@ struct Place {
     slots: u64,
     /// Batches of which swap has taken nothing, as [`Swaps::refusals`] counts them.
     refusals: u64,
+    /// Why it has taken nothing of the last one that it refused; none since it took some.
+    refused: Option<Arc<io::Error>>,
 }
 
 impl Place {
@@ -73,8 +76,9 @@ impl Swaps {
     pub(super) fn begin(&mut self, group: MemcgId) -> usize {
         let (reserve, tables) = (Vec::new(), Vec::new());
         let (wanted, taken, slots, refusals) = (0, 0, 0, 0);
-        let store = None;
-        let place = Place { group, store, reserve, wanted, taken, tables, slots, refusals };
+        let (store, refused) = (None, None);
+        let place =
+            Place { group, store, reserve, wanted, taken, tables, slots, refusals, refused };
         let place = Some(place);
         match self.places.iter().position(Option::is_none) {
             Some(index) => {
@@ -122,11 +126,26 @@ impl Swaps {
     }
 
     /// Counts a batch of pages of a group of which swap has taken nothing: because it has no room
-    /// or its device fails, or else for a reason that may pass.
-    pub(super) fn note_refusal(&mut self, group: MemcgId, by_swap: bool) {
+    /// or its device fails, as the error says, or else for a reason that may pass.
+    pub(super) fn note_refusal(&mut self, group: MemcgId, refused: Option<io::Error>) {
+        let refused = refused.map(Arc::new);
         for place in self.places.iter_mut().flatten().filter(|place| place.group == group) {
-            place.refusals += if by_swap { REFUSAL } else { 1 };
+            place.refusals += if refused.is_some() { REFUSAL } else { 1 };
+            place.refused = refused.clone().or(place.refused.take());
         }
+    }
+
+    /// Swap has taken pages of a group.
+    pub(super) fn note_stored(&mut self, group: MemcgId) {
+        for place in self.places.iter_mut().flatten().filter(|place| place.group == group) {
+            place.refused = None;
+        }
+    }
+
+    /// Why swap takes no more pages of some groups.
+    pub(crate) fn refused(&self, of: impl Fn(MemcgId) -> bool) -> Option<Arc<io::Error>> {
+        let mut places = self.places.iter().flatten().filter(|place| of(place.group));
+        places.find_map(|place| place.refused.clone())
     }
 
     /// Such batches of some groups so far: [`REFUSAL`] for one that swap has refused, 1 for one

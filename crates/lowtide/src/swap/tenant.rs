@@ -106,7 +106,8 @@ impl Store for TenantSwap {
 
     fn write(&self, pages: &[(Owner, &[u8])]) -> io::Result<Vec<Slot>> {
         let Some(file) = &self.file else {
-            return Err(io::Error::new(io::ErrorKind::StorageFull, "there is no swap file"));
+            let why = "they do not compress, or have no room compressed, and there is no swap file";
+            return Err(io::Error::new(io::ErrorKind::StorageFull, why));
         };
         let outgoing = |&(owner, bytes): &(Owner, _)| Outgoing { bytes, tag: tag(owner) };
         let outgoing: Vec<_> = pages.iter().map(outgoing).collect();

@@ -42,6 +42,6 @@ pub use handle::Tenant;
 pub use limits::{OnStall, TenantLimits};
 pub(crate) use names::Names;
 pub use policy::PolicyError as TenantPolicyError;
-pub use report::{Consumer, OomReport, Unwritable};
+pub use report::{Consumer, OomReport, SwapRefusal, Unwritable};
 pub(crate) use reservations::Reservations;
 pub use reserve::Reservation;

@@ -49,7 +49,26 @@ pub struct OomReport {
     pub held_here_bytes: u64,
     /// A file whose pages take room because they cannot be written.
     pub unwritable: Option<Unwritable>,
+    /// Why anonymous pages take room: swap did not take those that were to go last.
+    pub swap_refusal: Option<SwapRefusal>,
 }
+
+/// Why swap takes no more pages, in an [`OomReport`].
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct SwapRefusal {
+    /// The error of the swap file, or that there is none.
+    pub source: Arc<io::Error>,
+}
+
+impl PartialEq for SwapRefusal {
+    /// Whether it is the same kind of error.
+    fn eq(&self, other: &Self) -> bool {
+        self.source.kind() == other.source.kind()
+    }
+}
+
+impl Eq for SwapRefusal {}
 
 /// A file whose dirty pages cannot be written, in an [`OomReport`].
 #[derive(Clone, Debug)]
@@ -114,6 +133,14 @@ impl OomReport {
                  reserved): {}: {source}{}",
                 path.display(),
                 advice(source)
+            );
+        }
+        if let Some(SwapRefusal { source }) = &self.swap_refusal
+            && self.stat.anon > self.stat.file
+        {
+            return format!(
+                "{budget} pages that swap does not take ({dirty} bytes are dirty, {reserved} \
+                 reserved): {source}"
             );
         }
         format!(
