@@ -179,8 +179,8 @@ pub fn path_of(fd: impl AsFd) -> PathBuf {
 /// it, a directory, a pipe).
 ///
 /// Where the kernel does not report them (before 6.1, and some file systems), the result is the
-/// logical block size of the device, or 512 bytes without a device. That is a guess:
-/// [`open`] with `direct` and the first read have the last word.
+/// logical block size of the device, or 512 bytes without a device, if the file can be opened for
+/// direct I/O. That is a guess: the first read has the last word.
 ///
 /// # Errors
 ///
@@ -201,6 +201,10 @@ pub fn direct_alignment(fd: impl AsFd) -> io::Result<Option<DirectAlign>> {
         // Kernels before 4.11 have no statx at all.
         Ok(_) | Err(Errno::NOSYS) => {}
         Err(error) => return Err(error.into()),
+    }
+    // Without /proc it cannot be tried here.
+    if let Err(OpenError::DirectRefused { .. }) = reopen(fd, OpenMode::READ.direct()) {
+        return Ok(None);
     }
     let block = match kind {
         FileKind::Block => Some(rustix::fs::ioctl_blksszget(fd)? as usize),
@@ -307,6 +311,9 @@ mod tests {
         let refused = open("/proc/self/status", OpenMode::READ.direct()).unwrap_err();
         assert!(matches!(refused, OpenError::DirectRefused { .. }), "{refused}");
         assert_eq!(io::Error::from(refused).kind(), io::ErrorKind::Unsupported);
+
+        let status = open("/proc/self/status", OpenMode::READ).unwrap();
+        assert_eq!(direct_alignment(&status).unwrap(), None);
 
         let absent = open("/nonexistent/file", OpenMode::READ.direct()).unwrap_err();
         assert!(matches!(&absent, OpenError::Io { source, .. }

@@ -311,7 +311,9 @@ fn open_direct(
         {
             NoDirect::Shortage(source)
         }
-        other => NoDirect::Refused(other.to_string()),
+        // By the reason alone: the path of the second open is of no use to anybody.
+        file::OpenError::Io { source, .. } => NoDirect::Refused(source.to_string()),
+        _ => NoDirect::Refused("the file system refuses direct I/O".to_owned()),
     })
 }
 
