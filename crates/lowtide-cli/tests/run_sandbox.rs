@@ -13,7 +13,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Output;
 
-use common::programs::{BUDGET, Files, MIB, maps, maps_with, plain, run, same};
+use common::programs::{BUDGET, Files, MIB, maps, maps_with, run, same, without};
 use common::text;
 use serde_json::Value;
 
@@ -54,7 +54,7 @@ const SCAN: Outcome = Refused("PAGEMAP_SCAN");
 const SERVED: Outcome = Refused("userfaultfd(2)");
 const TRUTH: Outcome = Refused("it cannot be seen");
 
-const ROWS: [Row; 11] = [
+const ROWS: [Row; 12] = [
     ("Linux 6.7 and later, root", &[], [Exact; 3]),
     (
         "the same, a user or a container without `userfaultfd`",
@@ -71,6 +71,7 @@ const ROWS: [Row; 11] = [
     ),
     ("gVisor", &["scan=25", "mincore=0"], [TRUTH; 3]),
     ("no `MADV_WIPEONFORK`", &["wipe=22"], [Refused("MADV_WIPEONFORK"); 3]),
+    ("no `MADV_DONTFORK`", &["dontfork=1"], [Refused("MADV_DONTFORK"); 3]),
     (
         "neither `close_range` nor `unshare`",
         &["close_range=1", "unshare=1"],
@@ -90,10 +91,7 @@ fn refused(
     let summary = files.path("summary");
     let _ = fs::remove_file(&summary);
     let all = [&["--max", BUDGET, "--json", "--summary", &summary], options].concat();
-    let command = run(&all, program);
-    let mut sandbox = plain(maps().with_file_name("refused"));
-    sandbox.args(calls).arg("--").arg(command.get_program()).args(command.get_args());
-    let output = sandbox.output().unwrap();
+    let output = without(calls, &run(&all, program)).output().unwrap();
     if text(&output.stdout).contains("SKIPPED") {
         eprintln!("{}", text(&output.stdout));
         return None;

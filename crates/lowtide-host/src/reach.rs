@@ -2,11 +2,11 @@
 //!
 //! | what is kept | what it takes |
 //! |---|---|
-//! | files, `pagecache` | memory that a fork wipes; descriptors of a thread's own; residency |
+//! | files, `pagecache` | memory that a fork wipes or leaves out; own descriptors; residency |
 //! | files, `userfault` | the same; faults of system calls; page table scan; `MREMAP_DONTUNMAP` |
 //! | memory without a file | as `userfault`, but for the last |
 //!
-//! Residency: the kernel says which pages of a file are in memory.
+//! Own descriptors: a thread has a table of its own. Residency: the kernel says which pages of a file are in memory.
 //!
 //! Each step is tried. Some sandboxes answer a call with success and do nothing: gVisor's
 //! `mincore(2)` says of every page that it is in memory. So the answer is compared with the one
@@ -22,7 +22,7 @@
 use std::io;
 use std::ptr;
 
-use lowtide_sys::memory::page_size;
+use lowtide_sys::memory::{HugePages, Mapping, page_size};
 use lowtide_sys::pagemap::{Pagemap, mincore};
 use lowtide_sys::shared::{Access, SharedMapping, Sharing, memfd};
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
@@ -40,6 +40,9 @@ pub fn files() -> Result<(), String> {
              {error}"
         )
     })?;
+    // As the pager's memory.
+    Mapping::new(page_size(), HugePages::No)
+        .map_err(|error| format!("memory of the pager cannot be had: {error}"))?;
     lowtide_sys::descriptors::try_own().map_err(|error| {
         format!(
             "no thread can have descriptors of its own: close_range(2) (Linux 5.9) and \

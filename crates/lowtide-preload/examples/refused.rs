@@ -23,8 +23,17 @@ fn calls(name: &str) -> Vec<Call> {
     match name {
         "close_range" => vec![(libc::SYS_close_range, None)],
         "unshare" => vec![(libc::SYS_unshare, None)],
+        "dontfork" => vec![(libc::SYS_madvise, Some((2, libc::MADV_DONTFORK.cast_unsigned())))],
+        "eventfd" => vec![(libc::SYS_eventfd2, None)],
+        "flock" => vec![(libc::SYS_flock, None)],
         "wipe" => vec![(libc::SYS_madvise, Some((2, libc::MADV_WIPEONFORK.cast_unsigned())))],
         "cachestat" => vec![(451, None)],
+        "huge" => vec![
+            (libc::SYS_madvise, Some((2, libc::MADV_HUGEPAGE.cast_unsigned()))),
+            (libc::SYS_madvise, Some((2, libc::MADV_POPULATE_WRITE.cast_unsigned()))),
+            (libc::SYS_madvise, Some((2, libc::MADV_DONTDUMP.cast_unsigned()))),
+        ],
+        "userfaultfd_call" => vec![(libc::SYS_userfaultfd, None)],
         "userfaultfd" => vec![(libc::SYS_userfaultfd, None), ioctl(NEW_USERFAULTFD)],
         "dontunmap" => vec![(libc::SYS_mremap, Some((3, dontunmap)))],
         "scan" => vec![ioctl(PAGEMAP_SCAN)],

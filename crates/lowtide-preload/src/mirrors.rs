@@ -135,12 +135,17 @@ impl Covers {
     /// Puts a mapping of `memory` where the program's mapping is.
     ///
     /// # Errors
-    /// The kernel's, or that there are too many; the program's mapping is where it was.
-    pub(crate) fn cover(mut self, range: &Range<usize>, memory: &File) -> io::Result<()> {
+    /// A step and the kernel's error, or that there are too many; the program's mapping is where it
+    /// was.
+    pub(crate) fn cover(
+        mut self,
+        range: &Range<usize>,
+        memory: &File,
+    ) -> Result<(), (&'static str, io::Error)> {
         let count = TABLE.count.load(Ordering::Relaxed);
         let (at, len) = (range.start as *mut libc::c_void, range.len());
         let Some(slot) = self.entries().get_mut(count) else {
-            return Err(io::Error::from_raw_os_error(libc::ENOSPC));
+            return Err(("the table of mirrors", io::Error::from_raw_os_error(libc::ENOSPC)));
         };
         let flags = c_long::from(libc::MREMAP_MAYMOVE | libc::MREMAP_DONTUNMAP);
         let none = ptr::null_mut::<libc::c_void>();
@@ -148,12 +153,7 @@ impl Covers {
         let hidden = unsafe { libc::syscall(libc::SYS_mremap, at, len, len, flags, none) };
         if hidden == -1 {
             let error = io::Error::last_os_error();
-            return Err(if error.raw_os_error() == Some(libc::EINVAL) {
-                let why = "mremap(MREMAP_DONTUNMAP) of a file needs Linux 5.13";
-                io::Error::new(io::ErrorKind::Unsupported, why)
-            } else {
-                error
-            });
+            return Err(("mremap(MREMAP_DONTUNMAP) of a file (Linux 5.13)", error));
         }
         let entry = Entry { start: range.start, len, hidden: hidden as usize };
         // Whole words: of a shorter argument on the stack the rest is not defined.
@@ -175,7 +175,8 @@ impl Covers {
         if mapped == -1 || !not_inherited() {
             let error = io::Error::last_os_error();
             restore(&entry);
-            return Err(error);
+            let step = if mapped == -1 { "mmap(2)" } else { "madvise(MADV_DONTFORK)" };
+            return Err((step, error));
         }
         *slot = entry;
         TABLE.count.store(count + 1, Ordering::Release);
@@ -213,10 +214,14 @@ pub(crate) fn begin(
 ) -> Result<Mirrored, (Why, Box<dyn Error>)> {
     let range = subject.range.clone();
     let memory = memfd("lowtide", range.len() as u64).map_err(|e| (Why::Resources, e.into()))?;
-    lock().cover(&range, &memory).map_err(|error| {
-        let is_lacking = error.kind() == io::ErrorKind::Unsupported;
+    lock().cover(&range, &memory).map_err(|(step, error)| {
+        // What a kernel lacks, or a sandbox refuses, it will not have later.
+        let is_lacking = matches!(
+            error.raw_os_error(),
+            Some(libc::EINVAL | libc::ENOSYS | libc::EPERM | libc::EACCES)
+        );
         let why = if is_lacking { Why::Unavailable } else { Why::Resources };
-        (why, error.into())
+        (why, format!("{step}: {error}").into())
     })?;
     // SAFETY: the memory is new and sparse, its mapping is at these addresses, which no thread
     // knows yet, and is not inherited. The keeper has a lease on the file, and drops the mirror

@@ -176,18 +176,20 @@ impl Mapping {
             .ok_or_else(|| io::Error::other("the kernel mapped memory at address zero"))?;
         let mapping = Mapping { base, len, committed: AtomicUsize::new(0) };
 
-        mapping.advise(0..len, mm::Advice::LinuxDontFork)?;
-        let wish = match huge {
-            HugePages::Yes => Some(mm::Advice::LinuxHugepage),
-            HugePages::Never => Some(mm::Advice::LinuxNoHugepage),
-            HugePages::No => None,
-        };
-        // EINVAL means that the kernel was built without huge pages: the wish cannot be met, the
-        // ban always is.
-        match wish.map_or(Ok(()), |advice| mapping.advise(0..len, advice)) {
-            Ok(()) | Err(Errno::INVAL) => Ok(mapping),
-            Err(error) => Err(error.into()),
+        mapping.advise(0..len, mm::Advice::LinuxDontFork).map_err(|error| {
+            let error = io::Error::from(error);
+            let what = "keeping it out of child processes, madvise(MADV_DONTFORK)";
+            io::Error::new(error.kind(), format!("{what}: {error}"))
+        })?;
+        match huge {
+            // A wish: without huge pages, or where a sandbox refuses it, memory works all the same.
+            HugePages::Yes => {
+                let _ = mapping.advise(0..len, mm::Advice::LinuxHugepage);
+            }
+            HugePages::Never => mapping.forbid_huge_pages()?,
+            HugePages::No => {}
         }
+        Ok(mapping)
     }
 
     /// Makes the first `bytes_from_start` bytes (rounded up to whole pages) readable and writable.
@@ -227,8 +229,8 @@ impl Mapping {
     /// Gives every page of `range` (in bytes, widened to whole pages) physical memory now, contents
     /// unchanged.
     ///
-    /// Uses `MADV_POPULATE_WRITE`, and touches each page where the kernel is older than 5.14. Safe
-    /// beside concurrent readers and writers. Cost: one page fault and one cleared page each, in
+    /// Uses `MADV_POPULATE_WRITE`, and touches each page where the kernel is older than 5.14 or a
+    /// sandbox refuses it. Safe beside concurrent readers and writers. Cost: one page fault and one cleared page each, in
     /// one system call.
     ///
     /// # Errors
@@ -245,7 +247,7 @@ impl Mapping {
             match self.advise(range.clone(), mm::Advice::LinuxPopulateWrite) {
                 Ok(()) => return Ok(()),
                 Err(Errno::INTR) => {}
-                Err(Errno::INVAL) => break,
+                Err(Errno::INVAL | Errno::PERM | Errno::ACCESS | Errno::NOSYS) => break,
                 Err(error) => return Err(error.into()),
             }
         }

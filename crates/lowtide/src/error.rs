@@ -59,8 +59,8 @@ pub enum BuildError {
     DirtyTimers(#[from] DirtyTimersError),
     /// The memory for the frames is not available.
     #[error(
-        "cannot reserve {bytes} bytes of memory for the page frames: {source}; choose a smaller \
-         budget"
+        "cannot reserve {bytes} bytes of memory for the page frames: {source}; {}",
+        memory_advice(source)
     )]
     Memory {
         /// The requested bytes.
@@ -527,6 +527,16 @@ pub(crate) fn advice(error: &io::Error) -> &'static str {
         Some(libc::EROFS) => ": mount the file system for writing again",
         Some(libc::EIO) => ": look at the kernel's log, the device may be failing",
         _ => "",
+    }
+}
+
+/// What helps where memory cannot be had.
+fn memory_advice(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied | io::ErrorKind::Unsupported => {
+            "a sandbox refuses that: allow mmap, mprotect and madvise in its seccomp profile"
+        }
+        _ => "choose a smaller budget, or raise the limit on addresses (`ulimit -v`)",
     }
 }
 

@@ -69,6 +69,14 @@ pub(crate) fn run(options: &[&str], program: &[&str]) -> Command {
     command
 }
 
+/// A command in a sandbox that refuses these calls (`examples/refused.rs` of the library's crate),
+/// with its arguments alone.
+pub(crate) fn without(calls: &[&str], command: &Command) -> Command {
+    let mut sandbox = plain(maps().with_file_name("refused"));
+    sandbox.args(calls).arg("--").arg(command.get_program()).args(command.get_args());
+    sandbox
+}
+
 pub(crate) struct Files {
     dir: tempfile::TempDir,
 }

@@ -221,10 +221,10 @@ impl Area {
         let access = if stores.is_some() { Access::ReadWrite } else { Access::Read };
         let window = SharedMapping::map(&memory, 0, len, access, Sharing::Shared, false)
             .map_err(MapError::kernel("mmap(2)"))?;
-        let advised = page_cache::dont_fork(window.addresses())
-            // As of the kernel's own mapping of a file.
-            .and_then(|()| page_cache::advise(window.addresses(), page_cache::Advice::DontDump));
-        advised.map_err(MapError::kernel("madvise(2)"))?;
+        page_cache::dont_fork(window.addresses())
+            .map_err(MapError::kernel("madvise(MADV_DONTFORK)"))?;
+        // As the kernel leaves out its own mapping of a file. A dump that has it is only larger.
+        let _ = page_cache::advise(window.addresses(), page_cache::Advice::DontDump);
         let stored = stores.map(|(bounds, heap)| Stored { bounds, heap });
         let pagemap = page_tables(Way::Userfault)?;
         let faults = Arc::clone(server.faults());
