@@ -13,6 +13,7 @@ use crate::translation::{Entry, Table};
 use crate::writeback::{Device, Ledger};
 use lowtide_core::limits::MAX_ORDER;
 use lowtide_core::{FolioId, Owner, SpaceId};
+use rustix::process::{Resource, getrlimit};
 use std::io;
 use std::ops::Range;
 use std::os::fd::{AsRawFd, RawFd};
@@ -28,6 +29,9 @@ use std::time::Duration;
 /// Pages that a file may have: as many as the engine can number, in whole folios of the largest
 /// order.
 pub(crate) const PAGES_MAX: u64 = Owner::PAGES_MAX - (1 << MAX_ORDER);
+/// The part of the addresses of a process that the translations of one file may take for pages
+/// that the file does not have yet. Guess: a program opens some files, and maps others itself.
+const GROWTH_PART: u64 = 64;
 /// Files that may be open at a time.
 pub(crate) const SPACES_MAX: u32 = Owner::SPACES_MAX;
 
@@ -55,10 +59,14 @@ pub(crate) fn parts(
     })
 }
 
-/// Translations for `pages`, and room for as many of `reserved` as there are addresses for
-/// (`ulimit -v`): half of the growth, a quarter, and so on. Returns how many there is room for.
+/// Translations for `pages`, and room for as many of `reserved` as there are addresses for. Where
+/// they are limited (`ulimit -v`), room to grow takes only a part of them: the rest is the
+/// program's. If that fails, half of the growth, a quarter, and so on. Returns how many there is
+/// room for.
 fn table_with_room(pages: u64, reserved: u64) -> io::Result<(Table, u64)> {
-    let mut growth = reserved - pages;
+    let addresses = getrlimit(Resource::As).current.unwrap_or(u64::MAX);
+    let most = addresses / GROWTH_PART / size_of::<Entry>() as u64;
+    let mut growth = (reserved - pages).min((most >> MAX_ORDER) << MAX_ORDER);
     loop {
         match Table::new(pages, pages + growth) {
             Ok(table) => return Ok((table, (pages + growth).max(1))),
