@@ -145,3 +145,38 @@ fn an_open_without_waiting_never_fails_because_of_mappings_of_the_program_itself
     let last = summaries.last().unwrap();
     assert!(because(last, "turned_opened_for_writing") > 0, "{last}");
 }
+
+/// A mirror takes the addresses of a mapping twice: the program's own would fail.
+#[test]
+fn a_program_whose_addresses_are_limited_has_them_and_is_kept_in_the_other_way() {
+    let files = Files::new();
+    let (data, summary) = (files.data(), files.path("summary"));
+    let options = ["run", "--max", "8M", "--json", "--summary", &summary, "--way", "userfault"];
+    let last = || -> Value {
+        let text = fs::read_to_string(&summary).unwrap();
+        serde_json::from_str(text.lines().last().unwrap()).unwrap()
+    };
+    // 640 MiB of addresses, and 256 MiB of mappings.
+    let mut limited = plain("sh");
+    limited.args(["-c", "ulimit -v 655360; exec \"$@\"", "sh", env!("CARGO_BIN_EXE_lowtide")]);
+    limited.args(options).arg("--").arg(maps()).args(["hoard", &data]);
+    let output = limited.output().unwrap();
+    if text(&output.stderr).contains("--force") {
+        return eprintln!("SKIPPED: {}", text(&output.stderr));
+    }
+    same(&output, &maps_with(&["hoard", &data]));
+    let line = last();
+    assert_eq!(because(&line, "few_addresses"), 64, "{line}");
+    assert_eq!(line["mappings"]["userfault"], 0, "{line}");
+    assert!(line["budgets"][0]["evicted"].as_u64().unwrap() > 0, "{line}");
+    fs::remove_file(&summary).unwrap();
+    // It limits itself later, when there is a mirror, and maps the file six times more.
+    let mut limits = plain(env!("CARGO_BIN_EXE_lowtide"));
+    limits.args(options).arg("--").arg(maps()).args(["limits", &data]);
+    same(&limits.output().unwrap(), &maps_with(&["limits", &data]));
+    let line = last();
+    if because(&line, "no_lease") > 0 {
+        return eprintln!("SKIPPED: {line}");
+    }
+    assert_eq!((because(&line, "few_addresses"), &line["mappings"]["userfault"]), (6, &1.into()));
+}

@@ -28,6 +28,7 @@
 //! maps cut FILE                  another process cuts the file while threads read it
 //! maps trim FILE PAGES           cuts the file
 //! maps hoard FILE                many mappings at a time
+//! maps limits FILE               limits its addresses, and maps the file some more times
 //! maps broken FILE [touch]       reads pages of which some are on no device any more, by calls of
 //!                                the kernel, and in the end touches one of those
 //! ```
@@ -677,6 +678,7 @@ fn main() {
         "cut" => ends::cut(&file, path),
         "trim" => file.set_len((number(2).expect("pages") * PAGE) as u64).unwrap(),
         "hoard" => ends::hoard(&file),
+        "limits" => ends::limits(&file),
         "broken" => ends::broken(&file, args.len() > 2),
         "exec" => {
             Map::whole(&file, READ, libc::MAP_SHARED).check();

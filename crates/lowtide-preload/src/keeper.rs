@@ -24,7 +24,7 @@ use crate::settings::Settings;
 use crate::state::{self, State};
 use crate::summary::{self, Budget, Whole};
 use crate::ways::{Ways, Why};
-use crate::{descriptors, globs, own, start};
+use crate::{addresses, descriptors, globs, own, start};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::iter;
@@ -431,6 +431,9 @@ impl Keeper {
 
     /// Puts a mirror in the place of a mapping, if its file cannot change.
     fn mirror(&mut self, subject: &Subject) -> Result<Mirrored, Why> {
+        if addresses::are_few(addresses::limit(), subject.range.len() as u64) {
+            return Err(Why::Addresses);
+        }
         if self.leases.is_none() {
             self.leases = Leases::begin();
         }

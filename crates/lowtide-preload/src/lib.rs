@@ -47,6 +47,7 @@
 #[cfg(not(all(target_os = "linux", target_pointer_width = "64")))]
 compile_error!("lowtide run needs 64-bit Linux");
 
+mod addresses;
 mod aio;
 mod allocator;
 mod blocks;

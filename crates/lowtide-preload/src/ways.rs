@@ -22,6 +22,8 @@ pub(crate) enum Why {
     Unavailable,
     /// No memory, thread or room in a table.
     Resources,
+    /// The addresses of the process are limited.
+    Addresses,
     /// It was mirrored until the file was opened for writing, or cut.
     Opened,
     /// It was mirrored until a part was unmapped, replaced or locked.
@@ -36,7 +38,7 @@ pub(crate) enum Why {
 
 impl Why {
     /// All of them.
-    pub(crate) const ALL: [Why; 13] = [
+    pub(crate) const ALL: [Why; 14] = [
         Why::Stored,
         Why::Fixed,
         Why::OpenForWriting,
@@ -45,6 +47,7 @@ impl Why {
         Why::NoLease,
         Why::Unavailable,
         Why::Resources,
+        Why::Addresses,
         Why::Opened,
         Why::Cut,
         Why::Moved,
@@ -63,6 +66,7 @@ impl Why {
             Why::NoLease => "no_lease",
             Why::Unavailable => "unavailable",
             Why::Resources => "resources",
+            Why::Addresses => "few_addresses",
             Why::Opened => "turned_opened_for_writing",
             Why::Cut => "turned_cut",
             Why::Moved => "turned_moved",
@@ -82,6 +86,7 @@ impl Why {
             Why::NoLease => "the file system gives no lease that could be trusted",
             Why::Unavailable => "userfault cannot be used here",
             Why::Resources => "no memory, thread or room for another mirror",
+            Why::Addresses => "addresses are limited (ulimit -v), and a mirror takes them twice",
             Why::Opened => "userfault until the file was opened for writing or cut",
             Why::Cut => "userfault until a part was unmapped, replaced or locked",
             Why::Moved => "userfault until it was moved or resized",

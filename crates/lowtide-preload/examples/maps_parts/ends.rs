@@ -81,6 +81,25 @@ pub(super) fn hoard(file: &File) {
     println!("hoarded");
 }
 
+/// Limits its addresses to what it has and room for six more mappings, and makes those.
+pub(super) fn limits(file: &File) {
+    let whole = || Map::whole(file, READ, libc::MAP_SHARED);
+    let first = whole();
+    first.check();
+    let text = std::fs::read_to_string("/proc/self/statm").expect("the size of this process");
+    let pages: u64 = text.split(' ').next().and_then(|n| n.parse().ok()).expect("a number");
+    let room = 11 * first.len as u64;
+    let limit =
+        libc::rlimit { rlim_cur: pages * PAGE as u64 + room, rlim_max: libc::RLIM_INFINITY };
+    // SAFETY: the call reads a limit.
+    assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_AS, &raw const limit) }, 0);
+    let more: Vec<Map> = (0..6).map(|_| whole()).collect();
+    more.iter().for_each(|map| map.check());
+    first.check();
+    more.into_iter().for_each(Map::unmap);
+    println!("within limits");
+}
+
 pub(super) fn broken(file: &File, touches: bool) {
     let map = Map::whole(file, READ, libc::MAP_SHARED);
     // Page by page: of a large folio the kernel reads all or nothing.
