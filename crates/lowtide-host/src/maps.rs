@@ -2,7 +2,7 @@
 //!
 //! | way | what it takes |
 //! |---|---|
-//! | `userfault` | page faults of a memfd served by this process, and a scan of page tables |
+//! | `userfault` | page faults of a memfd that threads serve, an eventfd; a scan of page tables |
 //! | `pagecache` | a scan of page tables; to see single pages, asynchronous write protection |
 //!
 //! Without a scan `pagecache` works by `mincore(2)`, for files that the user owns or may write, and
@@ -23,6 +23,7 @@ use lowtide_sys::memory::page_size;
 use lowtide_sys::pagemap::Pagemap;
 use lowtide_sys::shared::{Access, SharedMapping, Sharing, memfd};
 use lowtide_sys::userfault::{Features, Modes, Scope, UserFault};
+use rustix::event::{EventfdFlags, eventfd};
 
 /// What the way `userfault` needs of `userfaultfd(2)`.
 const SERVED: Features = Features::MISSING_SHMEM.union(Features::WP_SHMEM).union(Features::POISON);
@@ -72,8 +73,11 @@ impl Maps {
         };
         Self {
             scan,
-            served: registered(SERVED, Modes::MISSING | Modes::WRITE_PROTECT)
-                .map(|faults| !faults.user_mode_only()),
+            served: registered(SERVED, Modes::MISSING | Modes::WRITE_PROTECT).and_then(|faults| {
+                let woken = eventfd(0, EventfdFlags::CLOEXEC);
+                woken.map_err(|error| format!("eventfd(2): {error}"))?;
+                Ok(!faults.user_mode_only())
+            }),
             exact: registered(EXACT, Modes::WRITE_PROTECT).map(drop),
             offered: UserFault::open(Scope::Any, Features::empty())
                 .map_or(Features::empty(), |faults| faults.offered()),
@@ -125,8 +129,8 @@ impl fmt::Display for Maps {
         match (&self.scan, &self.served) {
             (Err(why), _) => write!(
                 f,
-                "pagecache (for files that this user owns or may write; touches are not seen, and \
-                 `map_copy` is refused: {why})"
+                "pagecache (no `userfault`; for files that this user owns or may write; touches are \
+                 not seen, and `map_copy` is refused: {why})"
             ),
             (Ok(()), Ok(true)) => {
                 write!(
@@ -182,7 +186,7 @@ mod tests {
             (maps(true, Ok(true), true), "userfault", ["exact budget", "run --way userfault"]),
             (maps(true, Ok(false), true), "pagecache", ["unprivileged", "`lowtide run` does not"]),
             (maps(true, Err("refused"), false), "pagecache", ["refused", "a neighbour was"]),
-            (maps(false, Ok(true), true), "pagecache", ["not seen", "too old"]),
+            (maps(false, Ok(true), true), "pagecache", ["no `userfault`", "too old"]),
         ] {
             let text = maps.to_string();
             assert_eq!(maps.way(), way, "{text}");
