@@ -197,6 +197,15 @@ pub(crate) enum BenchError {
         /// How many.
         pages: u64,
     },
+    /// lowtide did not count pages of its own map.
+    #[error(
+        "{pages} pages of the map were touched, and not noticed within seconds: the machine is too \
+         busy, or does not say which pages are in memory (see `lowtide doctor`)"
+    )]
+    NotNoticed {
+        /// How many.
+        pages: u64,
+    },
     /// A durability guarantee was broken.
     #[error(
         "{proof}: {lost} bytes lost and {wrong} wrong; please report this with the command line; \

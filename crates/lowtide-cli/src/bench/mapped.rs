@@ -66,7 +66,7 @@ pub(crate) struct Made {
     /// What is played on them.
     pub(crate) program: Mapped,
     /// The files.
-    _files: Vec<Scratch>,
+    files: Vec<Scratch>,
 }
 
 impl Made {
@@ -88,7 +88,7 @@ impl Made {
             files.push(scratch);
         }
         let paths = files.iter().map(|scratch| scratch.path().to_owned()).collect();
-        Ok(Self { program: program(paths), _files: files })
+        Ok(Self { program: program(paths), files })
     }
 }
 
@@ -117,10 +117,10 @@ impl LowtideMaps {
         map::name(way)
     }
 
-    /// Starts the threads.
+    /// Starts the threads, if the files can be mapped in this way.
     ///
     /// # Errors
-    /// Those of [`Mapped::start`]; [`BenchError::Tenant`].
+    /// [`BenchError::Map`] if not; those of [`Mapped::start`]; [`BenchError::Tenant`].
     pub(crate) fn start(
         (pager, policy): (Pager, Policy),
         way: Way,
@@ -132,6 +132,9 @@ impl LowtideMaps {
             tenant = tenant.high(Size::new(high));
         }
         let tenant: Arc<Tenant> = Arc::new(tenant.create()?);
+        if let Some(first) = made.files.first() {
+            drop(map::of_tenant(&tenant, way, first.file())?);
+        }
         let open = move |path: &Path| -> Result<MapAccess, AccessError> {
             let file = File::open(path)?;
             let map = map::of_tenant(&tenant, way, &file).map_err(io::Error::from)?;

@@ -108,7 +108,11 @@ impl<D: DataAccess, M: Fn(&Path) -> Result<D, AccessError> + Send> Player for Re
             Ok(Some(page)) => {
                 tally.fail(&format!("page {page} of {} is another", self.path.display()));
             }
-            Err(error) => tally.fail(&format!("{}: {error}", self.path.display())),
+            Err(error) => {
+                tally.fail(&format!("{}: {error}", self.path.display()));
+                // Failing is faster than working, and no round.
+                return 0;
+            }
         }
         1
     }

@@ -303,12 +303,20 @@ impl<P: RealProgram> RealMapping<P> {
             self.io.pager(policy, max, PAGE, |builder| builder)
         };
         let mut systems: Vec<Box<dyn System>> = Vec::new();
+        let mut left_out = None;
         for &policy in &policies {
             for way in self.ways() {
                 let of = format!("{}-{policy}", LowtideMaps::name_of(way));
                 let made = self.own.make(&dir, &of)?;
-                let player = LowtideMaps::start((pager(policy)?, policy), way, made, limits)?;
-                systems.push(Box::new(player));
+                match LowtideMaps::start((pager(policy)?, policy), way, made, limits) {
+                    Ok(player) => systems.push(Box::new(player)),
+                    Err(BenchError::Map(why)) => {
+                        let name = LowtideMaps::name_of(way);
+                        out::note(format_args!("{name} {policy} left out: {why}"));
+                        left_out = Some(why);
+                    }
+                    Err(error) => return Err(error),
+                }
             }
         }
         let machine = self.head(&probe, &dir, &pager(policies[0])?)?;
@@ -327,6 +335,9 @@ impl<P: RealProgram> RealMapping<P> {
             let peer = MappedPeer::start(name, random, limits.max)?;
             let made = self.own.make(&dir, name)?;
             systems.push(Box::new(KernelMaps { name, peer, made }));
+        }
+        if let (true, Some(why)) = (systems.is_empty(), left_out) {
+            return Err(why.into());
         }
         let slices = self.rounds + u32::from(P::WARMS);
         let progress = progress::steps("", systems.len() as u64 * u64::from(slices));

@@ -59,8 +59,8 @@ impl Lowtide {
     /// Makes a region under `pager`, whose policy is `policy`, and fills it.
     ///
     /// # Errors
-    /// [`BenchError::Wrong`] when there is no room for it, or no way to it; those of
-    /// [`ThreadPool::start`].
+    /// [`BenchError::Map`] when this machine has no way to a pointer; [`BenchError::Wrong`] when
+    /// there is no room for it; those of [`ThreadPool::start`].
     pub(crate) fn start(
         pager: Pager,
         policy: Policy,
@@ -76,8 +76,7 @@ impl Lowtide {
                 start(name, program, &region, &counts)?
             }
             Access::Pointer => {
-                let memory = tenant.map_anon(bytes as usize);
-                let memory = memory.map_err(|error| unfilled(name, error.to_string()))?;
+                let memory = tenant.map_anon(bytes as usize)?;
                 start(name, program, &Pointer::new(memory), &counts)?
             }
         };

@@ -7,7 +7,7 @@
 //! |---|---|
 //! | `fault` | the first touch: served by this process (`userfault`), or by the kernel |
 //! | `notice` | processor time of the thread that watches, until it has charged a new page |
-//! | `scan` | `PAGEMAP_SCAN` of all pages |
+//! | `scan` | `PAGEMAP_SCAN` of all pages, where the kernel has it |
 //! | `zap` | taking all entries out of the page table |
 //! | `touch` | the touch after that, which maps the page again |
 //! | `tick` | processor time of the watching thread for one look at pages that it knows |

@@ -142,6 +142,10 @@ pub(crate) fn run(args: &MapFaultArgs) -> Result<(), BenchError> {
         "run       1 thread, {} rounds in turns, policy {policy}\n",
         args.rounds
     ));
+    if let Err(why) = &probe.maps.scan {
+        out::note(format_args!("the step `scan` is left out: {why}"));
+    }
+    let scans = probe.maps.scan.is_ok();
     let mut systems = SYSTEMS.to_vec();
     let mut measured: Vec<Measured> = Vec::new();
     let progress = progress::steps("", u64::from(args.rounds) * systems.len() as u64);
@@ -151,7 +155,7 @@ pub(crate) fn run(args: &MapFaultArgs) -> Result<(), BenchError> {
         let mut at = 0;
         while let Some(&system) = systems.get(at) {
             progress.set_message(format!("{}, round {}", system.name(), round + 1));
-            match measure(system, policy, &file, size, seed) {
+            match measure(system, policy, &file, size, (scans, seed)) {
                 Err(BenchError::Map(why)) => {
                     progress.suspend(|| {
                         out::note(format_args!("{} left out: {why}", system.name()));
@@ -199,13 +203,13 @@ fn measure(
     policy: Policy,
     file: &DataFile,
     size: u64,
-    seed: u64,
+    (scans, seed): (bool, u64),
 ) -> Result<Vec<Step>, BenchError> {
     let System::Map(way) = system else {
         let len = usize::try_from(size).unwrap_or(usize::MAX);
         let memory = Memory::kernel(file, len)
             .map_err(|source| BenchError::file("map", file.path(), source))?;
-        return resident(&memory, None, file, seed);
+        return resident(&memory, None, file, (scans, seed));
     };
     let mapped = |budget: Option<u64>| {
         let pager = pager(policy, budget.unwrap_or(size))?;
@@ -215,7 +219,7 @@ fn measure(
         Ok::<_, BenchError>((pager, Memory::Map(map)))
     };
     let (pager, memory) = mapped(system.budget("", size))?;
-    let mut steps = resident(&memory, Some(&pager), file, seed)?;
+    let mut steps = resident(&memory, Some(&pager), file, (scans, seed))?;
     drop((memory, pager));
     let (pager, memory) = mapped(system.budget("turnover", size))?;
     steps.push(turnover(&memory, &pager, file, seed)?);

@@ -1,7 +1,7 @@
 //! The steps of the life of a mapped page, each timed alone.
 
 use std::fs::{self, File};
-use std::io::Read;
+use std::io::{self, Read};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -54,7 +54,8 @@ impl Step {
     }
 }
 
-/// All steps of a mapping in which there is room for every page.
+/// All steps of a mapping in which there is room for every page; those with page tables if they can
+/// be scanned.
 ///
 /// # Errors
 /// Any [`BenchError`].
@@ -62,7 +63,7 @@ pub(super) fn resident(
     memory: &Memory,
     pager: Option<&Pager>,
     file: &DataFile,
-    seed: u64,
+    (scans, seed): (bool, u64),
 ) -> Result<Vec<Step>, BenchError> {
     let failed = |action| move |source| BenchError::file(action, file.path(), source);
     interrupt::check(|| "measuring faults".into())?;
@@ -81,15 +82,13 @@ pub(super) fn resident(
     if let Some(ns) = watcher.as_ref().and_then(|watcher| watcher.since(before)) {
         steps.push(Step::new("notice", memory.pages(), ns));
     }
-    let pagemap = Pagemap::open().map_err(failed("open the page map of"))?;
-    let query =
-        Query { required: Categories::PRESENT, returned: Categories::PRESENT, ..Query::default() };
-    let mut found = Vec::new();
-    let begin = Instant::now();
-    pagemap.scan(memory.addresses(), &query, &mut found).map_err(failed("scan the pages of"))?;
-    let ns = begin.elapsed().as_nanos() as f64;
-    let present = found.iter().map(|region| (region.range().len() / page_size()) as u64).sum();
-    steps.push(Step::new("scan", present, ns));
+    let present = if scans {
+        let scanned = scan(memory).map_err(failed("scan the pages of"))?;
+        steps.push(scanned);
+        scanned.pages
+    } else {
+        memory.pages()
+    };
     let begin = Instant::now();
     memory.zap().map_err(failed("zap the pages of"))?;
     steps.push(Step::new("zap", present, begin.elapsed().as_nanos() as f64));
@@ -104,6 +103,19 @@ pub(super) fn resident(
         steps.push(Step::new("evict", bytes / page_size() as u64, ns));
     }
     Ok(steps)
+}
+
+/// Scans all pages.
+fn scan(memory: &Memory) -> io::Result<Step> {
+    let pagemap = Pagemap::open()?;
+    let query =
+        Query { required: Categories::PRESENT, returned: Categories::PRESENT, ..Query::default() };
+    let mut found = Vec::new();
+    let begin = Instant::now();
+    pagemap.scan(memory.addresses(), &query, &mut found)?;
+    let ns = begin.elapsed().as_nanos() as f64;
+    let present = found.iter().map(|region| (region.range().len() / page_size()) as u64).sum();
+    Ok(Step::new("scan", present, ns))
 }
 
 /// Random touches of a map that has four times its budget.
@@ -176,7 +188,7 @@ fn noticed(memory: &Memory) -> Result<(), BenchError> {
             break;
         }
         if begin.elapsed() > NOTICED_MAX {
-            return Err(BenchError::NotResident { pages: missing / page_size() as u64 });
+            return Err(BenchError::NotNoticed { pages: missing / page_size() as u64 });
         }
         interrupt::check(|| "waiting for pages to be noticed".into())?;
         sleep(Duration::from_millis(5));
@@ -186,9 +198,15 @@ fn noticed(memory: &Memory) -> Result<(), BenchError> {
 
 /// Waits until what is in memory was looked at.
 fn noticed_some(memory: &Memory) -> Result<(), BenchError> {
-    sleep(LOOK_MAX);
-    let resident = memory.report().map_or(0, |report| report.resident_bytes);
-    if resident > 0 { Ok(()) } else { Err(BenchError::NotResident { pages: memory.pages() }) }
+    let begin = Instant::now();
+    while begin.elapsed() <= NOTICED_MAX {
+        sleep(LOOK_MAX);
+        if memory.report().is_some_and(|report| report.resident_bytes > 0) {
+            return Ok(());
+        }
+        interrupt::check(|| "waiting for pages to be noticed".into())?;
+    }
+    Err(BenchError::NotNoticed { pages: memory.pages() })
 }
 
 /// Looks at pages that are known already. A page fault elsewhere makes the thread look, once: in

@@ -209,8 +209,8 @@ impl RealAnonZipf {
                         let pager = self.pager(policy, program.heap, dir)?;
                         match Lowtide::start(pager, policy, Access::Pointer, program) {
                             Ok(system) => systems.push(Box::new(system)),
-                            Err(error @ BenchError::Wrong { .. }) => {
-                                out::note(format_args!("the pointer is left out: {error}"));
+                            Err(BenchError::Map(why)) => {
+                                out::note(format_args!("lowtide pointer {policy} left out: {why}"));
                             }
                             Err(error) => return Err(error),
                         }
