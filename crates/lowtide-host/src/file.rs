@@ -69,14 +69,15 @@ pub fn drop_page_cache(fd: impl AsFd) -> io::Result<()> {
     Ok(rustix::fs::fadvise(fd, 0, None, Advice::DontNeed)?)
 }
 
-/// Bytes that an unprivileged process may still write to the file system of `path`.
+/// Bytes that an unprivileged process may still write to the file system of `path`. `None` if it
+/// does not count: ramfs and some others say that they have no blocks at all.
 ///
 /// # Errors
 ///
 /// What `statvfs(3)` says about the path.
-pub fn free_bytes(path: impl AsRef<Path>) -> io::Result<u64> {
+pub fn free_bytes(path: impl AsRef<Path>) -> io::Result<Option<u64>> {
     let said = rustix::fs::statvfs(path.as_ref())?;
-    Ok(said.f_bavail.saturating_mul(said.f_frsize))
+    Ok((said.f_blocks > 0).then(|| said.f_bavail.saturating_mul(said.f_frsize)))
 }
 
 #[cfg(test)]
@@ -93,7 +94,8 @@ mod tests {
         assert_eq!(fs_name("/sys").unwrap(), "sysfs");
         assert_eq!(name_of(0xdead_beef), None);
         assert_eq!(fs_name("/nonexistent").unwrap_err().kind(), io::ErrorKind::NotFound);
-        assert!(free_bytes(std::env::temp_dir()).unwrap() > 0);
+        assert!(free_bytes(std::env::temp_dir()).unwrap().is_some_and(|bytes| bytes > 0));
+        assert_eq!(free_bytes("/proc").unwrap(), None, "it counts no blocks, as ramfs");
         let (pipe, _writer) = io::pipe().unwrap();
         assert!(drop_page_cache(&pipe).is_err());
     }

@@ -241,17 +241,19 @@ impl DataDir {
         Partial::create(&self.dir.join(format!("{name}.data")), self.locking).map(Scratch)
     }
 
-    /// Fails if the directory has less than `needed` free bytes.
+    /// Fails if the directory has less than `needed` free bytes, as far as its file system says.
     ///
     /// # Errors
     /// [`BenchError::NoSpace`].
     pub(crate) fn check_free(&self, needed: u64) -> Result<(), BenchError> {
         let free = facts::free_bytes(&self.dir)
             .map_err(|source| BenchError::file("examine", &self.dir, source))?;
-        if needed > free {
-            return Err(BenchError::NoSpace { path: self.dir.clone(), needed, free });
+        match free {
+            Some(free) if needed > free => {
+                Err(BenchError::NoSpace { path: self.dir.clone(), needed, free })
+            }
+            _ => Ok(()),
         }
-        Ok(())
     }
 
     /// A complete file of an earlier run. Removes a file whose content does not match its name, and
@@ -411,7 +413,9 @@ fn lock(file: &File, path: &Path, locking: Locking) -> Result<(), BenchError> {
     match file.try_lock() {
         Ok(()) => Ok(()),
         Err(TryLockError::WouldBlock) => Err(BenchError::Busy { path: path.to_owned() }),
-        Err(TryLockError::Error(source)) => Err(BenchError::file("lock", path, source)),
+        Err(TryLockError::Error(source)) => {
+            Err(BenchError::NoLocks { path: path.to_owned(), source })
+        }
     }
 }
 

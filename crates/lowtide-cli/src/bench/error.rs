@@ -99,6 +99,18 @@ pub(crate) enum BenchError {
         /// The file.
         path: PathBuf,
     },
+    /// The file system has no locks, as some network file systems.
+    #[error(
+        "cannot lock {}: {source}; if files cannot be locked there, give --no-lock, and let no \
+         other lowtide bench use that directory meanwhile",
+        path.display()
+    )]
+    NoLocks {
+        /// The file.
+        path: PathBuf,
+        /// The kernel's error.
+        source: io::Error,
+    },
     /// Another program has locked the user's file for writing.
     #[error(
         "{} is locked by a program that writes it; wait until that ends, or read the file anyway \
