@@ -1,5 +1,7 @@
 //! Rejects budgets that do not fit in memory, before any file is created.
 
+use lowtide_host::memcg;
+
 use crate::bench::error::BenchError;
 
 /// Bytes that must be available in addition to the budgets: tables, threads, and a reserve for the
@@ -22,4 +24,10 @@ pub(crate) fn check_memory(
         return Err(BenchError::NoMemory { systems, each, needed, available });
     }
     Ok(())
+}
+
+/// Whether the page cache has room for a file beside the budgets, as far as is known.
+pub(crate) fn can_cache(file: u64, systems: usize, each: u64, available: u64) -> bool {
+    let limit = memcg::own_limit().unwrap_or(u64::MAX);
+    check_memory(file, systems, each, available.min(limit)).is_ok()
 }

@@ -158,12 +158,21 @@ impl Fill {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bench::datafile::{DataDir, Locking};
     use crate::bench::write::source::Source;
+
+    fn made() -> (tempfile::TempDir, Source) {
+        let dir = tempfile::tempdir().unwrap();
+        let data_dir = DataDir::open(Some(dir.path()), true, Locking::Locked).unwrap();
+        let source = Source::make(&data_dir, 2 << 20).unwrap();
+        (dir, source)
+    }
 
     fn fill(dir: &std::path::Path, source: &Source) -> Fill {
         let path = dir.join("file");
         File::create(&path).unwrap();
-        Fill { path, source: source.path(), bytes: (1 << 20) + (64 << 10), durable: true }
+        let source = source.path().to_owned();
+        Fill { path, source, bytes: (1 << 20) + (64 << 10), durable: true }
     }
 
     fn written(fill: &Fill) -> Slice {
@@ -174,7 +183,7 @@ mod tests {
 
     #[test]
     fn what_was_written_is_proved_record_by_record() {
-        let (dir, source) = (tempfile::tempdir().unwrap(), Source::make(2 << 20).unwrap());
+        let (dir, source) = made();
         let fill = fill(dir.path(), &source);
         let mut slice = written(&fill);
         fill.prove(&mut slice).unwrap();
@@ -183,7 +192,7 @@ mod tests {
 
     #[test]
     fn the_time_of_the_flush_counts_if_the_file_is_to_be_durable() {
-        let (dir, source) = (tempfile::tempdir().unwrap(), Source::make(2 << 20).unwrap());
+        let (dir, source) = made();
         for durable in [true, false] {
             let fill = Fill { durable, ..fill(dir.path(), &source) };
             let flush = |(): &mut ()| {
@@ -198,7 +207,7 @@ mod tests {
 
     #[test]
     fn a_lost_page_and_a_lost_end_are_found() {
-        let (dir, source) = (tempfile::tempdir().unwrap(), Source::make(2 << 20).unwrap());
+        let (dir, source) = made();
         let fill = fill(dir.path(), &source);
         let mut slice = written(&fill);
         let file = fill.open(false).unwrap();
@@ -211,7 +220,7 @@ mod tests {
 
     #[test]
     fn the_first_failure_ends_the_writing_and_is_counted() {
-        let (dir, source) = (tempfile::tempdir().unwrap(), Source::make(2 << 20).unwrap());
+        let (dir, source) = made();
         let fill = fill(dir.path(), &source);
         let full =
             |_: &mut (), _, _: &[u8]| Err(io::Error::from(io::ErrorKind::StorageFull).into());

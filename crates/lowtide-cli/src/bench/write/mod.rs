@@ -3,7 +3,7 @@
 //! | file | concept |
 //! |---|---|
 //! | `file` | one file to be written, the same for all systems: the loop, the clock, the check |
-//! | `source` | the bytes to be written |
+//! | `source` | the bytes to be written, in a file |
 //! | `systems` | lowtide and its peers as writers |
 
 mod file;

@@ -42,10 +42,10 @@ pub(crate) enum FillPeer {
 /// The directory of the files, their content, and what is written.
 #[derive(Debug)]
 pub(crate) struct Place {
+    /// The bytes. They go before their directory.
+    pub(crate) source: Source,
     /// The directory.
     pub(crate) data_dir: DataDir,
-    /// The bytes.
-    pub(crate) source: Source,
     /// Sizes.
     pub(crate) writer: Writer,
 }
@@ -91,7 +91,7 @@ impl System for WritingSystem {
     fn run(&mut self, _: Until) -> Result<Slice, BenchError> {
         let scratch =
             self.place.data_dir.scratch(&format!("fill-{}", self.label().replace(' ', "-")))?;
-        let (path, source) = (scratch.path().to_owned(), self.place.source.path());
+        let (path, source) = (scratch.path().to_owned(), self.place.source.path().to_owned());
         let Writer { file: bytes, durable, .. } = self.place.writer;
         let fill = Fill { path, source, bytes, durable };
         let failed =

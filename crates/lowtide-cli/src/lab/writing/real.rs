@@ -3,7 +3,8 @@
 //!
 //! There are two differences from the simulated machine:
 //!
-//! * The writer copies each block from memory outside the budget instead of working for some time.
+//! * The writer copies each block from another file, which the page cache has where memory has room
+//!   for it, instead of working for some time.
 //! * A file is flushed in any case, because it is read back. If the experiment does not make it
 //!   durable, that time does not count; it is a figure of its own.
 
@@ -19,7 +20,7 @@ use crate::bench::compare::refuse_slowed;
 use crate::bench::datafile::Scratch;
 use crate::bench::error::BenchError;
 use crate::bench::machine::Machine;
-use crate::bench::options::memory::check_memory;
+use crate::bench::options::memory::{can_cache, check_memory};
 use crate::bench::options::values::{PAGE, page};
 use crate::bench::options::{Io, Output, Policies, ScratchPlace, Slowdown, YoungFaults, rounds};
 use crate::bench::peer::dd::Dd;
@@ -78,7 +79,7 @@ impl<W: Writing> RealWriting<W> {
         let (writer, slowness, probe) = (self.own.writer(), self.slowness()?, Probe::ask());
         let (policies, peers) = (self.policies.rows(), self.peers(&slowness, &probe)?);
         let budgets = policies.len() + peers.len();
-        check_memory(writer.file, budgets, writer.max, probe.memory_available)?;
+        check_memory(0, budgets, writer.max, probe.memory_available)?;
         let pagers = policies.into_iter().map(|policy| {
             let pager = self.io.pager(policy, writer.max, self.page, |builder| {
                 slowness.on(builder).young_faults(self.young.young_faults)
@@ -87,8 +88,16 @@ impl<W: Writing> RealWriting<W> {
         });
         let pagers = pagers.collect::<Result<Vec<_>, BenchError>>()?;
         let data_dir = self.place.data_dir()?;
-        data_dir.check_free(writer.file)?;
-        let place = Rc::new(Place { data_dir, source: Source::make(writer.file)?, writer });
+        data_dir.check_free(2 * writer.file)?;
+        if !can_cache(writer.file, budgets, writer.max, probe.memory_available) {
+            out::note(format_args!(
+                "memory has no room for {} of what is to be written beside the budgets: reading it \
+                 from the device is part of what is timed",
+                Size::new(writer.file)
+            ));
+        }
+        let source = Source::make(&data_dir, writer.file)?;
+        let place = Rc::new(Place { source, data_dir, writer });
         let example = place.data_dir.scratch("fill")?;
         let direct = lowtide_sys::file::direct_alignment(example.file())
             .map_err(|source| BenchError::file("examine", example.path(), source))?;
