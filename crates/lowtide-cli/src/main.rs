@@ -16,6 +16,7 @@ mod cmd;
 #[cfg(test)]
 mod documented;
 mod interrupt;
+mod itself;
 mod json;
 mod lab;
 mod legend;

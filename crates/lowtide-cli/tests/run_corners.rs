@@ -275,6 +275,8 @@ fn without_proc_the_program_works_and_its_mapping_is_kept_by_what_is_cached() {
         let line: Value = serde_json::from_str(&fs::read_to_string(&summary).unwrap()).unwrap();
         assert!(line["budgets"][0]["evicted"].as_u64().unwrap() > 0, "{line}");
         assert_eq!(line["read_ahead_pages"], 0, "{line}");
+        assert_eq!(line["program"], "maps", "{line}");
+        assert!(line["device_read_bytes"].as_u64().unwrap() > 0, "{line}");
         if way == USERFAULT {
             assert_eq!(line["mappings"]["userfault"], 0, "{line}");
             let because = line["pagecache_because"].to_string();

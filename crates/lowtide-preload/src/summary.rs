@@ -62,10 +62,8 @@ struct Counted {
 
 impl Counted {
     fn now() -> Self {
-        let io = std::fs::read_to_string("/proc/self/io").unwrap_or_default();
-        let read = io.lines().find_map(|line| line.strip_prefix("read_bytes: "));
-        let device_read_bytes = read.and_then(|bytes| bytes.parse().ok()).unwrap_or_default();
-        Self { major_faults: lowtide_sys::pagemap::page_faults().major, device_read_bytes }
+        let faults = lowtide_sys::pagemap::page_faults();
+        Self { major_faults: faults.major, device_read_bytes: faults.read_bytes }
     }
 }
 
@@ -117,7 +115,7 @@ struct Line<'a> {
 /// Writes it where the settings say. A summary that cannot be written is lost: the program must not
 /// suffer from it.
 pub(crate) fn write(settings: &Settings, whole: &Whole) {
-    let program = std::fs::read_to_string("/proc/self/comm").unwrap_or_default();
+    let program = program();
     let program = program.trim_end();
     let counted = Counted::now();
     let text = if settings.json {
@@ -134,6 +132,14 @@ pub(crate) fn write(settings: &Settings, whole: &Whole) {
         }
         None => descriptors::say(text.as_bytes()),
     }
+}
+
+/// The program's name: without `/proc` that of the file that it was started from.
+fn program() -> String {
+    std::fs::read_to_string("/proc/self/comm").unwrap_or_else(|_| {
+        let path = rustix::param::linux_execfn().to_string_lossy();
+        path.rsplit('/').next().unwrap_or_default().to_owned()
+    })
 }
 
 fn json(settings: &Settings, program: &str, counted: Counted, whole: &Whole) -> String {

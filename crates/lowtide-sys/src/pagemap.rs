@@ -267,13 +267,15 @@ pub fn mincore(range: Range<usize>, resident: &mut [u8]) -> io::Result<()> {
     if failed { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Page faults of this process since it began.
+/// Page faults of this process since it began, and what they and other reads brought in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Faults {
     /// Without a wait for a device.
     pub minor: u64,
     /// With one.
     pub major: u64,
+    /// Bytes that devices read for this process, for whatever purpose.
+    pub read_bytes: u64,
 }
 
 /// Counts the page faults of all threads of this process (`getrusage(2)`).
@@ -286,7 +288,9 @@ pub fn page_faults() -> Faults {
     // SAFETY: All zeroes are a value of it, should the call have written nothing.
     let usage = unsafe { usage.assume_init() };
     let count = |faults: libc::c_long| u64::try_from(faults).unwrap_or(0);
-    Faults { minor: count(usage.ru_minflt), major: count(usage.ru_majflt) }
+    // Linux counts in sectors, whatever the blocks of a file system are.
+    let read_bytes = count(usage.ru_inblock) << 9;
+    Faults { minor: count(usage.ru_minflt), major: count(usage.ru_majflt), read_bytes }
 }
 
 #[cfg(test)]

@@ -1,11 +1,10 @@
 //! Where the library is that is loaded into the program.
 
 use std::env;
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use super::error::RunError;
+use crate::itself;
 
 /// Its file.
 const NAME: &str = "liblowtide_preload.so";
@@ -18,22 +17,13 @@ const BESIDE: [&str; 3] = ["", "deps", "../lib/lowtide"];
 pub(crate) fn find() -> Result<PathBuf, RunError> {
     let path = match env::var_os(VARIABLE) {
         Some(path) => named(Path::new(&path))?,
-        None => beside(&own_path())?,
+        None => beside(&itself::path())?,
     };
     let bytes = path.as_os_str().as_encoded_bytes();
     if bytes.iter().any(|byte| b" :\t\n".contains(byte)) {
         return Err(RunError::LibraryPath { path });
     }
     Ok(path)
-}
-
-/// This command: as /proc says, or without it by the name that it was started by (`AT_EXECFN`).
-fn own_path() -> PathBuf {
-    env::current_exe().unwrap_or_else(|_| {
-        let named = rustix::param::linux_execfn().to_bytes();
-        let path = PathBuf::from(OsStr::from_bytes(named));
-        path.canonicalize().unwrap_or(path)
-    })
 }
 
 fn named(path: &Path) -> Result<PathBuf, RunError> {

@@ -21,7 +21,7 @@ use super::protocol::{Reply, Request, receive, send};
 use crate::bench::error::BenchError;
 use crate::bench::system::add_device_kib;
 use crate::bench::tally::Slice;
-use crate::interrupt;
+use crate::{interrupt, itself};
 
 /// Interval at which a wait for the child checks for Ctrl-C.
 const POLL: Duration = Duration::from_millis(50);
@@ -63,8 +63,7 @@ impl Process {
             }
         };
         let group = Memcg::create(name, max_bytes)?;
-        let program = std::env::current_exe().map_err(broken("cannot be started"))?;
-        let mut child = Command::new(program)
+        let mut child = Command::new(itself::path())
             .arg("peer-mmap")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

@@ -42,7 +42,7 @@ use crate::interrupt::Cut;
 use crate::progress::{Patient, Unit};
 use crate::table;
 use crate::threads::{self, Stop};
-use crate::{interrupt, out};
+use crate::{interrupt, itself, out};
 
 /// The name.
 pub(crate) const NAME: &str = "crash";
@@ -214,8 +214,7 @@ fn kill_one(args: &VictimArgs, life: Duration) -> Result<Vec<Message>, BenchErro
             what: format!("{what}: {error}"),
         }
     };
-    let program = std::env::current_exe().map_err(broken("cannot be started"))?;
-    let child = Command::new(program)
+    let child = Command::new(itself::path())
         .args(args.to_args())
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
