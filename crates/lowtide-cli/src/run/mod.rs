@@ -116,7 +116,7 @@ fn settings_of(args: &RunArgs) -> Result<Settings, RunError> {
     }
     let max = match args.max {
         Some(max) => max,
-        None => memcg::own_limit().map(part_for_files).ok_or(RunError::NoBudget)?,
+        None => memcg::own_limit_or_high().map(part_for_files).ok_or(RunError::NoBudget)?,
     };
     if let Some(high) = args.high.filter(|high| *high > max) {
         return Err(RunError::HighAboveMax { high, max });
