@@ -32,7 +32,7 @@
 //! make zeroes of each missing page there, which the window then shows
 //! ([decision 14](../../../docs/decisions/0014-one-mapping.md)).
 
-use super::fresh::Fresh;
+use super::page_bits::PageBits;
 use super::pages::{Arrival, MappedPages, StoredPages};
 use super::reach::{Pages, Reach};
 use super::sample;
@@ -106,7 +106,7 @@ pub(crate) struct Mirror {
     /// The page of the file that the window begins with.
     first: u64,
     pages: u64,
-    fresh: Fresh,
+    fresh: PageBits,
     /// Whether being brought in counts as a touch ([`Builder::young_faults`]).
     ///
     /// [`Builder::young_faults`]: crate::Builder::young_faults
@@ -163,7 +163,7 @@ impl Mirror {
         stored: Option<Stored>,
     ) -> Self {
         let pages = (window.addresses().len() >> page_shift) as u64;
-        let fresh = Fresh::new(pages);
+        let fresh = PageBits::new(pages);
         let (reach, closed) = (Reach::new(), AtomicBool::new(false));
         Self {
             memory,

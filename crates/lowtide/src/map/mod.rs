@@ -26,7 +26,7 @@
 //! | `options`, `handle`, `writable`, `remap`, `report`, `error` | the public API |
 //! | `area` | what maps that are read and maps that are written have in common |
 //! | `pages` | what reclaim and a miss ask of memory behind a pointer |
-//! | `space`, `fresh` | a map's entry in the pager; which pages are new |
+//! | `space`, `page_bits` | a map's entry in the pager; what is known of each page |
 //! | `mirror`, `server`, `serve` | the way `userfault`: this process serves page faults |
 //! | `heap` | there, memory without a file: its pages come from swap |
 //! | `frozen`, `gate`, `reach` | there, a heap without stores for a moment; parts that are lent |
@@ -43,7 +43,6 @@ mod adopt;
 mod area;
 mod copy;
 mod error;
-mod fresh;
 mod frozen;
 mod gate;
 mod handle;
@@ -51,6 +50,7 @@ mod heap;
 mod mirror;
 mod on_error;
 mod options;
+mod page_bits;
 mod pages;
 mod placed;
 mod reach;

@@ -10,6 +10,11 @@
 //! | which were touched again | zap them, and see which are present at the next look |
 //! | evict a page | zap it, then `posix_fadvise(DONTNEED)` |
 //!
+//! A page stays in memory as long as any process maps it, so the last one drops it. The others see
+//! in their page tables that they are not the last, and do not try: `posix_fadvise(2)` waits for
+//! every processor before it gives such a page up as in use (`lru_add_drain_all`), half a
+//! millisecond where all are busy.
+//!
 //! None of this loses a byte. Only pages that the scan shows as pages of a file are zapped: should
 //! the program have put other memory there without our notice, it is not of a file, and stays. A
 //! dirty page is not dropped: the kernel begins to write it, and it goes later.
@@ -25,8 +30,8 @@
 //! cannot be seen how far a reader has come.
 
 use super::copy::{Copies, cut};
-use super::fresh::Fresh;
 use super::mirror::PRESENT;
+use super::page_bits::PageBits;
 use super::pages::{Arrival, MappedPages};
 use lowtide_sys::page_cache;
 use lowtide_sys::pagemap::{Categories, Pagemap, Query, Region, mincore};
@@ -92,10 +97,20 @@ struct State {
     mappings: Vec<Mapping>,
     /// Mappings with stores of their own, which are never zapped (`copy.rs`).
     copies: Copies,
-    fresh: Fresh,
+    fresh: PageBits,
+    /// Pages that other processes had mapped, too, when they were taken out of this one's page
+    /// table.
+    elsewhere: PageBits,
     /// The last pages that were given back, one run behind the other.
     gone: Range<u64>,
     closed: bool,
+}
+
+impl State {
+    /// Whether a page of the file is mapped at one address of this process, at most.
+    fn is_mapped_once(&self) -> bool {
+        self.mappings.len() == 1 && self.copies.mappings().next().is_none()
+    }
 }
 
 impl Watched {
@@ -141,6 +156,7 @@ impl Watched {
         let end = mapping.first + (mapping.addresses.len() >> self.page_shift) as u64;
         if end > state.fresh.pages() {
             state.fresh.grow(end);
+            state.elsewhere.grow(end);
         }
     }
 
@@ -266,6 +282,43 @@ impl Watched {
         page(addresses.start)..page(addresses.end)
     }
 
+    /// Notes which pages other processes map, too. One that this process maps twice looks the same,
+    /// so nothing is noted of a file with several mappings.
+    fn note_elsewhere(&self, state: &State, mapping: &Mapping, found: &[Region]) {
+        let Some(pagemap) = self.pagemap.as_ref().filter(|_| state.is_mapped_once()) else {
+            return;
+        };
+        let mut entries = Vec::new();
+        for region in found.iter().filter(|region| is_of_file(region)) {
+            if pagemap.entries(region.range(), &mut entries).is_err() {
+                entries.clear();
+            }
+            for (page, entry) in self.pages_of(mapping, region.range()).zip(&entries) {
+                if entry.is_present() && !entry.is_exclusive() {
+                    state.elsewhere.set(page);
+                } else {
+                    state.elsewhere.take(page);
+                }
+            }
+        }
+    }
+
+    /// Drops pages, but for those that other processes map, too: the kernel drops none of those, and
+    /// first waits until every processor has emptied its lists, where it could have been.
+    fn drop_unshared(&self, state: &State, pages: &Range<u64>) {
+        let mut at = pages.start;
+        while at < pages.end {
+            let is_shared = |page: &u64| state.is_mapped_once() && state.elsewhere.take(*page);
+            let end = (at..pages.end).find(is_shared).unwrap_or(pages.end);
+            if end > at
+                && let Err(error) = self.drop_cached(at..end)
+            {
+                tracing::error!(%error, "pages of a map cannot be dropped");
+            }
+            at = end + 1;
+        }
+    }
+
     /// Takes pages out of the page tables; calls `each` with those that were there.
     fn zap(&self, state: &State, pages: &Range<u64>, mut each: impl FnMut(Range<u64>)) {
         let Some(pagemap) = &self.pagemap else { return };
@@ -281,6 +334,7 @@ impl Watched {
             }
             let (Some(first), Some(last)) = (found.first(), found.last()) else { continue };
             let all = first.range().start..last.range().end;
+            self.note_elsewhere(state, mapping, &found);
             let zapped = if found.iter().all(is_of_file) {
                 // One call is worth many, though it loses a touch that is made meanwhile.
                 take_out(all)
@@ -330,9 +384,7 @@ impl MappedPages for Watched {
         }
         self.zap(&state, &pages, |_| ());
         state.copies.page_out(self.pagemap.as_ref(), &pages, self.page_shift);
-        if let Err(error) = self.drop_cached(pages.clone()) {
-            tracing::error!(%error, "pages of a map cannot be dropped");
-        }
+        self.drop_unshared(&state, &pages);
         if state.gone.end == pages.start {
             state.gone.end = pages.end;
             self.drop_folios(state.gone.clone(), pages);

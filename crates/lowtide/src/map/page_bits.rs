@@ -1,15 +1,18 @@
-//! Which pages of a map are present only because they were brought in.
+//! A bit for each page of a map.
+//!
+//! * *Fresh*: the page is present only because it was brought in. It is so until it is looked at:
+//!   that it is present by then says nothing about a second touch.
+//! * *Elsewhere*: other processes had it mapped, too, when it was looked at.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// A bit for each page of a map. A page is *fresh* from the moment at which it comes in until it is
-/// looked at: that it is present by then says nothing about a second touch.
+/// See the module documentation.
 #[derive(Debug, Default)]
-pub(super) struct Fresh {
+pub(super) struct PageBits {
     words: Vec<AtomicU64>,
 }
 
-impl Fresh {
+impl PageBits {
     pub(super) fn new(pages: u64) -> Self {
         Self { words: (0..pages.div_ceil(64)).map(|_| AtomicU64::new(0)).collect() }
     }
