@@ -19,8 +19,8 @@ use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::Arc;
 
 /// A mapping that was taken over: watched, and kept within the budget, until this is dropped.
 ///
@@ -38,6 +38,15 @@ pub struct Adopted {
     page_shift: u32,
     /// Where the addresses, or the file, ended when they were taken over: the nearer one.
     end: u64,
+}
+
+/// How the program uses a file that is watched.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Use {
+    /// Through a mapping, with such stores.
+    Mapped(Stores),
+    /// Through descriptors alone: nothing is to be seen in page tables.
+    Read,
 }
 
 impl MapOptions {
@@ -93,7 +102,7 @@ impl MapOptions {
         let first = self.offset >> pool.page_shift;
         let end = first + (addresses.len() >> pool.page_shift) as u64;
         let size = lowtide_sys::file::size(file).map_err(MapError::kernel("fstat(2)"))?;
-        let file = self.watched_file(pager, &watcher, file, (group, stores), end)?;
+        let file = self.watched_file(pager, &watcher, file, (group, Use::Mapped(stores)), end)?;
         let sees_touches = file.watched.sees_touches();
         let exact = sees_touches && watcher.make_exact(&addresses);
         if self.read_ahead != Some(u64::MAX) {
@@ -117,14 +126,18 @@ impl MapOptions {
     }
 
     /// The file as it is watched already, or from now on.
-    fn watched_file(
+    pub(super) fn watched_file(
         &self,
         pager: &Pager,
         watcher: &Watcher,
         file: BorrowedFd<'_>,
-        (group, stores): (lowtide_core::MemcgId, Stores),
+        (group, use_of): (lowtide_core::MemcgId, Use),
         end: u64,
     ) -> Result<Arc<WatchedFile>, MapError> {
+        let (stores, reads) = match use_of {
+            Use::Mapped(stores) => (stores, false),
+            Use::Read => (Stores::Never, true),
+        };
         let pool = &pager.inner.pool;
         let _one_at_a_time = watcher.adopting();
         let key = crate::backing::FileKey::of(file).map_err(MapError::kernel("fstat(2)"))?;
@@ -132,7 +145,8 @@ impl MapOptions {
             space.backing.key() == key && pool.lock().engine.group_of_space(space.id) == group
         });
         if let Some(found) = found {
-            if stores.are_private() && !found.watched.sees_touches() {
+            let seen = page_cache::is_visible(file) && !stores.are_private();
+            if !reads && !found.watched.sees_touches() && !seen {
                 drop(page_tables(Way::PageCache)?);
             }
             found
@@ -144,7 +158,7 @@ impl MapOptions {
         let own = file.try_clone_to_owned().map_err(MapError::kernel("dup(2)"))?;
         let pagemap = page_tables(Way::PageCache).map(Some).or_else(|error| {
             let seen = page_cache::is_visible(&own) && !stores.are_private();
-            if seen { Ok(None) } else { Err(error) }
+            if seen || reads { Ok(None) } else { Err(error) }
         })?;
         let watched =
             Arc::new(Watched::new(own.into(), pagemap, pool.page_shift, pool.young_faults));
@@ -154,8 +168,8 @@ impl MapOptions {
         let space =
             open_space(pool, group, file, (body, Way::PageCache, stores == Stores::Shared), end)?;
         let open = Some(Open::new(pager.clone(), Arc::clone(&space)));
-        let (admitted, streams) = (AtomicU64::new(0), Mutex::default());
-        let file = Arc::new(WatchedFile { space, watched, admitted, streams, open });
+        let (admitted, streams, noted) = Default::default();
+        let file = Arc::new(WatchedFile { space, watched, admitted, streams, noted, open });
         watcher.add(&file);
         Ok(file)
     }
@@ -184,7 +198,8 @@ impl Adopted {
         self.forget(self.addresses.clone());
         let file = Arc::downgrade(&self.file);
         drop(self);
-        let is_left = || file.upgrade().is_some_and(|file| file.watched.is_unmapped());
+        let is_unused = |file: &WatchedFile| file.watched.is_unmapped() && !file.noted.is_read();
+        let is_left = || file.upgrade().is_some_and(|file| is_unused(&file));
         let deadline = Deadline::after(LET_GO);
         while is_left() && !deadline.has_passed() {
             std::thread::sleep(LOOK);

@@ -34,6 +34,7 @@
 //! | `stores` | there, what is stored: noticed, written back, never lost |
 //! | `watched`, `watch`, `adopt` | the way `pagecache`: the kernel's mapping, watched and trimmed |
 //! | `placed` | the way `userfault` at addresses of the program's own |
+//! | `reads` | there, files that are read through descriptors |
 //! | `streams` | read-ahead for the kernel's mappings |
 //! | `copy` | private mappings that are stored to |
 //!
@@ -54,6 +55,7 @@ mod page_bits;
 mod pages;
 mod placed;
 mod reach;
+mod reads;
 mod remap;
 mod report;
 mod sample;
@@ -74,6 +76,7 @@ pub(crate) use mirror::register_lists;
 pub use options::{Advice, MapOptions, UnknownWay, Way};
 pub(crate) use pages::{Arrival, Landing, MappedPages, StoredPages, register_blocks};
 pub use placed::Placed;
+pub use reads::Reads;
 pub use remap::RemapOptions;
 pub use report::MapReport;
 pub(crate) use server::Server;

@@ -27,9 +27,11 @@
 //!
 //! Pages may be cached without ever being mapped: by `read(2)`, or read ahead for another process.
 //! When there are more cached pages than charged ones, those between the charged ones are dropped.
-//! That is looked at for at most a fiftieth of the time.
+//! That is looked at for at most a fiftieth of the time. Of reads that the thread is told of, the
+//! pages are charged as those of mappings are (`reads.rs`).
 
 use super::pages::MappedPages;
+use super::reads::{self, Noted};
 use super::streams::{Bounds, Streams};
 use super::watched::Watched;
 use crate::fault::{Access, Claim, Miss};
@@ -69,10 +71,12 @@ const FEW: u64 = 32;
 /// A scan costs little, and a comparison is due, when this number of times what the last one took
 /// has gone by.
 const SELDOM: u32 = 50;
+/// The same of a comparison, while more of a file is read than is noted in time.
+const SELDOM_EXCESS: u32 = 2;
 /// Excess of cached pages over charged ones, as a part of the budget, that is dropped.
 const EXCESS_PART: u64 = 16;
 /// The windows of a file's streams together, as a part of the budget.
-const AHEAD_PART: u64 = 8;
+pub(super) const AHEAD_PART: u64 = 8;
 /// Pages of a window that are charged, and then requested, at a time: the device reads some while
 /// others are evicted for the next.
 const AHEAD_STEP: u64 = 64;
@@ -98,6 +102,8 @@ pub(super) struct WatchedFile {
     pub(super) admitted: AtomicU64,
     /// Where it is read in order. Only the thread uses it.
     pub(super) streams: Mutex<Streams>,
+    /// What is read of it through descriptors.
+    pub(super) noted: Noted,
     /// Keeps the file open. Taken only on drop.
     pub(super) open: Option<Open>,
 }
@@ -110,6 +116,15 @@ impl Drop for WatchedFile {
     }
 }
 
+/// What other threads want of the thread.
+#[derive(Debug, Default)]
+struct Orders {
+    /// That it ends.
+    stop: bool,
+    /// That it takes what was noted of reads.
+    noted: bool,
+}
+
 /// See the module documentation.
 #[derive(Debug)]
 pub(crate) struct Watcher {
@@ -119,7 +134,7 @@ pub(crate) struct Watcher {
     adopting: Mutex<()>,
     /// Makes the kernel map touched pages alone, where it may.
     exact: Option<UserFault>,
-    stop: Mutex<bool>,
+    orders: Mutex<Orders>,
     wake: Condvar,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
@@ -136,7 +151,7 @@ impl Watcher {
             exact: exact.filter(|faults| faults.features() == wanted),
             adopting: Mutex::default(),
             files: Mutex::default(),
-            stop: Mutex::new(false),
+            orders: Mutex::default(),
             wake: Condvar::new(),
             thread: Mutex::default(),
         });
@@ -183,9 +198,15 @@ impl Watcher {
         self.wake.notify_all();
     }
 
+    /// Makes the thread take what was noted of reads.
+    pub(super) fn noted(&self) {
+        crate::sync::lock(&self.orders).noted = true;
+        self.wake.notify_all();
+    }
+
     /// Makes the thread end, and returns it.
     pub(crate) fn close(&self) -> Option<JoinHandle<()>> {
-        *crate::sync::lock(&self.stop) = true;
+        crate::sync::lock(&self.orders).stop = true;
         self.wake.notify_all();
         crate::sync::lock(&self.thread).take()
     }
@@ -203,14 +224,20 @@ impl Watcher {
         let (mut scanned, mut took) = (Instant::now(), Duration::ZERO);
         let mut sweeps = Sweeps::new();
         loop {
-            let stop = crate::sync::lock(&self.stop);
-            let woken = self.wake.wait_timeout_while(stop, tick, |stop| !*stop);
-            if *woken.unwrap_or_else(PoisonError::into_inner).0 || pool.is_poisoned() {
+            let orders = crate::sync::lock(&self.orders);
+            let idle = |orders: &mut Orders| !orders.stop && !orders.noted;
+            let woken = self.wake.wait_timeout_while(orders, tick, idle);
+            let Orders { stop, noted } =
+                std::mem::take(&mut *woken.unwrap_or_else(PoisonError::into_inner).0);
+            if stop || pool.is_poisoned() {
                 return;
+            }
+            if noted {
+                self.files().iter().for_each(|file| reads::take(pool, file));
             }
             let now = page_faults();
             let new = now.saturating_sub(std::mem::replace(&mut faults, now));
-            tick = if new > 0 { TICK } else { (tick * 2).min(TICK_MAX) };
+            tick = if new > 0 || noted { TICK } else { (tick * 2).min(TICK_MAX) };
             unseen += new;
             let mut enough = unseen >= FEW && scanned.elapsed() >= took * SELDOM;
             if new > 0 {
@@ -255,15 +282,19 @@ impl Sweeps {
             return;
         }
         let (began, mut cached, mut dirty) = (Instant::now(), 0, false);
+        let mut excess = false;
         for file in files() {
-            let found = sweep(pool, &file);
+            let (found, dropped) = sweep(pool, &file);
             cached += found.cached;
             dirty |= found.dirty + found.writeback > 0;
+            excess |= dropped && file.noted.is_read();
         }
         let changed = cached != std::mem::replace(&mut self.cached, cached);
         let longest = if dirty { SWEEP_DIRTY } else { SWEEP_MAX };
         let pause = if changed { SWEEP } else { (self.pause * 2).min(longest) };
-        self.pause = pause.max(began.elapsed() * SELDOM);
+        // What is read comes as fast as the device, and without a fault that would be seen.
+        let seldom = if excess { SELDOM_EXCESS } else { SELDOM };
+        self.pause = pause.max(began.elapsed() * seldom);
         self.last = Instant::now();
     }
 }
@@ -333,7 +364,7 @@ fn reached(pool: &Pool, file: &WatchedFile, window: Range<u64>) -> u64 {
 
 /// Charges pages that nothing has touched yet, as far as there is room, and has the kernel read
 /// them. Returns the page up to which that was done.
-fn read_ahead(pool: &Pool, file: &WatchedFile, window: Range<u64>) -> u64 {
+pub(super) fn read_ahead(pool: &Pool, file: &WatchedFile, window: Range<u64>) -> u64 {
     let mut at = window.start;
     while at < window.end {
         let end = (at + AHEAD_STEP).min(window.end);
@@ -347,6 +378,18 @@ fn read_ahead(pool: &Pool, file: &WatchedFile, window: Range<u64>) -> u64 {
 }
 
 fn read_step_ahead(pool: &Pool, file: &WatchedFile, window: Range<u64>) -> u64 {
+    charge_step(pool, file, window, Access::Ahead, |pages| file.watched.prefetch(&pages))
+}
+
+/// Charges those of some pages that are absent, as far as there is room, and then calls `arrive`
+/// with the pages up to there, whose end it returns.
+pub(super) fn charge_step(
+    pool: &Pool,
+    file: &WatchedFile,
+    window: Range<u64>,
+    access: Access,
+    arrive: impl FnOnce(Range<u64>),
+) -> u64 {
     let _nested = Nested::begin();
     let space = &*file.space;
     let claim = |page: u64| match pool.claim(space, page, space.table.get(page)?) {
@@ -357,11 +400,11 @@ fn read_step_ahead(pool: &Pool, file: &WatchedFile, window: Range<u64>) -> u64 {
     let mut charged = Vec::with_capacity(claims.len());
     let mut state = pool.lock();
     for claim in &claims {
-        let task = Access::Ahead.task();
         let result;
-        (state, result) = pool.charge(state, Payer::Space(space.id), 1, task, Effort::Reclaim);
+        (state, result) =
+            pool.charge(state, Payer::Space(space.id), 1, access.task(), Effort::Reclaim);
         let Ok(group) = result else { break };
-        let new = claim.new_folio(space, Access::Ahead);
+        let new = claim.new_folio(space, access);
         let Some(placed) = pool.place(&mut state, space, &new, group) else { break };
         charged.push(placed);
     }
@@ -369,9 +412,13 @@ fn read_step_ahead(pool: &Pool, file: &WatchedFile, window: Range<u64>) -> u64 {
     let rest = &claims[charged.len()..];
     rest.iter().for_each(|claim| pool.abandon(space, claim, &Ok(())));
     let end = rest.first().map_or(window.end, |claim| claim.page);
-    file.watched.prefetch(&(window.start..end));
+    arrive(window.start..end);
     for (claim, (frame, stall)) in claims.iter().zip(charged) {
-        note_ahead(pool, frame..frame + 1, Some(Ahead::Seen));
+        if access == Access::Ahead {
+            note_ahead(pool, frame..frame + 1, Some(Ahead::Seen));
+        } else {
+            file.admitted.fetch_add(1, Relaxed);
+        }
         let entry = space.table.entry(claim.page);
         if entry.finish_read(frame, false) {
             pool.waits.complete(entry, &Ok(()));
@@ -406,7 +453,7 @@ fn admit(pool: &Pool, file: &WatchedFile, page: u64) -> bool {
 
 /// What is cached of a file, and dirty. Before Linux 6.5 no call says how much is dirty: all that
 /// is cached may be.
-fn cached_of(file: &File) -> io::Result<CacheStat> {
+pub(super) fn cached_of(file: &File) -> io::Result<CacheStat> {
     cachestat(file, 0, 0).or_else(|_| {
         let cached = cached_pages(file)?;
         Ok(CacheStat { cached, dirty: cached, ..CacheStat::default() })
@@ -414,10 +461,10 @@ fn cached_of(file: &File) -> io::Result<CacheStat> {
 }
 
 /// Drops pages that are cached and not charged, if there are many, and has those written that are
-/// dirty. Returns what was cached.
-fn sweep(pool: &Pool, file: &WatchedFile) -> CacheStat {
+/// dirty. Returns what was cached, and whether any were dropped.
+fn sweep(pool: &Pool, file: &WatchedFile) -> (CacheStat, bool) {
     let table = &file.space.table;
-    let Ok(stat) = cached_of(file.watched.file()) else { return CacheStat::default() };
+    let Ok(stat) = cached_of(file.watched.file()) else { return (CacheStat::default(), false) };
     let part = budget_of(pool, &file.space) / EXCESS_PART;
     if stat.dirty > part
         && let Err(error) = start_writing(file.watched.file())
@@ -425,8 +472,18 @@ fn sweep(pool: &Pool, file: &WatchedFile) -> CacheStat {
         tracing::debug!(%error, "dirty pages wait for the kernel's flusher");
     }
     if stat.cached <= table.resident() + part {
-        return stat;
+        return (stat, false);
     }
+    drop_gaps(file);
+    if file.noted.is_read() {
+        reads::drop_folios(file, table.resident() + part);
+    }
+    (stat, true)
+}
+
+/// Drops what is cached between charged pages.
+fn drop_gaps(file: &WatchedFile) {
+    let table = &file.space.table;
     let pages = table.pages();
     let mut from = 0;
     while from < pages {
@@ -434,9 +491,8 @@ fn sweep(pool: &Pool, file: &WatchedFile) -> CacheStat {
         let known = |page: &u64| !matches!(table.entry(*page).load(), State::Absent { .. });
         let gap = (from..end).find(known).unwrap_or(end);
         if gap > from && file.watched.drop_cached(from..gap).is_err() {
-            return stat;
+            return;
         }
         from = (gap..end).find(|page| !known(page)).unwrap_or(end);
     }
-    stat
 }

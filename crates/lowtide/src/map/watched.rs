@@ -276,6 +276,13 @@ impl Watched {
         page_cache::drop_cached(&self.file, start, end - start)
     }
 
+    /// Drops pages for which there is no room, as far as nothing uses them.
+    pub(super) fn drop_uncharged(&self, pages: Range<u64>) {
+        if let Err(error) = self.drop_cached(pages) {
+            tracing::error!(%error, "pages of a file cannot be dropped");
+        }
+    }
+
     fn pages_of(&self, mapping: &Mapping, addresses: Range<usize>) -> Range<u64> {
         let page =
             |at: usize| mapping.first + ((at - mapping.addresses.start) >> self.page_shift) as u64;
