@@ -11,7 +11,7 @@ use crate::mirrors::{self, Mirrored};
 use crate::settings::{Settings, SwapTo};
 use crate::shares::Shares;
 use crate::ways::Why;
-use lowtide::map::{Adopted, MapOptions};
+use lowtide::map::{Adopted, MapOptions, Reads};
 use lowtide::{IoEngine, IoMode, MemoryStat, Pager, Policy, Size, Swap, Tenant};
 use lowtide_sys::page_cache::cached_pages;
 use rustix::fs::fstat;
@@ -217,6 +217,23 @@ impl Budgets {
         let share =
             unsafe { options.adopt(&self.pager, subject.file.as_fd(), start, subject.range.len()) };
         Ok(Rc::new(share?))
+    }
+
+    /// Keeps what is read of a file within its budget from now on.
+    pub(crate) fn adopt_reads(&mut self, subject: &Subject) -> Result<Reads, Reason> {
+        let mut adopt = || -> Result<Reads, Box<dyn Error>> {
+            let read_ahead = self.settings.keep_read_ahead;
+            let account = self.account(subject.budget)?;
+            let mut options = MapOptions::new().tenant(&account.tenant);
+            if read_ahead {
+                options = options.read_ahead(u64::MAX);
+            }
+            Ok(options.adopt_reads(&self.pager, subject.file.as_fd())?)
+        };
+        adopt().map_err(|error| {
+            self.refusal.get_or_insert_with(|| error.to_string());
+            Reason::Refused
+        })
     }
 
     /// Puts a mirror in the place of a mapping, and keeps that within its budget. Its file does not

@@ -2,7 +2,7 @@
 //!
 //! A read that is a copy waits for pages as the program does. Every other one goes elsewhere, and
 //! is copied (`copies.rs` says which, `elsewhere.rs` how). Into other memory a read costs a
-//! comparison more. Sockets are in `receives.rs`, what the C library reads by itself in
+//! comparison more. Here, too, reads of large files are noted (`reads.rs`). Sockets are in `receives.rs`, what the C library reads by itself in
 //! `streams.rs` and `aio.rs`.
 //!
 //! A thread may be cancelled in these functions, so they are of the kind that may be unwound.
@@ -15,6 +15,7 @@
 
 use crate::copies::{self, Manner};
 use crate::elsewhere::{self, PARTS};
+use crate::reads::{self, End};
 use crate::{blocks, real_memory};
 use libc::{c_int, c_void, iovec, off_t, size_t, ssize_t};
 use std::slice;
@@ -53,14 +54,16 @@ fn plus(offset: off_t, done: usize) -> off_t {
 #[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C-unwind" fn read(fd: c_int, to: *mut c_void, len: size_t) -> ssize_t {
     let part = [iovec { iov_base: to, iov_len: len }];
-    match manner(fd, &part) {
+    let got = match manner(fd, &part) {
         // SAFETY: the program's arguments.
         Manner::Copies => unsafe { real_memory::read(fd, to, len) },
         manner => elsewhere::read_into(manner, &part, |to, _| {
             // SAFETY: room elsewhere.
             unsafe { real_memory::read(fd, to[0].iov_base, to[0].iov_len) }
         }),
-    }
+    };
+    reads::done(fd, got, End::Place);
+    got
 }
 
 #[cfg_attr(not(test), unsafe(no_mangle))]
@@ -71,7 +74,7 @@ unsafe extern "C-unwind" fn pread(
     offset: off_t,
 ) -> ssize_t {
     let part = [iovec { iov_base: to, iov_len: len }];
-    match manner(fd, &part) {
+    let got = match manner(fd, &part) {
         // SAFETY: the program's arguments.
         Manner::Copies => unsafe { real_memory::pread(fd, to, len, offset) },
         manner => elsewhere::read_into(manner, &part, |to, done| {
@@ -79,21 +82,25 @@ unsafe extern "C-unwind" fn pread(
             // SAFETY: room elsewhere.
             unsafe { real_memory::pread(fd, to, len, plus(offset, done)) }
         }),
-    }
+    };
+    reads::done(fd, got, End::At(offset));
+    got
 }
 
 #[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C-unwind" fn readv(fd: c_int, to: *const iovec, count: c_int) -> ssize_t {
     // SAFETY: the program's arguments.
     let all = unsafe { parts(to, count as usize) };
-    match manner(fd, all) {
+    let got = match manner(fd, all) {
         // SAFETY: as above.
         Manner::Copies => unsafe { real_memory::readv(fd, to, count) },
         manner => elsewhere::read_into(manner, all, |to, _| {
             // SAFETY: room elsewhere.
             unsafe { real_memory::readv(fd, to.as_ptr(), to.len() as c_int) }
         }),
-    }
+    };
+    reads::done(fd, got, End::Place);
+    got
 }
 
 #[cfg_attr(not(test), unsafe(no_mangle))]
@@ -105,7 +112,7 @@ unsafe extern "C-unwind" fn preadv(
 ) -> ssize_t {
     // SAFETY: the program's arguments.
     let all = unsafe { parts(to, count as usize) };
-    match manner(fd, all) {
+    let got = match manner(fd, all) {
         // SAFETY: as above.
         Manner::Copies => unsafe { real_memory::preadv(fd, to, count, offset) },
         manner => elsewhere::read_into(manner, all, |to, done| {
@@ -113,7 +120,9 @@ unsafe extern "C-unwind" fn preadv(
             // SAFETY: room elsewhere.
             unsafe { real_memory::preadv(fd, list, count, plus(offset, done)) }
         }),
-    }
+    };
+    reads::done(fd, got, End::At(offset));
+    got
 }
 
 #[cfg_attr(not(test), unsafe(no_mangle))]
@@ -126,7 +135,7 @@ unsafe extern "C-unwind" fn preadv2(
 ) -> ssize_t {
     // SAFETY: the program's arguments.
     let all = unsafe { parts(to, count as usize) };
-    match manner(fd, all) {
+    let got = match manner(fd, all) {
         // SAFETY: as above.
         Manner::Copies => unsafe { real_memory::preadv2(fd, to, count, offset, flags) },
         manner => elsewhere::read_into(manner, all, |to, done| {
@@ -134,7 +143,9 @@ unsafe extern "C-unwind" fn preadv2(
             // SAFETY: room elsewhere.
             unsafe { real_memory::preadv2(fd, list, count, plus(offset, done), flags) }
         }),
-    }
+    };
+    reads::done(fd, got, End::At(offset));
+    got
 }
 
 /// The same functions by other names: on 64-bit Linux offsets have one size, and checked headers

@@ -42,7 +42,10 @@ use crate::lock::Locked;
 use crate::ranges::Entry;
 use crate::settings::Settings;
 use crate::state::{self, State};
-use crate::{blocks, descriptors, heap, inherited, memory, mirrors, real_memory, real_threads};
+use crate::{
+    blocks, descriptors, heap, inherited, memory, mirrors, reads, real_memory,
+    real_threads,
+};
 use libc::{c_int, c_void};
 use std::cell::{Cell, UnsafeCell};
 use std::ptr;
@@ -215,6 +218,7 @@ unsafe extern "C" fn fork() -> c_int {
         // SAFETY: as above.
         let (all, had_mirrors) = std::mem::take(unsafe { &mut *INHERITED.0.get() });
         inherited::begin(&all, had_mirrors);
+        reads::start();
     }
     child
 }

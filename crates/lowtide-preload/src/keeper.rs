@@ -14,12 +14,13 @@
 
 use crate::budgets::{Budgets, Counted, Share, Subject};
 use crate::inherited::{self, Found};
-use crate::judge::{Reason, of_file};
+use crate::judge::{Identity, Reason, of_file};
 use crate::last::Look;
 use crate::leases::{self, Leases};
 use crate::line::{Answer, New, Question};
 use crate::memory::Memory;
 use crate::mirrors::Mirrored;
+use crate::reading::{Begun, Reading};
 use crate::settings::Settings;
 use crate::state::{self, State};
 use crate::summary::{self, Budget, Whole};
@@ -67,7 +68,9 @@ fn run() {
 fn refuse_all(state: &State) {
     loop {
         let answer = match state.line.next(None) {
-            Some(Question::Adopt(_) | Question::Attach { .. }) => Answer::Left(Reason::Resources),
+            Some(Question::Adopt(_) | Question::Attach { .. } | Question::Read { .. }) => {
+                Answer::Left(Reason::Resources)
+            }
             Some(_) => Answer::Done,
             None => continue,
         };
@@ -112,6 +115,7 @@ impl Kept {
 #[derive(Default)]
 struct Known {
     mappings: u64,
+    read_files: u64,
     files: Vec<String>,
 }
 
@@ -136,6 +140,8 @@ struct Keeper {
     tickets: u32,
     /// Memory without a file.
     memory: Option<Memory>,
+    /// Files that are read.
+    reading: Option<Reading>,
     /// Since when mappings wait that this process has from its parent.
     inherits: Option<Instant>,
     /// For the end of the process.
@@ -147,6 +153,7 @@ impl Keeper {
         let (leases, ways, kept, known, detached) = Default::default();
         let (budgets, failure, error, tickets, memory) = Default::default();
         let spare = spare();
+        let reading = settings.read.then(|| Reading::new(settings));
         Self {
             state,
             settings,
@@ -161,6 +168,7 @@ impl Keeper {
             detached,
             tickets,
             memory,
+            reading,
             inherits: None,
             look: Look::new(),
         }
@@ -177,8 +185,15 @@ impl Keeper {
             if let Some(memory) = &mut self.memory {
                 memory.tick();
             }
+            self.look_at_reads();
+            let reading = self.reading.as_ref();
             if let Some(budgets) = &mut self.budgets {
-                pause = pause.min(budgets.tick(self.kept.values().map(Kept::counted)));
+                let read = reading.into_iter().flat_map(Reading::counted);
+                let counted = self.kept.values().map(Kept::counted).chain(read);
+                pause = pause.min(budgets.tick(counted));
+            }
+            if let Some(reading) = reading {
+                pause = pause.min(reading.pause(&self.state.noted));
             }
             if self.leases.is_some() {
                 if looked.elapsed() >= leases::LOOK {
@@ -269,7 +284,19 @@ impl Keeper {
                 }
                 Answer::Done
             }
+            Question::Read { fd, thread, identity } => {
+                if let Some(reading) = &mut self.reading {
+                    // They may be of files whose numbers this one gets.
+                    reading.take(&self.state.noted);
+                }
+                let kept = self.keep_reads((thread, fd), identity);
+                kept.map_or_else(Answer::Left, |number| Answer::Ticket(number as u32 + 1))
+            }
+            Question::Nothing => Answer::Done,
             Question::Leave => {
+                if let Some(reading) = &self.reading {
+                    reading.leave();
+                }
                 if let Some(budgets) = &self.budgets {
                     budgets.leave();
                 }
@@ -278,6 +305,39 @@ impl Keeper {
             Question::Heap => done_or_left(self.begin_memory()),
             other => self.of_memory(other),
         }
+    }
+
+    /// Takes what was noted of reads, and looks at the program's descriptors now and then.
+    fn look_at_reads(&mut self) {
+        let Some(mut reading) = self.reading.take() else { return };
+        reading.take(&self.state.noted);
+        reading.look(self.state, |reading, descriptor, identity| {
+            let _ = self.keep_file(reading, descriptor, identity);
+        });
+        self.reading = Some(reading);
+    }
+
+    /// Keeps what is read of a descriptor's file: its number.
+    fn keep_reads(&mut self, descriptor: (i32, i32), identity: Identity) -> Result<usize, Reason> {
+        let mut reading = self.reading.take().ok_or(Reason::Refused)?;
+        let kept = self.keep_file(&mut reading, descriptor, identity);
+        self.reading = Some(reading);
+        kept
+    }
+
+    fn keep_file(
+        &mut self,
+        reading: &mut Reading,
+        descriptor: (i32, i32),
+        identity: Identity,
+    ) -> Result<usize, Reason> {
+        let noted = &self.state.noted;
+        let (number, begun) = reading.keep(self.budgets()?, noted, descriptor, identity)?;
+        if let Some(Begun { budget, path }) = begun {
+            self.note_file(budget, &path);
+            self.known.entry(budget).or_default().read_files += 1;
+        }
+        Ok(number)
     }
 
     /// Makes the window of memory without a file.
@@ -402,8 +462,12 @@ impl Keeper {
 
     /// For the summary.
     fn note(&mut self, budget: usize, path: &[u8]) {
+        self.note_file(budget, path);
+        self.known.entry(budget).or_default().mappings += 1;
+    }
+
+    fn note_file(&mut self, budget: usize, path: &[u8]) {
         let known = self.known.entry(budget).or_default();
-        known.mappings += 1;
         let path = String::from_utf8_lossy(path).into_owned();
         if !known.files.contains(&path) && known.files.len() < summary::FILES {
             known.files.push(path);
@@ -545,16 +609,18 @@ impl Keeper {
         self.watch(Subject { range: start..start + len, ..subject.clone() })
     }
 
-    /// Whether there is anything to say at the end: with `--anon` the keeper is there from the
+    /// Whether there is anything to say at the end: with `--anon` or `--read` the keeper is there from the
     /// beginning.
     fn has_news(&self) -> bool {
         let is_first = self.settings.pid == Some(std::process::id());
         let was_used = self.memory.as_ref().is_some_and(Memory::was_used);
-        !self.settings.anon || is_first || was_used || !self.known.is_empty()
+        let from_beginning = self.settings.anon || self.settings.read;
+        !from_beginning || is_first || was_used || !self.known.is_empty()
     }
 
     fn summarise(&mut self) {
-        let counted = self.kept.values().map(Kept::counted);
+        let read = self.reading.iter().flat_map(Reading::counted);
+        let counted = self.kept.values().map(Kept::counted).chain(read);
         let figures = self.budgets.as_mut().map(|budgets| budgets.figures(counted));
         let figures = figures.unwrap_or_default();
         let budgets = self.known.iter().map(|(number, known)| Budget {
@@ -562,6 +628,7 @@ impl Keeper {
                 .checked_sub(1)
                 .map(|glob| self.settings.maps[glob].0.to_string_lossy().into_owned()),
             mappings: known.mappings,
+            read_files: known.read_files,
             files: known.files.clone(),
             figures: figures.get(number).copied().unwrap_or_default(),
         });
@@ -574,6 +641,7 @@ impl Keeper {
             ways: self.ways.clone(),
             left: self.state.left.all(),
             heap: self.memory.as_mut().map(Memory::summary),
+            reads_lost: self.reading.as_ref().map(|_| self.state.noted.lost()),
         };
         drop(self.spare.take());
         summary::write(self.settings, &whole);

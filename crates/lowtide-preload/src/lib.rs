@@ -26,6 +26,7 @@
 //! | `malloc`, `real_memory` | allocating it; the functions behind |
 //! | `copies`, `elsewhere`, `devices` | which reads into it are copies; the others; drivers |
 //! | `calls`, `receives`, `streams`, `aio` | reading, by each route of the C library |
+//! | `reads`, `reading` | files that are read: noted by the program's threads, kept by the keeper |
 //! | `protections`, `room` | what the keeper asks the kernel before it makes a copy |
 //! | `futexes`, `limits` | what the kernel does to memory past page faults; limits, stacks |
 //! | `execs`, `children`, `elf` | starting programs; which of them without the library |
@@ -85,6 +86,8 @@ mod own;
 mod protections;
 mod quiet;
 mod ranges;
+mod reading;
+mod reads;
 mod real;
 mod real_memory;
 mod real_threads;

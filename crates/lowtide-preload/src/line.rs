@@ -12,7 +12,7 @@ use crate::ways::Why;
 use std::cell::UnsafeCell;
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A mapping that the program has just made.
 #[derive(Clone, Copy, Debug)]
@@ -144,6 +144,17 @@ pub(crate) enum Question {
         /// Behind the last.
         end: usize,
     },
+    /// Keep what is read of a file.
+    Read {
+        /// The program's descriptor.
+        fd: i32,
+        /// The thread in whose table the descriptor is.
+        thread: i32,
+        /// The file.
+        identity: Identity,
+    },
+    /// Nothing, but to be there.
+    Nothing,
     /// Write the summary.
     Summary,
     /// The process ends.
@@ -157,7 +168,8 @@ pub(crate) enum Answer {
     Done,
     /// The mapping is left to the kernel.
     Left(Reason),
-    /// What was detached, or pages that were lent; zero is nothing.
+    /// What was detached, or pages that were lent; zero is nothing. One more than the number of a
+    /// file that is read.
     Ticket(u32),
 }
 
@@ -217,6 +229,14 @@ impl Line {
         self.is_kept().then(|| self.put(question).ok())?
     }
 
+    /// As [`Line::ask`], but waits no longer than this for the answer. The keeper does what was
+    /// asked in any case, if it lives.
+    pub(crate) fn ask_within(&self, question: Question, limit: Duration) -> Option<Answer> {
+        let deadline = Instant::now() + limit;
+        let _turn = self.turn.lock_until(deadline)?;
+        self.is_kept().then(|| self.put_until(question, Some(deadline)).ok())?
+    }
+
     /// Waits for the turn: no other thread asks while the result lives.
     pub(crate) fn hold(&self) -> Locked<'_> {
         self.turn.lock()
@@ -229,11 +249,25 @@ impl Line {
 
     /// The caller has the turn.
     fn put(&self, question: Question) -> Result<Answer, Reason> {
-        // One that was killed after it had asked (`lock.rs`) left a question, which is answered.
+        self.put_until(question, None)
+    }
+
+    /// The same, until the deadline at most.
+    fn put_until(&self, question: Question, deadline: Option<Instant>) -> Result<Answer, Reason> {
+        let wait = |expected: u32| {
+            let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+            if left.is_some_and(|left| left.is_zero()) {
+                return Err(Reason::Resources);
+            }
+            lock::sleep(&self.phase, expected, Some(left.unwrap_or(LOOK).min(LOOK)));
+            Ok(())
+        };
+        // One that was killed after it had asked (`lock.rs`), or waited no longer, left a question,
+        // which is answered.
         while self.phase.load(Ordering::Acquire) == ASKED
             && self.keeper.load(Ordering::Acquire) != DEAD
         {
-            lock::sleep(&self.phase, ASKED, Some(LOOK));
+            wait(ASKED)?;
         }
         // SAFETY: this thread has the turn, and the keeper reads the slot only after `ASKED`.
         let slot = unsafe { &mut *self.question.get() };
@@ -247,9 +281,7 @@ impl Line {
                     self.phase.store(EMPTY, Ordering::Relaxed);
                     return Err(Reason::Broken);
                 }
-                other => {
-                    lock::sleep(&self.phase, other, Some(LOOK));
-                }
+                other => wait(other)?,
             }
         }
         // SAFETY: the keeper wrote it before `ANSWERED`, and writes again only after `ASKED`.

@@ -20,7 +20,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, WaitId, WaitIdOptions, test_kill_process, waitid};
 use rustix::thread::futex;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const FREE: u32 = 0;
 /// Beside the owner's number: another thread may sleep.
@@ -75,8 +75,25 @@ impl Lock {
         Locked { lock: self, quiet }
     }
 
+    /// The same, but waits until the deadline at most.
+    pub(crate) fn lock_until(&self, deadline: Instant) -> Option<Locked<'_>> {
+        let quiet = Quiet::begin();
+        let me = quiet.thread().cast_unsigned();
+        let is_free =
+            || self.0.compare_exchange(FREE, me, Ordering::Acquire, Ordering::Relaxed).is_ok();
+        if is_free() || self.wait_until(me, Some(deadline)) {
+            return Some(Locked { lock: self, quiet });
+        }
+        None
+    }
+
     #[cold]
     fn wait(&self, me: u32) {
+        self.wait_until(me, None);
+    }
+
+    /// Whether the lock was taken before the deadline.
+    fn wait_until(&self, me: u32, deadline: Option<Instant>) -> bool {
         let exchange = |old: u32, new: u32| {
             self.0.compare_exchange(old, new, Ordering::Acquire, Ordering::Relaxed).is_ok()
         };
@@ -86,14 +103,20 @@ impl Lock {
             if seen == FREE {
                 // Others may sleep still.
                 if exchange(FREE, me | AWAITED) {
-                    return;
+                    return true;
                 }
-            } else if (seen == awaited || exchange(seen, awaited))
-                && sleep(&self.0, awaited, Some(LOOK))
+                continue;
+            }
+            let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+            if left.is_some_and(|left| left.is_zero()) {
+                return false;
+            }
+            if (seen == awaited || exchange(seen, awaited))
+                && sleep(&self.0, awaited, Some(left.unwrap_or(LOOK).min(LOOK)))
                 && !is_alive(seen & !AWAITED)
                 && exchange(awaited, me | AWAITED)
             {
-                return;
+                return true;
             }
         }
     }

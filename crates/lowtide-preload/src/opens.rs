@@ -6,7 +6,8 @@
 //! mapping. So the keeper is asked to give such leases up now, and the call is repeated: as long as
 //! there were any, since another thread may map the file meanwhile.
 //!
-//! A device whose driver may store into memory is noticed here as well (`devices.rs`).
+//! A device whose driver may store into memory is noticed here as well (`devices.rs`), and that the
+//! number of a descriptor is used again (`reads.rs`).
 //!
 //! # Safety
 //!
@@ -17,7 +18,7 @@
 
 use crate::interpose::Errno;
 use crate::line::Question;
-use crate::{devices, futexes, leases, real, state};
+use crate::{devices, futexes, leases, reads, real, state};
 use libc::{c_char, c_int, mode_t};
 
 /// Attempts while no lease of this process was given up, after which another process has one.
@@ -30,6 +31,7 @@ const IN_VAIN: u32 = 64;
 /// file, before it was asked.
 fn attempt(flags: c_int, call: impl Fn() -> c_int) -> c_int {
     let got = attempt_file(flags, call);
+    reads::opened(got);
     let Err(errno) = devices::opened(got) else { return got };
     // SAFETY: nothing else knows the descriptor.
     unsafe { libc::syscall(libc::SYS_close, got) };

@@ -10,6 +10,7 @@
 //! | `LOWTIDE_RUN_WAY` | `userfault`, `auto`: an exact budget, where possible | `pagecache` |
 //! | `LOWTIDE_RUN_INEXACT` | why it is possible for no file, in words | it is, or is not wanted |
 //! | `LOWTIDE_RUN_ANON` | `1`: memory without a file, too | left alone |
+//! | `LOWTIDE_RUN_READ` | `1`: what is read of files, too | left to the kernel |
 //! | `LOWTIDE_RUN_SWAP` | where such memory goes: `0`, bytes, or `file DIR` | compressed |
 //! | `LOWTIDE_RUN_POLICY` | policy of the engine | the engine's default |
 //! | `LOWTIDE_RUN_MAPS` | lines `BYTES GLOB`: files with a budget of their own | none |
@@ -35,6 +36,7 @@ const HIGH: &str = "LOWTIDE_RUN_HIGH";
 const WAY: &str = "LOWTIDE_RUN_WAY";
 const INEXACT: &str = "LOWTIDE_RUN_INEXACT";
 const ANON: &str = "LOWTIDE_RUN_ANON";
+const READ: &str = "LOWTIDE_RUN_READ";
 const SWAP: &str = "LOWTIDE_RUN_SWAP";
 const POLICY: &str = "LOWTIDE_RUN_POLICY";
 const MAPS: &str = "LOWTIDE_RUN_MAPS";
@@ -47,15 +49,15 @@ const SHARED: &str = "LOWTIDE_RUN_SHARED";
 const PID: &str = "LOWTIDE_RUN_PID";
 
 /// Every variable of ours, for a process that shall not hand them on.
-pub(crate) const ALL: [&str; 15] = [
-    MAX, HIGH, WAY, INEXACT, ANON, SWAP, POLICY, MAPS, THRESHOLD, READ_AHEAD, SUMMARY, JSON,
+pub(crate) const ALL: [&str; 16] = [
+    MAX, HIGH, WAY, INEXACT, ANON, READ, SWAP, POLICY, MAPS, THRESHOLD, READ_AHEAD, SUMMARY, JSON,
     FOLLOW, SHARED, PID,
 ];
 
 /// The variable of the dynamic linker that names libraries to load first.
 pub(crate) const LD_PRELOAD: &str = "LD_PRELOAD";
 
-/// Mappings below this are left alone, unless a glob names their file.
+/// Mappings, and files that are read, below this are left alone, unless a glob names their file.
 pub(crate) const THRESHOLD_DEFAULT: u64 = 1 << 20;
 
 /// How mappings of files are kept.
@@ -142,7 +144,9 @@ pub(crate) struct Settings {
     pub(crate) inexact: Option<String>,
     /// Memory without a file is kept, too.
     pub(crate) anon: bool,
-    /// Where that goes.
+    /// What is read of files through descriptors is kept, too.
+    pub(crate) read: bool,
+    /// Where memory without a file goes.
     pub(crate) swap: SwapTo,
     /// Name of the policy.
     pub(crate) policy: Option<String>,
@@ -173,6 +177,7 @@ impl Settings {
             way: Way::Pagecache,
             inexact: None,
             anon: false,
+            read: false,
             swap: SwapTo::Compressed,
             policy: None,
             maps: Vec::new(),
@@ -202,6 +207,7 @@ impl Settings {
         all.extend(self.swap.to_env().map(|to| (SWAP, to)));
         let flags = [
             (self.anon, ANON, "1"),
+            (self.read, READ, "1"),
             (self.way.mirrors(), WAY, self.way.name()),
             (self.keep_read_ahead, READ_AHEAD, "keep"),
             (self.json, JSON, "1"),
@@ -233,6 +239,7 @@ impl Settings {
         settings.way = all.into_iter().find(named).unwrap_or_default();
         settings.inexact = text(INEXACT);
         settings.anon = text(ANON).as_deref() == Some("1");
+        settings.read = text(READ).as_deref() == Some("1");
         settings.swap = SwapTo::from_env(get(SWAP));
         settings.policy = text(POLICY);
         settings.threshold = number(THRESHOLD).unwrap_or(THRESHOLD_DEFAULT);
@@ -276,6 +283,7 @@ mod tests {
             way: Way::Auto,
             inexact: Some("no call".into()),
             anon: true,
+            read: true,
             swap: SwapTo::Directory(OsString::from_vec(b"/swap \xff".to_vec()).into()),
             policy: Some("lru".into()),
             maps: vec![("*.sst".into(), 1), (OsString::from_vec(b"/a b/\xff=".to_vec()), 2)],

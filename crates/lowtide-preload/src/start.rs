@@ -19,7 +19,7 @@ use crate::line::Question;
 use crate::settings::Settings;
 use crate::summary::{self, Whole};
 use crate::{
-    clones, descriptors, execs, forks, futexes, heap, limits, own, real, real_memory, real_threads,
+    clones, descriptors, execs, forks, futexes, heap, limits, own, reads, real, real_memory, real_threads,
     state, traced,
 };
 use std::backtrace::{Backtrace, BacktraceStatus};
@@ -58,6 +58,9 @@ extern "C" fn begin() {
     if let Some((state, settings)) = state::get().filter(|(_, settings)| settings.anon) {
         heap::begin(state, settings);
         handle_bus_errors();
+    }
+    if let Some((_, settings)) = state::get() {
+        reads::begin(settings);
     }
     if is_first {
         handle_signal();

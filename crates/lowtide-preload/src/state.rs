@@ -8,6 +8,7 @@ use crate::left::Left;
 use crate::line::{Line, Question};
 use crate::own::{self, Threads};
 use crate::ranges::Ranges;
+use crate::reads::Noted;
 use crate::settings::Settings;
 use crate::wiped::{self, Zeroed};
 use std::ops::Range;
@@ -29,6 +30,8 @@ pub(crate) struct State {
     pub(crate) whole: AtomicU32,
     /// Whether the window of memory without a file was tried to be made.
     pub(crate) heap: AtomicU32,
+    /// Reads of files.
+    pub(crate) noted: Noted,
     /// Our threads.
     pub(crate) threads: Threads,
     /// The end of a process whose first thread has ended.

@@ -21,7 +21,7 @@ use crate::calls::{checked, may_be_kept};
 use crate::copies::{self, Manner};
 use crate::elsewhere::{Elsewhere, copy_out};
 use crate::interpose::Errno;
-use crate::real_memory;
+use crate::{reads, real_memory};
 use libc::{FILE, c_char, c_int, c_void, iovec, size_t};
 use std::ptr;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -37,7 +37,7 @@ static BUFFERS: [(AtomicUsize, AtomicUsize); 64] =
 unsafe extern "C" {
     fn flockfile(stream: *mut FILE);
     fn funlockfile(stream: *mut FILE);
-    fn fileno_unlocked(stream: *mut FILE) -> c_int;
+    pub(crate) fn fileno_unlocked(stream: *mut FILE) -> c_int;
 }
 
 /// Whether the C library must not read from this stream into this memory.
@@ -94,7 +94,9 @@ unsafe extern "C-unwind" fn fread(
     // SAFETY: the program's stream.
     if !unsafe { pins(to, size.saturating_mul(count), stream) } {
         // SAFETY: the program's arguments.
-        return unsafe { real_memory::fread(to, size, count, stream) };
+        let got = unsafe { real_memory::fread(to, size, count, stream) };
+        reads::stream_done(stream, got.saturating_mul(size));
+        return got;
     }
     // SAFETY: the program's stream, which may be locked by this thread already.
     unsafe { flockfile(stream) };
@@ -102,6 +104,7 @@ unsafe extern "C-unwind" fn fread(
     let got = unsafe { read_elsewhere(to, size, count, stream) };
     // SAFETY: locked above.
     unsafe { funlockfile(stream) };
+    reads::stream_done(stream, got.saturating_mul(size));
     got
 }
 
@@ -113,13 +116,15 @@ unsafe extern "C-unwind" fn fread_unlocked(
     stream: *mut FILE,
 ) -> size_t {
     // SAFETY: the program's stream.
-    if unsafe { pins(to, size.saturating_mul(count), stream) } {
+    let got = if unsafe { pins(to, size.saturating_mul(count), stream) } {
         // SAFETY: the program's arguments; it has locked the stream, or needs no lock.
         unsafe { read_elsewhere(to, size, count, stream) }
     } else {
         // SAFETY: the program's arguments.
         unsafe { real_memory::fread_unlocked(to, size, count, stream) }
-    }
+    };
+    reads::stream_done(stream, got.saturating_mul(size));
+    got
 }
 
 /// What checked headers call.

@@ -25,7 +25,9 @@ pub(crate) struct Budget {
     pub(crate) glob: Option<String>,
     /// Mappings that were adopted.
     pub(crate) mappings: u64,
-    /// The first of their files.
+    /// Files that were read through descriptors, with `--read`.
+    pub(crate) read_files: u64,
+    /// The first of all these files.
     pub(crate) files: Vec<String>,
     /// What it did.
     #[serde(flatten)]
@@ -49,6 +51,8 @@ pub(crate) struct Whole {
     pub(crate) left: Vec<LeftAlone>,
     /// Memory without a file.
     pub(crate) heap: Option<HeapFigures>,
+    /// Reads that were seen and not counted, for lack of room, if reads are kept.
+    pub(crate) reads_lost: Option<u64>,
 }
 
 /// What the kernel counts for this process.
@@ -107,6 +111,9 @@ struct Line<'a> {
     /// Memory without a file, with `--anon`.
     #[serde(skip_serializing_if = "Option::is_none")]
     anon: Option<&'a HeapFigures>,
+    /// With `--read`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reads_lost: Option<u64>,
     /// Why mappings were not, or not to the end, in the way `userfault`, where that is wanted.
     pagecache_because: Vec<Row<'a>>,
     left_alone: Vec<Row<'a>>,
@@ -163,6 +170,7 @@ fn json(settings: &Settings, program: &str, counted: Counted, whole: &Whole) -> 
         error: whole.error.as_deref(),
         mappings: Mappings { userfault, pagecache },
         anon: whole.heap.as_ref(),
+        reads_lost: whole.reads_lost,
         pagecache_because: because.iter().map(|one| row(one, Why::name)).collect(),
         left_alone: whole.left.iter().map(|one| row(one, Reason::name)).collect(),
     };
@@ -266,11 +274,17 @@ fn of_heap(heap: &HeapFigures) -> String {
     text
 }
 
-fn of_budget(Budget { glob, mappings: count, files, figures }: &Budget) -> String {
+fn of_budget(budget: &Budget) -> String {
+    let Budget { glob, mappings: count, read_files, files, figures } = budget;
     let of = glob.as_ref().map(|glob| format!(" of {glob}")).unwrap_or_default();
     let max = mib(figures.max_bytes);
+    let read = match read_files {
+        0 => String::new(),
+        1 => ", 1 file read".to_owned(),
+        count => format!(", {count} files read"),
+    };
     format!(
-        "  budget{of}: {max}, {} ({})\n    in memory {} now, {} at most; {} pages came in, {} of \
+        "  budget{of}: {max}, {}{read} ({})\n    in memory {} now, {} at most; {} pages came in, {} of \
          them again; {} evicted\n",
         mappings(*count),
         files.join(", "),
@@ -301,13 +315,20 @@ mod tests {
         let files = vec!["/data/a \"b\"".to_owned()];
         let left = LeftAlone { reason: Reason::Locked, count: 2, bytes: 3 << 20, first: None };
         Whole {
-            budgets: vec![Budget { glob: Some("*.a".into()), mappings: 1, files, figures }],
+            budgets: vec![Budget {
+                glob: Some("*.a".into()),
+                mappings: 1,
+                read_files: 2,
+                files,
+                figures,
+            }],
             read_ahead: ReadAhead { read_ahead_pages: 5, read_ahead_wasted_pages: 1 },
             ways: Ways::default(),
             refusal: Some("no scan".into()),
             error: Some("no device".into()),
             left: vec![left],
             heap: Some(HeapFigures { max_bytes: 8 << 20, ratio: Some(2.0), ..Default::default() }),
+            reads_lost: Some(3),
         }
     }
 
@@ -325,12 +346,12 @@ mod tests {
             names(&line).join(" "),
             "anon budgets device_read_bytes error inexact left_alone lowtide major_faults \
              mappings max_bytes pagecache_because pid program read_ahead_pages \
-             read_ahead_wasted_pages refusal way"
+             read_ahead_wasted_pages reads_lost refusal way"
         );
         assert_eq!(
             names(&line["budgets"][0]).join(" "),
-            "evicted faults files glob mappings max_bytes part_bytes peak_bytes refaults \
-             resident_bytes"
+            "evicted faults files glob mappings max_bytes part_bytes peak_bytes read_files \
+             refaults resident_bytes"
         );
         assert_eq!(names(&line["left_alone"][0]).join(" "), "bytes count reason");
         assert_eq!(line["left_alone"][0]["reason"], "locked");
@@ -342,7 +363,7 @@ mod tests {
         let settings = Settings { inexact: Some("no call".into()), ..Settings::new(8 << 20) };
         let said = text(&settings, "x", counted, &whole());
         for part in [
-            "budget of *.a: 8.0 MiB, 1 mapping (/data/a \"b\")",
+            "budget of *.a: 8.0 MiB, 1 mapping, 2 files read (/data/a \"b\")",
             "the device read 0.0 MiB (2.00 x what came in); 6 faults waited",
             "memory without a file: 8.0 MiB, 0 blocks",
             "in swap 0.0 MiB: 0.0 MiB of memory (2.0 x)",

@@ -133,6 +133,7 @@ fn settings_of(args: &RunArgs) -> Result<Settings, RunError> {
         },
     };
     settings.anon = args.anon;
+    settings.read = args.read;
     settings.swap = args.swap.clone().unwrap_or_default();
     settings.policy = args.policy.as_ref().map(ToString::to_string);
     settings.maps = args.map.clone();
