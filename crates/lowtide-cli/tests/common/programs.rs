@@ -33,6 +33,7 @@ pub(crate) fn maps() -> &'static Path {
             "heap_corners",
             "heap_lent",
             "pinned",
+            "reads",
             "waits",
             "constructor",
         ];
