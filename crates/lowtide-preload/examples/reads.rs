@@ -227,8 +227,7 @@ fn mapped(file: &File, most: Option<usize>) {
     let (all, mut seed, mut buffer) = (len(file), 5, vec![0; PAGE]);
     let fd = file.as_raw_fd();
     // SAFETY: a new mapping at an address of the kernel's choice.
-    let map =
-        unsafe { libc::mmap(ptr::null_mut(), all, libc::PROT_READ, libc::MAP_SHARED, fd, 0) };
+    let map = unsafe { libc::mmap(ptr::null_mut(), all, libc::PROT_READ, libc::MAP_SHARED, fd, 0) };
     assert_ne!(map, libc::MAP_FAILED);
     for count in 0..all / PAGE {
         let offset = draw(&mut seed) % (all / PAGE) * PAGE;
@@ -430,7 +429,7 @@ fn many(dir: &str, count: usize, most: Option<usize>) {
         if number % 4 == 3 {
             // By descriptors that cannot read, of which nobody thinks that they do.
             let open = |number| File::options().write(true).open(path(number)).expect("the file");
-            let files: Vec<File> = (0..count).map(open).collect();
+            let files: Vec<File> = (0..=number).map(open).collect();
             wait(&files.iter().collect::<Vec<_>>(), most);
         }
     }
@@ -441,16 +440,16 @@ fn main() {
     let args: Vec<String> = env::args().skip(1).collect();
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     let number = |text: &str| text.parse().expect("a number");
-    let most = args.get(2).map(|text| number(text));
+    let most = || args.get(2).map(|text| number(text));
     let file = || File::open(args[1]).expect("the file");
     match args[0] {
         "make" => make(args[1], number(args[2])),
-        "random" => random(&file(), most),
-        "stream" => stream(args[1], most),
-        "lines" => lines(args[1], most),
-        "hot" => hot(&file(), most),
-        "mapped" => mapped(&file(), most),
-        "forks" => forks(args[1], most),
+        "random" => random(&file(), most()),
+        "stream" => stream(args[1], most()),
+        "lines" => lines(args[1], most()),
+        "hot" => hot(&file(), most()),
+        "mapped" => mapped(&file(), most()),
+        "forks" => forks(args[1], most()),
         "cut" => cut(args[1]),
         "rewrite" => rewrite(args[1], number(args[2])),
         "numbers" => numbers(args[1], args[2]),

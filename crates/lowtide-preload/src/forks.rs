@@ -43,8 +43,7 @@ use crate::ranges::Entry;
 use crate::settings::Settings;
 use crate::state::{self, State};
 use crate::{
-    blocks, descriptors, heap, inherited, memory, mirrors, reads, real_memory,
-    real_threads,
+    blocks, descriptors, heap, inherited, memory, mirrors, reads, real_memory, real_threads,
 };
 use libc::{c_int, c_void};
 use std::cell::{Cell, UnsafeCell};

@@ -299,7 +299,8 @@ impl Table {
         };
         let (mut entries, mut numbers) = (RawDir::new(dir, &mut buffer), Vec::new());
         while let Some(Ok(entry)) = entries.next() {
-            numbers.extend(entry.file_name().to_str().ok().and_then(|name| name.parse::<i32>().ok()));
+            numbers
+                .extend(entry.file_name().to_str().ok().and_then(|name| name.parse::<i32>().ok()));
         }
         numbers
     }
@@ -308,8 +309,7 @@ impl Table {
     fn files(&self) -> Vec<Found> {
         let wanted = StatxFlags::TYPE | StatxFlags::INO | StatxFlags::SIZE;
         let of = |fd: i32| {
-            let stat =
-                statx(&self.dir, fd.to_string(), AtFlags::STATX_DONT_SYNC, wanted).ok()?;
+            let stat = statx(&self.dir, fd.to_string(), AtFlags::STATX_DONT_SYNC, wanted).ok()?;
             let device = makedev(stat.stx_dev_major, stat.stx_dev_minor);
             Some(Found {
                 fd,

@@ -19,8 +19,8 @@ use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
-use std::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// A mapping that was taken over: watched, and kept within the budget, until this is dropped.
 ///

@@ -154,9 +154,8 @@ impl Reads {
     /// read.
     pub fn note(&self, reads: impl IntoIterator<Item = Range<u64>>) {
         let page_bytes = 1_u64 << self.page_shift;
-        let pages = |bytes: Range<u64>| {
-            bytes.start >> self.page_shift..bytes.end.div_ceil(page_bytes)
-        };
+        let pages =
+            |bytes: Range<u64>| bytes.start >> self.page_shift..bytes.end.div_ceil(page_bytes);
         {
             let mut notes = crate::sync::lock(&self.file.noted.notes);
             notes.extend(reads.into_iter().map(pages).filter(|pages| !pages.is_empty()));

@@ -27,7 +27,8 @@
 //!
 //! Pages may be cached without ever being mapped: by `read(2)`, or read ahead for another process.
 //! When there are more cached pages than charged ones, those between the charged ones are dropped.
-//! That is looked at for at most a fiftieth of the time. Of reads that the thread is told of, the
+//! That is looked at for at most a fiftieth of the time, or a third while files are read faster than
+//! their pages are noticed. Of reads that the thread is told of, the
 //! pages are charged as those of mappings are (`reads.rs`).
 
 use super::pages::MappedPages;
@@ -282,9 +283,12 @@ impl Sweeps {
             return;
         }
         let (began, mut cached, mut dirty) = (Instant::now(), 0, false);
-        let mut excess = false;
-        for file in files() {
-            let (found, dropped) = sweep(pool, &file);
+        let (files, mut excess) = (files(), false);
+        // Of files that are read all may have an excess at a time.
+        let readers = files.iter().filter(|file| file.noted.is_read()).count().max(1) as u64;
+        for file in files {
+            let part = EXCESS_PART * if file.noted.is_read() { readers } else { 1 };
+            let (found, dropped) = sweep(&file, budget_of(pool, &file.space) / part);
             cached += found.cached;
             dirty |= found.dirty + found.writeback > 0;
             excess |= dropped && file.noted.is_read();
@@ -461,11 +465,10 @@ pub(super) fn cached_of(file: &File) -> io::Result<CacheStat> {
 }
 
 /// Drops pages that are cached and not charged, if there are many, and has those written that are
-/// dirty. Returns what was cached, and whether any were dropped.
-fn sweep(pool: &Pool, file: &WatchedFile) -> (CacheStat, bool) {
+/// dirty: more than `part`. Returns what was cached, and whether any were dropped.
+fn sweep(file: &WatchedFile, part: u64) -> (CacheStat, bool) {
     let table = &file.space.table;
     let Ok(stat) = cached_of(file.watched.file()) else { return (CacheStat::default(), false) };
-    let part = budget_of(pool, &file.space) / EXCESS_PART;
     if stat.dirty > part
         && let Err(error) = start_writing(file.watched.file())
     {
