@@ -92,13 +92,15 @@ Run a program, and keep what it maps of files within a budget.
 The program is not changed and needs no privilege. A library that is loaded into it sees which files
 it maps, and drops pages of them when more are in memory than the budget allows. The mappings stay
 the kernel's own, so the program reads and writes what it always did. Each process that the program
-starts has a budget of the same size. With --anon large memory without a file counts, too: pages
-that are not used are compressed, or written to a swap file.";
+starts has a budget of the same size. With --read what it reads of large files counts, too: the page
+cache of them is kept within the budget. With --anon large memory without a file counts: pages that
+are not used are compressed, or written to a swap file.";
 
 const RUN_HELP: &str = "\
 Examples:
   lowtide run --max 1G -- python3 search.py
   lowtide run --high 1G --max 1.2G --swap 0 -- mdb_stat -e data.mdb
+  lowtide run --read --max 1G -- python3 query.py
   lowtide run --anon --max 1G --swap /var/tmp -- sort -S 8G lines
   lowtide run --max 1G --map '*.idx=256M' --json --summary run.json -- ./server
 

@@ -609,8 +609,8 @@ impl Keeper {
         self.watch(Subject { range: start..start + len, ..subject.clone() })
     }
 
-    /// Whether there is anything to say at the end: with `--anon` or `--read` the keeper is there from the
-    /// beginning.
+    /// Whether there is anything to say at the end: with `--anon` or `--read` the keeper is there
+    /// from the beginning.
     fn has_news(&self) -> bool {
         let is_first = self.settings.pid == Some(std::process::id());
         let was_used = self.memory.as_ref().is_some_and(Memory::was_used);

@@ -9,8 +9,8 @@
 //! **The table** has a word for each descriptor: nothing is known, its reads are left alone, or the
 //! keeper's number of the file, with the page that was noted last. Nothing says when a number is
 //! used again for another file, but for the calls of `opens.rs`, which clear the word. The keeper
-//! looks at all descriptors now and then, and clears what is not true any more. Until then reads may
-//! be noted of another file or of none: that costs a read of the device, and never a byte.
+//! looks at all descriptors now and then, and clears what is not true any more. Until then reads
+//! may be noted of another file or of none: that costs a read of the device, and never a byte.
 //!
 //! **The ring** has one word for a note: the file, the first page, and how many. To note is to draw
 //! a ticket and to store the word in its place, whatever is there. So it waits for nothing, can be
