@@ -427,7 +427,7 @@ fn many(dir: &str, count: usize, most: Option<usize>) {
         let bytes = fs::read(path(number)).expect("the file");
         check(&bytes, 0);
         if number % 4 == 3 {
-            // By descriptors that cannot read, of which nobody thinks that they do.
+            // By descriptors that cannot read, so that these do not make the files known.
             let open = |number| File::options().write(true).open(path(number)).expect("the file");
             let files: Vec<File> = (0..=number).map(open).collect();
             wait(&files.iter().collect::<Vec<_>>(), most);

@@ -2,8 +2,8 @@
 //!
 //! A read that is a copy waits for pages as the program does. Every other one goes elsewhere, and
 //! is copied (`copies.rs` says which, `elsewhere.rs` how). Into other memory a read costs a
-//! comparison more. Here, too, reads of large files are noted (`reads.rs`). Sockets are in `receives.rs`, what the C library reads by itself in
-//! `streams.rs` and `aio.rs`.
+//! comparison more. Here, too, reads of large files are noted (`reads.rs`). Sockets are in
+//! `receives.rs`, what the C library reads by itself in `streams.rs` and `aio.rs`.
 //!
 //! A thread may be cancelled in these functions, so they are of the kind that may be unwound.
 //!

@@ -251,7 +251,7 @@ impl Reading {
         }
     }
 
-    /// The process ends: what is cached of its files is nobody's.
+    /// The process ends: what is cached of its files has no place in a budget any more.
     pub(crate) fn leave(&self) {
         for kept in self.files.iter().flatten() {
             let _ = lowtide_sys::page_cache::drop_cached(&*kept.subject.file, 0, 0);

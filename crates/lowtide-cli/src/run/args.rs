@@ -38,7 +38,7 @@ pub(crate) struct RunArgs {
     /// Keep what the program reads of large files in the page cache within the budget, too
     #[arg(long)]
     pub(crate) read: bool,
-    /// Where memory without a file goes: 0 (nowhere), a size, a directory for a file [default: compressed]
+    /// Where memory without a file goes: 0 (nowhere), a size, a directory [default: compressed]
     #[arg(long, value_name = "SIZE|DIR", value_parser = swap)]
     pub(crate) swap: Option<SwapTo>,
     /// Let the program make rings of io_uring(7): none of its reads may then bypass the page cache

@@ -1,8 +1,8 @@
 //! Files that a program reads through descriptors, under the budget of their mappings.
 //!
 //! The kernel brings the pages in, as in the way `pagecache`, and no page table says which: a read
-//! leaves no mark that a process can see. So the program's reads are *noted* by whoever sees them,
-//! and the thread that watches mappings takes the notes:
+//! leaves no mark that a process can see. So reads are *noted* by the thread that makes them, and
+//! the thread that watches mappings takes the notes:
 //!
 //! ```text
 //!   read(2) returns ──note──► queue ──the thread──► page is absent:   charge it, evict another
@@ -15,7 +15,7 @@
 //! **Mappings** of the same file for the same tenant share its pages. A page is charged once,
 //! whichever way it is used.
 //!
-//! **What is not noted** (read-ahead of the kernel, calls that nobody saw, other processes) is in
+//! **What is not noted** (read-ahead of the kernel, calls past the notes, other processes) is in
 //! the page cache without a charge. `watch.rs` compares the two numbers and drops such pages when
 //! there are many. So a note that is lost, or wrong, costs a read of the device and never a byte.
 //!
@@ -121,7 +121,7 @@ pub struct Reads {
 }
 
 impl MapOptions {
-    /// Keeps what is read of `file` through descriptors: what [`Reads::note`] is told of. Mappings
+    /// Keeps what is read of `file` through descriptors: what [`Reads::note`] gets. Mappings
     /// of the file that are [adopted](Self::adopt) for the same tenant share its pages.
     /// [`read_ahead`](Self::read_ahead) is the largest window, as for mappings; with `u64::MAX` the
     /// kernel reads ahead.
@@ -168,8 +168,8 @@ impl Reads {
         self.watcher.noted();
     }
 
-    /// Notes that were lost because too many waited. Their pages may be dropped as those that
-    /// nobody noted.
+    /// Notes that were lost because too many waited. Their pages may be dropped as those of reads
+    /// without a note.
     #[must_use]
     pub fn lost(&self) -> u64 {
         self.file.noted.lost.load(Relaxed)

@@ -28,8 +28,8 @@
 //! Pages may be cached without ever being mapped: by `read(2)`, or read ahead for another process.
 //! When there are more cached pages than charged ones, those between the charged ones are dropped.
 //! That is looked at for at most a fiftieth of the time, or a third while files are read faster
-//! than their pages are noticed. Of reads that the thread is told of, the pages are charged as
-//! those of mappings are (`reads.rs`).
+//! than their pages are noticed. Pages of reads that are noted are charged as those of mappings are
+//! (`reads.rs`).
 
 use super::pages::MappedPages;
 use super::reads::{self, Noted};
