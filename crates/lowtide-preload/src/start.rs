@@ -19,8 +19,8 @@ use crate::line::Question;
 use crate::settings::Settings;
 use crate::summary::{self, Whole};
 use crate::{
-    clones, descriptors, execs, forks, futexes, heap, limits, own, reads, real, real_memory, real_threads,
-    state, traced,
+    clones, descriptors, execs, forks, futexes, heap, limits, own, reads, real, real_memory,
+    real_threads, state, traced,
 };
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::mem::MaybeUninit;

@@ -168,8 +168,8 @@ impl MapOptions {
         let space =
             open_space(pool, group, file, (body, Way::PageCache, stores == Stores::Shared), end)?;
         let open = Some(Open::new(pager.clone(), Arc::clone(&space)));
-        let (admitted, streams, noted) = Default::default();
-        let file = Arc::new(WatchedFile { space, watched, admitted, streams, noted, open });
+        let (admitted, streams, swept, noted) = Default::default();
+        let file = Arc::new(WatchedFile { space, watched, admitted, streams, swept, noted, open });
         watcher.add(&file);
         Ok(file)
     }

@@ -91,6 +91,8 @@ const SWEEP: Duration = Duration::from_millis(10);
 const SWEEP_MAX: Duration = Duration::from_millis(500);
 /// The longest time while a file has dirty pages.
 const SWEEP_DIRTY: Duration = Duration::from_millis(50);
+/// The longest time that a sweep takes of a file.
+const SWEEP_TIME: Duration = Duration::from_millis(2);
 /// Pages that are dropped with one call, in a sweep.
 const SWEEP_RUN: u64 = 1 << 18;
 
@@ -103,6 +105,8 @@ pub(super) struct WatchedFile {
     pub(super) admitted: AtomicU64,
     /// Where it is read in order. Only the thread uses it.
     pub(super) streams: Mutex<Streams>,
+    /// The page with which the next sweep begins.
+    pub(super) swept: AtomicU64,
     /// What is read of it through descriptors.
     pub(super) noted: Noted,
     /// Keeps the file open. Taken only on drop.
@@ -484,12 +488,18 @@ fn sweep(file: &WatchedFile, part: u64) -> (CacheStat, bool) {
     (stat, true)
 }
 
-/// Drops what is cached between charged pages.
+/// Drops what is cached between charged pages. Goes on where it ended the last time, for a moment:
+/// there may be as many gaps as pages, and one with pages that other processes map takes half a
+/// millisecond where all processors are busy.
 fn drop_gaps(file: &WatchedFile) {
-    let table = &file.space.table;
+    let (table, began) = (&file.space.table, Instant::now());
     let pages = table.pages();
-    let mut from = 0;
+    let mut from = file.swept.swap(0, Relaxed);
     while from < pages {
+        if began.elapsed() >= SWEEP_TIME {
+            file.swept.store(from, Relaxed);
+            return;
+        }
         let end = (from + SWEEP_RUN).min(pages);
         let known = |page: &u64| !matches!(table.entry(*page).load(), State::Absent { .. });
         let gap = (from..end).find(known).unwrap_or(end);
