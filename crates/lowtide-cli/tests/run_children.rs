@@ -10,18 +10,21 @@ use std::process::{Command, Output};
 use common::programs::{Files, plain, run, same};
 use common::text;
 
-/// What is started: says what it has of its environment, and which descriptor is the next.
+/// What is started: says what it has of its environment, which descriptor is the next, and `errno`.
 const STARTED: &str = r#"
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 int main(int count, char **args) {
+    int error = errno;
     const char *list = getenv("LD_PRELOAD");
     int is_with = list && strstr(list, "liblowtide_preload.so");
     const char *other = list && strstr(list, "other.so") ? " and another" : "";
-    printf("%s library%s, descriptor %d, %d arguments, LAST=%s\n", is_with ? "with" : "without",
-           other, dup(0), count, getenv("LAST") ? getenv("LAST") : "");
+    printf("%s library%s, descriptor %d, errno %d, %d arguments, LAST=%s\n",
+           is_with ? "with" : "without", other, dup(0), error, count,
+           getenv("LAST") ? getenv("LAST") : "");
     return 7;
 }
 "#;
@@ -192,6 +195,7 @@ fn all_other_programs_have_the_library_and_failures_are_the_same() {
         let output = within(&files, &[&starts, way, &started]);
         let said = text(&output.stdout);
         assert!(said.contains("with library, desc") && said.contains("status 7"), "{output:?}");
+        assert!(said.contains("errno 0"), "{output:?}");
         for missing in [&files.path("missing"), &shut, &files.path("")] {
             let command = [starts.as_str(), way, missing];
             same(&within(&files, &command), &alone(&files, &command));

@@ -15,6 +15,7 @@
 
 #![allow(unsafe_code)]
 
+use crate::interpose::Errno;
 use crate::line::Question;
 use crate::settings::Settings;
 use crate::summary::{self, Whole};
@@ -37,6 +38,8 @@ static BEGIN: extern "C" fn() = begin;
 static END: extern "C" fn() = end;
 
 extern "C" fn begin() {
+    // A program begins with a zero there.
+    let _errno = Errno::save();
     // Also where nothing is kept: the wrappers are in the way of other libraries' otherwise.
     real::look_up();
     real_memory::look_up();
