@@ -66,8 +66,8 @@ next!(next_fexecve, FEXECVE, (fd: c_int, args: List, env: List), missing());
 next!(
     next_execveat, EXECVEAT,
     (dir: c_int, path: *const c_char, args: List, env: List, flags: c_int),
-    // Older C libraries do not have it, and their programs do not call it.
-    missing()
+    // Older C libraries do not have it, and musl does not.
+    unsafe { libc::syscall(libc::SYS_execveat, dir, path, args, env, flags) as c_int }
 );
 next!(
     next_spawn, POSIX_SPAWN,

@@ -15,39 +15,46 @@
 
 use libc::{c_char, c_int, c_void, mode_t, off_t, size_t};
 use std::ffi::CStr;
-use std::mem;
 use std::sync::atomic::{AtomicPtr, Ordering};
+use std::{mem, ptr};
 
-/// A function that was found, or null.
+/// A function that was found, null before it is looked up, or [`MISSING`].
 pub(crate) struct Next {
     name: &'static CStr,
     found: AtomicPtr<c_void>,
 }
 
+/// No address of a function: the name is missing, and is not looked for again. To look takes the
+/// loader's lock, and allocates if there is nothing.
+const MISSING: *mut c_void = ptr::without_provenance_mut(1);
+
 impl Next {
     pub(crate) const fn new(name: &'static CStr) -> Self {
-        Self { name, found: AtomicPtr::new(std::ptr::null_mut()) }
+        Self { name, found: AtomicPtr::new(ptr::null_mut()) }
     }
 
     pub(crate) fn look_up(&self) {
         let name: *const c_char = self.name.as_ptr();
         // SAFETY: the name ends with a zero. The wrappers are the library's own symbols, which
         // RTLD_NEXT skips.
-        let found = unsafe { libc::dlsym(libc::RTLD_NEXT, name) };
+        let mut found = unsafe { libc::dlsym(libc::RTLD_NEXT, name) };
+        if found.is_null() {
+            found = MISSING;
+        }
         self.found.store(found, Ordering::Release);
     }
 
     pub(crate) fn get(&self) -> Option<*mut c_void> {
         let found = self.found.load(Ordering::Acquire);
-        (!found.is_null()).then_some(found)
+        (!found.is_null() && found != MISSING).then_some(found)
     }
 
     /// As [`get`](Self::get), and looks it up first, if need be.
     pub(crate) fn found(&self) -> Option<*mut c_void> {
-        self.get().or_else(|| {
+        if self.found.load(Ordering::Acquire).is_null() {
             self.look_up();
-            self.get()
-        })
+        }
+        self.get()
     }
 }
 

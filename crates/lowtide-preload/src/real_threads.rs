@@ -38,13 +38,6 @@ pub(crate) fn look_up() {
     }
 }
 
-fn found(next: &Next) -> Option<*mut c_void> {
-    next.get().or_else(|| {
-        next.look_up();
-        next.get()
-    })
-}
-
 /// `pthread_create(3)`.
 pub(crate) unsafe fn pthread_create(
     thread: *mut pthread_t,
@@ -54,7 +47,7 @@ pub(crate) unsafe fn pthread_create(
 ) -> c_int {
     type F =
         unsafe extern "C" fn(*mut pthread_t, *const pthread_attr_t, Start, *mut c_void) -> c_int;
-    let Some(next) = found(&PTHREAD_CREATE) else { return libc::EAGAIN };
+    let Some(next) = PTHREAD_CREATE.found() else { return libc::EAGAIN };
     // SAFETY: the module's header.
     let next = unsafe { mem::transmute::<*mut c_void, F>(next) };
     // SAFETY: the caller's arguments.
@@ -69,7 +62,7 @@ pub(crate) unsafe fn cxa_thread_atexit(
 ) -> c_int {
     type F =
         unsafe extern "C" fn(unsafe extern "C" fn(*mut c_void), *mut c_void, *mut c_void) -> c_int;
-    let Some(next) = found(&CXA_THREAD_ATEXIT) else { return -1 };
+    let Some(next) = CXA_THREAD_ATEXIT.found() else { return -1 };
     // SAFETY: the module's header.
     let next = unsafe { mem::transmute::<*mut c_void, F>(next) };
     // SAFETY: the caller's arguments.
@@ -83,7 +76,7 @@ macro_rules! end {
         pub(crate) unsafe fn $name(value: $kind) -> ! {
             type F = unsafe extern "C-unwind" fn($kind) -> !;
             // Every C library has it.
-            let Some(next) = found(&$next) else { process::abort() };
+            let Some(next) = $next.found() else { process::abort() };
             // SAFETY: the module's header.
             let next = unsafe { mem::transmute::<*mut c_void, F>(next) };
             // SAFETY: the caller's argument.
@@ -104,7 +97,7 @@ end!(
 /// `pthread_cancel(3)`, which may end the calling thread.
 pub(crate) unsafe fn pthread_cancel(thread: pthread_t) -> c_int {
     type F = unsafe extern "C-unwind" fn(pthread_t) -> c_int;
-    let Some(next) = found(&PTHREAD_CANCEL) else { return libc::ESRCH };
+    let Some(next) = PTHREAD_CANCEL.found() else { return libc::ESRCH };
     // SAFETY: the module's header.
     let next = unsafe { mem::transmute::<*mut c_void, F>(next) };
     // SAFETY: the caller's argument.
