@@ -1,5 +1,5 @@
-//! Where this library's own memory comes from: the C library's allocator, by the names that nothing
-//! stands in front of.
+//! Where this library's own memory comes from: the C library's allocator, without what stands in
+//! front of it (`c_library.rs`).
 //!
 //! The program may have an allocator of its own, whose memory is in blocks that are kept within the
 //! budget. A thread of it that holds the allocator's lock may wait for a page, and our threads
@@ -8,20 +8,12 @@
 //!
 //! # Safety
 //!
-//! The functions are those of the GNU C library, with the contracts of `malloc(3)`.
+//! The functions are those of the C library, with the contracts of `malloc(3)`.
 
 #![allow(unsafe_code)]
 
-use libc::{c_void, size_t};
+use crate::c_library;
 use std::alloc::{GlobalAlloc, Layout};
-
-unsafe extern "C" {
-    pub(crate) fn __libc_malloc(size: size_t) -> *mut c_void;
-    pub(crate) fn __libc_calloc(count: size_t, size: size_t) -> *mut c_void;
-    pub(crate) fn __libc_realloc(old: *mut c_void, size: size_t) -> *mut c_void;
-    pub(crate) fn __libc_memalign(align: size_t, size: size_t) -> *mut c_void;
-    pub(crate) fn __libc_free(block: *mut c_void);
-}
 
 /// What `malloc` aligns to.
 const ALIGN: usize = 16;
@@ -37,10 +29,10 @@ unsafe impl GlobalAlloc for Own {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let block = if layout.align() <= ALIGN {
             // SAFETY: any size.
-            unsafe { __libc_malloc(layout.size()) }
+            unsafe { c_library::malloc(layout.size()) }
         } else {
             // SAFETY: any size and any power of two.
-            unsafe { __libc_memalign(layout.align(), layout.size()) }
+            unsafe { c_library::memalign(layout.align(), layout.size()) }
         };
         block.cast()
     }
@@ -48,7 +40,7 @@ unsafe impl GlobalAlloc for Own {
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         if layout.align() <= ALIGN {
             // SAFETY: any size.
-            return unsafe { __libc_calloc(1, layout.size()).cast() };
+            return unsafe { c_library::calloc(1, layout.size()).cast() };
         }
         // SAFETY: the caller's layout.
         let block = unsafe { self.alloc(layout) };
@@ -62,7 +54,7 @@ unsafe impl GlobalAlloc for Own {
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         if layout.align() <= ALIGN {
             // SAFETY: the block is of this allocator.
-            return unsafe { __libc_realloc(block.cast(), size).cast() };
+            return unsafe { c_library::realloc(block.cast(), size).cast() };
         }
         // SAFETY: the caller promises that the size is valid for the alignment.
         let layout_now = unsafe { Layout::from_size_align_unchecked(size, layout.align()) };
@@ -77,8 +69,14 @@ unsafe impl GlobalAlloc for Own {
         now
     }
 
-    unsafe fn dealloc(&self, block: *mut u8, _: Layout) {
-        // SAFETY: the block is of this allocator.
-        unsafe { __libc_free(block.cast()) };
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        let block = block.cast();
+        if layout.align() <= ALIGN {
+            // SAFETY: the block is of this allocator.
+            unsafe { c_library::free(block) };
+        } else {
+            // SAFETY: as above, of this alignment.
+            unsafe { c_library::free_aligned(block) };
+        }
     }
 }

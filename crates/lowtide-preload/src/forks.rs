@@ -3,7 +3,8 @@
 //!
 //! Our handlers are the first that are registered, so before the fork they run last, and after it
 //! first: an allocator that has memory in blocks takes its locks before the copy is made, and finds
-//! them in the child. To be the first, this library stands in front of the function that registers.
+//! them in the child. To be the first, this library stands in front of the function that registers
+//! (`c_library.rs`).
 //!
 //! Between the handler before the fork and the one after it stores to blocks wait. So this thread
 //! must not store to one: it has locks of ours, so no handler of a signal runs (`quiet.rs`), and it
@@ -43,9 +44,10 @@ use crate::ranges::Entry;
 use crate::settings::Settings;
 use crate::state::{self, State};
 use crate::{
-    blocks, descriptors, heap, inherited, memory, mirrors, reads, real_memory, real_threads,
+    blocks, c_library, descriptors, heap, inherited, memory, mirrors, reads, real_memory,
+    real_threads,
 };
-use libc::{c_int, c_void};
+use libc::c_int;
 use std::cell::{Cell, UnsafeCell};
 use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -92,26 +94,9 @@ pub(crate) fn watch() {
         // SAFETY: the functions are of this kind, and live as long as the process: a preloaded
         // library is never unloaded.
         unsafe {
-            real_memory::register_atfork(
-                Some(before_fork),
-                Some(after_fork),
-                Some(in_child),
-                object,
-            );
+            c_library::register_atfork(Some(before_fork), Some(after_fork), Some(in_child), object);
         }
     }
-}
-
-#[cfg_attr(not(test), unsafe(no_mangle))]
-unsafe extern "C" fn __register_atfork(
-    before: Option<extern "C" fn()>,
-    parent: Option<extern "C" fn()>,
-    child: Option<extern "C" fn()>,
-    object: *mut c_void,
-) -> c_int {
-    watch();
-    // SAFETY: the program's arguments.
-    unsafe { real_memory::register_atfork(before, parent, child, object) }
 }
 
 /// The state, where memory without a file is kept.

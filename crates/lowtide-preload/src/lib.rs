@@ -31,7 +31,7 @@
 //! | `futexes`, `limits` | what the kernel does to memory past page faults; limits, stacks |
 //! | `execs`, `children`, `elf` | starting programs; which of them without the library |
 //! | `forks`, `clones`, `inherited` | children: of `fork`, of other calls; what they have |
-//! | `allocator` | where our own memory is from |
+//! | `allocator`, `c_library` | where our own memory is from; glibc and musl |
 //! | `summary` | what is said at the end |
 //!
 //! # Rules
@@ -42,17 +42,21 @@
 //! the kernel and the summary says why.
 
 #![deny(unsafe_code)]
-// A test does not stand in front of its own C library, so nothing calls the wrappers there.
-#![cfg_attr(test, allow(dead_code))]
+// A test does not stand in front of its own C library, so nothing calls the wrappers there. With
+// musl nothing comes to what serves memory without a file (`c_library.rs`).
+#![cfg_attr(any(test, target_env = "musl"), allow(dead_code))]
 
 #[cfg(not(all(target_os = "linux", target_pointer_width = "64")))]
 compile_error!("lowtide run needs 64-bit Linux");
 
 mod addresses;
+#[cfg(not(target_env = "musl"))]
 mod aio;
 mod allocator;
 mod blocks;
 mod budgets;
+mod c_library;
+#[cfg(not(target_env = "musl"))]
 mod calls;
 mod children;
 mod clones;
@@ -77,6 +81,7 @@ mod limits;
 mod line;
 mod local;
 mod lock;
+#[cfg(not(target_env = "musl"))]
 mod malloc;
 mod memory;
 mod mirrors;
@@ -91,6 +96,7 @@ mod reads;
 mod real;
 mod real_memory;
 mod real_threads;
+#[cfg(not(target_env = "musl"))]
 mod receives;
 mod room;
 #[allow(dead_code, reason = "the command uses the other half of it")]
@@ -98,6 +104,7 @@ mod settings;
 mod shares;
 mod start;
 mod state;
+#[cfg(not(target_env = "musl"))]
 mod streams;
 mod summary;
 mod tasks;

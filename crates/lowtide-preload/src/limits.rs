@@ -12,13 +12,14 @@
 
 #![allow(unsafe_code)]
 
+use crate::c_library::Resource;
 use crate::interpose::{Errno, pages};
 use crate::judge::Reason;
 use crate::line::Question;
 use crate::memory::WINDOW;
 use crate::real::Next;
 use crate::{heap, state};
-use libc::{__rlimit_resource_t, c_int, c_void, pid_t, pthread_attr_t, rlimit, size_t};
+use libc::{c_int, c_void, pid_t, pthread_attr_t, rlimit, size_t};
 use std::mem;
 
 static SETSTACK: Next = Next::new(c"pthread_attr_setstack");
@@ -44,7 +45,7 @@ fn limited(to: &rlimit) {
 #[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C" fn prlimit(
     process: pid_t,
-    resource: __rlimit_resource_t,
+    resource: Resource,
     new: *const rlimit,
     old: *mut rlimit,
 ) -> c_int {
@@ -58,7 +59,7 @@ unsafe extern "C" fn prlimit(
 }
 
 #[cfg_attr(not(test), unsafe(no_mangle))]
-unsafe extern "C" fn setrlimit(resource: __rlimit_resource_t, new: *const rlimit) -> c_int {
+unsafe extern "C" fn setrlimit(resource: Resource, new: *const rlimit) -> c_int {
     // SAFETY: the program's arguments.
     unsafe { prlimit(0, resource, new, std::ptr::null_mut()) }
 }
@@ -67,7 +68,7 @@ unsafe extern "C" fn setrlimit(resource: __rlimit_resource_t, new: *const rlimit
 #[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C" fn prlimit64(
     process: pid_t,
-    resource: __rlimit_resource_t,
+    resource: Resource,
     new: *const rlimit,
     old: *mut rlimit,
 ) -> c_int {
@@ -77,7 +78,7 @@ unsafe extern "C" fn prlimit64(
 
 /// The same.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-unsafe extern "C" fn setrlimit64(resource: __rlimit_resource_t, new: *const rlimit) -> c_int {
+unsafe extern "C" fn setrlimit64(resource: Resource, new: *const rlimit) -> c_int {
     // SAFETY: the program's arguments.
     unsafe { setrlimit(resource, new) }
 }

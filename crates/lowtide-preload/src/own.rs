@@ -9,9 +9,9 @@
 //!   a mapping that the standard library makes for them, for the text of a panic, say, would be
 //!   a question to the thread that asks it.
 //! * **What they do at their end is kept here.** A thread-local with a destructor is registered by
-//!   `__cxa_thread_atexit_impl`, for which the C library takes the loader's lock and allocates with
-//!   the program's `calloc`. This library has a function of that name: in our threads it keeps the
-//!   list itself, elsewhere it calls the C library's.
+//!   `__cxa_thread_atexit_impl`, for which glibc takes the loader's lock and allocates with the
+//!   program's `calloc`. This library has a function of that name (`c_library/gnu.rs`): in our
+//!   threads it keeps the list itself, elsewhere it calls the C library's.
 //! * **What the standard library looks up, to start its first thread, is looked up at the
 //!   beginning** ([`look_up`]): `dlsym` takes the loader's lock.
 //! * **The mark is a thread-local without a destructor**, in the memory that every thread has from
@@ -155,7 +155,7 @@ unsafe extern "C" fn pthread_create(
 }
 
 /// A destructor of a thread-local.
-type Destructor = unsafe extern "C" fn(*mut c_void);
+pub(crate) type Destructor = unsafe extern "C" fn(*mut c_void);
 
 struct Ending {
     destructor: Destructor,
@@ -178,19 +178,8 @@ fn end() {
     }
 }
 
-/// Registers a destructor of a thread-local. The standard library in this file calls it by this
-/// name, as every C++ runtime does.
-#[cfg_attr(not(test), unsafe(no_mangle))]
-unsafe extern "C" fn __cxa_thread_atexit_impl(
-    destructor: Destructor,
-    object: *mut c_void,
-    library: *mut c_void,
-) -> c_int {
-    if !is_ours() {
-        // SAFETY: the program's arguments.
-        return unsafe { real::cxa_thread_atexit(destructor, object, library) };
-    }
+/// Keeps a destructor for the end of the calling thread, which is ours.
+pub(crate) fn at_end(destructor: Destructor, object: *mut c_void) {
     let ending = Ending { destructor, object, before: ENDINGS.get() };
     ENDINGS.set(Box::into_raw(Box::new(ending)));
-    0
 }

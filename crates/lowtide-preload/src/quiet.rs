@@ -8,10 +8,10 @@
 //!
 //! Two signals are not blocked:
 //!
-//! * The C library's own for `setuid(2)` and its kin (33): the thread that changes the rights of
+//! * The C library's own for `setuid(2)` and its kin (`c_library.rs`): the thread that changes the rights of
 //!   all threads waits until each has handled it, with the lock that `pthread_create` needs. The
 //!   keeper may start a thread before it answers the one that waits here. Its handler makes one
-//!   system call. (That of `pthread_cancel`, 32, is blocked: it may end the thread where it is.)
+//!   system call. (That of `pthread_cancel` is blocked: it may end the thread where it is.)
 //! * `SIGSYS`, which a sandbox raises for a system call that it makes itself. Were it blocked, the
 //!   kernel would end the program. It comes from what this thread calls, never from elsewhere.
 //!
@@ -23,15 +23,14 @@
 
 #![allow(unsafe_code)]
 
+use crate::c_library::RIGHTS_SIGNAL;
 use crate::own;
 use std::cell::Cell;
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 
-/// What the C library calls `SIGSETXID`.
-const SETXID: i32 = 33;
 /// The kernel's set, a bit for each signal from 1 on.
-const BLOCKED: u64 = !(1 << (SETXID - 1) | 1 << (libc::SIGSYS - 1));
+const BLOCKED: u64 = !(1 << (RIGHTS_SIGNAL - 1) | 1 << (libc::SIGSYS - 1));
 
 /// How often a thread became quiet, which thread that is, and what it blocked before.
 #[derive(Clone, Copy)]
@@ -127,7 +126,7 @@ mod tests {
         assert_eq!(first.thread(), second.thread());
         drop(first);
         assert_eq!(mask() & 1 << (libc::SIGTERM - 1), 1 << (libc::SIGTERM - 1));
-        assert_eq!(mask() & 1 << (SETXID - 1), 0);
+        assert_eq!(mask() & 1 << (RIGHTS_SIGNAL - 1), 0);
         drop(second);
         assert_eq!(mask(), before);
     }

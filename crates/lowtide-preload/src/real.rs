@@ -13,6 +13,7 @@
 
 #![allow(unsafe_code)]
 
+use crate::c_library;
 use libc::{c_char, c_int, c_void, mode_t, off_t, size_t};
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -39,6 +40,7 @@ impl Next {
         // RTLD_NEXT skips.
         let mut found = unsafe { libc::dlsym(libc::RTLD_NEXT, name) };
         if found.is_null() {
+            c_library::forget_missing();
             found = MISSING;
         }
         self.found.store(found, Ordering::Release);

@@ -10,9 +10,7 @@
 
 #![allow(unsafe_code)]
 
-use crate::allocator::{
-    __libc_calloc, __libc_free, __libc_malloc, __libc_memalign, __libc_realloc,
-};
+use crate::c_library;
 use crate::real::Next;
 use libc::{
     FILE, aiocb, c_char, c_int, c_uint, c_void, iovec, mmsghdr, msghdr, off_t, sigevent, size_t,
@@ -44,7 +42,6 @@ static SETVBUF: Next = Next::new(c"setvbuf");
 static AIO_READ: Next = Next::new(c"aio_read");
 static LIO_LISTIO: Next = Next::new(c"lio_listio");
 static FORK: Next = Next::new(c"fork");
-static REGISTER_ATFORK: Next = Next::new(c"__register_atfork");
 
 static LOOKING: AtomicBool = AtomicBool::new(false);
 
@@ -78,7 +75,6 @@ pub(crate) fn look_up() {
         &AIO_READ,
         &LIO_LISTIO,
         &FORK,
-        &REGISTER_ATFORK,
         &MALLOC,
     ] {
         next.look_up();
@@ -89,7 +85,7 @@ pub(crate) fn look_up() {
 /// its own besides, which would get blocks that it does not know.
 pub(crate) fn malloc_is_the_c_librarys() -> bool {
     look_up();
-    MALLOC.get().is_some_and(|next| next.addr() == __libc_malloc as *const () as usize)
+    MALLOC.get().is_some_and(c_library::is_malloc)
 }
 
 /// Defines a function that calls the next one of its name, or `else` while that is looked for.
@@ -116,24 +112,24 @@ macro_rules! next {
     };
 }
 
-next!(malloc, MALLOC, (size: size_t) -> *mut c_void, __libc_malloc(size));
-next!(calloc, CALLOC, (count: size_t, size: size_t) -> *mut c_void, __libc_calloc(count, size));
+next!(malloc, MALLOC, (size: size_t) -> *mut c_void, c_library::malloc(size));
+next!(calloc, CALLOC, (count: size_t, size: size_t) -> *mut c_void, c_library::calloc(count, size));
 next!(
-    realloc, REALLOC, (old: *mut c_void, size: size_t) -> *mut c_void, __libc_realloc(old, size)
+    realloc, REALLOC, (old: *mut c_void, size: size_t) -> *mut c_void, c_library::realloc(old, size)
 );
-next!(free, FREE, (old: *mut c_void) -> (), __libc_free(old));
+next!(free, FREE, (old: *mut c_void) -> (), c_library::free(old));
 next!(
-    memalign, MEMALIGN, (align: size_t, size: size_t) -> *mut c_void, __libc_memalign(align, size)
+    memalign, MEMALIGN, (align: size_t, size: size_t) -> *mut c_void, c_library::memalign(align, size)
 );
 next!(
     aligned_alloc, ALIGNED_ALLOC, (align: size_t, size: size_t) -> *mut c_void,
-    __libc_memalign(align, size)
+    c_library::memalign(align, size)
 );
 next!(
     posix_memalign, POSIX_MEMALIGN,
     (to: *mut *mut c_void, align: size_t, size: size_t) -> c_int,
     {
-        let got = __libc_memalign(align, size);
+        let got = c_library::memalign(align, size);
         if !got.is_null() {
             to.write(got);
         }
@@ -213,14 +209,4 @@ next!(
 next!(
     fork, FORK, () -> c_int,
     libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0_usize, 0_usize, 0_usize, 0_usize) as c_int
-);
-next!(
-    register_atfork, REGISTER_ATFORK,
-    (
-        before: Option<extern "C" fn()>,
-        parent: Option<extern "C" fn()>,
-        child: Option<extern "C" fn()>,
-        object: *mut c_void
-    ) -> c_int,
-    { let _ = (before, parent, child, object); libc::ENOMEM }
 );

@@ -20,7 +20,7 @@ use crate::line::Question;
 use crate::settings::Settings;
 use crate::summary::{self, Whole};
 use crate::{
-    clones, descriptors, execs, forks, futexes, heap, limits, own, reads, real, real_memory,
+    c_library, clones, descriptors, execs, forks, futexes, heap, limits, own, reads, real, real_memory,
     real_threads, state, traced,
 };
 use std::backtrace::{Backtrace, BacktraceStatus};
@@ -48,9 +48,16 @@ extern "C" fn begin() {
     limits::look_up();
     execs::look_up();
     real_threads::look_up();
-    let Some(settings) = Settings::from_env(|name| env::var_os(name)) else { return };
+    let Some(mut settings) = Settings::from_env(|name| env::var_os(name)) else { return };
+    settings.anon &= c_library::KEEPS_MEMORY;
     let is_first = settings.pid == Some(std::process::id());
     if !is_first && !settings.follow {
+        return;
+    }
+    if let Some(why) = c_library::refusal() {
+        if is_first {
+            descriptors::say(why.as_bytes());
+        }
         return;
     }
     panic::set_hook(Box::new(report));

@@ -1,0 +1,123 @@
+//! The C library of GNU.
+//!
+//! # Safety
+//!
+//! The functions have the contracts of `malloc(3)` and `pthread_atfork(3)`, and of the functions
+//! whose names they have.
+
+#![allow(unsafe_code)]
+
+use super::Handler;
+use crate::own::{self, Destructor};
+use crate::real::Next;
+use crate::{forks, real_threads};
+use libc::{c_int, c_void, size_t};
+use std::mem;
+
+/// Memory without a file can be kept.
+pub(crate) const KEEPS_MEMORY: bool = true;
+
+/// What the C library calls `SIGSETXID`.
+pub(crate) const RIGHTS_SIGNAL: i32 = 33;
+
+/// How a limit is named.
+pub(crate) type Resource = libc::__rlimit_resource_t;
+
+unsafe extern "C" {
+    fn __libc_malloc(size: size_t) -> *mut c_void;
+    fn __libc_calloc(count: size_t, size: size_t) -> *mut c_void;
+    fn __libc_realloc(old: *mut c_void, size: size_t) -> *mut c_void;
+    fn __libc_memalign(align: size_t, size: size_t) -> *mut c_void;
+    fn __libc_free(block: *mut c_void);
+}
+
+pub(crate) unsafe fn malloc(size: size_t) -> *mut c_void {
+    // SAFETY: the caller's arguments.
+    unsafe { __libc_malloc(size) }
+}
+
+pub(crate) unsafe fn calloc(count: size_t, size: size_t) -> *mut c_void {
+    // SAFETY: the caller's arguments.
+    unsafe { __libc_calloc(count, size) }
+}
+
+pub(crate) unsafe fn realloc(old: *mut c_void, size: size_t) -> *mut c_void {
+    // SAFETY: the caller's arguments.
+    unsafe { __libc_realloc(old, size) }
+}
+
+/// As `aligned_alloc(3)`.
+pub(crate) unsafe fn memalign(align: size_t, size: size_t) -> *mut c_void {
+    // SAFETY: the caller's arguments.
+    unsafe { __libc_memalign(align, size) }
+}
+
+pub(crate) unsafe fn free(block: *mut c_void) {
+    // SAFETY: the caller's block.
+    unsafe { __libc_free(block) }
+}
+
+/// Frees a block of [`memalign`].
+pub(crate) unsafe fn free_aligned(block: *mut c_void) {
+    // SAFETY: the caller's block.
+    unsafe { __libc_free(block) }
+}
+
+/// Whether this function is the C library's `malloc`.
+pub(crate) fn is_malloc(function: *mut c_void) -> bool {
+    function.addr() == __libc_malloc as *const () as usize
+}
+
+/// A name was not found. Nothing is to be done: what the program looks up next is its own.
+pub(crate) fn forget_missing() {}
+
+/// Why nothing can be kept, if so.
+pub(crate) fn refusal() -> Option<&'static str> {
+    None
+}
+
+static REGISTER_ATFORK: Next = Next::new(c"__register_atfork");
+
+/// Registers handlers of `fork(2)`, without our own before them.
+pub(crate) unsafe fn register_atfork(
+    before: Handler,
+    parent: Handler,
+    child: Handler,
+    object: *mut c_void,
+) -> c_int {
+    type F = unsafe extern "C" fn(Handler, Handler, Handler, *mut c_void) -> c_int;
+    let Some(next) = REGISTER_ATFORK.found() else { return libc::ENOMEM };
+    // SAFETY: the C library's function, or a wrapper around it.
+    let next = unsafe { mem::transmute::<*mut c_void, F>(next) };
+    // SAFETY: the caller's arguments.
+    unsafe { next(before, parent, child, object) }
+}
+
+/// What `pthread_atfork(3)` calls, which is a part of each program.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+unsafe extern "C" fn __register_atfork(
+    before: Handler,
+    parent: Handler,
+    child: Handler,
+    object: *mut c_void,
+) -> c_int {
+    forks::watch();
+    // SAFETY: the program's arguments.
+    unsafe { register_atfork(before, parent, child, object) }
+}
+
+/// Registers a destructor of a thread-local. The standard library in this file calls it by this
+/// name, as every C++ runtime does.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+unsafe extern "C" fn __cxa_thread_atexit_impl(
+    destructor: Destructor,
+    object: *mut c_void,
+    library: *mut c_void,
+) -> c_int {
+    if own::is_ours() {
+        own::at_end(destructor, object);
+        return 0;
+    }
+    // SAFETY: the program's arguments.
+    unsafe { real_threads::cxa_thread_atexit(destructor, object, library) }
+}

@@ -1,0 +1,213 @@
+//! musl.
+//!
+//! **Our own memory.** The inner names of its allocator are hidden, and `malloc` is the program's
+//! if that has one. So the C library itself is asked for its function of this name. It aligns to 16
+//! bytes; its `aligned_alloc(3)` gives nothing where the program has a `malloc` of its own, so what
+//! is aligned to more is a part of a larger block.
+//!
+//! The standard library in this file calls `malloc` by its name, for threads and the ends of their
+//! thread-locals. In this file these names are other functions (`build.rs`): those below.
+//!
+//! **Thread-locals.** The standard library looks for `__cxa_thread_atexit_impl`, finds none, and
+//! has a key of the thread: its lock is held by nobody who waits. Were there a function of that
+//! name here, each Rust program would find it.
+//!
+//! **fork** holds the C library's locks (of the linker, keys, streams, its allocator) only after
+//! all handlers before the fork, and gives them back before those after it. Our handlers ask the
+//! keeper nothing, as there is no memory to copy. Before version 1.2.2 it did not hold that of its
+//! allocator, which a child could then find taken by one of our threads: nothing is kept there.
+//!
+//! # Safety
+//!
+//! The functions have the contracts of `malloc(3)` and `pthread_atfork(3)`.
+
+#![allow(unsafe_code)]
+
+use super::Handler;
+use crate::forks;
+use crate::real::Next;
+use libc::{c_int, c_void, size_t};
+use std::ffi::CStr;
+use std::sync::atomic::{AtomicPtr, Ordering};
+use std::{mem, ptr};
+
+/// Memory without a file cannot be kept.
+pub(crate) const KEEPS_MEMORY: bool = false;
+
+/// What the C library calls `SIGSYNCCALL`.
+pub(crate) const RIGHTS_SIGNAL: i32 = 34;
+
+/// How a limit is named.
+pub(crate) type Resource = c_int;
+
+/// A function of the C library itself, whatever stands in front of it.
+struct Inner {
+    name: &'static CStr,
+    found: AtomicPtr<c_void>,
+}
+
+static MALLOC: Inner = Inner::new(c"malloc");
+static CALLOC: Inner = Inner::new(c"calloc");
+static REALLOC: Inner = Inner::new(c"realloc");
+static FREE: Inner = Inner::new(c"free");
+
+impl Inner {
+    const fn new(name: &'static CStr) -> Self {
+        Self { name, found: AtomicPtr::new(ptr::null_mut()) }
+    }
+
+    fn get(&self) -> *mut c_void {
+        let found = self.found.load(Ordering::Acquire);
+        if found.is_null() { self.look_up() } else { found }
+    }
+
+    /// Before the program's first instruction: this library is the first that allocates here.
+    #[cold]
+    fn look_up(&self) -> *mut c_void {
+        // SAFETY: a name that ends. The linker takes each that begins so as its own, which is the
+        // C library, and opens nothing.
+        let library = unsafe { libc::dlopen(c"libc.so".as_ptr(), libc::RTLD_LAZY) };
+        // SAFETY: a library, and a name that ends.
+        let found = unsafe { libc::dlsym(library, self.name.as_ptr()) };
+        if found.is_null() {
+            std::process::abort();
+        }
+        self.found.store(found, Ordering::Release);
+        found
+    }
+}
+
+pub(crate) unsafe fn malloc(size: size_t) -> *mut c_void {
+    type F = unsafe extern "C" fn(size_t) -> *mut c_void;
+    // SAFETY: the C library's function of this name.
+    let inner = unsafe { mem::transmute::<*mut c_void, F>(MALLOC.get()) };
+    // SAFETY: the caller's arguments.
+    unsafe { inner(size) }
+}
+
+pub(crate) unsafe fn calloc(count: size_t, size: size_t) -> *mut c_void {
+    type F = unsafe extern "C" fn(size_t, size_t) -> *mut c_void;
+    // SAFETY: the C library's function of this name.
+    let inner = unsafe { mem::transmute::<*mut c_void, F>(CALLOC.get()) };
+    // SAFETY: the caller's arguments.
+    unsafe { inner(count, size) }
+}
+
+pub(crate) unsafe fn realloc(old: *mut c_void, size: size_t) -> *mut c_void {
+    type F = unsafe extern "C" fn(*mut c_void, size_t) -> *mut c_void;
+    // SAFETY: the C library's function of this name.
+    let inner = unsafe { mem::transmute::<*mut c_void, F>(REALLOC.get()) };
+    // SAFETY: the caller's arguments.
+    unsafe { inner(old, size) }
+}
+
+pub(crate) unsafe fn free(block: *mut c_void) {
+    type F = unsafe extern "C" fn(*mut c_void);
+    // SAFETY: the C library's function of this name.
+    let inner = unsafe { mem::transmute::<*mut c_void, F>(FREE.get()) };
+    // SAFETY: the caller's block.
+    unsafe { inner(block) }
+}
+
+/// A block that is aligned to more than 16 bytes: a part of a larger one, whose address is in the
+/// word before it.
+pub(crate) unsafe fn memalign(align: size_t, size: size_t) -> *mut c_void {
+    let Some(len) = size.checked_add(align) else { return ptr::null_mut() };
+    // SAFETY: any size.
+    let whole = unsafe { malloc(len) };
+    if whole.is_null() {
+        return whole;
+    }
+    // The next address of this kind: both are multiples of 16, so there are 16 bytes between.
+    let ahead = align - (whole.addr() & (align - 1));
+    // SAFETY: not more than `align`, so within the block, and `size` bytes are behind it.
+    let part = unsafe { whole.byte_add(ahead) };
+    // SAFETY: a word that is aligned and within the block.
+    unsafe { part.cast::<*mut c_void>().sub(1).write(whole) };
+    part
+}
+
+/// Frees a block of [`memalign`].
+pub(crate) unsafe fn free_aligned(part: *mut c_void) {
+    // SAFETY: `memalign` wrote it.
+    let whole = unsafe { part.cast::<*mut c_void>().sub(1).read() };
+    // SAFETY: the caller gives it up.
+    unsafe { free(whole) };
+}
+
+#[cfg_attr(not(test), unsafe(no_mangle))]
+unsafe extern "C" fn lowtide_malloc(size: size_t) -> *mut c_void {
+    // SAFETY: the caller's arguments.
+    unsafe { malloc(size) }
+}
+
+#[cfg_attr(not(test), unsafe(no_mangle))]
+unsafe extern "C" fn lowtide_calloc(count: size_t, size: size_t) -> *mut c_void {
+    // SAFETY: the caller's arguments.
+    unsafe { calloc(count, size) }
+}
+
+#[cfg_attr(not(test), unsafe(no_mangle))]
+unsafe extern "C" fn lowtide_realloc(old: *mut c_void, size: size_t) -> *mut c_void {
+    // SAFETY: the caller's arguments.
+    unsafe { realloc(old, size) }
+}
+
+#[cfg_attr(not(test), unsafe(no_mangle))]
+unsafe extern "C" fn lowtide_free(block: *mut c_void) {
+    // SAFETY: the caller's block.
+    unsafe { free(block) }
+}
+
+/// Gives nothing: [`lowtide_free`] cannot know a part of a block. What is aligned to more than 16
+/// bytes is from our own allocator, which does not call by this name.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+unsafe extern "C" fn lowtide_posix_memalign(_: *mut *mut c_void, _: size_t, _: size_t) -> c_int {
+    libc::ENOMEM
+}
+
+/// Whether this function is the C library's `malloc`.
+pub(crate) fn is_malloc(function: *mut c_void) -> bool {
+    function == MALLOC.get()
+}
+
+/// A name was not found. The C library keeps that for the next `dlerror(3)` of this thread, which
+/// is the program's.
+pub(crate) fn forget_missing() {
+    // SAFETY: the function has no conditions.
+    unsafe { libc::dlerror() };
+}
+
+static FORK_ALONE: Next = Next::new(c"_Fork");
+
+/// Why nothing can be kept, if so. The version is not said; the function came with the locks.
+pub(crate) fn refusal() -> Option<&'static str> {
+    FORK_ALONE.found().is_none().then_some(
+        "lowtide: this musl is older than 1.2.2: children of fork(2) find locks that other threads \
+         had, and lowtide has threads; nothing is kept within the budget\n",
+    )
+}
+
+static PTHREAD_ATFORK: Next = Next::new(c"pthread_atfork");
+
+/// Registers handlers of `fork(2)`, without our own before them.
+pub(crate) unsafe fn register_atfork(
+    before: Handler,
+    parent: Handler,
+    child: Handler,
+    _: *mut c_void,
+) -> c_int {
+    type F = unsafe extern "C" fn(Handler, Handler, Handler) -> c_int;
+    let Some(next) = PTHREAD_ATFORK.found() else { return libc::ENOMEM };
+    // SAFETY: the C library's function, or a wrapper around it.
+    let next = unsafe { mem::transmute::<*mut c_void, F>(next) };
+    // SAFETY: the caller's arguments.
+    unsafe { next(before, parent, child) }
+}
+
+#[cfg_attr(not(test), unsafe(no_mangle))]
+unsafe extern "C" fn pthread_atfork(before: Handler, parent: Handler, child: Handler) -> c_int {
+    forks::watch();
+    // SAFETY: the program's arguments.
+    unsafe { register_atfork(before, parent, child, ptr::null_mut()) }
+}
