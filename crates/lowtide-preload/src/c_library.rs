@@ -22,8 +22,8 @@
 mod chosen;
 
 pub(crate) use chosen::{
-    KEEPS_MEMORY, RIGHTS_SIGNAL, Resource, calloc, forget_missing, free, free_aligned, is_malloc,
-    malloc, memalign, realloc, refusal, register_atfork,
+    KEEPS_MEMORY, OWN, RIGHTS_SIGNAL, Resource, calloc, forget_missing, free, free_aligned,
+    is_malloc, malloc, memalign, realloc, refusal, register_atfork,
 };
 
 /// What is registered for a fork.

@@ -1,11 +1,12 @@
-//! Programs that cannot be started with this library in `LD_PRELOAD` are started without it.
+//! Programs are started with the library that is made for them, or without any.
 //!
-//! `LD_PRELOAD` is inherited, so a program under `lowtide run` hands it to every program that it
-//! starts. Into some of them the library cannot be loaded (`elf.rs`), and they end at once, or
-//! complain. Alone they would have run. So the file is looked at before it is executed: if it is
-//! one of those, the library is taken out of the list of its environment. What else is in the list
-//! stays. Where nothing is known of a file, nothing is changed. Programs that such a program starts
-//! are not served either.
+//! `LD_PRELOAD` is inherited, so a program under `lowtide run` hands this library to every program
+//! that it starts. Some of them use another C library and need the library of ours for that one;
+//! into others none can be loaded (`elf.rs`), and they end at once, or complain. Alone they would
+//! have run. So the file is looked at before it is executed, and in the list of its environment
+//! the other library takes the place of this one, if its path is known (`settings.rs`), or this one
+//! is taken out. What else is in the list stays. Where nothing is known of a file, nothing is
+//! changed. Programs that are started by one without a library are not served either.
 //!
 //! An interpreter is looked at in the place of its script. What `env` starts is not: `env` comes
 //! here itself. A path that counts from a folder to which the new process changes first
@@ -23,15 +24,17 @@
 
 #![allow(unsafe_code)]
 
-use crate::elf;
+use crate::c_library;
+use crate::elf::{self, CLibrary, Obstacle};
 use crate::interpose::Errno;
-use crate::settings::LD_PRELOAD;
+use crate::settings::{self, LD_PRELOAD};
 use libc::{AT_FDCWD, c_char, c_int};
 use rustix::fs::{Access, AtFlags, CWD, accessat};
 use rustix::io::{Errno as Failure, pread, retry_on_intr};
-use std::ffi::CStr;
+use std::ffi::{CStr, CString};
 use std::mem::MaybeUninit;
 use std::os::fd::BorrowedFd;
+use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::{mem, ptr, slice};
 
@@ -58,7 +61,11 @@ pub(crate) enum Program {
 /// This library's file, as the dynamic linker names it.
 static OWN: AtomicPtr<c_char> = AtomicPtr::new(ptr::null_mut());
 
-/// Finds out which library this is. The linker's lock is taken here, so not later.
+/// The entry of an environment that names the library for the other C library alone.
+static OTHER: AtomicPtr<c_char> = AtomicPtr::new(ptr::null_mut());
+
+/// Finds out which library this is, and where the other one is. The linker's lock is taken here,
+/// so not later.
 pub(crate) fn look_up() {
     let mut about = MaybeUninit::<libc::Dl_info>::zeroed();
     let here: fn() = look_up;
@@ -67,6 +74,49 @@ pub(crate) fn look_up() {
         // SAFETY: zeroes, or written. The name lives as long as the library.
         let name = unsafe { about.assume_init() }.dli_fname;
         OWN.store(name.cast_mut(), Ordering::Release);
+    }
+    let other = c_library::OWN.other();
+    if let Some(path) = settings::library(other, |name| std::env::var_os(name)) {
+        let list = settings::in_list(other, &path);
+        let entry = [LD_PRELOAD.as_bytes(), b"=", list.as_bytes()].concat();
+        // An environment has no zeroes. It stays for the process, as this library does.
+        if let Ok(entry) = CString::new(entry) {
+            OTHER.store(entry.into_raw(), Ordering::Release);
+        }
+    }
+}
+
+/// Our libraries.
+#[derive(Clone, Copy)]
+struct Ours<'a> {
+    /// The file of this one.
+    own: &'a [u8],
+    /// The entry that names the other one alone.
+    other: Option<&'a CStr>,
+}
+
+impl Ours<'_> {
+    fn known() -> Option<Self> {
+        let known = |place: &AtomicPtr<c_char>| {
+            let text = place.load(Ordering::Acquire);
+            // SAFETY: a text that stays as it is.
+            (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) })
+        };
+        Some(Self { own: known(&OWN)?.to_bytes(), other: known(&OTHER) })
+    }
+
+    /// Whether a library of a list is one of these: the name of its file says so.
+    fn has(&self, library: &[u8]) -> bool {
+        fn name(path: &[u8]) -> &[u8] {
+            path.trim_ascii_end().rsplit(|byte| *byte == b'/').next().unwrap_or_default()
+        }
+        let name_of = |c_library: CLibrary| c_library.file().as_bytes();
+        let names = [name(self.own), name_of(CLibrary::Gnu), name_of(CLibrary::Musl)];
+        names.contains(&name(library))
+    }
+
+    fn are_in(&self, list: &[u8]) -> bool {
+        libraries(list).any(|library| self.has(library))
     }
 }
 
@@ -79,21 +129,23 @@ pub(crate) unsafe fn start(
     env: List,
     call: impl FnOnce(Option<List>) -> c_int,
 ) -> c_int {
-    let own = OWN.load(Ordering::Acquire);
-    // SAFETY: the linker's name of this library, which stays loaded.
-    let own = (!own.is_null()).then(|| unsafe { CStr::from_ptr(own) }.to_bytes());
-    let changes = own.is_some_and(|own| {
+    let judged = Ours::known().and_then(|ours| {
         let _errno = Errno::save();
         // SAFETY: the caller's promise.
-        let names_us = unsafe { entries(env) }.any(|entry| list_of(entry).is_some_and(has(own)));
+        let mut lists = unsafe { entries(env) }.filter_map(list_of);
+        if !lists.any(|list| ours.are_in(list)) {
+            return None;
+        }
         // SAFETY: as above.
-        names_us && unsafe { is_hindered(program) }
+        Some((ours, unsafe { judge(program) }?))
     });
-    match own.filter(|_| changes) {
-        // SAFETY: the caller's promise.
-        Some(own) => unsafe { start_without(own, env, call) },
-        None => call(None),
-    }
+    let change = match judged {
+        Some((ours, Ok(needed))) if needed != c_library::OWN => Change { ours, to: ours.other },
+        Some((ours, Err(_))) => Change { ours, to: None },
+        _ => return call(None),
+    };
+    // SAFETY: the caller's promise.
+    unsafe { start_with(change, env, call) }
 }
 
 /// The entries of an environment.
@@ -124,38 +176,54 @@ fn libraries(list: &[u8]) -> impl Iterator<Item = &[u8]> {
     list.split(|byte| b": ".contains(byte)).filter(|library| !library.is_empty())
 }
 
-/// Whether a library of a list is this one: the name of its file says so.
-fn is_own(own: &[u8], library: &[u8]) -> bool {
-    fn name(path: &[u8]) -> Option<&[u8]> {
-        path.rsplit(|byte| *byte == b'/').next()
+/// What is to become of our libraries in an environment.
+#[derive(Clone, Copy)]
+struct Change<'a> {
+    ours: Ours<'a>,
+    /// The entry that names the one that takes their place, if one does.
+    to: Option<&'a CStr>,
+}
+
+impl<'a> Change<'a> {
+    /// The list of an entry, if it is to be changed.
+    fn list<'b>(&self, entry: &'b CStr) -> Option<&'b [u8]> {
+        list_of(entry).filter(|list| self.ours.are_in(list))
     }
-    name(own) == name(library)
+
+    /// What such a list has beside our libraries.
+    fn others<'b>(&self, list: &'b [u8]) -> impl Iterator<Item = &'b [u8]> {
+        libraries(list).filter(|library| !self.ours.has(library))
+    }
+
+    /// What comes first in it then.
+    fn first(&self) -> Option<&'a [u8]> {
+        self.to.and_then(list_of)
+    }
 }
 
-fn has<'a>(own: &'a [u8]) -> impl Fn(&[u8]) -> bool + 'a {
-    |list| libraries(list).any(|library| is_own(own, library))
-}
-
-/// Words that the list takes without us, with the text of what is changed in it.
+/// Words that the changed list takes, with the text of what is changed in it.
 ///
 /// # Safety
 /// As [`entries`].
-unsafe fn words_for(own: &[u8], env: List) -> usize {
+unsafe fn words_for(change: Change<'_>, env: List) -> usize {
     let mut words = 1;
+    let added = change.first().map_or(0, |library| library.len() + 1);
     // SAFETY: the caller's promise.
     for entry in unsafe { entries(env) } {
-        let text = list_of(entry).filter(|list| has(own)(list)).map_or(0, |_| entry.count_bytes());
+        let changed = change.list(entry);
+        let copied = changed.filter(|list| change.others(list).next().is_some());
+        // Ends of texts are shorter than what is left out of them.
+        let text = copied.map_or(0, |_| entry.count_bytes() + added);
         words += 1 + text.div_ceil(size_of::<usize>());
     }
-    // Ends of texts are shorter than what is left out of them.
     words
 }
 
-/// Writes the list without us. None if there is too little room: another thread has changed it.
+/// Writes the changed list. None if there is too little room: another thread has changed it.
 ///
 /// # Safety
 /// As [`entries`].
-unsafe fn write_without(own: &[u8], env: List, room: &mut [usize]) -> Option<List> {
+unsafe fn write_changed(change: Change<'_>, env: List, room: &mut [usize]) -> Option<List> {
     // SAFETY: the caller's promise.
     let count = unsafe { entries(env) }.count();
     let (list, text) = room.split_at_mut_checked(count + 1)?;
@@ -167,22 +235,25 @@ unsafe fn write_without(own: &[u8], env: List, room: &mut [usize]) -> Option<Lis
     // SAFETY: the caller's promise.
     for entry in unsafe { entries(env) } {
         let mut copied = entry.as_ptr();
-        if let Some(list) = list_of(entry).filter(|list| has(own)(list)) {
-            let mut len = 0;
-            for library in libraries(list).filter(|library| !is_own(own, library)) {
-                let before: [&[u8]; 2] =
-                    if len == 0 { [LD_PRELOAD.as_bytes(), b"="] } else { [b":", b""] };
-                for part in before.into_iter().chain([library]) {
-                    text.get_mut(len..len + part.len())?.copy_from_slice(part);
-                    len += part.len();
+        if let Some(list) = change.list(entry) {
+            if change.others(list).next().is_none() {
+                // The entry of one library is there already.
+                let Some(only) = change.to else { continue };
+                copied = only.as_ptr();
+            } else {
+                let mut len = 0;
+                for library in change.first().into_iter().chain(change.others(list)) {
+                    let before: [&[u8]; 2] =
+                        if len == 0 { [LD_PRELOAD.as_bytes(), b"="] } else { [b":", b""] };
+                    for part in before.into_iter().chain([library]) {
+                        text.get_mut(len..len + part.len())?.copy_from_slice(part);
+                        len += part.len();
+                    }
                 }
+                *text.get_mut(len)? = 0;
+                copied = text.as_ptr().cast();
+                text = mem::take(&mut text).split_at_mut(len + 1).1;
             }
-            if len == 0 {
-                continue;
-            }
-            *text.get_mut(len)? = 0;
-            copied = text.as_ptr().cast();
-            text = mem::take(&mut text).split_at_mut(len + 1).1;
         }
         *places.next()? = copied.expose_provenance();
     }
@@ -190,18 +261,22 @@ unsafe fn write_without(own: &[u8], env: List, room: &mut [usize]) -> Option<Lis
     Some(list.as_ptr().cast())
 }
 
-/// Starts a program with an environment without us. Apart, so that only this needs the room.
+/// Starts a program with a changed environment. Apart, so that only this needs the room.
 ///
 /// # Safety
 /// As [`start`].
 #[inline(never)]
-unsafe fn start_without(own: &[u8], env: List, call: impl FnOnce(Option<List>) -> c_int) -> c_int {
+unsafe fn start_with(
+    change: Change<'_>,
+    env: List,
+    call: impl FnOnce(Option<List>) -> c_int,
+) -> c_int {
     // SAFETY: the caller's promise.
-    let words = unsafe { words_for(own, env) };
+    let words = unsafe { words_for(change, env) };
     if words <= FEW {
         let mut room = [0; FEW];
         // SAFETY: as above.
-        let list = unsafe { write_without(own, env, &mut room) };
+        let list = unsafe { write_changed(change, env, &mut room) };
         return call(list);
     }
     // A child of `vfork` that becomes the program leaves this behind in its parent.
@@ -213,7 +288,7 @@ unsafe fn start_without(own: &[u8], env: List, call: impl FnOnce(Option<List>) -
         // SAFETY: new memory of this length, which nothing else knows.
         let room = unsafe { slice::from_raw_parts_mut(room, words) };
         // SAFETY: the caller's promise.
-        unsafe { write_without(own, env, room) }
+        unsafe { write_changed(change, env, room) }
     });
     let result = call(list);
     if let Some(room) = room {
@@ -235,31 +310,34 @@ fn map(words: usize) -> Option<*mut usize> {
     (got != -1).then(|| ptr::with_exposed_provenance_mut(got as usize))
 }
 
-/// Whether the program would fail because of us.
+/// What a program needs (`elf.rs`), or what keeps us out of it.
+type Judged = Option<Result<CLibrary, Obstacle>>;
+
+/// Which library the program is to have.
 ///
 /// # Safety
 /// As [`start`].
-unsafe fn is_hindered(program: Program) -> bool {
+unsafe fn judge(program: Program) -> Judged {
     match program {
-        Program::At(dir, path) => is_file_hindered(dir, path, elf::DEPTH),
-        Program::Open(fd) => is_descriptor_hindered(fd),
-        Program::Named(name) if name.is_null() => false,
+        Program::At(dir, path) => judge_file(dir, path, elf::DEPTH),
+        Program::Open(fd) => judge_descriptor(fd),
+        Program::Named(name) if name.is_null() => None,
         Program::Named(name) => {
             // SAFETY: the caller's promise; the C library reads the name, too.
-            is_named_hindered(unsafe { CStr::from_ptr(name) })
+            judge_named(unsafe { CStr::from_ptr(name) })
         }
     }
 }
 
 /// The same, of a descriptor. One that only names its file (`O_PATH`) is opened through /proc.
-fn is_descriptor_hindered(fd: c_int) -> bool {
+fn judge_descriptor(fd: c_int) -> Judged {
     if fd < 0 {
-        return false;
+        return None;
     }
     // SAFETY: the program's descriptor. If it is not open, reading fails.
     let file = unsafe { BorrowedFd::borrow_raw(fd) };
     if pread(file, &mut [0; 1], 0) != Err(Failure::BADF) {
-        return is_open_file_hindered(file, elf::DEPTH);
+        return judge_open_file(file, elf::DEPTH);
     }
     // The digits, the last one first, behind the folder's name.
     let mut path = *b"/proc/self/fd/\0\0\0\0\0\0\0\0\0\0\0\0";
@@ -269,16 +347,16 @@ fn is_descriptor_hindered(fd: c_int) -> bool {
         path[place] = b'0' + (rest % 10) as u8;
         rest /= 10;
     }
-    is_file_hindered(AT_FDCWD, path.as_ptr().cast(), elf::DEPTH)
+    judge_file(AT_FDCWD, path.as_ptr().cast(), elf::DEPTH)
 }
 
 /// The same, of the first file of this name in `PATH` that may be executed, as the C library
 /// looks for it.
 #[inline(never)]
-fn is_named_hindered(name: &CStr) -> bool {
+fn judge_named(name: &CStr) -> Judged {
     let bytes = name.to_bytes();
     if bytes.contains(&b'/') {
-        return is_file_hindered(AT_FDCWD, name.as_ptr(), elf::DEPTH);
+        return judge_file(AT_FDCWD, name.as_ptr(), elf::DEPTH);
     }
     let mut room = [0; PATH_MAX];
     // SAFETY: the process's list.
@@ -298,10 +376,10 @@ fn is_named_hindered(name: &CStr) -> bool {
         let is_there = is_regular(AT_FDCWD, path.as_ptr())
             && accessat(CWD, path, Access::EXEC_OK, AtFlags::empty()).is_ok();
         if is_there {
-            return is_file_hindered(AT_FDCWD, path.as_ptr(), elf::DEPTH);
+            return judge_file(AT_FDCWD, path.as_ptr(), elf::DEPTH);
         }
     }
-    false
+    None
 }
 
 /// The environment of this process.
@@ -353,26 +431,26 @@ fn open(dir: c_int, path: *const c_char) -> Option<File> {
     }
 }
 
-fn is_file_hindered(dir: c_int, path: *const c_char, depth: usize) -> bool {
-    let Some(file) = open(dir, path) else { return false };
+fn judge_file(dir: c_int, path: *const c_char, depth: usize) -> Judged {
+    let file = open(dir, path)?;
     // SAFETY: open until `file` goes.
-    is_open_file_hindered(unsafe { BorrowedFd::borrow_raw(file.0) }, depth)
+    judge_open_file(unsafe { BorrowedFd::borrow_raw(file.0) }, depth)
 }
 
-fn is_open_file_hindered(file: BorrowedFd<'_>, depth: usize) -> bool {
+fn judge_open_file(file: BorrowedFd<'_>, depth: usize) -> Judged {
     let read = |to: &mut [u8], at: u64| read_at(file, to, at);
     let mut start = [0; elf::START];
     let len = read(&mut start, 0);
     let Some(line) = start[..len].strip_prefix(b"#!") else {
-        return elf::obstacle(&read).is_some();
+        return elf::judge(&read);
     };
     let mut path = [0; elf::START];
     match elf::words(line).next() {
         // The mark in front of it makes it shorter than the room.
         Some(word) if depth > 1 => path[..word.len()].copy_from_slice(word),
-        _ => return false,
+        _ => return None,
     }
-    is_file_hindered(AT_FDCWD, path.as_ptr().cast(), depth - 1)
+    judge_file(AT_FDCWD, path.as_ptr().cast(), depth - 1)
 }
 
 /// Reads at a place of a file until there is enough, or no more; nothing is what fails.
@@ -390,35 +468,38 @@ fn read_at(file: BorrowedFd<'_>, to: &mut [u8], at: u64) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::ffi::CString;
     use std::fs;
     use std::os::fd::{AsFd, AsRawFd};
-    use std::os::unix::ffi::OsStrExt;
     use std::path::{Path, PathBuf};
     use std::process::Command;
 
-    const OWN: &[u8] = b"/a/liblowtide_preload.so";
+    const OURS: Ours<'_> =
+        Ours { own: b"/a/liblowtide_preload.so", other: Some(c"LD_PRELOAD=/m/musl.so\r\r") };
 
-    /// What is left of an environment, in this much room.
-    fn without(entries: &[&str], room: usize) -> Option<Vec<String>> {
+    /// An environment with another library in the place of ours, or none, in this much room.
+    fn changed(to: Option<&CStr>, entries: &[&str], room: usize) -> Option<Vec<String>> {
+        let change = Change { ours: OURS, to };
         let owned: Vec<CString> = entries.iter().map(|one| CString::new(*one).unwrap()).collect();
         let mut list: Vec<*const c_char> = owned.iter().map(|one| one.as_ptr()).collect();
         list.push(ptr::null());
         // SAFETY: a list that lives until the end.
-        let words = unsafe { words_for(OWN, list.as_ptr()) };
+        let words = unsafe { words_for(change, list.as_ptr()) };
         let mut space = vec![usize::MAX; words.min(room)];
         // SAFETY: as above.
-        let left = unsafe { write_without(OWN, list.as_ptr(), &mut space) }?;
+        let left = unsafe { write_changed(change, list.as_ptr(), &mut space) }?;
         // SAFETY: as above, and `space` lives, too.
         let left = unsafe { super::entries(left) };
         Some(left.map(|entry| entry.to_str().unwrap().to_owned()).collect())
     }
 
     #[test]
-    fn only_this_library_is_taken_out_of_an_environment() {
+    fn only_our_libraries_are_taken_out_of_an_environment() {
+        let without = |entries: &[&str], room| changed(None, entries, room);
         let whole = usize::MAX;
         let one = "LD_PRELOAD=/a/liblowtide_preload.so";
         assert_eq!(without(&["A=1", one, "B=2"], whole).unwrap(), ["A=1", "B=2"]);
+        let musl = "LD_PRELOAD=/c/liblowtide_preload-musl.so\r\r\r";
+        assert_eq!(without(&["A=1", musl, "B=2"], whole).unwrap(), ["A=1", "B=2"]);
         let list = "LD_PRELOAD=/b/x.so /a/liblowtide_preload.so::y.so";
         let left = ["LD_PRELOAD=/b/x.so:y.so", "LD_PRELOADED=1"];
         assert_eq!(without(&[list, "LD_PRELOADED=1"], whole).unwrap(), left);
@@ -433,9 +514,38 @@ mod tests {
         }
     }
 
+    #[test]
+    fn the_library_for_the_other_c_library_takes_the_place_of_this_one() {
+        let with = |entries: &[&str], room| changed(OURS.other, entries, room);
+        let whole = usize::MAX;
+        let one = "LD_PRELOAD=/a/liblowtide_preload.so";
+        let only = "LD_PRELOAD=/m/musl.so\r\r";
+        assert_eq!(with(&["A=1", one, "B=2"], whole).unwrap(), ["A=1", only, "B=2"]);
+        let list = "LD_PRELOAD=/b/x.so /a/liblowtide_preload.so::y.so";
+        let both = "LD_PRELOAD=/m/musl.so\r\r:/b/x.so:y.so";
+        assert_eq!(
+            with(&[list, one, "LD_PRELOAD=z"], whole).unwrap(),
+            [both, only, "LD_PRELOAD=z"]
+        );
+        assert_eq!(with(&["LD_PRELOAD=z"], whole).unwrap(), ["LD_PRELOAD=z"]);
+        for room in 0..16 {
+            let left = with(&[list, "A=1"], room);
+            assert!(left.is_none_or(|left| left == [both, "A=1"]), "{room}");
+        }
+    }
+
+    /// What this machine's own C library is not.
     fn is_hindered(path: &Path) -> bool {
+        is_other(judge_path(path))
+    }
+
+    fn is_other(judged: Judged) -> bool {
+        judged.is_some_and(|needed| needed != Ok(c_library::OWN))
+    }
+
+    fn judge_path(path: &Path) -> Judged {
         let path = CString::new(path.as_os_str().as_bytes()).unwrap();
-        is_file_hindered(AT_FDCWD, path.as_ptr(), elf::DEPTH)
+        judge_file(AT_FDCWD, path.as_ptr(), elf::DEPTH)
     }
 
     /// A program that is built with these options, if there is a compiler that knows them.
@@ -471,10 +581,10 @@ mod tests {
             fs::write(&script, format!("#! {} -e\n", path.display())).unwrap();
             assert_eq!(is_hindered(&script), expected, "a script of {name}");
             let open = fs::File::open(&path).unwrap();
-            assert_eq!(is_descriptor_hindered(open.as_raw_fd()), expected, "{name}, open");
+            assert_eq!(is_other(judge_descriptor(open.as_raw_fd())), expected, "{name}, open");
             let flags = rustix::fs::OFlags::PATH;
             let named = rustix::fs::open(&path, flags, rustix::fs::Mode::empty()).unwrap();
-            assert_eq!(is_descriptor_hindered(named.as_raw_fd()), expected, "{name}, named");
+            assert_eq!(is_other(judge_descriptor(named.as_raw_fd())), expected, "{name}, named");
             // Nothing is read past the end, whatever is missing.
             let bytes = fs::read(&path).unwrap();
             for len in (0..1024).chain([bytes.len() / 2, bytes.len() - 1]) {
@@ -485,11 +595,11 @@ mod tests {
                     to[..len].copy_from_slice(&rest[..len]);
                     len
                 };
-                assert!(elf::obstacle(&read).is_none() || expected, "{len} bytes of {name}");
+                assert!(!is_other(elf::judge(&read)) || expected, "{len} bytes of {name}");
             }
         }
         assert!(!is_hindered(Path::new("/dev/null")) && !is_hindered(dir));
-        assert!(!is_hindered(&dir.join("none")) && !is_descriptor_hindered(-1));
+        assert!(!is_hindered(&dir.join("none")) && judge_descriptor(-1).is_none());
     }
 
     #[test]
@@ -498,7 +608,7 @@ mod tests {
         let judge = |bytes: &[u8]| {
             let dir = tempfile::tempfile().unwrap();
             rustix::io::pwrite(&dir, bytes, 0).unwrap();
-            is_open_file_hindered(dir.as_fd(), elf::DEPTH)
+            is_other(judge_open_file(dir.as_fd(), elf::DEPTH))
         };
         assert!(!judge(&own[..4096]));
         // Each byte of the header, as large as can be: other bits, orders, machines and places.
@@ -527,9 +637,9 @@ mod tests {
     #[test]
     fn names_are_looked_for_as_the_c_library_does() {
         for name in [c"sh", c"/bin/sh", c"", c"no-such-program-here"] {
-            assert!(!is_named_hindered(name), "{name:?}");
+            assert!(!is_other(judge_named(name)), "{name:?}");
         }
         let long = CString::new(vec![b'x'; 5000]).unwrap();
-        assert!(!is_named_hindered(&long));
+        assert!(judge_named(&long).is_none());
     }
 }

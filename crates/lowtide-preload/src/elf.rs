@@ -1,13 +1,16 @@
-//! Which programs cannot be started with the library in `LD_PRELOAD`, as their files say.
+//! Which library a program is to have in `LD_PRELOAD`, if any, as its file says.
 //!
-//! The dynamic linker of such a program does not pass over the library in silence: the program ends
-//! before its first instruction, or a line that it never wrote is on its standard error.
+//! There is a library for each C library ([`CLibrary`]), and the name of the program's dynamic
+//! linker says which of them it needs. With that of the other one it would end before its first
+//! instruction: symbols are missing, or the C library itself is not found.
+//!
+//! Other programs get none. Their dynamic linker does not pass over the library in silence: they
+//! end, too, or a line that they never wrote is on their standard error.
 //!
 //! | program | recognised by | what becomes of it |
 //! |---|---|---|
 //! | of 32 bits | the class of the file | a line for each start |
 //! | of another architecture | `e_machine`, the order of bytes | the same, where it runs at all |
-//! | of another C library (musl) | the name of its dynamic linker | it ends: symbols are missing |
 //! | with AddressSanitizer as a library | `libasan` or `libclang_rt.asan` needed | it ends |
 //!
 //! The command and the library are built from this one file, so they cannot differ. It allocates
@@ -56,10 +59,35 @@ pub(crate) enum Obstacle {
     Narrow,
     /// It is for another architecture.
     Foreign,
-    /// Its C library is musl.
-    Musl,
     /// Its AddressSanitizer has to be the first library.
     Sanitizer,
+}
+
+/// The C library that a program uses, and so the library of ours that is made for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CLibrary {
+    /// That of GNU, glibc.
+    Gnu,
+    /// musl.
+    Musl,
+}
+
+impl CLibrary {
+    /// The one that this is not.
+    pub(crate) const fn other(self) -> Self {
+        match self {
+            Self::Gnu => Self::Musl,
+            Self::Musl => Self::Gnu,
+        }
+    }
+
+    /// The file of our library. Programs that start others know it by this name.
+    pub(crate) const fn file(self) -> &'static str {
+        match self {
+            Self::Gnu => "liblowtide_preload.so",
+            Self::Musl => "liblowtide_preload-musl.so",
+        }
+    }
 }
 
 /// Reads at a place of a file; how many bytes there were.
@@ -67,25 +95,26 @@ pub(crate) trait ReadAt: Fn(&mut [u8], u64) -> usize {}
 
 impl<F: Fn(&mut [u8], u64) -> usize> ReadAt for F {}
 
-/// What keeps the library out of this program. None as well where nothing is known, because it is
-/// no ELF file, or a broken one; and where the library is passed over in silence, because the
-/// program has no dynamic linker.
-pub(crate) fn obstacle(read: &impl ReadAt) -> Option<Obstacle> {
+/// Which library the program is to have. `None` where that makes no difference: nothing is known,
+/// because it is no ELF file, or a broken one; or no library is loaded, because the program has no
+/// dynamic linker.
+pub(crate) fn judge(read: &impl ReadAt) -> Option<Result<CLibrary, Obstacle>> {
     let header = header(read)?;
     if header[4] == 1 {
-        return Some(Obstacle::Narrow);
+        return Some(Err(Obstacle::Narrow));
     }
     let machine = number(&header, 18, 2) as u16;
     if header[5] != OWN_ORDER || OWN_MACHINE.is_some_and(|own| own != machine) {
-        return Some(Obstacle::Foreign);
+        return Some(Err(Obstacle::Foreign));
     }
     let linker = segments(&header, read).find(|segment| segment.kind == PT_INTERP)?;
+    if needs(read, &SANITIZERS) {
+        return Some(Err(Obstacle::Sanitizer));
+    }
     let mut name = [0; START];
     let len = read_part(read, &mut name, linker.offset, linker.len);
-    if name[..len].windows(4).any(|part| part == b"musl") {
-        return Some(Obstacle::Musl);
-    }
-    needs(read, &SANITIZERS).then_some(Obstacle::Sanitizer)
+    let is_musl = name[..len].windows(4).any(|part| part == b"musl");
+    Some(Ok(if is_musl { CLibrary::Musl } else { CLibrary::Gnu }))
 }
 
 /// Whether the program names a library among those that it needs whose name begins like one of

@@ -21,15 +21,19 @@
 //! | `LOWTIDE_RUN_FOLLOW` | `0`: programs that the first one starts are left alone | followed |
 //! | `LOWTIDE_RUN_SHARED` | table by which processes share the budget | each has one of its own |
 //! | `LOWTIDE_RUN_PID` | the first process, which always gives a summary | none does so |
+//! | `LOWTIDE_RUN_GLIBC` | the library for programs of glibc | they start without one |
+//! | `LOWTIDE_RUN_MUSL` | the library for programs of musl | the same |
 //!
 //! `LD_PRELOAD` has the library itself, before what was there already.
 //!
-//! The command and the library are built from this one file, so they cannot differ. It uses the
-//! standard library only.
+//! The command and the library are built from this one file, so they cannot differ. Beside
+//! `elf.rs`, which is shared in the same way, it uses the standard library only.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+
+use super::elf::CLibrary;
 
 const MAX: &str = "LOWTIDE_RUN_MAX";
 const HIGH: &str = "LOWTIDE_RUN_HIGH";
@@ -47,11 +51,13 @@ const JSON: &str = "LOWTIDE_RUN_JSON";
 const FOLLOW: &str = "LOWTIDE_RUN_FOLLOW";
 const SHARED: &str = "LOWTIDE_RUN_SHARED";
 const PID: &str = "LOWTIDE_RUN_PID";
+const GLIBC: &str = "LOWTIDE_RUN_GLIBC";
+const MUSL: &str = "LOWTIDE_RUN_MUSL";
 
 /// Every variable of ours, for a process that shall not hand them on.
-pub(crate) const ALL: [&str; 16] = [
+pub(crate) const ALL: [&str; 18] = [
     MAX, HIGH, WAY, INEXACT, ANON, READ, SWAP, POLICY, MAPS, THRESHOLD, READ_AHEAD, SUMMARY, JSON,
-    FOLLOW, SHARED, PID,
+    FOLLOW, SHARED, PID, GLIBC, MUSL,
 ];
 
 /// The variable of the dynamic linker that names libraries to load first.
@@ -166,6 +172,40 @@ pub(crate) struct Settings {
     pub(crate) shared: Option<PathBuf>,
     /// The first process.
     pub(crate) pid: Option<u32>,
+    /// Our library for programs of glibc.
+    pub(crate) glibc: Option<PathBuf>,
+    /// Our library for programs of musl.
+    pub(crate) musl: Option<PathBuf>,
+}
+
+/// Where our library for programs of a C library is.
+pub(crate) fn library(of: CLibrary, get: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
+    get(variable(of)).map(PathBuf::from)
+}
+
+const fn variable(of: CLibrary) -> &'static str {
+    match of {
+        CLibrary::Gnu => GLIBC,
+        CLibrary::Musl => MUSL,
+    }
+}
+
+/// One more byte than a path may have, with its end.
+const TOO_LONG: usize = 4096;
+
+/// A library, as the list of the dynamic linker names it ([`LD_PRELOAD`]).
+///
+/// What a C library starts by itself (`system(3)`, `execl(3)`) has the list of its parent, whatever
+/// it is made for; and a program of glibc ends if it gets the library for musl. But the linker of
+/// glibc passes over a name that is longer than a path may be, and says nothing. For it names end
+/// at a colon or a blank; for that of musl at any white space. So what is behind this name counts
+/// for one of them only. It is a character that no terminal shows.
+pub(crate) fn in_list(of: CLibrary, path: &Path) -> OsString {
+    let mut name = path.as_os_str().as_bytes().to_vec();
+    if of == CLibrary::Musl {
+        name.resize(name.len() + TOO_LONG, b'\r');
+    }
+    OsString::from_vec(name)
 }
 
 impl Settings {
@@ -188,6 +228,8 @@ impl Settings {
             follow: true,
             shared: None,
             pid: None,
+            glibc: None,
+            musl: None,
         }
     }
 
@@ -205,6 +247,8 @@ impl Settings {
         all.extend(self.summary.as_ref().map(|path| (SUMMARY, path.into())));
         all.extend(self.shared.as_ref().map(|path| (SHARED, path.into())));
         all.extend(self.swap.to_env().map(|to| (SWAP, to)));
+        all.extend(self.glibc.as_ref().map(|path| (GLIBC, path.into())));
+        all.extend(self.musl.as_ref().map(|path| (MUSL, path.into())));
         let flags = [
             (self.anon, ANON, "1"),
             (self.read, READ, "1"),
@@ -249,6 +293,8 @@ impl Settings {
         settings.follow = text(FOLLOW).as_deref() != Some("0");
         settings.shared = get(SHARED).map(PathBuf::from);
         settings.pid = number(PID).and_then(|pid| u32::try_from(pid).ok());
+        settings.glibc = library(CLibrary::Gnu, &get);
+        settings.musl = library(CLibrary::Musl, &get);
         let lines = get(MAPS).unwrap_or_default();
         let lines = lines.as_bytes().split(|byte| *byte == b'\n');
         settings.maps = lines.filter_map(map_of_line).collect();
@@ -294,6 +340,8 @@ mod tests {
             follow: false,
             shared: Some("/dev/shm/a b".into()),
             pid: Some(4),
+            glibc: Some("/lib/a b".into()),
+            musl: Some("/lib/c".into()),
         };
         assert_eq!(round_trip(&full).as_ref(), Some(&full));
         for swap in [SwapTo::Nowhere, SwapTo::Bytes(1 << 30)] {

@@ -65,23 +65,30 @@ pub(crate) enum RunError {
     },
     /// The library is not there.
     #[error(
-        "the library liblowtide_preload.so was not found in {looked}; build it with `cargo build \
-         --release -p lowtide-preload` in lowtide's repository and put it beside this command, or \
-         set LOWTIDE_PRELOAD to its path"
+        "the library {file} was not found in {looked}; build it {build} and put it beside this \
+         command, or set {variable} to its path"
     )]
     NoLibrary {
+        /// Its name.
+        file: &'static str,
         /// Where it was looked for.
         looked: String,
+        /// How it is made.
+        build: &'static str,
+        /// The variable for its path.
+        variable: &'static str,
     },
     /// The dynamic linker cannot express its path.
     #[error(
         "the path of the library, {}, has a blank or a colon, which LD_PRELOAD cannot express; \
-         copy it elsewhere and set LOWTIDE_PRELOAD to its path",
+         copy it elsewhere and set {variable} to its path",
         path.display()
     )]
     LibraryPath {
         /// The path.
         path: PathBuf,
+        /// The variable for it.
+        variable: &'static str,
     },
     /// There is no such program.
     #[error("{program}: not found; give a path, or a name that is in PATH")]
@@ -114,6 +121,24 @@ pub(crate) enum Lack {
         why: &'static str,
         /// What to do.
         advice: &'static str,
+    },
+    /// The library for musl.
+    #[error("{}: it uses the C library musl, and {why}, or use its build for glibc", path.display())]
+    Musl {
+        /// Its path.
+        path: PathBuf,
+        /// Why there is none.
+        why: Box<RunError>,
+    },
+    /// Heaps of programs of musl.
+    #[error(
+        "--anon: {} uses the C library musl, whose programs keep files within the budget and no \
+         other memory; leave --anon out, or use its build for glibc",
+        path.display()
+    )]
+    HeapsOfMusl {
+        /// Its path.
+        path: PathBuf,
     },
     /// All of it.
     #[error("nothing that a program maps can be kept within a budget on this machine: {why}")]

@@ -1,46 +1,64 @@
-//! Where the library is that is loaded into the program.
+//! Where the libraries are that are loaded into programs: one for each C library.
 
 use std::env;
 use std::path::{Path, PathBuf};
 
+use super::elf::CLibrary;
 use super::error::RunError;
 use crate::itself;
 
-/// Its file.
-const NAME: &str = "liblowtide_preload.so";
-/// A variable with its path, for those who keep it elsewhere.
-const VARIABLE: &str = "LOWTIDE_PRELOAD";
+/// A variable with the path of one, for those who keep it elsewhere.
+const fn variable(of: CLibrary) -> &'static str {
+    match of {
+        CLibrary::Gnu => "LOWTIDE_PRELOAD",
+        CLibrary::Musl => "LOWTIDE_PRELOAD_MUSL",
+    }
+}
+
+/// How one is made.
+const fn build(of: CLibrary) -> &'static str {
+    match of {
+        CLibrary::Gnu => "with `cargo build --release -p lowtide-preload` in lowtide's repository",
+        CLibrary::Musl => "as docs/run-musl.md in lowtide's repository says",
+    }
+}
+
 /// Folders beside this command: of a build, of an installation.
 const BESIDE: [&str; 3] = ["", "deps", "../lib/lowtide"];
 
-/// The library's path, such that `LD_PRELOAD` can express it.
-pub(crate) fn find() -> Result<PathBuf, RunError> {
-    let path = match env::var_os(VARIABLE) {
-        Some(path) => named(Path::new(&path))?,
-        None => beside(&itself::path())?,
+/// The path of the library for programs of a C library, such that `LD_PRELOAD` can express it.
+pub(crate) fn find(of: CLibrary) -> Result<PathBuf, RunError> {
+    let variable = variable(of);
+    let path = match env::var_os(variable) {
+        Some(path) => named(of, Path::new(&path))?,
+        None => beside(of, &itself::path())?,
     };
     let bytes = path.as_os_str().as_encoded_bytes();
-    if bytes.iter().any(|byte| b" :\t\n".contains(byte)) {
-        return Err(RunError::LibraryPath { path });
+    if bytes.iter().any(|byte| *byte == b':' || byte.is_ascii_whitespace()) {
+        return Err(RunError::LibraryPath { path, variable });
     }
     Ok(path)
 }
 
-fn named(path: &Path) -> Result<PathBuf, RunError> {
-    let found = path.canonicalize().ok().filter(|path| path.is_file());
-    found.ok_or_else(|| RunError::NoLibrary { looked: format!("{VARIABLE} ({})", path.display()) })
+fn missing(of: CLibrary, looked: String) -> RunError {
+    RunError::NoLibrary { file: of.file(), looked, build: build(of), variable: variable(of) }
 }
 
-fn beside(command: &Path) -> Result<PathBuf, RunError> {
+fn named(of: CLibrary, path: &Path) -> Result<PathBuf, RunError> {
+    let found = path.canonicalize().ok().filter(|path| path.is_file());
+    found.ok_or_else(|| missing(of, format!("{} ({})", variable(of), path.display())))
+}
+
+fn beside(of: CLibrary, command: &Path) -> Result<PathBuf, RunError> {
     let folder = command.parent().unwrap_or(Path::new("/"));
     let places = BESIDE.map(|place| folder.join(place));
     let found = places.iter().find_map(|place| {
-        let path = place.join(NAME).canonicalize().ok()?;
+        let path = place.join(of.file()).canonicalize().ok()?;
         path.is_file().then_some(path)
     });
     found.ok_or_else(|| {
         let looked: Vec<String> = places.iter().map(|place| place.display().to_string()).collect();
-        RunError::NoLibrary { looked: looked.join(", ") }
+        missing(of, looked.join(", "))
     })
 }
 
@@ -55,14 +73,16 @@ mod tests {
         let root = dir.path().canonicalize().unwrap();
         let command = root.join("bin/lowtide");
         fs::create_dir(root.join("bin")).unwrap();
-        let message = beside(&command).unwrap_err().to_string();
-        assert!(message.contains("cargo build"), "{message}");
-        for place in ["lib/lowtide", "bin/deps", "bin"] {
-            fs::create_dir_all(root.join(place)).unwrap();
-            let library = root.join(place).join(NAME);
-            fs::write(&library, "").unwrap();
-            assert_eq!(beside(&command).unwrap(), library, "the nearest counts");
+        for (of, how) in [(CLibrary::Gnu, "cargo build"), (CLibrary::Musl, "run-musl.md")] {
+            let message = beside(of, &command).unwrap_err().to_string();
+            assert!(message.contains(how) && message.contains(of.file()), "{message}");
+            for place in ["lib/lowtide", "bin/deps", "bin"] {
+                fs::create_dir_all(root.join(place)).unwrap();
+                let library = root.join(place).join(of.file());
+                fs::write(&library, "").unwrap();
+                assert_eq!(beside(of, &command).unwrap(), library, "the nearest counts");
+            }
+            assert!(named(of, &root.join("none.so")).is_err());
         }
-        assert!(named(&root.join("none.so")).is_err());
     }
 }

@@ -19,11 +19,13 @@ mod settings;
 mod shared;
 
 use std::convert::Infallible;
-use std::ffi::OsString;
+use std::env;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::process::CommandExt;
+use std::path::{self, Path, PathBuf};
 use std::process::Command;
-use std::{env, path};
 
 use lowtide_host::{memcg, reach};
 
@@ -31,6 +33,7 @@ use crate::out;
 
 pub(crate) use args::RunArgs;
 use args::WayName;
+use elf::CLibrary;
 use error::{Lack, RunError};
 use settings::{Settings, SwapTo, Way};
 
@@ -43,11 +46,11 @@ pub(crate) fn become_program(args: &RunArgs) -> RunError {
 }
 
 fn start(args: &RunArgs) -> Result<Infallible, RunError> {
-    let settings = settings_of(args)?;
+    let mut settings = settings_of(args)?;
     let (name, arguments) = args.command.split_first().ok_or(RunError::NoProgram)?;
     let path = program::find(name)?;
-    let library = library::find()?;
-    accept(args.force, program::check(&path))?;
+    let needed = accept(args.force, program::check(&path))?.flatten().unwrap_or(CLibrary::Gnu);
+    let library = library_for(needed, &path, args.force, &mut settings)?;
     accept(args.force, lacking(&settings))?;
     if let Some(summary) = &settings.summary {
         // The library appends; an older summary is not part of this one.
@@ -60,7 +63,10 @@ fn start(args: &RunArgs) -> Result<Infallible, RunError> {
         command.env_remove(variable);
     }
     command.envs(settings.to_env());
-    command.env(settings::LD_PRELOAD, before_others(library, env::var_os(settings::LD_PRELOAD)));
+    if let Some(library) = library {
+        let others = env::var_os(settings::LD_PRELOAD);
+        command.env(settings::LD_PRELOAD, before_others(library, others));
+    }
     if settings.anon && !args.allow_io_uring {
         lowtide_sys::rings::refuse().map_err(|source| RunError::Rings { source })?;
     }
@@ -85,23 +91,58 @@ fn lacking(settings: &Settings) -> Result<(), Lack> {
     Ok(())
 }
 
+/// What the list of the dynamic linker gets, if anything, for a program of this C library. The
+/// settings get both libraries: the program may start others.
+fn library_for(
+    needed: CLibrary,
+    path: &Path,
+    force: bool,
+    settings: &mut Settings,
+) -> Result<Option<OsString>, RunError> {
+    let (glibc, musl) = (library::find(CLibrary::Gnu), library::find(CLibrary::Musl));
+    settings.glibc = glibc.as_ref().ok().cloned();
+    settings.musl = musl.as_ref().ok().cloned();
+    let path = path.to_owned();
+    if needed == CLibrary::Gnu {
+        return Ok(Some(glibc?.into()));
+    }
+    if settings.anon {
+        accept(force, Err::<(), _>(Lack::HeapsOfMusl { path: path.clone() }))?;
+    }
+    let musl = accept(force, musl.map_err(|why| Lack::Musl { path, why: Box::new(why) }))?;
+    // Without the other one this is a machine of musl alone.
+    let listed = |library: PathBuf| match settings.glibc {
+        Some(_) => settings::in_list(CLibrary::Musl, &library),
+        None => library.into(),
+    };
+    Ok(musl.map(listed))
+}
+
 /// Goes on without what is lacking, if that is wanted, and says so.
-fn accept(force: bool, checked: Result<(), Lack>) -> Result<(), Lack> {
+fn accept<T>(force: bool, checked: Result<T, Lack>) -> Result<Option<T>, Lack> {
     match checked {
         Err(lack) if force => {
             out::note(lack);
-            Ok(())
+            Ok(None)
         }
-        checked => checked,
+        checked => checked.map(Some),
     }
 }
 
-/// The library, and behind it what was to be loaded anyway.
-fn before_others(library: path::PathBuf, others: Option<OsString>) -> OsString {
-    let mut all = library.into_os_string();
-    if let Some(others) = others.filter(|others| !others.is_empty()) {
+/// The library, and behind it what was to be loaded anyway: not a library of ours that this command
+/// has itself, which may be for the other C library.
+fn before_others(library: OsString, others: Option<OsString>) -> OsString {
+    let others = others.unwrap_or_default().into_vec();
+    let others = others.split(|byte| b": ".contains(byte));
+    let ours = [CLibrary::Gnu, CLibrary::Musl].map(CLibrary::file);
+    let is_other = |path: &&[u8]| {
+        let name = Path::new(OsStr::from_bytes(path.trim_ascii_end())).file_name();
+        name.is_some_and(|name| !ours.iter().any(|ours| name == *ours))
+    };
+    let mut all = library;
+    for other in others.filter(is_other) {
         all.push(":");
-        all.push(others);
+        all.push(OsStr::from_bytes(other));
     }
     all
 }
@@ -162,14 +203,15 @@ fn part_for_files(limit: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::path::PathBuf;
 
     #[test]
     fn libraries_that_were_to_be_loaded_are_loaded_too() {
-        let ours = || PathBuf::from("/l/ours.so");
+        let ours = || OsString::from("/l/ours.so");
         assert_eq!(before_others(ours(), None), "/l/ours.so");
         assert_eq!(before_others(ours(), Some(OsString::new())), "/l/ours.so");
-        assert_eq!(before_others(ours(), Some("a.so b.so".into())), "/l/ours.so:a.so b.so");
+        assert_eq!(before_others(ours(), Some("a.so b.so".into())), "/l/ours.so:a.so:b.so");
+        let nested = "/x/liblowtide_preload.so:a.so:/y/liblowtide_preload-musl.so\r\r";
+        assert_eq!(before_others(ours(), Some(nested.into())), "/l/ours.so:a.so");
     }
 
     #[test]

@@ -8,13 +8,13 @@
 //! |---|---|
 //! | static | no program header of type `PT_INTERP` |
 //! | Go, also with the C library | `.go.buildinfo` or `.note.go.buildid` |
-//! | of another C library (musl) | the name of its dynamic linker |
 //! | with AddressSanitizer as a library | `libasan` or `libclang_rt.asan` needed |
 //! | of another architecture | `e_machine`, or 32 bits |
 //! | with the rights of another user or of its file | mode, attribute `security.capability` |
 //!
 //! A script is checked by its interpreter; `env` in a first line by the program that it starts.
-//! What would fail with the library is in `elf.rs`: what this program starts is judged by it, too.
+//! What would fail with the library, and which C library a program uses, is in `elf.rs`: what this
+//! program starts is judged by it, too.
 
 use std::env;
 use std::ffi::OsStr;
@@ -31,7 +31,7 @@ use rustix::fs::{Access, access};
 use rustix::io::pread;
 use rustix::process::{getegid, geteuid};
 
-use super::elf::{self, Obstacle};
+use super::elf::{self, CLibrary, Obstacle};
 use super::error::{Lack, RunError};
 
 /// The path of a program, found as `execvp(3)` finds it.
@@ -67,20 +67,29 @@ fn executable(path: PathBuf) -> Result<PathBuf, RunError> {
     }
 }
 
-/// Refuses a program that the library cannot be loaded into, or in which it sees nothing.
-pub(crate) fn check(path: &Path) -> Result<(), Lack> {
+/// Refuses a program that no library can be loaded into, or in which it sees nothing. Says which
+/// library the program needs; `None` where the kernel or a deep chain of scripts will decide.
+pub(crate) fn check(path: &Path) -> Result<Option<CLibrary>, Lack> {
     let mut path = path.to_owned();
     for _ in 0..elf::DEPTH {
         match look(&path)? {
-            Some(next) => path = next,
-            None => break,
+            Looked::Script(next) => path = next,
+            Looked::Program(needed) => return Ok(needed),
         }
     }
-    Ok(())
+    Ok(None)
 }
 
-/// Looks at a file; the interpreter to look at next, if it is a script.
-fn look(path: &Path) -> Result<Option<PathBuf>, Lack> {
+/// What a file is.
+enum Looked {
+    /// To be interpreted by this.
+    Script(PathBuf),
+    /// A program, and what it needs, if that is known.
+    Program(Option<CLibrary>),
+}
+
+/// Looks at a file.
+fn look(path: &Path) -> Result<Looked, Lack> {
     let out_of_reach = |(why, advice)| Lack::Reach { path: path.to_owned(), why, advice };
     let Ok(file) = File::open(path) else {
         // It may be executed and not read: the kernel does not load libraries then either.
@@ -94,13 +103,17 @@ fn look(path: &Path) -> Result<Option<PathBuf>, Lack> {
     let mut start = [0; elf::START];
     let len = read(&mut start, 0);
     if let Some(line) = start[..len].strip_prefix(b"#!") {
-        return Ok(interpreter(line));
+        return Ok(interpreter(line).map_or(Looked::Program(None), Looked::Script));
     }
-    let found = match elf::obstacle(&read) {
-        Some(obstacle) => Some(what_is(obstacle)),
-        None => out_of_sight(&ReadCache::new(&file)),
+    let judged = elf::judge(&read);
+    let found = match judged {
+        Some(Err(obstacle)) => Some(what_is(obstacle)),
+        _ => out_of_sight(&ReadCache::new(&file)),
     };
-    found.map_or(Ok(None), |found| Err(out_of_reach(found)))
+    match found {
+        Some(found) => Err(out_of_reach(found)),
+        None => Ok(Looked::Program(judged.and_then(Result::ok))),
+    }
 }
 
 /// The program behind the first line of a script.
@@ -147,10 +160,6 @@ fn what_is(obstacle: Obstacle) -> Found {
         Obstacle::Foreign => (
             "it is for another architecture than the library",
             "use a build of the program for this machine",
-        ),
-        Obstacle::Musl => (
-            "it uses the C library musl, and lowtide's library is for glibc",
-            "use a build of the program for glibc",
         ),
         Obstacle::Sanitizer => (
             "it needs AddressSanitizer as a library, which ends a program that loads another first",

@@ -8,11 +8,15 @@
 #![allow(unsafe_code)]
 
 use super::Handler;
+use crate::elf::CLibrary;
 use crate::own::{self, Destructor};
 use crate::real::Next;
 use crate::{forks, real_threads};
 use libc::{c_int, c_void, size_t};
 use std::mem;
+
+/// The C library of programs that this library is for.
+pub(crate) const OWN: CLibrary = CLibrary::Gnu;
 
 /// Memory without a file can be kept.
 pub(crate) const KEEPS_MEMORY: bool = true;

@@ -24,12 +24,16 @@
 #![allow(unsafe_code)]
 
 use super::Handler;
+use crate::elf::CLibrary;
 use crate::forks;
 use crate::real::Next;
 use libc::{c_int, c_void, size_t};
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::{mem, ptr};
+
+/// The C library of programs that this library is for.
+pub(crate) const OWN: CLibrary = CLibrary::Musl;
 
 /// Memory without a file cannot be kept.
 pub(crate) const KEEPS_MEMORY: bool = false;
