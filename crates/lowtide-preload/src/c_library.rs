@@ -22,7 +22,7 @@
 mod chosen;
 
 pub(crate) use chosen::{
-    KEEPS_MEMORY, OWN, RIGHTS_SIGNAL, Resource, calloc, forget_missing, free, free_aligned,
+    KEEPS_MEMORY, OTHER, OWN, RIGHTS_SIGNAL, Resource, calloc, forget_missing, free, free_aligned,
     is_malloc, malloc, memalign, realloc, refusal, register_atfork,
 };
 

@@ -75,7 +75,7 @@ pub(crate) fn look_up() {
         let name = unsafe { about.assume_init() }.dli_fname;
         OWN.store(name.cast_mut(), Ordering::Release);
     }
-    let other = c_library::OWN.other();
+    let other = c_library::OTHER;
     if let Some(path) = settings::library(other, |name| std::env::var_os(name)) {
         let list = settings::in_list(other, &path);
         let entry = [LD_PRELOAD.as_bytes(), b"=", list.as_bytes()].concat();

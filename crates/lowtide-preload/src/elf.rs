@@ -73,14 +73,6 @@ pub(crate) enum CLibrary {
 }
 
 impl CLibrary {
-    /// The one that this is not.
-    pub(crate) const fn other(self) -> Self {
-        match self {
-            Self::Gnu => Self::Musl,
-            Self::Musl => Self::Gnu,
-        }
-    }
-
     /// The file of our library. Programs that start others know it by this name.
     pub(crate) const fn file(self) -> &'static str {
         match self {

@@ -18,6 +18,9 @@ use std::mem;
 /// The C library of programs that this library is for.
 pub(crate) const OWN: CLibrary = CLibrary::Gnu;
 
+/// That of programs that the other one is for.
+pub(crate) const OTHER: CLibrary = CLibrary::Musl;
+
 /// Memory without a file can be kept.
 pub(crate) const KEEPS_MEMORY: bool = true;
 

@@ -29,11 +29,14 @@ use crate::forks;
 use crate::real::Next;
 use libc::{c_int, c_void, size_t};
 use std::ffi::CStr;
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU8, Ordering};
 use std::{mem, ptr};
 
 /// The C library of programs that this library is for.
 pub(crate) const OWN: CLibrary = CLibrary::Musl;
+
+/// That of programs that the other one is for.
+pub(crate) const OTHER: CLibrary = CLibrary::Gnu;
 
 /// Memory without a file cannot be kept.
 pub(crate) const KEEPS_MEMORY: bool = false;
@@ -89,7 +92,32 @@ pub(crate) unsafe fn malloc(size: size_t) -> *mut c_void {
     unsafe { inner(size) }
 }
 
+/// Whether programs find another `malloc` by its name. Looked up once.
+fn is_replaced() -> bool {
+    static REPLACED: AtomicU8 = AtomicU8::new(0);
+    const NO: u8 = 1;
+    const YES: u8 = 2;
+    if REPLACED.load(Ordering::Acquire) == 0 {
+        // SAFETY: a name that ends.
+        let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, MALLOC.name.as_ptr()) };
+        REPLACED.store(if found == MALLOC.get() { NO } else { YES }, Ordering::Release);
+    }
+    REPLACED.load(Ordering::Acquire) == YES
+}
+
+/// The C library's function calls `malloc` by its name, and large blocks are zeroes from the
+/// beginning. Of another `malloc` it would take a block that [`free`] does not know.
 pub(crate) unsafe fn calloc(count: size_t, size: size_t) -> *mut c_void {
+    if is_replaced() {
+        let Some(len) = count.checked_mul(size) else { return ptr::null_mut() };
+        // SAFETY: any size.
+        let block = unsafe { malloc(len) };
+        if !block.is_null() {
+            // SAFETY: a new block of this size.
+            unsafe { block.cast::<u8>().write_bytes(0, len) };
+        }
+        return block;
+    }
     type F = unsafe extern "C" fn(size_t, size_t) -> *mut c_void;
     // SAFETY: the C library's function of this name.
     let inner = unsafe { mem::transmute::<*mut c_void, F>(CALLOC.get()) };
