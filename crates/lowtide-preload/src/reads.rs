@@ -36,7 +36,6 @@ use crate::judge::{self, Identity};
 use crate::line::{Answer, Question};
 use crate::settings::Settings;
 use crate::state::{self, State};
-use crate::streams::fileno_unlocked;
 use crate::{globs, keeper, last, own};
 use libc::{FILE, c_int, off_t, ssize_t};
 use rustix::fs::{OFlags, fcntl_getfl, fstat};
@@ -232,6 +231,10 @@ pub(crate) fn done(fd: c_int, got: ssize_t, end: End) {
     if got > 0 && WANTED.load(Relaxed) {
         note(fd, got as u64, end);
     }
+}
+
+unsafe extern "C" {
+    pub(crate) fn fileno_unlocked(stream: *mut FILE) -> c_int;
 }
 
 /// A stream of the C library has given bytes out, which it read before, or just now.

@@ -20,8 +20,8 @@ use crate::line::Question;
 use crate::settings::Settings;
 use crate::summary::{self, Whole};
 use crate::{
-    c_library, clones, descriptors, execs, forks, futexes, heap, limits, own, reads, real, real_memory,
-    real_threads, state, traced,
+    c_library, clones, descriptors, execs, forks, futexes, heap, limits, own, reads, real,
+    real_memory, real_threads, state, traced,
 };
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::mem::MaybeUninit;
@@ -50,6 +50,8 @@ extern "C" fn begin() {
     real_threads::look_up();
     let Some(mut settings) = Settings::from_env(|name| env::var_os(name)) else { return };
     settings.anon &= c_library::KEEPS_MEMORY;
+    // The functions that read are wrapped where memory is kept.
+    settings.read &= c_library::KEEPS_MEMORY;
     let is_first = settings.pid == Some(std::process::id());
     if !is_first && !settings.follow {
         return;

@@ -21,7 +21,8 @@ use crate::calls::{checked, may_be_kept};
 use crate::copies::{self, Manner};
 use crate::elsewhere::{Elsewhere, copy_out};
 use crate::interpose::Errno;
-use crate::{reads, real_memory};
+use crate::reads::{self, fileno_unlocked};
+use crate::real_memory;
 use libc::{FILE, c_char, c_int, c_void, iovec, size_t};
 use std::ptr;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -37,7 +38,6 @@ static BUFFERS: [(AtomicUsize, AtomicUsize); 64] =
 unsafe extern "C" {
     fn flockfile(stream: *mut FILE);
     fn funlockfile(stream: *mut FILE);
-    pub(crate) fn fileno_unlocked(stream: *mut FILE) -> c_int;
 }
 
 /// Whether the C library must not read from this stream into this memory.

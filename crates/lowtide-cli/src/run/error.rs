@@ -130,13 +130,15 @@ pub(crate) enum Lack {
         /// Why there is none.
         why: Box<RunError>,
     },
-    /// Heaps of programs of musl.
+    /// More than mappings of files of a program of musl.
     #[error(
-        "--anon: {} uses the C library musl, whose programs keep files within the budget and no \
-         other memory; leave --anon out, or use its build for glibc",
+        "{option}: {} uses the C library musl, whose programs keep what they map of files within \
+         the budget and nothing else; leave {option} out, or use its build for glibc",
         path.display()
     )]
-    HeapsOfMusl {
+    GlibcOnly {
+        /// The option.
+        option: &'static str,
         /// Its path.
         path: PathBuf,
     },

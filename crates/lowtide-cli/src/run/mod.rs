@@ -106,8 +106,10 @@ fn library_for(
     if needed == CLibrary::Gnu {
         return Ok(Some(glibc?.into()));
     }
-    if settings.anon {
-        accept(force, Err::<(), _>(Lack::HeapsOfMusl { path: path.clone() }))?;
+    for (is_set, option) in [(settings.anon, "--anon"), (settings.read, "--read")] {
+        if is_set {
+            accept(force, Err::<(), _>(Lack::GlibcOnly { option, path: path.clone() }))?;
+        }
     }
     let musl = accept(force, musl.map_err(|why| Lack::Musl { path, why: Box::new(why) }))?;
     // Without the other one this is a machine of musl alone.
