@@ -1,6 +1,6 @@
-//! Promise: on a kernel that lacks a call, and in a sandbox that refuses one, `lowtide bench` leaves
-//! out the rows that cannot be had, with the reason, and measures the others; or it says what to do.
-//! It never takes failures for work.
+//! Promise: on a kernel that lacks a call, and in a sandbox that refuses one, `lowtide bench`
+//! leaves out the rows that cannot be had, with the reason, and measures the others; or it says
+//! what to do. It never takes failures for work.
 
 mod common;
 
@@ -170,8 +170,8 @@ fn the_doctor_agrees_with_itself() {
     }
 }
 
-/// Runs `script` as root of a namespace of its own, where mounts are seen by nobody else. `"$@"` in
-/// it is the command. `None` where that is not allowed.
+/// Runs `script` as root of a namespace of its own, where mounts are seen by no other process.
+/// `"$@"` in it is the command. `None` where that is not allowed.
 fn apart(script: &str, dir: &Path, args: &[&str]) -> Option<Output> {
     let command = lowtide(&[&["bench"][..], args, &["--dir", dir.to_str().unwrap()]].concat());
     let mut apart = plain("unshare");

@@ -129,8 +129,8 @@ impl fmt::Display for Maps {
         match (&self.scan, &self.served) {
             (Err(why), _) => write!(
                 f,
-                "pagecache (no `userfault`; for files that this user owns or may write; touches are \
-                 not seen, and `map_copy` is refused: {why})"
+                "pagecache (no `userfault`; for files that this user owns or may write; touches \
+                 are not seen, and `map_copy` is refused: {why})"
             ),
             (Ok(()), Ok(true)) => {
                 write!(

@@ -6,7 +6,8 @@
 //! | files, `userfault` | the same; faults of system calls; page table scan; `MREMAP_DONTUNMAP` |
 //! | memory without a file | as `userfault`, but for the last |
 //!
-//! Own descriptors: a thread has a table of its own. Residency: the kernel says which pages of a file are in memory.
+//! Own descriptors: a thread has a table of its own. Residency: the kernel says which pages of a
+//! file are in memory.
 //!
 //! Each step is tried. Some sandboxes answer a call with success and do nothing: gVisor's
 //! `mincore(2)` says of every page that it is in memory. So the answer is compared with the one

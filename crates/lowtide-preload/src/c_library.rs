@@ -6,9 +6,9 @@
 //!
 //! | | `gnu` | `musl` |
 //! |---|---|---|
-//! | our own memory | names of its allocator that nothing stands in front of | `malloc` of the C library itself, which is asked for it, also where code in this file calls it by its name |
-//! | handlers of `fork(2)` are registered by | `__register_atfork`, of which `pthread_atfork` is a part of each program | `pthread_atfork` |
-//! | thread-locals end by | `__cxa_thread_atexit_impl`, under the loader's lock | a key of the thread, without a lock that is held |
+//! | our own memory | inner names of its allocator | its own `malloc`, also for code in this file |
+//! | handlers of `fork(2)` | `__register_atfork`, which all programs call | `pthread_atfork` |
+//! | thread-locals end by | `__cxa_thread_atexit_impl`, with the loader's lock | a key, no lock |
 //! | the signal that changes the rights of all threads | 33 | 34 |
 //! | a name that is not found | is forgotten | stays the program's next `dlerror(3)` |
 //! | memory without a file (`--anon`) | kept | left alone: not one of its ways was tried |

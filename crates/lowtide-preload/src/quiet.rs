@@ -8,10 +8,11 @@
 //!
 //! Two signals are not blocked:
 //!
-//! * The C library's own for `setuid(2)` and its kin (`c_library.rs`): the thread that changes the rights of
-//!   all threads waits until each has handled it, with the lock that `pthread_create` needs. The
-//!   keeper may start a thread before it answers the one that waits here. Its handler makes one
-//!   system call. (That of `pthread_cancel` is blocked: it may end the thread where it is.)
+//! * The C library's own for `setuid(2)` and its kin (`c_library.rs`): the thread that changes the
+//!   rights of all threads waits until each has handled it, with the lock that `pthread_create`
+//!   needs. The keeper may start a thread before it answers the one that waits here. Its handler
+//!   makes one system call. (That of `pthread_cancel` is blocked: it may end the thread where it
+//!   is.)
 //! * `SIGSYS`, which a sandbox raises for a system call that it makes itself. Were it blocked, the
 //!   kernel would end the program. It comes from what this thread calls, never from elsewhere.
 //!

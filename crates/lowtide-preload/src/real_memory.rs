@@ -119,7 +119,8 @@ next!(
 );
 next!(free, FREE, (old: *mut c_void) -> (), c_library::free(old));
 next!(
-    memalign, MEMALIGN, (align: size_t, size: size_t) -> *mut c_void, c_library::memalign(align, size)
+    memalign, MEMALIGN, (align: size_t, size: size_t) -> *mut c_void,
+    c_library::memalign(align, size)
 );
 next!(
     aligned_alloc, ALIGNED_ALLOC, (align: size_t, size: size_t) -> *mut c_void,

@@ -284,8 +284,8 @@ fn of_budget(budget: &Budget) -> String {
         count => format!(", {count} files read"),
     };
     format!(
-        "  budget{of}: {max}, {}{read} ({})\n    in memory {} now, {} at most; {} pages came in, {} \
-         of them again; {} evicted\n",
+        "  budget{of}: {max}, {}{read} ({})\n    in memory {} now, {} at most; {} pages came in, \
+         {} of them again; {} evicted\n",
         mappings(*count),
         files.join(", "),
         mib(figures.resident_bytes),

@@ -230,8 +230,8 @@ impl Mapping {
     /// unchanged.
     ///
     /// Uses `MADV_POPULATE_WRITE`, and touches each page where the kernel is older than 5.14 or a
-    /// sandbox refuses it. Safe beside concurrent readers and writers. Cost: one page fault and one cleared page each, in
-    /// one system call.
+    /// sandbox refuses it. Safe beside concurrent readers and writers. Cost: one page fault and one
+    /// cleared page each, in one system call.
     ///
     /// # Errors
     ///

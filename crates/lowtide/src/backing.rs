@@ -311,7 +311,7 @@ fn open_direct(
         {
             NoDirect::Shortage(source)
         }
-        // By the reason alone: the path of the second open is of no use to anybody.
+        // By the reason alone: the path of the second open is of no use to a caller.
         file::OpenError::Io { source, .. } => NoDirect::Refused(source.to_string()),
         _ => NoDirect::Refused("the file system refuses direct I/O".to_owned()),
     })

@@ -123,7 +123,10 @@ pub(crate) enum Lack {
         advice: &'static str,
     },
     /// The library for musl.
-    #[error("{}: it uses the C library musl, and {why}, or use its build for glibc", path.display())]
+    #[error(
+        "{}: it uses the C library musl, and {why}, or use its build for glibc",
+        path.display()
+    )]
     Musl {
         /// Its path.
         path: PathBuf,

@@ -87,7 +87,7 @@ pub enum Obstacle {
     /// No group that this process sees has the controller to hand down.
     #[error("neither this group nor any above it has the memory controller")]
     NotGiven,
-    /// It belongs to somebody else.
+    /// It belongs to another user.
     #[error("permission denied")]
     Permission,
     /// The hierarchy is mounted for reading.

@@ -2,7 +2,7 @@
 //!
 //! In version 2 a group may be made below one that hands the memory controller down to its
 //! children. Where none above this process does yet, as on a system without systemd, one that has
-//! the controller can be told to; but the kernel refuses that to a group with processes, unless it
+//! the controller can be made to; but the kernel refuses that to a group with processes, unless it
 //! is the root.
 
 use std::fs;

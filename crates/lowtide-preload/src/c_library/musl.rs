@@ -1,15 +1,15 @@
 //! musl.
 //!
 //! **Our own memory.** The inner names of its allocator are hidden, and `malloc` is the program's
-//! if that has one. So the C library itself is asked for its function of this name. It aligns to 16
-//! bytes; its `aligned_alloc(3)` gives nothing where the program has a `malloc` of its own, so what
-//! is aligned to more is a part of a larger block.
+//! if that has one. So the function of this name is looked up in the C library itself. It aligns to
+//! 16 bytes; its `aligned_alloc(3)` gives nothing where the program has a `malloc` of its own, so
+//! what is aligned to more is a part of a larger block.
 //!
 //! The standard library in this file calls `malloc` by its name, for threads and the ends of their
 //! thread-locals. In this file these names are other functions (`build.rs`): those below.
 //!
 //! **Thread-locals.** The standard library looks for `__cxa_thread_atexit_impl`, finds none, and
-//! has a key of the thread: its lock is held by nobody who waits. Were there a function of that
+//! has a key of the thread: its lock is held by no thread that waits. Were there a function of that
 //! name here, each Rust program would find it.
 //!
 //! **fork** holds the C library's locks (of the linker, keys, streams, its allocator) only after

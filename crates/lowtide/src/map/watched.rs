@@ -310,8 +310,8 @@ impl Watched {
         }
     }
 
-    /// Drops pages, but for those that other processes map, too: the kernel drops none of those, and
-    /// first waits until every processor has emptied its lists, where it could have been.
+    /// Drops pages, but for those that other processes map, too: the kernel drops none, and
+    /// waits for every processor first.
     fn drop_unshared(&self, state: &State, pages: &Range<u64>) {
         let mut at = pages.start;
         while at < pages.end {
