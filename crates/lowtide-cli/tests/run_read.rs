@@ -185,8 +185,9 @@ fn files_below_the_threshold_are_left_alone_unless_a_glob_names_them() {
         assert_eq!(summaries[0]["budgets"][0]["read_files"], read_files, "{options:?}");
     }
     // And without the option nothing is.
-    let output = run(&["--max", BUDGET, "--json"], &[program().to_str().unwrap(), "random", &data]);
-    let output = { output }.output().unwrap();
+    let reads = [program().to_str().unwrap().to_owned(), "random".to_owned(), data];
+    let reads: Vec<&str> = reads.iter().map(String::as_str).collect();
+    let output = run(&["--max", BUDGET, "--json"], &reads).output().unwrap();
     let summary: Value = serde_json::from_str(&text(&output.stderr)).unwrap();
     assert_eq!(summary["budgets"], Value::Array(Vec::new()), "{summary}");
 }
