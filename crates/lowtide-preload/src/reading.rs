@@ -1,7 +1,7 @@
 //! Files that the program reads, as the keeper has them (`--read`).
 //!
 //! A file is kept from the first read that a thread of the program notes (`reads.rs`), or from the
-//! moment at which the keeper sees it open. Notes go to the runtime (`lowtide/map/reads.rs`), which
+//! moment at which the keeper sees it open. Notes go to the runtime (`lowtide/map/noted.rs`), which
 //! charges pages, evicts others, and drops what came in unnoticed.
 //!
 //! **The look at descriptors.** Not every read passes a wrapper: what the C library reads for

@@ -34,7 +34,7 @@
 //! | `stores` | there, what is stored: noticed, written back, never lost |
 //! | `watched`, `watch`, `adopt` | the way `pagecache`: the kernel's mapping, watched and trimmed |
 //! | `placed` | the way `userfault` at addresses of the program's own |
-//! | `reads` | there, files that are read through descriptors |
+//! | `reads`, `noted` | there, files that are read through descriptors |
 //! | `streams` | read-ahead for the kernel's mappings |
 //! | `copy` | private mappings that are stored to |
 //!
@@ -49,6 +49,7 @@ mod gate;
 mod handle;
 mod heap;
 mod mirror;
+mod noted;
 mod on_error;
 mod options;
 mod page_bits;

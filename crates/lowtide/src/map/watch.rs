@@ -29,10 +29,10 @@
 //! When there are more cached pages than charged ones, those between the charged ones are dropped.
 //! That is looked at for at most a fiftieth of the time, or a third while files are read faster
 //! than their pages are noticed. Pages of reads that are noted are charged as those of mappings are
-//! (`reads.rs`).
+//! (`noted.rs`).
 
+use super::noted::{self, Noted};
 use super::pages::MappedPages;
-use super::reads::{self, Noted};
 use super::streams::{Bounds, Streams};
 use super::watched::Watched;
 use crate::fault::{Access, Claim, Miss};
@@ -238,7 +238,7 @@ impl Watcher {
                 return;
             }
             if noted {
-                self.files().iter().for_each(|file| reads::take(pool, file));
+                self.files().iter().for_each(|file| noted::take(pool, file));
             }
             let now = page_faults();
             let new = now.saturating_sub(std::mem::replace(&mut faults, now));
@@ -483,7 +483,7 @@ fn sweep(file: &WatchedFile, part: u64) -> (CacheStat, bool) {
     }
     drop_gaps(file);
     if file.noted.is_read() {
-        reads::drop_folios(file, table.resident() + part);
+        noted::drop_folios(file, table.resident() + part);
     }
     (stat, true)
 }
