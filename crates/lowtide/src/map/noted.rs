@@ -27,11 +27,11 @@
 //! **Read-ahead** is that of `streams.rs`: a place where one read goes on behind another is a
 //! stream, and what lies ahead of it is charged and requested.
 
-use super::streams::{Bounds, Streams};
-use super::watch::{AHEAD_PART, WatchedFile, cached_of, charge_step, read_ahead};
-use crate::fault::Access;
+use super::streams::{AHEAD_PART, Bounds, Streams};
+use super::watched::Watched;
 use crate::pool::Pool;
 use crate::readahead::{budget_of, first_use};
+use crate::space::Space;
 use crate::translation::State;
 use lowtide_core::{FolioId, Task};
 use lowtide_sys::page_cache::cachestat;
@@ -130,75 +130,95 @@ impl Order {
     }
 }
 
-/// Takes the notes of a file. Called by the thread that watches.
-pub(super) fn take(pool: &Pool, file: &WatchedFile) {
-    if !file.noted.is_read() {
-        return;
-    }
-    let notes = std::mem::take(&mut *crate::sync::lock(&file.noted.notes));
-    if notes.is_empty() {
-        return;
-    }
-    let mut order = crate::sync::lock(&file.noted.order);
-    let mut runs = Vec::new();
-    for read in &notes {
-        runs.extend(order.step(read));
-        account(pool, file, read);
-    }
-    order.streams.came_in(&runs);
-    follow(pool, file, &mut order.streams, &notes);
+/// What is done for the pages of a file, up to the page that is returned.
+pub(super) struct Hands<'a> {
+    /// Charges those that are absent.
+    pub(super) charge: &'a dyn Fn(Range<u64>) -> u64,
+    /// Charges them, and requests them.
+    pub(super) read_ahead: &'a dyn Fn(Range<u64>) -> u64,
 }
 
-/// Charges what is new of a read, and counts an access of each page.
-fn account(pool: &Pool, file: &WatchedFile, read: &Range<u64>) {
-    let space = &*file.space;
-    if read.end > space.table.pages() {
-        // The file has grown. What there is no room for is not charged, and dropped by sweeps.
-        drop(space.make_room(read.end << pool.page_shift));
+/// A file of which notes are taken, by the thread that watches.
+pub(super) struct Taking<'a> {
+    pub(super) pool: &'a Pool,
+    pub(super) space: &'a Space,
+    pub(super) watched: &'a Watched,
+    pub(super) hands: Hands<'a>,
+}
+
+impl Taking<'_> {
+    /// Takes the notes.
+    pub(super) fn take(&self, noted: &Noted) {
+        if !noted.is_read() {
+            return;
+        }
+        let notes = std::mem::take(&mut *crate::sync::lock(&noted.notes));
+        if notes.is_empty() {
+            return;
+        }
+        let mut order = crate::sync::lock(&noted.order);
+        let mut runs = Vec::new();
+        for read in &notes {
+            runs.extend(order.step(read));
+            self.account(read);
+        }
+        order.streams.came_in(&runs);
+        self.follow(&mut order.streams, &notes);
     }
-    let read = read.start..read.end.min(space.table.pages());
-    let is_absent = |page: u64| matches!(space.table.entry(page).load(), State::Absent { .. });
-    let mut first = read.start;
-    while first < read.end {
-        let step = first..(first + STEP).min(read.end);
-        first = step.end;
-        if step.clone().any(is_absent) && is_cached(pool, file, &step) {
-            let end = charge_step(pool, file, step.clone(), Access::Descriptor, drop);
-            if end < step.end {
-                file.watched.drop_uncharged(end..step.end);
+
+    /// Charges what is new of a read, and counts an access of each page.
+    fn account(&self, read: &Range<u64>) {
+        let Self { pool, space, .. } = self;
+        if read.end > space.table.pages() {
+            // The file has grown. What there is no room for is not charged, and dropped by sweeps.
+            drop(space.make_room(read.end << pool.page_shift));
+        }
+        let read = read.start..read.end.min(space.table.pages());
+        let is_absent = |page: u64| matches!(space.table.entry(page).load(), State::Absent { .. });
+        let mut first = read.start;
+        while first < read.end {
+            let step = first..(first + STEP).min(read.end);
+            first = step.end;
+            if step.clone().any(is_absent) && self.is_cached(&step) {
+                let end = (self.hands.charge)(step.clone());
+                if end < step.end {
+                    self.watched.drop_uncharged(end..step.end);
+                }
+            }
+            for page in step {
+                let State::Resident { frame, .. } = space.table.entry(page).load() else {
+                    continue;
+                };
+                first_use(pool, space, page, frame);
+                // A frame that is another page's by now has an access too many: no harm.
+                if pool.accesses.record(FolioId(frame)) {
+                    pool.lock().engine.mark_accessed(FolioId(frame), Task::DESCRIPTOR);
+                }
             }
         }
-        for page in step {
-            let State::Resident { frame, .. } = space.table.entry(page).load() else { continue };
-            first_use(pool, space, page, frame);
-            // A frame that is another page's by now has an access too many: no harm.
-            if pool.accesses.record(FolioId(frame)) {
-                pool.lock().engine.mark_accessed(FolioId(frame), Task::DESCRIPTOR);
-            }
+    }
+
+    /// Whether any of these pages is in memory: they may have been dropped since they were read.
+    fn is_cached(&self, pages: &Range<u64>) -> bool {
+        let shift = self.pool.page_shift;
+        let (offset, len) = (pages.start << shift, (pages.end - pages.start) << shift);
+        cachestat(self.watched.file(), offset, len).map_or(true, |stat| stat.cached > 0)
+    }
+
+    /// Sees how far streams have come, and reads ahead of them.
+    fn follow(&self, streams: &mut Streams, notes: &[Range<u64>]) {
+        let windows: Vec<_> = streams.ahead().collect();
+        if windows.is_empty() {
+            return;
         }
+        let reached: Vec<u64> = windows.iter().map(|window| reached(window, notes)).collect();
+        let bounds = Bounds {
+            pages: self.space.table.pages(),
+            room: budget_of(self.pool, self.space) / AHEAD_PART,
+            wasted: self.space.ahead_wasted.load(Relaxed),
+        };
+        streams.went_on(&reached, bounds, |window| (self.hands.read_ahead)(window));
     }
-}
-
-/// Whether any of these pages is in memory: they may have been dropped since they were read.
-fn is_cached(pool: &Pool, file: &WatchedFile, pages: &Range<u64>) -> bool {
-    let (offset, len) = (pages.start << pool.page_shift, pages.end - pages.start);
-    let found = cachestat(file.watched.file(), offset, len << pool.page_shift);
-    found.map_or(true, |stat| stat.cached > 0)
-}
-
-/// Sees how far streams have come, and reads ahead of them.
-fn follow(pool: &Pool, file: &WatchedFile, streams: &mut Streams, notes: &[Range<u64>]) {
-    let windows: Vec<_> = streams.ahead().collect();
-    if windows.is_empty() {
-        return;
-    }
-    let reached: Vec<u64> = windows.iter().map(|window| reached(window, notes)).collect();
-    let bounds = Bounds {
-        pages: file.space.table.pages(),
-        room: budget_of(pool, &file.space) / AHEAD_PART,
-        wasted: file.space.ahead_wasted.load(Relaxed),
-    };
-    streams.went_on(&reached, bounds, |window| read_ahead(pool, file, window));
 }
 
 /// The page up to which reads have come in a window.
@@ -208,17 +228,6 @@ fn reached(window: &Range<u64>, notes: &[Range<u64>]) -> u64 {
         if goes_on && read.start >= window.start.saturating_sub(1) { read.end } else { at }
     };
     notes.iter().fold(window.start, within)
-}
-
-/// Drops all that is cached of a file, if more than this number of pages is that could go: folios
-/// that are charged in part.
-pub(super) fn drop_folios(file: &WatchedFile, most: u64) {
-    let Ok(stat) = cached_of(file.watched.file()) else { return };
-    if stat.cached.saturating_sub(stat.dirty + stat.writeback) > most
-        && let Err(error) = file.watched.drop_cached(0..0)
-    {
-        tracing::debug!(%error, "pages of a file stay cached");
-    }
 }
 
 #[cfg(test)]

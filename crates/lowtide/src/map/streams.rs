@@ -32,6 +32,9 @@ const STREAMS: usize = 8;
 /// Looks without progress after which a stream has ended.
 const PATIENCE: u32 = 200;
 
+/// The windows of a file's streams together, as a part of the budget.
+pub(super) const AHEAD_PART: u64 = 8;
+
 /// One place where a file is read in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Stream {

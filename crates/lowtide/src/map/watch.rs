@@ -31,9 +31,9 @@
 //! than their pages are noticed. Pages of reads that are noted are charged as those of mappings are
 //! (`noted.rs`).
 
-use super::noted::{self, Noted};
+use super::noted::{Hands, Noted, Taking};
 use super::pages::MappedPages;
-use super::streams::{Bounds, Streams};
+use super::streams::{AHEAD_PART, Bounds, Streams};
 use super::watched::Watched;
 use crate::fault::{Access, Claim, Miss};
 use crate::high::Pay;
@@ -76,8 +76,6 @@ const SELDOM: u32 = 50;
 const SELDOM_EXCESS: u32 = 2;
 /// Excess of cached pages over charged ones, as a part of the budget, that is dropped.
 const EXCESS_PART: u64 = 16;
-/// The windows of a file's streams together, as a part of the budget.
-pub(super) const AHEAD_PART: u64 = 8;
 /// Pages of a window that are charged, and then requested, at a time: the device reads some while
 /// others are evicted for the next.
 const AHEAD_STEP: u64 = 64;
@@ -238,7 +236,7 @@ impl Watcher {
                 return;
             }
             if noted {
-                self.files().iter().for_each(|file| noted::take(pool, file));
+                self.files().iter().for_each(|file| take(pool, file));
             }
             let now = page_faults();
             let new = now.saturating_sub(std::mem::replace(&mut faults, now));
@@ -372,7 +370,7 @@ fn reached(pool: &Pool, file: &WatchedFile, window: Range<u64>) -> u64 {
 
 /// Charges pages that nothing has touched yet, as far as there is room, and has the kernel read
 /// them. Returns the page up to which that was done.
-pub(super) fn read_ahead(pool: &Pool, file: &WatchedFile, window: Range<u64>) -> u64 {
+fn read_ahead(pool: &Pool, file: &WatchedFile, window: Range<u64>) -> u64 {
     let mut at = window.start;
     while at < window.end {
         let end = (at + AHEAD_STEP).min(window.end);
@@ -391,7 +389,7 @@ fn read_step_ahead(pool: &Pool, file: &WatchedFile, window: Range<u64>) -> u64 {
 
 /// Charges those of some pages that are absent, as far as there is room, and then calls `arrive`
 /// with the pages up to there, whose end it returns.
-pub(super) fn charge_step(
+fn charge_step(
     pool: &Pool,
     file: &WatchedFile,
     window: Range<u64>,
@@ -461,7 +459,7 @@ fn admit(pool: &Pool, file: &WatchedFile, page: u64) -> bool {
 
 /// What is cached of a file, and dirty. Before Linux 6.5 no call says how much is dirty: all that
 /// is cached may be.
-pub(super) fn cached_of(file: &File) -> io::Result<CacheStat> {
+fn cached_of(file: &File) -> io::Result<CacheStat> {
     cachestat(file, 0, 0).or_else(|_| {
         let cached = cached_pages(file)?;
         Ok(CacheStat { cached, dirty: cached, ..CacheStat::default() })
@@ -483,9 +481,28 @@ fn sweep(file: &WatchedFile, part: u64) -> (CacheStat, bool) {
     }
     drop_gaps(file);
     if file.noted.is_read() {
-        noted::drop_folios(file, table.resident() + part);
+        drop_folios(file, table.resident() + part);
     }
     (stat, true)
+}
+
+/// Takes what was noted of reads of a file.
+fn take(pool: &Pool, file: &WatchedFile) {
+    let charge = |pages| charge_step(pool, file, pages, Access::Descriptor, drop);
+    let read_ahead = |pages| read_ahead(pool, file, pages);
+    let hands = Hands { charge: &charge, read_ahead: &read_ahead };
+    Taking { pool, space: &file.space, watched: &file.watched, hands }.take(&file.noted);
+}
+
+/// Drops all that is cached of a file, if more than this number of pages is that could go: folios
+/// that are charged in part.
+fn drop_folios(file: &WatchedFile, most: u64) {
+    let Ok(stat) = cached_of(file.watched.file()) else { return };
+    if stat.cached.saturating_sub(stat.dirty + stat.writeback) > most
+        && let Err(error) = file.watched.drop_cached(0..0)
+    {
+        tracing::debug!(%error, "pages of a file stay cached");
+    }
 }
 
 /// Drops what is cached between charged pages. Goes on where it ended the last time, for a moment:
