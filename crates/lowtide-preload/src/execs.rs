@@ -67,6 +67,7 @@ next!(
     next_execveat, EXECVEAT,
     (dir: c_int, path: *const c_char, args: List, env: List, flags: c_int),
     // Older C libraries do not have it, and musl does not.
+    // SAFETY: the program's arguments.
     unsafe { libc::syscall(libc::SYS_execveat, dir, path, args, env, flags) as c_int }
 );
 next!(

@@ -154,15 +154,19 @@ pub(crate) unsafe fn memalign(align: size_t, size: size_t) -> *mut c_void {
     let ahead = align - (whole.addr() & (align - 1));
     // SAFETY: not more than `align`, so within the block, and `size` bytes are behind it.
     let part = unsafe { whole.byte_add(ahead) };
-    // SAFETY: a word that is aligned and within the block.
-    unsafe { part.cast::<*mut c_void>().sub(1).write(whole) };
+    // SAFETY: a word that is aligned, and within the block.
+    let word = unsafe { part.cast::<*mut c_void>().sub(1) };
+    // SAFETY: as above.
+    unsafe { word.write(whole) };
     part
 }
 
 /// Frees a block of [`memalign`].
 pub(crate) unsafe fn free_aligned(part: *mut c_void) {
+    // SAFETY: within the block, of which this is a part.
+    let word = unsafe { part.cast::<*mut c_void>().sub(1) };
     // SAFETY: `memalign` wrote it.
-    let whole = unsafe { part.cast::<*mut c_void>().sub(1).read() };
+    let whole = unsafe { word.read() };
     // SAFETY: the caller gives it up.
     unsafe { free(whole) };
 }
