@@ -235,7 +235,7 @@ fn a_program_of_musl_keeps_to_its_budget_and_so_do_programs_that_it_starts() {
             assert!(!is_exact || budget["peak_bytes"].as_u64().unwrap() <= BUDGET, "{summary}");
         }
         let mirrored = summaries.iter().filter(|one| one["mappings"]["userfault"] == 1).count();
-        assert_eq!(mirrored, if way == "userfault" { 3 } else { 0 }, "{summaries:?}");
+        assert_eq!(mirrored, if way == "userfault" { 6 } else { 0 }, "{summaries:?}");
     }
 }
 

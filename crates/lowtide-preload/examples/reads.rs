@@ -235,8 +235,9 @@ fn mapped(file: &File, most: Option<usize>) {
         check(&buffer, offset);
         let at = draw(&mut seed) % (all / PAGE) * PAGE;
         for at in [at, offset] {
+            let place = map.cast::<u8>().wrapping_add(at).cast::<u64>();
             // SAFETY: inside of the mapping, of whole words.
-            let found = unsafe { map.cast::<u8>().add(at).cast::<u64>().read_volatile() };
+            let found = unsafe { place.read_volatile() };
             assert_eq!(found, word(at));
         }
         if count % 64 == 63 {

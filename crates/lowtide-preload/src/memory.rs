@@ -386,7 +386,7 @@ impl Memory {
 
     /// Looks now and then at what is not kept.
     pub(crate) fn tick(&mut self) {
-        self.outside.tick(self.max);
+        self.outside.tick(self.max, self.given_back_bytes);
     }
 
     /// What happened so far.

@@ -17,6 +17,9 @@ use std::time::{Duration, Instant};
 /// How often it is looked at, at most.
 const PAUSE: Duration = Duration::from_millis(500);
 
+/// What lowtide itself takes of it: tables, and the stacks of its threads.
+const OWN: u64 = 16 << 20;
+
 /// What the kernel counts, now and then.
 pub(crate) struct Outside {
     status: Option<File>,
@@ -33,20 +36,22 @@ impl Outside {
         Self { status, now: 0, peak: 0, looked: None, was_said: false }
     }
 
-    /// Looks, if the last time was some time ago. Says once that it is more than the budget.
-    pub(crate) fn tick(&mut self, max: u64) {
+    /// Looks, if the last time was some time ago. Says once that it is more than the budget, without
+    /// what was given back, of which more was said.
+    pub(crate) fn tick(&mut self, max: u64, given_back: u64) {
         if self.looked.is_some_and(|looked| looked.elapsed() < PAUSE) {
             return;
         }
         self.looked = Some(Instant::now());
         self.look();
-        if self.now > max && !self.was_said {
+        let small = self.now.saturating_sub(given_back.saturating_add(OWN));
+        if small > max && !self.was_said {
             self.was_said = true;
             let text = format!(
                 "lowtide: --max does not hold for some memory: small allocations, stacks and what \
                  a child has from its parent take {} MiB of it alone; --threshold says what is \
                  small\n",
-                self.now >> 20
+                small >> 20
             );
             descriptors::say(text.as_bytes());
         }

@@ -121,7 +121,7 @@ fn a_file_that_takes_no_direct_io_is_named_as_it_was() {
         let pager = pager();
         let view = pager.open(&path).unwrap();
         assert_eq!(view.read(63).unwrap()[PAGE - 1], 7);
-        let report = pager.report().to_string();
+        let report = pager.report();
         assert!(report.contains("buffered") && !report.contains("/proc/"), "{report}");
         0
     };
