@@ -36,8 +36,8 @@ impl Outside {
         Self { status, now: 0, peak: 0, looked: None, was_said: false }
     }
 
-    /// Looks, if the last time was some time ago. Says once that it is more than the budget, without
-    /// what was given back, of which more was said.
+    /// Looks, if the last time was some time ago. Says once that it is more than the budget, less
+    /// what was given back, which was said then.
     pub(crate) fn tick(&mut self, max: u64, given_back: u64) {
         if self.looked.is_some_and(|looked| looked.elapsed() < PAUSE) {
             return;
