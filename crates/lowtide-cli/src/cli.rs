@@ -33,8 +33,33 @@ pub(crate) struct Cli {
 impl Cli {
     /// Parses the command line of this process. Spellings of older versions are accepted.
     pub(crate) fn parse_current() -> Self {
-        Self::parse_from(spelling::current(env::args_os().collect()))
+        let args = spelling::current(env::args_os().collect());
+        if args.get(1).is_some_and(|name| name == "run") {
+            let RunAlone { command: Alone::Run(run), wide } = RunAlone::parse_from(args);
+            return Self { command: Command::Run(run), wide };
+        }
+        Self::parse_from(args)
     }
+}
+
+/// The command line, as far as `run` needs it. All commands have hundreds of options, and to make
+/// those takes longer than everything else before a program starts.
+#[derive(Debug, Parser)]
+#[command(name = "lowtide", max_term_width = 100)]
+struct RunAlone {
+    #[command(subcommand)]
+    command: Alone,
+    /// Do not split tables that are wider than 100 columns
+    #[arg(long, global = true, display_order = 999)]
+    wide: bool,
+}
+
+/// As in [`Command`].
+#[derive(Debug, Subcommand)]
+enum Alone {
+    /// Run a program, and keep what it maps of files within a budget
+    #[command(args_override_self = true, long_about = RUN_ABOUT, after_long_help = RUN_HELP)]
+    Run(RunArgs),
 }
 
 const BENCH_ABOUT: &str = "\
@@ -172,4 +197,21 @@ pub(crate) enum Listing {
     Policies,
     /// Names for `--machine`, and the devices that a machine file can name
     Machines,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn run_has_the_same_help_alone() {
+        let of = |mut command: clap::Command| {
+            command.build();
+            let run = command.find_subcommand_mut("run").unwrap();
+            (run.render_long_help().to_string(), run.render_help().to_string())
+        };
+        assert_eq!(of(RunAlone::command()), of(Cli::command()));
+    }
 }
