@@ -8,7 +8,7 @@ use std::path::Path;
 use std::time::Duration;
 
 /// Programs that are drawn in each run of the tests.
-const PROGRAMS: u64 = 100;
+const PROGRAMS: u64 = 40;
 /// A play hangs that takes longer, on a busy machine.
 const LIMIT: Duration = Duration::from_secs(60);
 
