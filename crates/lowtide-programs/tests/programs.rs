@@ -9,7 +9,7 @@ use std::path::Path;
 use std::time::Duration;
 
 /// Programs that are drawn in each run of the tests.
-const PROGRAMS: u64 = 40;
+const PROGRAMS: u64 = 24;
 /// A play hangs that takes longer, on a busy machine.
 const LIMIT: Duration = Duration::from_secs(60);
 
