@@ -9,9 +9,8 @@
 //! The file is opened at the beginning and kept: a program may confine itself later, or use its
 //! descriptors up.
 
-use crate::descriptors;
+use crate::{descriptors, room};
 use std::fs::File;
-use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
 /// How often it is looked at, at most.
@@ -58,9 +57,7 @@ impl Outside {
     }
 
     fn look(&mut self) {
-        let mut text = [0; 4096];
-        let read = self.status.as_ref().and_then(|file| file.read_at(&mut text, 0).ok());
-        let bytes = read.and_then(|len| anonymous(&text[..len]));
+        let bytes = self.status.as_ref().and_then(|file| anonymous(&room::text(file)?));
         self.now = bytes.unwrap_or_default();
         self.peak = self.peak.max(self.now);
     }
@@ -73,11 +70,8 @@ impl Outside {
 }
 
 /// The bytes that the file says.
-fn anonymous(status: &[u8]) -> Option<u64> {
-    let text = std::str::from_utf8(status).ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix("RssAnon:"))?;
-    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
-    kib.checked_mul(1024)
+fn anonymous(status: &str) -> Option<u64> {
+    room::line(status, "RssAnon:")?.checked_mul(1024)
 }
 
 #[cfg(test)]
@@ -86,9 +80,9 @@ mod tests {
 
     #[test]
     fn the_kernel_says_what_is_not_kept() {
-        let status = b"Name:\tx\nRssAnon:\t    1088 kB\nRssFile:\t    7 kB\n";
+        let status = "Name:\tx\nRssAnon:\t    1088 kB\nRssFile:\t    7 kB\n";
         assert_eq!(anonymous(status), Some(1088 << 10));
-        assert_eq!(anonymous(b""), None);
+        assert_eq!(anonymous(""), None);
         let mut outside = Outside::open();
         let before = outside.figures().0;
         let more = vec![1_u8; 8 << 20];

@@ -60,14 +60,15 @@ impl Group {
     }
 }
 
-fn text(file: &File) -> Option<String> {
+/// The text of a small file of /proc or of a cgroup, which is kept open.
+pub(crate) fn text(file: &File) -> Option<String> {
     let mut bytes = [0; 8 << 10];
     let count = file.read_at(&mut bytes, 0).ok()?;
     Some(String::from_utf8_lossy(&bytes[..count]).into_owned())
 }
 
 /// The number in the line that begins with a name.
-fn line(text: &str, name: &str) -> Option<u64> {
+pub(crate) fn line(text: &str, name: &str) -> Option<u64> {
     let rest = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix([' ', '\t']))?;
     rest.split_whitespace().next()?.parse().ok()
 }
