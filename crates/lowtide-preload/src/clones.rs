@@ -44,8 +44,7 @@ pub(crate) fn make<N: Copy + Default + PartialEq>(make: impl FnOnce() -> N) -> N
     let child = make();
     let errno = Errno::save();
     if child == N::default() {
-        covers.in_child();
-        mirrors::in_child(&covers);
+        mirrors::in_child(&mut covers);
     }
     drop(covers);
     drop(errno);
@@ -97,8 +96,7 @@ struct Begin {
 extern "C" fn begin(child: *mut c_void) -> c_int {
     // SAFETY: as `clone` made it; this process has a copy that nothing else looks at.
     let Begin { function, arg, mut covers } = unsafe { ptr::read(child.cast::<Begin>()) };
-    covers.in_child();
-    mirrors::in_child(&covers);
+    mirrors::in_child(&mut covers);
     drop(covers);
     function(arg)
 }

@@ -150,9 +150,8 @@ extern "C" fn after_fork() {
 
 extern "C" fn in_child() {
     let Some(Forking { heap, mut covers, ranges, has_failed, .. }) = forking() else { return };
-    covers.in_child();
     let had_mirrors = mirrors::are_any();
-    mirrors::in_child(&covers);
+    mirrors::in_child(&mut covers);
     state::note_whole();
     // SAFETY: as above.
     unsafe { *INHERITED.0.get() = (ranges, had_mirrors) };

@@ -95,7 +95,8 @@ pub(crate) fn lock_for_fork() -> Locked<'static> {
 }
 
 /// The child begins; its thread has the lock.
-pub(crate) fn in_child(_held: &Locked<'_>) {
+pub(crate) fn in_child(held: &mut Locked<'_>) {
+    held.in_child();
     let count = TABLE.count.swap(0, Ordering::AcqRel);
     // SAFETY: this is the only thread, and has the lock.
     let entries = unsafe { &*TABLE.entries.get() };
