@@ -197,19 +197,26 @@ fn a_program_that_is_killed_has_in_the_file_what_it_had_flushed() {
         }
         std::process::abort();
     }
-    let file = file(PAGES * PAGE);
-    let ended = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", NAME, "--nocapture", "--test-threads=1"])
-        .env(CHILD, file.path())
-        .output()
-        .unwrap();
-    if ended.status.code() == Some(77) {
-        return eprintln!("SKIPPED: {}", String::from_utf8_lossy(&ended.stderr));
+    // Write-back may be done with all of it before the end where the machine is busy: that
+    // proves nothing, and the program is played again.
+    for _ in 0..20 {
+        let file = file(PAGES * PAGE);
+        let ended = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", NAME, "--nocapture", "--test-threads=1"])
+            .env(CHILD, file.path())
+            .output()
+            .unwrap();
+        if ended.status.code() == Some(77) {
+            return eprintln!("SKIPPED: {}", String::from_utf8_lossy(&ended.stderr));
+        }
+        assert!(ended.status.code().is_none(), "{ended:?}");
+        let found: Vec<u64> = (0..PAGES).map(|page| word_of(file.as_file(), page * PAGE)).collect();
+        assert!(found.iter().all(|value| (2..=3).contains(value)), "{found:?}");
+        if found.contains(&2) {
+            return;
+        }
     }
-    assert!(ended.status.code().is_none(), "{ended:?}");
-    let found: Vec<u64> = (0..PAGES).map(|page| word_of(file.as_file(), page * PAGE)).collect();
-    assert!(found.iter().all(|value| (2..=3).contains(value)), "{found:?}");
-    assert!(found.contains(&2), "nothing was in memory alone: the test proves nothing");
+    panic!("nothing was ever in memory alone: the test proves nothing");
 }
 
 #[test]
