@@ -29,6 +29,7 @@
 //! | `space`, `page_bits` | a map's entry in the pager; what is known of each page |
 //! | `mirror`, `server`, `serve` | the way `userfault`: this process serves page faults |
 //! | `heap` | there, memory without a file: its pages come from swap |
+//! | `landing` | memory in which bytes arrive and from which they are written |
 //! | `frozen`, `gate`, `reach` | there, a heap without stores for a moment; parts that are lent |
 //! | `sample` | there, what is seen of windows that are read ahead |
 //! | `stores` | there, what is stored: noticed, written back, never lost |
@@ -48,6 +49,7 @@ mod frozen;
 mod gate;
 mod handle;
 mod heap;
+mod landing;
 mod mirror;
 mod noted;
 mod on_error;
@@ -73,9 +75,10 @@ pub use adopt::Adopted;
 pub use error::MapError;
 pub use frozen::{Frozen, NotFrozen};
 pub use handle::Map;
+pub(crate) use landing::{Landing, register_blocks};
 pub(crate) use mirror::register_lists;
 pub use options::{Advice, MapOptions, UnknownWay, Way};
-pub(crate) use pages::{Arrival, Landing, MappedPages, StoredPages, register_blocks};
+pub(crate) use pages::{Arrival, MappedPages, StoredPages};
 pub use placed::Placed;
 pub use reads::Reads;
 pub use remap::RemapOptions;
