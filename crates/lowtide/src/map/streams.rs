@@ -12,9 +12,10 @@
 //! ```
 //!
 //! A window begins with 32 pages, and each one is four times as long as the one before. So a stream
-//! reads at most a few times what it has used, and one that ends wastes a window and a half. A
-//! stream of which pages are evicted before they are used halves its windows, and ends when they
-//! are too short to be worth a request.
+//! reads at most a few times what it has used, and one that ends wastes a window and a half. Where
+//! more than an eighth of what was requested of a file is evicted before it is used, a stream
+//! halves its windows, and ends when they are too short to be worth a request. While less is, they
+//! grow again: what one place wastes must not slow down another for the rest of the file.
 //!
 //! The pages of a window are charged *before* they are read (`watch.rs`), so other pages have left
 //! when they come in, and no scan can run ahead of eviction.
@@ -31,6 +32,10 @@ const GROWTH: u64 = 4;
 const STREAMS: usize = 8;
 /// Looks without progress after which a stream has ended.
 const PATIENCE: u32 = 200;
+/// Looks without progress after which a stream has no share of the room until it goes on.
+const STALLED: u32 = 20;
+/// Windows after which what was requested and wasted counts half.
+const REMEMBERED: u64 = 4;
 
 /// The windows of a file's streams together, as a part of the budget.
 pub(super) const AHEAD_PART: u64 = 8;
@@ -60,6 +65,9 @@ pub(super) struct Streams {
     quiet: Vec<Range<u64>>,
     /// Pages of the file that were read ahead and evicted unused, at the last look.
     wasted: u64,
+    /// Pages that were requested lately, and how many were evicted unused meanwhile.
+    requested: u64,
+    lost: u64,
 }
 
 /// What bounds the windows of one look.
@@ -133,27 +141,39 @@ impl Streams {
         bounds: Bounds,
         mut request: impl FnMut(Range<u64>) -> u64,
     ) {
-        let share = bounds.room / self.all.len().max(1) as u64;
-        let lost = bounds.wasted - std::mem::replace(&mut self.wasted, bounds.wasted);
+        let going = self.all.iter().filter(|stream| stream.idle < STALLED).count();
+        let share = bounds.room / going.max(1) as u64;
+        self.lost += bounds.wasted - std::mem::replace(&mut self.wasted, bounds.wasted);
         for (stream, &next) in self.all.iter_mut().zip(reached) {
-            if lost * 8 > stream.size.max(FIRST) {
-                stream.limit = stream.size.min(stream.limit) / 2;
-            }
             if next <= stream.next {
                 stream.idle += 1;
                 continue;
             }
             (stream.next, stream.idle) = (next, 0);
             stream.end = stream.end.max(next);
-            let largest = self.largest.min(share).min(stream.limit);
-            if largest < FIRST || stream.end - next > stream.size.min(largest) / 2 {
+            let most = self.largest.min(share);
+            if most < FIRST || stream.end - next > stream.size.min(most).min(stream.limit) / 2 {
+                continue;
+            }
+            if self.lost * 8 > self.requested.max(FIRST) && stream.size > 0 {
+                stream.limit = stream.size.min(stream.limit) / 2;
+                (self.requested, self.lost) = (0, 0);
+            } else if stream.size >= stream.limit {
+                stream.limit = stream.limit.saturating_mul(2);
+            }
+            let largest = most.min(stream.limit);
+            if largest < FIRST {
                 continue;
             }
             let size = if stream.size == 0 { FIRST } else { stream.size * GROWTH };
             let window = stream.end..(stream.end + size.min(largest)).min(bounds.pages);
             stream.size = size.min(largest);
             if !window.is_empty() {
+                self.requested += window.end - window.start;
                 stream.end = request(window).max(stream.end);
+            }
+            if self.requested > REMEMBERED * most {
+                (self.requested, self.lost) = (self.requested / 2, self.lost / 2);
             }
         }
         self.all.retain(|stream| {
@@ -254,14 +274,32 @@ mod tests {
         }
         assert_eq!(window(&mut streams, 200), Some(2048), "less than an eighth");
         assert_eq!(window(&mut streams, 600), Some(1024));
-        assert_eq!(window(&mut streams, 600), Some(1024));
+        assert_eq!(window(&mut streams, 600), Some(2048), "nothing was wasted since");
         let mut wasted = 600;
-        for size in [512, 256, 128, 64, 32] {
+        for size in [1024, 512, 256, 128, 64, 32] {
             wasted += 500;
             assert_eq!(window(&mut streams, wasted), Some(size));
         }
         assert_eq!(window(&mut streams, wasted + 500), None);
         assert_eq!(streams.ahead().count(), 0);
+    }
+
+    #[test]
+    fn a_stream_that_has_stopped_leaves_its_room_to_those_that_go_on() {
+        let mut streams = streams();
+        let bounds = Bounds { room: 4096, ..BOUNDS };
+        streams.came_in(&[0..20, 5000..5020, 9000..9020]);
+        let mut windows = Vec::new();
+        let mut next = 20;
+        for _ in 0..STALLED + 8 {
+            next += 3000;
+            streams.went_on(&[next, 5020, 9020], bounds, |window| {
+                windows.push(window.end - window.start);
+                window.end
+            });
+        }
+        assert_eq!(windows[..5], [32, 128, 512, 1365, 1365], "three share the room");
+        assert_eq!(windows.last(), Some(&2048), "it has the room alone");
     }
 
     #[test]
