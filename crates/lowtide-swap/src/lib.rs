@@ -87,6 +87,7 @@
 //! |---|---|
 //! | writes a batch of evicted pages | [`SwapFile::write`]: a slot of 30 bits for each |
 //! | faults on a page | [`SwapFile::read`], with a [`ReadAhead`] for each region or tenant |
+//! | knows which pages are needed with it | [`SwapFile::read_together`] |
 //! | sees the first touch of a page that has a slot | [`SwapFile::touched`] |
 //! | needs the slot no more | [`SwapFile::free`] |
 //! | has time, now and then | [`SwapFile::discard`]: space of free clusters goes back |
@@ -120,8 +121,8 @@ pub use codec::register_thread_locals;
 pub use error::{Corrupt, CreateError, Fault, ReadError, Rejected, WriteError};
 pub use figures::{MmStat, StoreStat};
 pub use file::{
-    AlignedBuffer, Alone, Backing, CLUSTER_SLOTS, FileStat, Neighbours, Outgoing, ReadAhead, Slot,
-    SwapFile, UnlinkedFile,
+    AlignedBuffer, Alone, Backing, CLUSTER_SLOTS, FileStat, Incoming, Neighbours, Outgoing,
+    ReadAhead, Slot, SwapFile, UnlinkedFile, spans,
 };
 pub use handle::Handle;
 pub use recompress::Recompressed;

@@ -4,7 +4,7 @@ mod common;
 
 use common::{Call, Planned, Trouble, page};
 use lowtide_swap::{
-    Alone, Fault, Neighbours, Outgoing, PAGE_BYTES, ReadAhead, ReadError, Slot, SwapFile,
+    Alone, Fault, Incoming, Neighbours, Outgoing, PAGE_BYTES, ReadAhead, ReadError, Slot, SwapFile,
     WriteError,
 };
 use std::collections::HashMap;
@@ -268,4 +268,46 @@ fn clusters_that_cannot_be_punched_are_used_again() {
     let mut back = vec![0; PAGE_BYTES];
     file.read_alone(slots[127], &mut back).expect("what was written");
     assert_eq!(back, page(127));
+}
+
+#[test]
+fn pages_that_are_read_together_take_a_request_for_each_span_of_slots_and_fail_alone() {
+    let file = SwapFile::on(Planned::default(), 500).expect("a swap file");
+    let slots = write(&file, 0..300).expect("free slots");
+    // Two in one span, with a hole between them; a span of its own; and one that is freed.
+    let wanted = [3_usize, 7, 100, 101, 200];
+    file.free(slots[200]);
+    let mut bytes = vec![vec![0; PAGE_BYTES]; wanted.len()];
+    let before = file.stat().read_requests;
+    let mut incoming: Vec<Incoming> =
+        wanted.iter().zip(&mut bytes).map(|(&n, to)| Incoming { slot: slots[n], to }).collect();
+    let read = file.read_together(&mut incoming);
+    assert!(read[..4].iter().all(Result::is_ok), "{read:?}");
+    assert!(
+        matches!(read[4], Err(ReadError::Corrupt { fault: Fault::Missing, .. })),
+        "nothing is stored there: {read:?}"
+    );
+    assert_eq!(file.stat().read_requests - before, 2, "none for the one that is not there");
+    for (n, bytes) in wanted[..4].iter().zip(&bytes) {
+        assert_eq!(*bytes, page(*n as u64), "page {n}");
+    }
+}
+
+#[test]
+fn a_request_for_many_pages_that_fails_is_made_again_for_each() {
+    // The first call is the write.
+    for (trouble, wrong) in [(Trouble::Error(5), 0), (Trouble::Flip, 1)] {
+        let file = SwapFile::on(Planned::with(vec![(1, trouble)]), 100).expect("a swap file");
+        let slots = write(&file, 0..10).expect("free slots");
+        let mut bytes = vec![vec![0; PAGE_BYTES]; 10];
+        let mut incoming: Vec<Incoming> =
+            slots.iter().zip(&mut bytes).map(|(&slot, to)| Incoming { slot, to }).collect();
+        let read = file.read_together(&mut incoming);
+        let failed: Vec<_> = read.iter().filter(|read| read.is_err()).collect();
+        assert_eq!(failed.len(), wrong, "{failed:?}");
+        for (n, bytes) in bytes.iter().enumerate().filter(|(n, _)| read[*n].is_ok()) {
+            assert_eq!(*bytes, page(n as u64), "page {n}");
+        }
+        slots.into_iter().for_each(|slot| file.free(slot));
+    }
 }

@@ -26,6 +26,7 @@ mod clusters;
 mod figures;
 mod read;
 mod slot;
+mod together;
 mod window;
 
 pub use backing::{Backing, UnlinkedFile};
@@ -33,6 +34,7 @@ pub use buffers::AlignedBuffer;
 pub use figures::FileStat;
 pub use read::{Alone, Neighbours};
 pub use slot::{CLUSTER_SLOTS, Slot};
+pub use together::{Incoming, spans};
 pub use window::ReadAhead;
 
 use crate::codec::checksum;
@@ -197,7 +199,18 @@ impl<B: Backing> SwapFile<B> {
     /// # Panics
     /// When nothing is stored in it: it was freed twice, or comes from another file.
     pub fn free(&self, slot: Slot) {
-        assert!(self.lock().remove(slot.0), "{slot} is freed, and nothing is stored there");
+        self.free_all(&[slot]);
+    }
+
+    /// Frees slots.
+    ///
+    /// # Panics
+    /// As [`free`](SwapFile::free).
+    pub fn free_all(&self, slots: &[Slot]) {
+        let mut table = self.lock();
+        for slot in slots {
+            assert!(table.remove(slot.0), "{slot} is freed, and nothing is stored there");
+        }
     }
 
     /// Punches up to `budget` clusters that are wholly free out of the file, so that the file

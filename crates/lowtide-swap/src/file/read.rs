@@ -165,22 +165,12 @@ impl<B: Backing> SwapFile<B> {
         }
     }
 
-    /// Whether a page that is needed is what was written, and its slot is still its own: another
-    /// page may have been written there meanwhile, whose checksum may be the same.
     fn check(&self, own: &Found, page: &[u8]) -> Result<(), ReadError> {
-        let (expected, found) = (own.contents.checksum, checksum(page));
-        let mut table = self.lock();
-        let same = table.stored(own.slot).is_some_and(|now| now.serial == own.serial);
-        if same && expected == found {
-            table.stat.read += 1;
-            return Ok(());
-        }
-        let fault = if same { Fault::Checksum { expected, found } } else { Fault::Missing };
-        table.stat.corrupt += u64::from(same);
-        Err(ReadError::Corrupt { slot: Slot(own.slot), fault })
+        let found = checksum(page);
+        self.lock().check(Slot(own.slot), Some(*own), found)
     }
 
-    fn request(&self, first: Slot, buffer: &mut [u8]) -> io::Result<()> {
+    pub(super) fn request(&self, first: Slot, buffer: &mut [u8]) -> io::Result<()> {
         self.lock().stat.read_requests += 1;
         read_all(&self.backing, buffer, first.offset())
     }
