@@ -418,6 +418,86 @@ impl Mirror {
         }
     }
 
+    /// Gives pages their bytes. Returns how many of the window have them, from the first on, and
+    /// why it is not all. A program may have stored to those at once.
+    fn bring(&self, first: u64, bytes: &[u8], how: Arrival) -> (u64, io::Result<()>) {
+        let count = (bytes.len() >> self.page_shift) as u64;
+        // Pages outside of the window come with a large folio, and no pointer leads to them.
+        let pages = self.clip(first..first + count);
+        let leads =
+            |reach: &RwLockReadGuard<'_, Pages>| pages.clone().all(|page| reach.leads_to(page));
+        let Some(_reach) = self.reach().filter(leads) else {
+            return (0, Err(io::Error::new(io::ErrorKind::NotConnected, "the map is gone")));
+        };
+        let touched = how == Arrival::Touched;
+        if touched && !self.young_faults {
+            pages.clone().for_each(|page| self.fresh.set(page - self.first));
+        }
+        if how == Arrival::Window {
+            sample::others(pages.clone()).for_each(|page| self.fresh.set(page - self.first));
+        }
+        if touched {
+            INSTALLED.with_borrow_mut(|installed| installed.extend(pages.clone()));
+        }
+        // The first store to a page of a file has to be seen.
+        let protected = self.is_stored_to() && !self.is_heap();
+        // A page that is about to be dirty wakes the threads that wait for it when it is. One that
+        // is read ahead is taken out of the page table first, or the touch of a thread that it
+        // wakes would not be seen; such a thread's fault is answered by the one that serves it.
+        let quiet = !touched || protected && pages.clone().all(answers_itself);
+        let skipped = ((pages.start - first) << self.page_shift) as usize;
+        let len = ((pages.end - pages.start) << self.page_shift) as usize;
+        let (range, bytes) = (self.range(pages.clone()), &bytes[skipped..skipped + len]);
+        let (done, copied) = self.copy(range.start, bytes, (quiet, protected));
+        let there = (done >> self.page_shift) as u64;
+        let (range, pages) = (range.start..range.start + done, pages.start..pages.start + there);
+        // Nothing waits for them: their first touches are to be seen.
+        match how {
+            Arrival::Ahead if done > 0 => self.zap(range),
+            Arrival::Window => sample::samples(pages).for_each(|part| self.zap(self.range(part))),
+            Arrival::Touched | Arrival::Ahead => {}
+        }
+        (there, copied)
+    }
+
+    /// Copies bytes to addresses of missing pages. Returns how many, and why not all.
+    fn copy(
+        &self,
+        start: usize,
+        bytes: &[u8],
+        (quiet, protected): (bool, bool),
+    ) -> (usize, io::Result<()>) {
+        let mut done = 0;
+        while done < bytes.len() {
+            let (at, rest) = (start + done, &bytes[done..]);
+            let copied = if quiet {
+                self.faults.copy_quietly(at, rest, protected)
+            } else {
+                self.faults.copy(at, rest, protected)
+            };
+            let gone_on = match copied {
+                Ok(copied) => {
+                    done += copied;
+                    Ok(())
+                }
+                Err(CopyError::Changing) => {
+                    std::thread::yield_now();
+                    Ok(())
+                }
+                Err(CopyError::Present) => {
+                    // Memory that could not be given back, perhaps of an older version.
+                    let from = (at - self.window.addresses().start) as u64;
+                    page_cache::punch(&self.memory, from..from + (1 << self.page_shift))
+                }
+                Err(error) => Err(io_error(error)),
+            };
+            if gone_on.is_err() {
+                return (done, gone_on);
+            }
+        }
+        (done, Ok(()))
+    }
+
     fn zap(&self, range: Range<usize>) {
         // SAFETY: the window is a shared mapping of a memfd: its pages stay in the page cache, and
         // come back with the next touch.
@@ -471,59 +551,11 @@ impl MappedPages for Mirror {
     }
 
     fn install(&self, first: u64, bytes: &[u8], how: Arrival) -> io::Result<()> {
-        let count = (bytes.len() >> self.page_shift) as u64;
-        // Pages outside of the window come with a large folio, and no pointer leads to them.
-        let pages = self.clip(first..first + count);
-        let leads =
-            |reach: &RwLockReadGuard<'_, Pages>| pages.clone().all(|page| reach.leads_to(page));
-        let Some(_reach) = self.reach().filter(leads) else {
-            return Err(io::Error::new(io::ErrorKind::NotConnected, "the map is gone"));
-        };
-        let touched = how == Arrival::Touched;
-        if touched && !self.young_faults {
-            pages.clone().for_each(|page| self.fresh.set(page - self.first));
-        }
-        if how == Arrival::Window {
-            sample::others(pages.clone()).for_each(|page| self.fresh.set(page - self.first));
-        }
-        if touched {
-            INSTALLED.with_borrow_mut(|installed| installed.extend(pages.clone()));
-        }
-        // The first store to a page of a file has to be seen.
-        let protected = self.is_stored_to() && !self.is_heap();
-        // A page that is about to be dirty wakes the threads that wait for it when it is. One that
-        // is read ahead is taken out of the page table first, or the touch of a thread that it
-        // wakes would not be seen; such a thread's fault is answered by the one that serves it.
-        let quiet = !touched || protected && pages.clone().all(answers_itself);
-        let skipped = ((pages.start - first) << self.page_shift) as usize;
-        let len = ((pages.end - pages.start) << self.page_shift) as usize;
-        let (range, bytes) = (self.range(pages.clone()), &bytes[skipped..skipped + len]);
-        let mut done = 0;
-        while done < bytes.len() {
-            let (at, rest) = (range.start + done, &bytes[done..]);
-            let copied = if quiet {
-                self.faults.copy_quietly(at, rest, protected)
-            } else {
-                self.faults.copy(at, rest, protected)
-            };
-            match copied {
-                Ok(copied) => done += copied,
-                Err(CopyError::Changing) => std::thread::yield_now(),
-                Err(CopyError::Present) => {
-                    // Memory that could not be given back, perhaps of an older version.
-                    let from = (range.start + done - self.window.addresses().start) as u64;
-                    page_cache::punch(&self.memory, from..from + (1 << self.page_shift))?;
-                }
-                Err(error) => return Err(io_error(error)),
-            }
-        }
-        // Nothing waits for them: their first touches are to be seen.
-        match how {
-            Arrival::Touched => {}
-            Arrival::Ahead => self.zap(range),
-            Arrival::Window => sample::samples(pages).for_each(|part| self.zap(self.range(part))),
-        }
-        Ok(())
+        self.bring(first, bytes, how).1
+    }
+
+    fn install_run(&self, first: u64, bytes: &[u8], how: Arrival) -> u64 {
+        self.bring(first, bytes, how).0
     }
 
     fn release(&self, pages: Range<u64>) {

@@ -52,6 +52,10 @@ pub(crate) trait MappedPages: Send + Sync + fmt::Debug {
     /// The kernel's; the pages are as absent as before.
     fn install(&self, first: u64, bytes: &[u8], how: Arrival) -> io::Result<()>;
 
+    /// The same as far as it goes: returns how many pages, from the first on, have their bytes now.
+    /// The others are as absent as before.
+    fn install_run(&self, first: u64, bytes: &[u8], how: Arrival) -> u64;
+
     /// Gives the memory of pages back. Called under the pool's lock, while their translations are
     /// locked for eviction, or lead nowhere.
     fn release(&self, pages: Range<u64>);

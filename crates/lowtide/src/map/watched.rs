@@ -384,6 +384,10 @@ impl MappedPages for Watched {
         Ok(())
     }
 
+    fn install_run(&self, _first: u64, _bytes: &[u8], _how: Arrival) -> u64 {
+        0
+    }
+
     fn release(&self, pages: Range<u64>) {
         let mut state = self.state();
         if state.closed {
