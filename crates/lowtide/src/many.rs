@@ -7,6 +7,7 @@
 //! in flight has been resolved. Deferred pages are served before many more are read, or the pages
 //! that have come in would be evicted before they are used.
 
+use crate::anon::bring_together;
 use crate::around::Advice;
 use crate::error::Error;
 use crate::fault::{Access, Miss};
@@ -208,7 +209,8 @@ impl Pool {
     /// neighbours with it, where that was measured to be useful (`around.rs`): then the page is
     /// there like one that was read ahead.
     pub(crate) fn read_around(&self, space: &Space, page: u64) {
-        if space.order > 0 || space.anon.is_some() || is_nested() {
+        let is_heap = space.anon.is_some() && space.mapped.is_some();
+        if space.order > 0 || space.anon.is_some() && !is_heap || is_nested() {
             return;
         }
         let around = &space.around;
@@ -235,6 +237,12 @@ impl Pool {
         let (first, end) = (page - before, page + 1 + behind);
         if end - first == 1 {
             return;
+        }
+        if is_heap {
+            // As far as the slots of the pages allow.
+            let came = bring_together(self, space, first..end, Some(page));
+            around.spend(page, came.saturating_sub(1));
+            return self.note_around(space, page, first..end);
         }
         around.spend(page, end - first - 1);
         // What cannot be read says so to the thread that needs it, which also pays.

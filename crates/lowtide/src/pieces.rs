@@ -13,7 +13,8 @@ use crate::readahead::free_pages;
 use crate::space::Space;
 use lowtide_core::MemcgId;
 
-/// Pages read ahead are evicted for together up to this part of their tenant's pages of files.
+/// Pages read ahead are evicted for together up to this part of their tenant's pages of files, or
+/// of those without one.
 const TOGETHER_PART: u64 = 64;
 
 /// Pages that the caller wants: `count` neighbours, with as many neighbouring positions in its
@@ -112,7 +113,9 @@ fn singles_ahead(state: &State, space: &Space, pieces: &[Piece], access: Access)
     }
     let Some(group) = state.group_of(Payer::Space(space.id)) else { return 0 };
     let free = free_pages(state, group);
-    let most = free.max(state.engine.stat(group).file / TOGETHER_PART).saturating_sub(1);
+    let stat = state.engine.stat(group);
+    let others = if space.anon.is_some() { stat.anon } else { stat.file };
+    let most = free.max(others / TOGETHER_PART).saturating_sub(1);
     pieces[1..].iter().take_while(|piece| piece.claim.order == 0).take(most as usize).count()
 }
 

@@ -368,8 +368,8 @@ pub(crate) fn room_around(pool: &Pool, space: &Space, wanted: u64) -> u64 {
 }
 
 /// Pages that may be read ahead for a file now: what is free in its tenant and above, and an
-/// eighth of its tenant's clean pages, which are evicted for them if need be; none on a device that
-/// does not answer.
+/// eighth of its tenant's clean pages, which are evicted for them if need be, or of its anonymous
+/// ones for a region; none on a device that does not answer.
 pub(crate) fn room_ahead(pool: &Pool, space: &Space) -> u64 {
     if !may_read_unasked(pool, space) {
         return 0;
@@ -377,6 +377,9 @@ pub(crate) fn room_ahead(pool: &Pool, space: &Space) -> u64 {
     let state = pool.lock();
     let Some(group) = state.group_of(Payer::Space(space.id)) else { return 0 };
     let stat = state.engine.stat(group);
+    if space.anon.is_some() {
+        return free_pages(&state, group) + stat.anon / 8;
+    }
     free_pages(&state, group) + stat.file.saturating_sub(stat.file_dirty + stat.file_writeback) / 8
 }
 
@@ -414,10 +417,10 @@ pub(crate) fn first_use(pool: &Pool, space: &Space, page: u64, frame: u32) -> bo
     let first = pool.unused.take(frame).is_some();
     if first {
         pool.io.ahead_used.fetch_add(1, Relaxed);
-        match &space.anon {
-            Some(anon) => anon.ahead_ended(true),
-            None => space.around.touched(page),
+        if let Some(anon) = &space.anon {
+            anon.ahead_ended(true);
         }
+        space.around.touched(page);
     }
     first
 }
@@ -456,11 +459,11 @@ pub(crate) fn note_ahead(pool: &Pool, frames: Range<u32>, arrived: Option<Ahead>
 pub(crate) fn note_evicted(pool: &Pool, space: &Space, page: u64, frames: Range<u32>) {
     let taken = frames.filter_map(|frame| pool.unused.take(frame)).map(Ahead::wasted);
     if let Some(wasted) = taken.reduce(|sum, wasted| sum + wasted) {
-        match &space.anon {
-            Some(anon) => anon.ahead_ended(false),
-            // Only of folios of one page.
-            None => space.around.evicted(page),
+        if let Some(anon) = &space.anon {
+            anon.ahead_ended(false);
         }
+        // Only of folios of one page.
+        space.around.evicted(page);
         space.ahead_wasted.fetch_add(wasted, Relaxed);
         pool.io.ahead_wasted.fetch_add(wasted, Relaxed);
     }

@@ -29,6 +29,7 @@
 //! | `typed.rs` | elements of plain types instead of bytes |
 //! | `fill.rs` | what a fault puts into a frame |
 //! | `ahead.rs` | what comes back from the swap file with it |
+//! | `together.rs` | what comes back together behind a pointer |
 //! | `vec.rs` | a vector in a region |
 //! | `discard.rs` | giving ranges up |
 //! | `close.rs` | closing a region beside threads that reclaim its pages |
@@ -52,6 +53,7 @@ mod page;
 mod pages;
 mod region;
 mod slots;
+mod together;
 mod typed;
 mod vec;
 
@@ -63,5 +65,6 @@ pub use page::PageMut;
 pub(crate) use pages::AnonPages;
 pub(crate) use region::Open;
 pub use region::{Anon, AnonOptions};
+pub(crate) use together::bring_together;
 pub use typed::Elements;
 pub use vec::TenantVec;

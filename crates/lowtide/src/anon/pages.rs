@@ -71,6 +71,13 @@ impl AnonPages {
         slot
     }
 
+    /// Pages were brought in with others.
+    pub(super) fn ahead_taken(&self, pages: u64) {
+        if let Some(store) = &*crate::sync::lock(&self.store) {
+            store.count_ahead(pages, 0, 0);
+        }
+    }
+
     /// A page that was read with another is touched for the first time, or gone before that.
     pub(crate) fn ahead_ended(&self, touched: bool) {
         if touched {

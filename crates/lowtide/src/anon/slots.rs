@@ -66,6 +66,20 @@ impl Slots {
         directory.slabs.get(&table).map_or(Slot::NONE, |slab| slab.slots[at])
     }
 
+    /// The same of pages that follow each other.
+    pub(super) fn run(&self, pages: Range<u64>) -> Vec<Slot> {
+        let directory = crate::sync::lock(&self.0);
+        let mut table = (u64::MAX, None);
+        let slot = |page| {
+            let (number, at) = place(page);
+            if table.0 != number {
+                table = (number, directory.slabs.get(&number));
+            }
+            table.1.map_or(Slot::NONE, |slab: &Slab| slab.slots[at])
+        };
+        pages.map(slot).collect()
+    }
+
     /// A page may go to swap soon. If its table is not there, nothing was done, and that many
     /// frames are needed for it.
     pub(super) fn expect(&self, page: u64) -> Result<(), usize> {

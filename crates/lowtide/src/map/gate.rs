@@ -20,6 +20,11 @@ impl Gate {
         gone.is_ok().then(|| Inside(self))
     }
 
+    /// Whether a thread waits for those inside to leave.
+    pub(super) fn is_closed(&self) -> bool {
+        self.0.load(Ordering::Relaxed) & CLOSED != 0
+    }
+
     /// Closes it, and waits until nothing is inside. False if it is closed already.
     pub(super) fn close(&self) -> bool {
         if self.0.fetch_or(CLOSED, Ordering::AcqRel) & CLOSED != 0 {
@@ -57,7 +62,7 @@ mod tests {
         let inside = gate.enter().expect("open");
         std::thread::scope(|scope| {
             let closing = scope.spawn(|| gate.close());
-            while gate.0.load(Ordering::Relaxed) & CLOSED == 0 {
+            while !gate.is_closed() {
                 std::thread::yield_now();
             }
             assert!(gate.enter().is_none());

@@ -34,12 +34,16 @@ use super::serve::{Kept, begin, server_of};
 use super::space::{Body, check_page_size};
 use crate::anon::{Open, discard_pages};
 use crate::pager::Pager;
+use crate::readahead::window_pages;
 use crate::whole::Parts;
 use lowtide_sys::page_cache;
 use std::io;
 use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::Arc;
+
+/// The largest window of what is touched in order, unless the user wants another.
+const WINDOW_BYTES: u64 = 2 << 20;
 
 impl Area {
     /// See [`MapOptions::map_anon`].
@@ -75,7 +79,9 @@ impl Area {
         let mirror = Arc::new(mirror);
         let body: Body = Arc::<Mirror>::clone(&mirror);
         let region = Open::new(pager, group, None, len as u64..room as u64, Some(body))?;
-        let (space, wishes) = (Arc::clone(region.space()), (0, options.on_error.clone()));
+        let window = options.read_ahead.unwrap_or(WINDOW_BYTES);
+        let window = window_pages(pool, Some(window));
+        let (space, wishes) = (Arc::clone(region.space()), (window, options.on_error.clone()));
         // SAFETY: the window was just made, for this memory alone.
         #[expect(unsafe_code, reason = "the mirror decides what its memory contains")]
         let served = unsafe { begin(&server, mirror, space, Kept::Region(region), wishes)? };

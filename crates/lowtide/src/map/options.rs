@@ -136,7 +136,8 @@ impl MapOptions {
     }
 
     /// How much may be read ahead at a time where the map is read in order, in bytes; 0 is nothing.
-    /// The default is that of [`OpenOptions::read_ahead`](crate::OpenOptions::read_ahead).
+    /// The default is that of [`OpenOptions::read_ahead`](crate::OpenOptions::read_ahead), and
+    /// 2 MiB of memory without a file.
     #[must_use]
     pub fn read_ahead(mut self, bytes: u64) -> Self {
         self.read_ahead = Some(bytes);
@@ -246,7 +247,7 @@ impl MapOptions {
 
     /// Memory without a file, all zeroes, of [`len`](Self::len) bytes. It takes no memory before it
     /// is touched. What leaves memory goes to the pager's [swap](crate::Swap); without swap it
-    /// stays. The way is `userfault`. The offset, read-ahead and `populate` mean nothing here.
+    /// stays. The way is `userfault`. The offset and `populate` mean nothing here.
     ///
     /// ```
     /// use lowtide::{Pager, Swap, map::MapOptions};

@@ -10,8 +10,9 @@
 //! A page that cannot be brought in is *poisoned*: the thread that touches it gets `SIGBUS`, as
 //! from a map of the kernel, and the error is in [`Map::error`](super::Map::error).
 //!
-//! Pages of heaps come from swap, one at a time; a store that waits there came to a page that was
-//! on its way to swap (`heap.rs`).
+//! Pages of heaps come from swap, those that are touched in order or in blocks together
+//! (`anon/together.rs`): the thread that took a fault answers it first, and brings the rest of the
+//! window then. A store that waits there came to a page that was on its way to swap (`heap.rs`).
 //!
 //! A server thread works for all tenants. So it never sleeps for one that is over its `high`: it
 //! evicts, and the sleep is let off.
@@ -41,7 +42,7 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockWriteGuard};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -51,6 +52,10 @@ const BATCH: usize = 32;
 /// Threads that serve. One batch overlaps its reads, so a few keep a device busy; further ones are
 /// for devices that are slower than others.
 const THREADS: usize = 4;
+/// Of these, how many bring in pages of heaps that no thread waits for, at most.
+const AHEAD: usize = THREADS / 2;
+/// Pages of a window of a heap that come in together: one request, and one batch of reclaim.
+const PART: u64 = 64;
 /// How long dropping a map waits for the threads that serve it. A device that hangs keeps them, and
 /// on a machine with more work than processors they may wait for one.
 pub(super) const LET_GO: Duration = Duration::from_secs(5);
@@ -157,6 +162,8 @@ pub(crate) struct Server {
     /// Wakes the threads when they are to end.
     end: OwnedFd,
     threads: Mutex<Vec<JoinHandle<()>>>,
+    /// Threads that bring in what nothing waits for.
+    ahead: AtomicUsize,
 }
 
 type Maps = BTreeMap<usize, Arc<Served>>;
@@ -186,6 +193,7 @@ impl Server {
             closing: AtomicBool::new(false),
             end,
             threads: Mutex::default(),
+            ahead: AtomicUsize::new(0),
         });
         for _ in 0..THREADS {
             let (this, pool) = (Arc::clone(&server), Arc::clone(pool));
@@ -385,28 +393,53 @@ impl Server {
         let served = &*wanted[0].served;
         served.faults.fetch_add(wanted.len() as u64, Relaxed);
         forget_installed();
+        let windows = self.look_ahead(pool, served, wanted);
         for &Wanted { page, store, .. } in wanted {
             if served.mirror.is_out_of_reach(page) {
                 // Other memory is there: its threads look again.
                 served.mirror.wake(page);
                 continue;
             }
+            if let Some(window) = windows.iter().find(|window| window.start == page + 1) {
+                let with = page..window.end.min(page + PART);
+                anon::bring_together(pool, &served.space, with, Some(page));
+            }
             match anon::bring_in(pool, &served.space, page) {
                 // While it is held it does not begin to leave, so no protection is ended that a
                 // pass of reclaim relies on.
                 Ok(_held) if store => served.mirror.unprotect(page),
-                Ok(_held) if !has_installed(page) => served.mirror.wake(page),
+                Ok(_held) if !has_installed(page) => {
+                    served.mirror.expect_touch(page);
+                    served.mirror.wake(page);
+                }
                 Ok(_held) => {}
                 Err(error) => self.poison(pool, served, page, error),
             }
         }
+        if windows.is_empty() {
+            return;
+        }
+        // The other threads serve what is waited for meanwhile.
+        if self.ahead.fetch_add(1, Relaxed) < AHEAD {
+            // A thread that comes to a part that is on its way waits for that part alone.
+            let parts = windows.into_iter().flat_map(|Range { start, end }| {
+                let part = move |at: u64| at..end.min(at + PART);
+                (start..end).step_by(PART as usize).map(part)
+            });
+            let must_end = || served.gate.is_closed() || self.closing.load(Relaxed);
+            for part in parts.take_while(|_| !must_end()) {
+                anon::bring_together(pool, &served.space, part, None);
+            }
+        }
+        self.ahead.fetch_sub(1, Relaxed);
     }
 
     /// Requests what will be wanted next, if the map is read in order, and brings in what is missed
-    /// together with its neighbours, if that is useful.
-    fn look_ahead(&self, pool: &Pool, served: &Served, faults: &[Wanted]) {
+    /// together with its neighbours, if that is useful. Returns what the caller is to bring in.
+    fn look_ahead(&self, pool: &Pool, served: &Served, faults: &[Wanted]) -> Vec<Range<u64>> {
+        let mut windows = Vec::new();
         if served.ahead.is_off() {
-            return;
+            return windows;
         }
         for run in faults.chunk_by(|a, b| a.page + 1 == b.page) {
             let request = run[0].page..run[run.len() - 1].page + 1;
@@ -420,12 +453,13 @@ impl Server {
             });
             match (window, &served.open) {
                 (Some(window), Some(open)) => open.read_ahead(window),
-                (Some(_), None) => {}
+                (Some(window), None) => windows.push(window),
                 (None, _) => {
                     request.filter(absent).for_each(|page| pool.read_around(&served.space, page));
                 }
             }
         }
+        windows
     }
 
     /// The threads that touch a page get a signal from now on, unless it came in after all.

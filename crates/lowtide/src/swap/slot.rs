@@ -26,6 +26,11 @@ impl Slot {
         self.0 & IN_FILE != 0
     }
 
+    /// The slot of the file, if it is there.
+    pub(crate) fn in_file(self) -> Option<lowtide_swap::Slot> {
+        self.is_in_file().then(|| lowtide_swap::Slot::from_bits(self.0 as u32))
+    }
+
     /// Whether it is nowhere.
     pub(crate) const fn is_none(self) -> bool {
         self.0 == 0
@@ -75,6 +80,13 @@ pub(crate) trait Store: Send + Sync + fmt::Debug {
     /// What was stored cannot be read, or is not what was stored.
     fn load(&self, slot: Slot, to: &mut [u8]) -> io::Result<()>;
 
+    /// Loads pages, which stay in swap: those in the file with as few requests as their slots allow
+    /// ([`lowtide_swap::spans`]). Returns a result for each.
+    ///
+    /// # Errors
+    /// Each as of [`load`](Store::load).
+    fn load_many(&self, pages: &mut [(Slot, &mut [u8])]) -> Vec<io::Result<()>>;
+
     /// As [`load`](Store::load); of a page in the file also those of its neighbours that are
     /// wanted, in the same request.
     ///
@@ -106,6 +118,9 @@ pub(crate) trait Store: Send + Sync + fmt::Debug {
 
     /// Drops a page.
     fn free(&self, slot: Slot);
+
+    /// Drops pages.
+    fn free_many(&self, slots: &[Slot]);
 
     /// Charges a frame for a table of slots to the tenant. `None` if there is no room.
     fn pay_for_slots(&self) -> Option<u32>;

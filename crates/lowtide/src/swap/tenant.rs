@@ -10,8 +10,8 @@ use crate::pool::Pool;
 use crate::tenant::TenantError;
 use lowtide_core::{MemcgId, Owner, SpaceId, Task};
 use lowtide_swap::{
-    CompressedStore, Corrupt, Handle, Neighbours, Outgoing, ReadAhead, ReadError, Rejected,
-    StoreLimits, StoreStat, SwapFile,
+    CompressedStore, Corrupt, Handle, Incoming, Neighbours, Outgoing, ReadAhead, ReadError,
+    Rejected, StoreLimits, StoreStat, SwapFile,
 };
 use std::io;
 use std::sync::Arc;
@@ -126,6 +126,29 @@ impl Store for TenantSwap {
         }
     }
 
+    fn load_many(&self, pages: &mut [(Slot, &mut [u8])]) -> Vec<io::Result<()>> {
+        let mut results: Vec<io::Result<()>> = Vec::with_capacity(pages.len());
+        let mut of_file = Vec::new();
+        for (at, (slot, to)) in pages.iter_mut().enumerate() {
+            results.push(match Kept::of(*slot) {
+                Kept::Memory(handle) => self.store.load(handle, to).map_err(corrupt),
+                Kept::File(slot) => {
+                    of_file.push((at, Incoming { slot, to }));
+                    Ok(())
+                }
+            });
+        }
+        if !of_file.is_empty() {
+            of_file.sort_unstable_by_key(|(_, page)| page.slot);
+            let (places, mut incoming): (Vec<_>, Vec<_>) = of_file.into_iter().unzip();
+            let read = self.file().read_together(&mut incoming);
+            for (at, result) in places.into_iter().zip(read) {
+                results[at] = result.map_err(read_error);
+            }
+        }
+        results
+    }
+
     fn load_with(
         &self,
         slot: Slot,
@@ -172,6 +195,19 @@ impl Store for TenantSwap {
         match Kept::of(slot) {
             Kept::Memory(handle) => self.store.free(handle),
             Kept::File(slot) => self.file().free(slot),
+        }
+    }
+
+    fn free_many(&self, slots: &[Slot]) {
+        let mut in_file = Vec::with_capacity(slots.len());
+        for &slot in slots {
+            match Kept::of(slot) {
+                Kept::Memory(handle) => self.store.free(handle),
+                Kept::File(slot) => in_file.push(slot),
+            }
+        }
+        if !in_file.is_empty() {
+            self.file().free_all(&in_file);
         }
     }
 
@@ -237,10 +273,9 @@ enum Kept {
 impl Kept {
     fn of(slot: Slot) -> Self {
         assert!(!slot.is_none(), "a page is read from swap that is not there");
-        if !slot.is_in_file() {
-            Self::Memory(Handle::from_bits((slot.0 - 1) as u32))
-        } else {
-            Self::File(lowtide_swap::Slot::from_bits(slot.0 as u32))
+        match slot.in_file() {
+            Some(slot) => Self::File(slot),
+            None => Self::Memory(Handle::from_bits((slot.0 - 1) as u32)),
         }
     }
 }
