@@ -33,6 +33,14 @@
 //! credit, the page table shows which of its pages were touched meanwhile
 //! ([`MappedPages::see`](crate::map::MappedPages::see)).
 //!
+//! # Guesses
+//!
+//! Half of a block is much where a request for eight pages takes a device no longer than one for a
+//! single page, as for memory that comes back from swap. There one miss in [`GUESSED`] that nothing
+//! is known of brings its block of [`GUESS`] pages, as a guess. If a quarter of what guesses have
+//! brought was touched before it left, each such miss does, until that ends. So what is scattered
+//! costs a page in eighteen, and what is dense in a place but in no order comes in blocks.
+//!
 //! # Cost
 //!
 //! A miss takes one lock, and remembers its page in a region of about 120 bytes. A file has at most
@@ -57,12 +65,49 @@ const REGIONS: u64 = 1024;
 /// The most that a region has in credit, in pages.
 const CREDIT_MAX: u16 = 64;
 
+/// log2 of the pages that a guess brings: 8, as many as a kernel reads from swap.
+const GUESS: u8 = 3;
+/// Of this number of misses one guesses, while guesses are of no use.
+const GUESSED: u32 = 128;
+/// Ends of pages after which the use of guesses is judged.
+const JUDGED: u32 = 64;
+/// The part of these that is to be touched: one in four.
+const USEFUL: u32 = 4;
+
 /// What was measured of a file. See the module documentation.
 #[derive(Debug, Default)]
 pub(crate) struct Around {
     regions: Mutex<Vec<Region>>,
     /// Pages that were read around and not yet seen to be touched or evicted.
     open: AtomicU64,
+    guesses: Mutex<Guesses>,
+}
+
+/// Whether guesses are of use.
+#[derive(Debug, Default)]
+struct Guesses {
+    on: bool,
+    misses: u32,
+    /// Pages that were touched, or evicted, since the use was judged last, and those touched.
+    ended: u32,
+    touched: u32,
+}
+
+impl Guesses {
+    /// Whether this miss guesses.
+    fn next(&mut self) -> bool {
+        self.misses = self.misses.wrapping_add(1);
+        self.on || self.misses.is_multiple_of(GUESSED)
+    }
+
+    fn learn(&mut self, touched: bool) {
+        self.ended += 1;
+        self.touched += u32::from(touched);
+        if self.ended == JUDGED {
+            self.on = self.touched * USEFUL >= self.ended;
+            (self.ended, self.touched) = (0, 0);
+        }
+    }
 }
 
 /// What a miss is to bring.
@@ -219,6 +264,11 @@ impl Around {
         block(page, level)
     }
 
+    /// What a miss is to bring that nothing is known of.
+    pub(crate) fn guess(&self, page: u64) -> Range<u64> {
+        block(page, if lock(&self.guesses).next() { GUESS } else { 0 })
+    }
+
     /// This number of pages is about to be read around a miss of `page`.
     pub(crate) fn spend(&self, page: u64, pages: u64) {
         self.with(page, |region, within| {
@@ -253,25 +303,30 @@ impl Around {
 
     /// A page was touched.
     pub(crate) fn touched(&self, page: u64) {
-        self.closed(page, |region| region.credit = (region.credit + 1).min(CREDIT_MAX));
+        self.closed(page, true, |region| region.credit = (region.credit + 1).min(CREDIT_MAX));
     }
 
     /// A page leaves memory.
     pub(crate) fn evicted(&self, page: u64) {
-        self.closed(page, |_| ());
+        self.closed(page, false, |_| ());
     }
 
-    fn closed(&self, page: u64, then: impl FnOnce(&mut Region)) {
+    fn closed(&self, page: u64, touched: bool, then: impl FnOnce(&mut Region)) {
         // Almost always: nothing is read around.
         if self.open.load(Relaxed) == 0 {
             return;
         }
-        self.with(page, |region, within| {
-            if region.close(within) {
+        let closed = self.with(page, |region, within| {
+            let closed = region.close(within);
+            if closed {
                 self.open.fetch_sub(1, Relaxed);
                 then(region);
             }
+            closed
         });
+        if closed == Some(true) {
+            lock(&self.guesses).learn(touched);
+        }
     }
 
     /// The region of a page, if it is known, and the page's place in it.
@@ -322,6 +377,34 @@ mod tests {
             block
         };
         pages.into_iter().map(read).collect()
+    }
+
+    #[test]
+    fn guesses_go_on_while_a_quarter_of_what_they_bring_is_touched() {
+        let around = Around::default();
+        let mut played = 0_u64;
+        // Misses of blocks that none has touched; `touched` of the neighbours of each are.
+        let mut play = |misses: u64, touched: u64| {
+            let mut guesses = 0;
+            for _ in 0..misses {
+                let page = played % 4096 * 8;
+                played += 1;
+                around.missed(page, 1 << 20, |_| true);
+                let block = around.guess(page);
+                assert!(block.contains(&page));
+                if block.end - block.start > 1 {
+                    guesses += 1;
+                    around.arrived(page, page + 1..page + 8);
+                    (page + 1..page + 1 + touched).for_each(|other| around.touched(other));
+                    (page + 1 + touched..page + 8).for_each(|other| around.evicted(other));
+                }
+            }
+            guesses
+        };
+        assert_eq!(play(1280, 1), 10, "one in 128, and one of seven is touched");
+        assert_eq!(play(1152, 2), 9, "two of seven are touched");
+        assert!(play(1280, 2) > 1000, "each miss, now that this is known");
+        assert!(play(1280, 0) < 40, "until it ends");
     }
 
     fn pages_of(reads: &[Range<u64>]) -> u64 {

@@ -228,6 +228,8 @@ impl Pool {
                 around.block_of(page)
             }
         };
+        let alone = block.end - block.start == 1;
+        let block = if is_heap && alone { around.guess(page) } else { block };
         let size = block.end - block.start;
         if size == 1 || room_around(self, space, size) < size {
             return;
