@@ -7,7 +7,7 @@
 //! in flight has been resolved. Deferred pages are served before many more are read, or the pages
 //! that have come in would be evicted before they are used.
 
-use crate::anon::bring_together;
+use crate::anon::{ZEROES, bring_together};
 use crate::around::Advice;
 use crate::error::Error;
 use crate::fault::{Access, Miss};
@@ -242,7 +242,7 @@ impl Pool {
         }
         if is_heap {
             // As far as the slots of the pages allow.
-            let came = bring_together(self, space, first..end, Some(page));
+            let came = bring_together(self, space, first..end, Some(page), &mut { ZEROES });
             around.spend(page, came.saturating_sub(1));
             return self.note_around(space, page, first..end);
         }

@@ -65,6 +65,6 @@ pub use page::PageMut;
 pub(crate) use pages::AnonPages;
 pub(crate) use region::Open;
 pub use region::{Anon, AnonOptions};
-pub(crate) use together::bring_together;
+pub(crate) use together::{ZEROES, bring_together};
 pub use typed::Elements;
 pub use vec::TenantVec;

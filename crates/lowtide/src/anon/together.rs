@@ -16,7 +16,9 @@
 //! other; the rest is read when that thread goes on, in at most [`REQUESTS`].
 //!
 //! **Zeroes.** Pages that are nowhere come in with a window, too, up to [`ZEROES`] of them: memory
-//! that is filled in order would take a fault for each page. They are charged as any other.
+//! that is filled in order would take a fault for each page. They are charged as any other. They
+//! come only where the [`FILLED`] pages before were all stored to: what a program leaves out stays
+//! nowhere, and a child of `fork` has no copy of it.
 //!
 //! **Nothing is waited for** while pages are busy, but the device. There is room for a window, or
 //! reclaim makes some at once, or the window is shorter. Pages are charged before they are read,
@@ -30,15 +32,17 @@ use crate::pool::Pool;
 use crate::readahead::note_ahead;
 use crate::space::Space;
 use crate::swap::Slot;
-use crate::translation::State as EntryState;
+use crate::translation::{Entry, State as EntryState};
 use lowtide_core::{FolioId, Task, ZswapEvents};
 use lowtide_swap::spans;
 use std::ops::Range;
 
 /// Requests to the file for pages that no thread waits for.
 const REQUESTS: usize = 8;
-/// Pages of zeroes that come at a time, at most: 256 KiB.
-const ZEROES: usize = 64;
+/// Pages of zeroes that come with a window, at most: 256 KiB.
+pub(crate) const ZEROES: usize = 64;
+/// Pages before a window that are all somewhere where it may have zeroes.
+const FILLED: u64 = 8;
 
 /// A page that may come in.
 #[derive(Clone, Copy, Debug)]
@@ -49,18 +53,20 @@ struct Choice {
 }
 
 /// Brings in absent pages of a heap, and with `wanted`, which is one of them and which a thread
-/// waits for, those alone that cost no request beside its own. Returns how many came.
+/// waits for, those alone that cost no request beside its own. `zeroes` is how many of them may be
+/// nowhere, and less those that were. Returns how many came.
 pub(crate) fn bring_together(
     pool: &Pool,
     space: &Space,
     pages: Range<u64>,
     wanted: Option<u64>,
+    zeroes: &mut usize,
 ) -> u64 {
     let pages = pages.start..pages.end.min(space.pages());
     if is_nested() || pages.is_empty() {
         return 0;
     }
-    let mut chosen = absent(pool, space, pages);
+    let mut chosen = absent(pool, space, pages, zeroes);
     match wanted {
         Some(wanted) => with_one(&mut chosen, wanted),
         None => within_requests(&mut chosen),
@@ -78,26 +84,33 @@ pub(crate) fn bring_together(
 }
 
 /// The pages that are not in memory, and where in swap they are.
-fn absent(pool: &Pool, space: &Space, pages: Range<u64>) -> Vec<Choice> {
+fn absent(pool: &Pool, space: &Space, pages: Range<u64>, zeroes: &mut usize) -> Vec<Choice> {
     let slots = space.anon().slots.run(pages.clone());
-    let mut zeroes = None;
+    let mut may_fill = None;
     let choice = |(page, slot): (u64, Slot)| {
         let EntryState::Absent { shadow } = space.table.get(page)?.load() else { return None };
-        if shadow == 0 {
-            let left = zeroes.get_or_insert_with(|| room_for_zeroes(pool));
-            *left = left.checked_sub(1)?;
-            return Some(Choice { page, shadow, slot: Slot::NONE });
+        if shadow != 0 {
+            return (!slot.is_none()).then_some(Choice { page, shadow, slot });
         }
-        (!slot.is_none()).then_some(Choice { page, shadow, slot })
+        if !*may_fill.get_or_insert_with(|| is_filled(pool, space, pages.start)) {
+            return None;
+        }
+        *zeroes = zeroes.checked_sub(1)?;
+        Some(Choice { page, shadow, slot: Slot::NONE })
     };
-    pages.zip(slots).filter_map(choice).collect()
+    pages.clone().zip(slots).filter_map(choice).collect()
 }
 
-/// How many pages that are nowhere may come: none where those that nobody needs could not leave
-/// again.
-fn room_for_zeroes(pool: &Pool) -> usize {
-    let is_ample = pool.lock().engine.free_swap_pages() >= (16 * ZEROES) as u64;
-    if is_ample { ZEROES } else { 0 }
+/// Whether pages that are nowhere may come behind `page`: memory is filled there, and those that
+/// no thread needs can leave again.
+fn is_filled(pool: &Pool, space: &Space, page: u64) -> bool {
+    let is_somewhere = |page| {
+        let state = space.table.get(page).map(Entry::load);
+        state.is_some_and(|state| state != EntryState::Absent { shadow: 0 })
+    };
+    page >= FILLED
+        && (page - FILLED..page).all(is_somewhere)
+        && pool.lock().engine.free_swap_pages() >= (16 * ZEROES) as u64
 }
 
 /// Leaves those that come with one page at no further cost to the thread that waits for it.

@@ -394,6 +394,7 @@ impl Server {
         served.faults.fetch_add(wanted.len() as u64, Relaxed);
         forget_installed();
         let windows = self.look_ahead(pool, served, wanted);
+        let mut zeroes = anon::ZEROES;
         for &Wanted { page, store, .. } in wanted {
             if served.mirror.is_out_of_reach(page) {
                 // Other memory is there: its threads look again.
@@ -402,7 +403,7 @@ impl Server {
             }
             if let Some(window) = windows.iter().find(|window| window.start == page + 1) {
                 let with = page..window.end.min(page + PART);
-                anon::bring_together(pool, &served.space, with, Some(page));
+                anon::bring_together(pool, &served.space, with, Some(page), &mut zeroes);
             }
             match anon::bring_in(pool, &served.space, page) {
                 // While it is held it does not begin to leave, so no protection is ended that a
@@ -428,7 +429,7 @@ impl Server {
             });
             let must_end = || served.gate.is_closed() || self.closing.load(Relaxed);
             for part in parts.take_while(|_| !must_end()) {
-                anon::bring_together(pool, &served.space, part, None);
+                anon::bring_together(pool, &served.space, part, None, &mut zeroes);
             }
         }
         self.ahead.fetch_sub(1, Relaxed);
