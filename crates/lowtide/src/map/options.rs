@@ -246,8 +246,9 @@ impl MapOptions {
     }
 
     /// Memory without a file, all zeroes, of [`len`](Self::len) bytes. It takes no memory before it
-    /// is touched. What leaves memory goes to the pager's [swap](crate::Swap); without swap it
-    /// stays. The way is `userfault`. The offset and `populate` mean nothing here.
+    /// is touched; where it is filled in order, up to 256 KiB come early. What leaves memory goes
+    /// to the pager's [swap](crate::Swap); without swap it stays. The way is `userfault`. The
+    /// offset and `populate` mean nothing here.
     ///
     /// ```
     /// use lowtide::{Pager, Swap, map::MapOptions};
