@@ -160,9 +160,16 @@ fn untouched_memory_takes_none_and_what_is_given_up_is_zeroes_wherever_it_was() 
         assert!(memory[page * PAGE..(page + 1) * PAGE] == expected, "page {page}");
     }
     pager.validate().unwrap();
-    memory.discard(0..4 * MIB).unwrap();
-    let report = memory.report();
-    assert_eq!((report.resident_bytes, report.swapped_bytes), (0, 0));
+    // A page that is being read ahead in this moment may come after that.
+    let begun = std::time::Instant::now();
+    loop {
+        memory.discard(0..4 * MIB).unwrap();
+        let report = memory.report();
+        if (report.resident_bytes, report.swapped_bytes) == (0, 0) {
+            break;
+        }
+        assert!(begun.elapsed().as_secs() < 10, "{report}");
+    }
     assert_eq!(tenant.stat().unwrap().anon, 0);
     assert_eq!(memory.discard(5..4 * MIB + 1).unwrap_err().kind(), ErrorKind::InvalidInput);
     memory.discard(7..7).unwrap();
