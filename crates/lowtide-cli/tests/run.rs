@@ -235,9 +235,15 @@ fn bad_usage_says_what_to_do() {
         (&["--max", "8M", "--map", "x"], &["GLOB=SIZE"]),
         (&["--max", "8M", "--summary", "/no/such/dir/x"], &["/no/such/dir/x"]),
         (&["--max", "8M", "--policy", "none"], &["none"]),
+        (&["--wat"], &["unexpected argument '--wat'", "Usage: lowtide run"]),
+        (&["--max", "8M", "--wat=1"], &["unexpected argument '--wat'", "--help"]),
     ] {
         refused(&mut run(options, &program), 2, words);
     }
+    // Behind the program's name everything is the program's.
+    let mut passed = plain(env!("CARGO_BIN_EXE_lowtide"));
+    let passed = passed.args(["run", "--max", "8M", "echo", "--wat", "--max", "--"]).output();
+    assert_eq!(text(&passed.unwrap().stdout), "--wat --max --\n");
     let mut without = run(&["--max", "8M"], &program);
     refused(without.env("LOWTIDE_PRELOAD", "/no/such.so"), 2, &["/no/such.so", "cargo build"]);
     let accepted =

@@ -75,8 +75,8 @@ pub(crate) struct RunArgs {
     #[arg(long)]
     pub(crate) force: bool,
     /// The program and its arguments
-    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
-    #[arg(value_name = "PROGRAM", num_args = 1..)]
+    // No `allow_hyphen_values`: what begins with a hyphen before the program is an option.
+    #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM", num_args = 1..)]
     pub(crate) command: Vec<OsString>,
 }
 
@@ -128,7 +128,41 @@ fn map(text: &str) -> Result<(OsString, u64), String> {
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser;
+    use clap::error::ErrorKind;
+
     use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Alone {
+        #[command(flatten)]
+        run: RunArgs,
+    }
+
+    fn parsed(args: &[&str]) -> Result<Vec<OsString>, ErrorKind> {
+        let parsed = Alone::try_parse_from([&["run"], args].concat());
+        parsed.map(|alone| alone.run.command).map_err(|error| error.kind())
+    }
+
+    #[test]
+    fn what_begins_with_a_hyphen_before_the_program_is_an_option() {
+        for wrong in [&["--wat", "--", "true"][..], &["--wat"], &["-w", "true"]] {
+            assert_eq!(parsed(wrong), Err(ErrorKind::UnknownArgument), "{wrong:?}");
+        }
+        let words = |all: &[&str]| Ok(all.iter().map(OsString::from).collect());
+        for (given, program) in [
+            (
+                &["--max", "1G", "ls", "--wat", "-x", "--max=1"][..],
+                &["ls", "--wat", "-x", "--max=1"][..],
+            ),
+            (&["--", "ls", "--", "-x"], &["ls", "--", "-x"]),
+            (&["ls", "--", "-x"], &["ls", "--", "-x"]),
+            (&["--", "--wat", "x"], &["--wat", "x"]),
+            (&["-", "-x"], &["-", "-x"]),
+        ] {
+            assert_eq!(parsed(given), words(program), "{given:?}");
+        }
+    }
 
     #[test]
     fn sizes_are_whole_pages_if_they_are_not_whole_bytes() {
