@@ -38,8 +38,7 @@ pub(crate) enum RunError {
     /// Memory without a file in the way of files.
     #[error(
         "--anon: memory without a file is not in the page cache and has only the way userfault; \
-         leave --way out, and mappings of files are kept in the way pagecache, or give \
-         --way userfault for both"
+         leave --way out: such memory then has that way, and each file the best one that it allows"
     )]
     AnonWay,
     /// Rings of `io_uring` cannot be refused to the program.
