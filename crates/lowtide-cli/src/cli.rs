@@ -116,10 +116,10 @@ Run a program, and keep what it maps of files within a budget.
 
 The program is not changed and needs no privilege. A library that is loaded into it sees which files
 it maps, and drops pages of them when more are in memory than the budget allows. The mappings stay
-the kernel's own, so the program reads and writes what it always did. Each process that the program
-starts has a budget of the same size. With --read what it reads of large files counts, too: the page
-cache of them is kept within the budget. With --anon large memory without a file counts: pages that
-are not used are compressed, or written to a swap file.";
+the kernel's own, so the program reads and writes what it always did. All processes that the program
+starts share its budget. With --read what it reads of large files counts, too: the page cache of
+them is kept within the budget. With --anon large memory without a file counts: pages that are not
+used are compressed, or written to a swap file; each process then has a budget of its own.";
 
 const RUN_HELP: &str = "\
 Examples:
