@@ -288,6 +288,40 @@ mod tests {
     }
 
     #[test]
+    fn a_go_program_is_told_what_it_is_also_where_it_has_the_c_library() {
+        let dir = tempfile::tempdir().unwrap();
+        let build = |name: &str, source: &str, options: &[&str]| {
+            let (path, file) = (dir.path().join(name), dir.path().join("x.c"));
+            fs::write(&file, source).unwrap();
+            let mut gcc = std::process::Command::new("gcc");
+            let built = gcc.args(options).arg("-o").arg(&path).arg(&file).status();
+            built.is_ok_and(|status| status.success()).then_some(path)
+        };
+        // The sections by which Go's own linker, and another, mark a program.
+        let marked = |section: &str| {
+            format!(
+                "__attribute__((section(\"{section}\"), used)) char mark[64] = {{1}};\n\
+                 int main(void) {{ return 0; }}\n"
+            )
+        };
+        for (section, options, words) in [
+            (".go.buildinfo", &[][..], "its own system calls"),
+            (".note.go.buildid", &["-no-pie"], "its own system calls"),
+            (".go.buildinfo", &["-static"], "linked statically and makes its own system calls"),
+        ] {
+            let Some(path) = build("go", &marked(section), options) else {
+                return eprintln!("SKIPPED: gcc is not installed");
+            };
+            let error = check(&path).unwrap_err();
+            let text = error.to_string();
+            for word in ["it is a Go program", words, "memory cgroup"] {
+                assert!(text.contains(word), "{word} is not in {text}");
+            }
+            assert_eq!(RunError::from(error).exit_code(), 2);
+        }
+    }
+
+    #[test]
     fn this_test_itself_is_within_reach() {
         assert!(check(&env::current_exe().unwrap()).is_ok());
     }
