@@ -76,8 +76,9 @@ pub struct Probe {
     pub userfaultfd: Availability,
     /// The way that lowtide's maps take.
     pub maps: Maps,
-    /// What `lowtide run` keeps: files, files in the way `userfault`, memory without a file.
-    pub run: [Availability; 3],
+    /// What `lowtide run` keeps: files, files in the way `userfault`, memory without a file, files
+    /// that are read.
+    pub run: [Availability; 4],
     /// Whether this process may make a memory cgroup, and where.
     pub memcg: Availability,
     /// Whether barriers are asymmetric (see [`lowtide_sys::membarrier`]).
@@ -97,7 +98,13 @@ impl Probe {
         let uname = rustix::system::uname();
         let meminfo = read("/proc/meminfo");
         let files = reach::files();
-        let more = |reach: fn() -> Result<(), String>| files.clone().and_then(|()| reach());
+        type Reach = Result<String, String>;
+        let all = |(): ()| String::new();
+        let more = |reach: fn() -> Result<(), String>| -> Reach {
+            files.clone().and_then(|()| reach()).map(all)
+        };
+        let reads = files.clone().and_then(|()| reach::reads());
+        let run = [files.clone().map(all), more(reach::exact), more(reach::heaps), reads];
         Probe {
             kernel: format!(
                 "{} {}",
@@ -113,10 +120,7 @@ impl Probe {
             io_uring: io_uring(),
             userfaultfd: userfaultfd(),
             maps: Maps::ask(),
-            run: [files.clone(), more(reach::exact), more(reach::heaps)].map(|reach| match reach {
-                Ok(()) => Availability::Yes(String::new()),
-                Err(why) => Availability::No(why),
-            }),
+            run: run.map(|reach| reach.map_or_else(Availability::No, Availability::Yes)),
             memcg: match memcg::offered() {
                 Ok(offer) => {
                     Availability::Yes(format!("{} at {}", offer.version, offer.parent.display()))
@@ -147,8 +151,8 @@ impl fmt::Display for Probe {
             (Ok(()), Ok(_)) => "; for maps with an exact budget",
             _ => "; maps with an exact budget need more, see below",
         };
-        let [files, exact, heaps] = &self.run;
-        let rows: [(&str, &dyn fmt::Display, &str); 17] = [
+        let [files, exact, heaps, reads] = &self.run;
+        let rows: [(&str, &dyn fmt::Display, &str); 18] = [
             ("kernel", &self.kernel, ""),
             ("processors", &format_args!("{} x {}", self.cpus, self.cpu_model), ""),
             ("memory", &memory, ""),
@@ -161,6 +165,7 @@ impl fmt::Display for Probe {
             ("way of maps", &self.maps, ""),
             ("lowtide run", files, "; for what programs map of files"),
             ("run --way userfault", exact, "; the same with an exact budget"),
+            ("run --read", reads, "; for files that programs read and do not map"),
             ("run --anon", heaps, "; for memory without a file"),
             ("memory cgroup", &self.memcg, "; only `lowtide bench` needs one, to limit mmap"),
             ("membarrier", &membarrier, "; for readers without fences, else they have fences"),
@@ -339,6 +344,7 @@ mod tests {
             "way of maps",
             "lowtide run",
             "run --way userfault",
+            "run --read",
             "run --anon",
             "memory cgroup",
             "membarrier",

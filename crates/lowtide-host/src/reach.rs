@@ -5,6 +5,7 @@
 //! | files, `pagecache` | memory that a fork wipes or leaves out; own descriptors; residency |
 //! | files, `userfault` | the same; faults of system calls; page table scan; `MREMAP_DONTUNMAP` |
 //! | memory without a file | as `userfault`, but for the last |
+//! | files that are read | as `pagecache`; all of them where `cachestat(2)` counts pages |
 //!
 //! Own descriptors: a thread has a table of its own. Residency: the kernel says which pages of a
 //! file are in memory.
@@ -24,6 +25,7 @@ use std::io;
 use std::ptr;
 
 use lowtide_sys::memory::{HugePages, Mapping, page_size};
+use lowtide_sys::page_cache::cachestat;
 use lowtide_sys::pagemap::{Pagemap, mincore};
 use lowtide_sys::shared::{Access, SharedMapping, Sharing, memfd};
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
@@ -82,6 +84,23 @@ pub fn exact() -> Result<(), String> {
 /// Why not, for people.
 pub fn heaps() -> Result<(), String> {
     served()
+}
+
+/// Whether what a program reads of files can be kept (`--read`), if [`files`] can be: what of it
+/// cannot, or nothing.
+///
+/// # Errors
+/// Why nothing can be kept, for people.
+pub fn reads() -> Result<String, String> {
+    let failed = |error: io::Error| format!("a file that counts pages cannot be had: {error}");
+    let memory = memfd("lowtide-probe", page_size() as u64).map_err(failed)?;
+    Ok(match cachestat(&memory, 0, 0) {
+        Ok(_) => String::new(),
+        Err(error) => format!(
+            "of files that this user owns or may write: the kernel does not count pages of others, \
+             cachestat(2), Linux 6.5: {error}"
+        ),
+    })
 }
 
 fn served() -> Result<(), String> {
@@ -146,6 +165,8 @@ mod tests {
     #[test]
     fn this_machine_keeps_files_and_what_is_lacking_has_a_reason() {
         assert_eq!(files(), Ok(()));
+        let counted = cachestat(memfd("lowtide-probe", 1).unwrap(), 0, 0).is_ok();
+        assert_eq!(reads().unwrap().is_empty(), counted);
         assert!(nothing_is_resident().unwrap());
         put_aside().unwrap();
         for lack in [exact(), heaps()].into_iter().filter_map(Result::err) {
