@@ -16,6 +16,7 @@
 //! | `judge`, `globs` | which mappings are adopted; which budget pays for them |
 //! | `state`, `wiped`, `lock` | what is known, in memory that a fork wipes |
 //! | `own`, `real_threads` | which threads are ours, and what they must not need |
+//! | `stdio`, `imports` | standard streams without locks; which names a program needs |
 //! | `quiet`, `last`, `tasks` | when no handler runs; the end of a process; its threads |
 //! | `ranges`, `left` | addresses that are adopted; mappings that are left to the kernel |
 //! | `line`, `keeper`, `descriptors` | asking our thread; the thread; its own descriptors |
@@ -70,6 +71,7 @@ mod forks;
 mod futexes;
 mod globs;
 mod heap;
+mod imports;
 mod inherited;
 mod interpose;
 mod judge;
@@ -104,6 +106,7 @@ mod settings;
 mod shares;
 mod start;
 mod state;
+mod stdio;
 #[cfg(not(target_env = "musl"))]
 mod streams;
 mod summary;

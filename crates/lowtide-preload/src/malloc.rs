@@ -27,7 +27,7 @@ fn block(size: usize, align: usize) -> *mut c_void {
 }
 
 #[cfg_attr(not(test), unsafe(no_mangle))]
-unsafe extern "C" fn malloc(size: size_t) -> *mut c_void {
+pub(crate) unsafe extern "C" fn malloc(size: size_t) -> *mut c_void {
     if heap::is_large(size) {
         let got = block(size, 1);
         if !got.is_null() {

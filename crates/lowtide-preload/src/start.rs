@@ -21,7 +21,7 @@ use crate::settings::Settings;
 use crate::summary::{self, Whole};
 use crate::{
     c_library, clones, descriptors, execs, forks, futexes, heap, limits, own, reads, real,
-    real_memory, real_threads, state, traced,
+    real_memory, real_threads, state, stdio, traced,
 };
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::mem::MaybeUninit;
@@ -48,6 +48,7 @@ extern "C" fn begin() {
     limits::look_up();
     execs::look_up();
     real_threads::look_up();
+    c_library::look_up_streams();
     let Some(mut settings) = Settings::from_env(|name| env::var_os(name)) else { return };
     settings.anon &= c_library::KEEPS_MEMORY;
     // The functions that read are wrapped where memory is kept.
@@ -66,6 +67,7 @@ extern "C" fn begin() {
     own::look_up();
     descriptors::note_first();
     forks::watch();
+    stdio::begin();
     state::begin(traced::without_waiting(settings));
     if let Some((state, settings)) = state::get().filter(|(_, settings)| settings.anon) {
         heap::begin(state, settings);

@@ -11,9 +11,9 @@ use super::Handler;
 use crate::elf::CLibrary;
 use crate::own::{self, Destructor};
 use crate::real::Next;
-use crate::{forks, real_threads};
-use libc::{c_int, c_void, size_t};
-use std::mem;
+use crate::{forks, malloc, real_memory, real_threads, stdio};
+use libc::{c_char, c_int, c_void, size_t};
+use std::{mem, ptr};
 
 /// The C library of programs that this library is for.
 pub(crate) const OWN: CLibrary = CLibrary::Gnu;
@@ -36,6 +36,15 @@ unsafe extern "C" {
     fn __libc_realloc(old: *mut c_void, size: size_t) -> *mut c_void;
     fn __libc_memalign(align: size_t, size: size_t) -> *mut c_void;
     fn __libc_free(block: *mut c_void);
+    fn __fsetlocking(stream: *mut Stream, kind: c_int) -> c_int;
+    static mut _IO_2_1_stdin_: Stream;
+    static mut _IO_2_1_stdout_: Stream;
+}
+
+/// A `FILE`, of which only the address is used.
+#[repr(C)]
+struct Stream {
+    _opaque: [usize; 0],
 }
 
 pub(crate) unsafe fn malloc(size: size_t) -> *mut c_void {
@@ -81,6 +90,105 @@ pub(crate) fn forget_missing() {}
 /// Why nothing can be kept, if so.
 pub(crate) fn refusal() -> Option<&'static str> {
     None
+}
+
+/// Whether all that is loaded allocates with the C library's `malloc`, or by way of ours.
+pub(crate) fn has_own_allocator() -> bool {
+    // SAFETY: the name ends with a zero.
+    let first = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"malloc".as_ptr()) };
+    is_malloc(first)
+        || first.addr() == malloc::malloc as *const () as usize
+            && real_memory::malloc_is_the_c_librarys()
+}
+
+const INTERNAL: c_int = 1;
+const BY_CALLER: c_int = 2;
+
+/// Standard input and output are not locked by each of their functions from now on. Standard error
+/// has no buffer, so its lock costs nothing beside the call.
+pub(crate) fn unlock_standard_streams() {
+    for stream in standard_streams() {
+        // SAFETY: a stream of the C library's, which is there as long as the process.
+        unsafe { __fsetlocking(stream, BY_CALLER) };
+    }
+}
+
+fn standard_streams() -> [*mut Stream; 2] {
+    [&raw mut _IO_2_1_stdin_, &raw mut _IO_2_1_stdout_]
+}
+
+/// They are again.
+pub(crate) fn lock_standard_streams() {
+    for stream in standard_streams() {
+        // SAFETY: as above.
+        unsafe { __fsetlocking(stream, INTERNAL) };
+    }
+}
+
+static FCLOSE: Next = Next::new(c"fclose");
+static FREOPEN: Next = Next::new(c"freopen");
+static FREOPEN64: Next = Next::new(c"freopen64");
+
+/// Finds what closes a stream.
+pub(crate) fn look_up_streams() {
+    for next in [&FCLOSE, &FREOPEN, &FREOPEN64] {
+        next.look_up();
+    }
+}
+
+/// A stream that is closed has its locks: the C library forgets meanwhile that it has none, and
+/// would give back what it has not taken.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+unsafe extern "C" fn fclose(stream: *mut Stream) -> c_int {
+    type F = unsafe extern "C" fn(*mut Stream) -> c_int;
+    let Some(next) = FCLOSE.found() else { return libc::EOF };
+    if standard_streams().contains(&stream) {
+        stdio::give_up();
+    }
+    // SAFETY: the C library's function, or a wrapper around it.
+    let next = unsafe { mem::transmute::<*mut c_void, F>(next) };
+    // SAFETY: the program's argument.
+    unsafe { next(stream) }
+}
+
+/// The same, of one that is opened again.
+unsafe fn reopen(
+    next: &Next,
+    path: *const c_char,
+    mode: *const c_char,
+    stream: *mut Stream,
+) -> *mut Stream {
+    type F = unsafe extern "C" fn(*const c_char, *const c_char, *mut Stream) -> *mut Stream;
+    let Some(next) = next.found() else { return ptr::null_mut() };
+    // SAFETY: the C library's function, or a wrapper around it.
+    let next = unsafe { mem::transmute::<*mut c_void, F>(next) };
+    let had_none = standard_streams().contains(&stream) && stdio::give_up();
+    // SAFETY: the caller's arguments.
+    let opened = unsafe { next(path, mode, stream) };
+    if had_none {
+        stdio::go_on();
+    }
+    opened
+}
+
+#[cfg_attr(not(test), unsafe(no_mangle))]
+unsafe extern "C" fn freopen(
+    path: *const c_char,
+    mode: *const c_char,
+    stream: *mut Stream,
+) -> *mut Stream {
+    // SAFETY: the program's arguments.
+    unsafe { reopen(&FREOPEN, path, mode, stream) }
+}
+
+#[cfg_attr(not(test), unsafe(no_mangle))]
+unsafe extern "C" fn freopen64(
+    path: *const c_char,
+    mode: *const c_char,
+    stream: *mut Stream,
+) -> *mut Stream {
+    // SAFETY: the program's arguments.
+    unsafe { reopen(&FREOPEN64, path, mode, stream) }
 }
 
 static REGISTER_ATFORK: Next = Next::new(c"__register_atfork");

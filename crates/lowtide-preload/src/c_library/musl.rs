@@ -207,6 +207,20 @@ pub(crate) fn is_malloc(function: *mut c_void) -> bool {
     function == MALLOC.get()
 }
 
+/// Standard streams are left as they are: musl's have one flag for all that locks them.
+pub(crate) fn unlock_standard_streams() {}
+
+/// Nothing stands in front of them.
+pub(crate) fn look_up_streams() {}
+
+/// There is nothing to undo.
+pub(crate) fn lock_standard_streams() {}
+
+/// It does not matter.
+pub(crate) fn has_own_allocator() -> bool {
+    false
+}
+
 /// A name was not found. The C library keeps that for the next `dlerror(3)` of this thread, which
 /// is the program's.
 pub(crate) fn forget_missing() {
