@@ -153,6 +153,27 @@ fn libraries_that_were_preloaded_before_are_loaded_still() {
     drop(files);
 }
 
+/// Maps a file, reads the pages of an eighth of it, and unmaps it before it ends.
+const MOMENT: &str = "import mmap, sys\n\
+    file = open(sys.argv[1], 'rb'); map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)\n\
+    print(sum(map[at] for at in range(0, 4 << 20, 4096))); map.close(); file.close()";
+
+#[test]
+fn a_program_that_lives_for_a_moment_has_a_peak() {
+    let files = Files::new();
+    if plain("python3").arg("-V").output().is_err() {
+        eprintln!("SKIPPED: python3 is not installed");
+        return;
+    }
+    for way in ["userfault", "pagecache"] {
+        let program = ["python3", "-c", MOMENT, &files.data()];
+        let (with, summaries) = files.within(&["--way", way, "--force"], &program);
+        same(&with, &plain(program[0]).args(&program[1..]).output().unwrap());
+        let peak = summaries[0]["budgets"][0]["peak_bytes"].as_u64().unwrap();
+        assert!(peak >= 2 * MIB as u64, "{way}: {}", summaries[0]);
+    }
+}
+
 #[test]
 fn a_signal_makes_a_program_say_how_it_stands() {
     let files = Files::new();

@@ -105,6 +105,8 @@ pub(crate) struct Budgets {
     /// The first reason for which the runtime refused a mapping.
     refusal: Option<String>,
     due: Instant,
+    /// From when on another count, before pages go, costs little of the time.
+    may_count: Instant,
     /// What other processes have.
     shares: Option<Shares>,
     /// When that is looked at.
@@ -160,7 +162,17 @@ impl Budgets {
             Some(format!("the budget is not shared with other processes: {error}"))
         });
         let (shares, now) = (shares.and_then(Result::ok), Instant::now());
-        Ok(Self { settings, pager, tenants, lingering, refusal, due: now, shares, divided: now })
+        Ok(Self {
+            settings,
+            pager,
+            tenants,
+            lingering,
+            refusal,
+            due: now,
+            may_count: now,
+            shares,
+            divided: now,
+        })
     }
 
     /// Bytes of a budget.
@@ -337,16 +349,23 @@ impl Budgets {
         if now >= self.due {
             self.let_deleted_files_go();
             self.count(files);
-            let took = now.elapsed() * COUNT_SELDOM;
-            self.due = Instant::now() + took.clamp(COUNT_LEAST, COUNT_MOST);
         }
         let until = self.lingering.front().map_or(self.due, |(since, ..)| *since + LINGERS);
         let divided = self.shares.as_ref().map_or(self.due, |_| self.divided);
         self.due.min(until).min(divided).saturating_duration_since(Instant::now())
     }
 
+    /// Counts before pages go with their mapping, if that costs no more of the time than the counts
+    /// of [`Budgets::tick`] may: most programs that run for a moment are counted so alone.
+    pub(crate) fn before_going<'a>(&mut self, files: impl Iterator<Item = Counted<'a>>) {
+        if Instant::now() >= self.may_count {
+            self.count(files);
+        }
+    }
+
     /// Bytes of the files of each budget that are in the page cache, or in mirrors.
     fn count<'a>(&mut self, files: impl Iterator<Item = Counted<'a>>) -> BTreeMap<usize, u64> {
+        let began = Instant::now();
         let mut found: BTreeMap<usize, u64> = BTreeMap::new();
         let mut seen = BTreeSet::new();
         let mut count = |(subject, mirror): Counted<'_>| {
@@ -364,6 +383,9 @@ impl Budgets {
         };
         files.for_each(&mut count);
         self.lingering.iter().for_each(|(_, _, subject)| count((subject, None)));
+        let took = began.elapsed() * COUNT_SELDOM;
+        self.may_count = Instant::now() + took.min(COUNT_MOST);
+        self.due = Instant::now() + took.clamp(COUNT_LEAST, COUNT_MOST);
         for (budget, bytes) in &found {
             if let Some(account) = self.tenants.get_mut(budget) {
                 account.peak = account.peak.max(*bytes);

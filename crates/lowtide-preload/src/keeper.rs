@@ -559,6 +559,10 @@ impl Keeper {
     }
 
     fn forget(&mut self, range: &Range<usize>) {
+        if let Some(budgets) = &mut self.budgets {
+            let read = self.reading.iter().flat_map(Reading::counted);
+            budgets.before_going(self.kept.values().map(Kept::counted).chain(read));
+        }
         self.turn(range, Why::Cut);
         for start in self.touched(range) {
             let Some(Kept { subject, held: Held::Watched(share) }) = self.kept.remove(&start)

@@ -283,13 +283,17 @@ fn of_budget(budget: &Budget) -> String {
         1 => ", 1 file read".to_owned(),
         count => format!(", {count} files read"),
     };
+    // Where pages came in and were gone before the next count.
+    let peak = match figures.peak_bytes {
+        0 if figures.faults > 0 => "the most not measured: too short".to_owned(),
+        bytes => format!("{} at most", mib(bytes)),
+    };
     format!(
-        "  budget{of}: {max}, {}{read} ({})\n    in memory {} now, {} at most; {} pages came in, \
+        "  budget{of}: {max}, {}{read} ({})\n    in memory {} now, {peak}; {} pages came in, \
          {} of them again; {} evicted\n",
         mappings(*count),
         files.join(", "),
         mib(figures.resident_bytes),
-        mib(figures.peak_bytes),
         figures.faults,
         figures.refaults,
         figures.evicted
@@ -364,6 +368,7 @@ mod tests {
         let said = text(&settings, "x", counted, &whole());
         for part in [
             "budget of *.a: 8.0 MiB, 1 mapping, 2 files read (/data/a \"b\")",
+            "in memory 0.0 MiB now, the most not measured: too short; 1 pages came in",
             "the device read 0.0 MiB (2.00 x what came in); 6 faults waited",
             "memory without a file: 8.0 MiB, 0 blocks",
             "in swap 0.0 MiB: 0.0 MiB of memory (2.0 x)",
