@@ -63,6 +63,8 @@ fn a_heap_of_small_allocations_is_not_kept_which_is_said_while_it_runs_and_count
     assert!(said.contains("small allocations") && said.contains("--threshold"), "{said}");
     let outside = summary["anon"]["outside_peak_bytes"].as_u64().unwrap();
     assert!((40 * MIB as u64..80 * MIB as u64).contains(&outside), "{summary}");
+    let kept = summary["anon"]["kept_peak_bytes"].as_u64().unwrap();
+    assert!(kept < 4 * MIB as u64, "{summary}");
 }
 
 #[test]
@@ -74,6 +76,8 @@ fn memory_of_four_budgets_keeps_its_bytes_within_the_budget() {
     let anon = &summary["anon"];
     assert!(anon["peak_bytes"].as_u64().unwrap() <= 8 * MIB as u64, "{anon}");
     assert!(anon["refaults"].as_u64().unwrap() > 0, "{anon}");
+    // All of it, though it is gone at the end.
+    assert!(anon["kept_peak_bytes"].as_u64().unwrap() >= 31 * MIB as u64, "{anon}");
     assert_eq!((&anon["blocks"], &anon["swapped_bytes"]), (&0.into(), &0.into()), "{anon}");
 }
 

@@ -34,10 +34,14 @@ use serde::Serialize;
 use std::cell::UnsafeCell;
 use std::error::Error as AnyError;
 use std::ops::Range;
+use std::time::{Duration, Instant};
 use std::{io, mem, ptr};
 
 /// Addresses of the window. The runtime takes 32 KiB of memory for each GiB of them.
 pub(crate) const WINDOW: usize = 64 << 30;
+
+/// Time between two counts of what is kept, where blocks are given up.
+const COUNT: Duration = Duration::from_millis(10);
 
 /// What happened to memory without a file.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -67,6 +71,8 @@ pub(crate) struct HeapFigures {
     pub(crate) refaults: u64,
     /// Copies that children of `fork` got.
     pub(crate) forks: u64,
+    /// The most of blocks that had been touched, in memory or in swap, that was seen.
+    pub(crate) kept_peak_bytes: u64,
     /// Memory without a file that is not kept: small allocations, stacks, a child's copies.
     pub(crate) outside_bytes: u64,
     /// The most of it that was seen.
@@ -118,6 +124,9 @@ pub(crate) struct Memory {
     protections: Protections,
     room: Room,
     outside: Outside,
+    /// The most that was counted of what is kept, and when it was counted last.
+    kept_peak: u64,
+    counted: Instant,
     given_back: Option<Reason>,
     given_back_bytes: u64,
 }
@@ -164,6 +173,8 @@ impl Memory {
             protections,
             room,
             outside,
+            kept_peak: 0,
+            counted: Instant::now(),
             given_back,
             given_back_bytes,
         })
@@ -175,6 +186,9 @@ impl Memory {
 
     /// Makes whole pages zeroes that take no memory.
     pub(crate) fn discard(&mut self, range: &Range<usize>) -> Result<(), Reason> {
+        if self.counted.elapsed() >= COUNT {
+            self.count_kept();
+        }
         let part = self.part(range);
         let Held::Thawed(map) = &mut self.held else { return Err(Reason::Broken) };
         map.discard(part).map_err(|_| Reason::Broken)
@@ -386,11 +400,24 @@ impl Memory {
 
     /// Looks now and then at what is not kept.
     pub(crate) fn tick(&mut self) {
-        self.outside.tick(self.max, self.given_back_bytes);
+        if self.outside.is_due() {
+            self.outside.tick(self.max, self.given_back_bytes);
+            self.count_kept();
+        }
+    }
+
+    /// Counts what is kept.
+    fn count_kept(&mut self) {
+        let pages = self.tenant.stat().map_or(0, |stat| stat.anon);
+        let resident = pages * rustix::param::page_size() as u64;
+        let kept = resident + self.tenant.swap_usage().unwrap_or_default();
+        self.kept_peak = self.kept_peak.max(kept);
+        self.counted = Instant::now();
     }
 
     /// What happened so far.
     pub(crate) fn summary(&mut self) -> HeapFigures {
+        self.count_kept();
         let (outside_bytes, outside_peak_bytes) = self.outside.figures();
         let (blocks, bytes) = blocks::sum();
         let (MapReport { resident_bytes, swapped_bytes, faults, .. }, error) = self.report();
@@ -411,6 +438,7 @@ impl Memory {
             faults,
             refaults: stat.map_or(0, |stat| stat.events.workingset_refault_anon),
             forks: self.forks,
+            kept_peak_bytes: self.kept_peak,
             outside_bytes,
             outside_peak_bytes,
             given_back: self.given_back.map(Reason::name),

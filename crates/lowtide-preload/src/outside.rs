@@ -35,12 +35,14 @@ impl Outside {
         Self { status, now: 0, peak: 0, looked: None, was_said: false }
     }
 
-    /// Looks, if the last time was some time ago. Says once that it is more than the budget, less
-    /// what was given back, which was said then.
+    /// Whether the last look was some time ago, and another is due.
+    pub(crate) fn is_due(&self) -> bool {
+        self.looked.is_none_or(|looked| looked.elapsed() >= PAUSE)
+    }
+
+    /// Looks. Says once that it is more than the budget, less what was given back, which was said
+    /// then.
     pub(crate) fn tick(&mut self, max: u64, given_back: u64) {
-        if self.looked.is_some_and(|looked| looked.elapsed() < PAUSE) {
-            return;
-        }
         self.looked = Some(Instant::now());
         self.look();
         let small = self.now.saturating_sub(given_back.saturating_add(OWN));

@@ -257,9 +257,11 @@ fn of_heap(heap: &HeapFigures) -> String {
     }
     let _ = writeln!(
         text,
-        "\n    not kept beside it: {} now, {} at most (small allocations, stacks, copies)",
+        "\n    not kept beside it: {} now, {} at most (small allocations, stacks, copies); of the \
+         heap {} % was kept",
         mib(heap.outside_bytes),
-        mib(heap.outside_peak_bytes)
+        mib(heap.outside_peak_bytes),
+        kept_part(heap)
     );
     if heap.forks > 0 {
         let _ = writeln!(text, "    copied for {} children", heap.forks);
@@ -272,6 +274,12 @@ fn of_heap(heap: &HeapFigures) -> String {
         let _ = writeln!(text, "    a page could not be brought in (SIGBUS): {error}");
     }
     text
+}
+
+/// Hundredths of memory without a file that were kept, by the most that was seen of each.
+fn kept_part(heap: &HeapFigures) -> u64 {
+    let all = heap.kept_peak_bytes.saturating_add(heap.outside_peak_bytes);
+    heap.kept_peak_bytes.saturating_mul(100) / all.max(1)
 }
 
 fn of_budget(budget: &Budget) -> String {
@@ -331,7 +339,13 @@ mod tests {
             refusal: Some("no scan".into()),
             error: Some("no device".into()),
             left: vec![left],
-            heap: Some(HeapFigures { max_bytes: 8 << 20, ratio: Some(2.0), ..Default::default() }),
+            heap: Some(HeapFigures {
+                max_bytes: 8 << 20,
+                ratio: Some(2.0),
+                kept_peak_bytes: 3 << 20,
+                outside_peak_bytes: 1 << 20,
+                ..Default::default()
+            }),
             reads_lost: Some(3),
         }
     }
@@ -372,6 +386,7 @@ mod tests {
             "the device read 0.0 MiB (2.00 x what came in); 6 faults waited",
             "memory without a file: 8.0 MiB, 0 blocks",
             "in swap 0.0 MiB: 0.0 MiB of memory (2.0 x)",
+            "1.0 MiB at most (small allocations, stacks, copies); of the heap 75 % was kept",
             "2 mappings, 3.0 MiB: locked in memory",
             "the way pagecache for all, because: no call",
             "refused, because: no scan",
