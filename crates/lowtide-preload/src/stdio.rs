@@ -60,7 +60,7 @@ const OTHER_WAYS: [&CStr; 26] = [
     c"aio_fsync64",
     c"lio_listio",
     c"lio_listio64",
-    // With what makes them a thread of its own, it takes locks of streams.
+    // A thread that the C library knows nothing of, and that takes the locks of streams.
     c"clone",
     c"__clone",
     // Functions of the program's inside of those of streams.
