@@ -5,10 +5,9 @@
 //! one thread the second one is ours, and it uses no stream. The lock costs more than everything
 //! else that `putc(3)` does.
 //!
-//! The C library can be told that the caller locks a stream (`FSETLOCKING_BYCALLER` of
-//! `__fsetlocking(3)`). It is told so of both streams before the program's first instruction, and
-//! the opposite in the program's first `pthread_create(3)`, before it makes the thread. From then
-//! on all is as alone.
+//! A program may take over the locks of a stream (`FSETLOCKING_BYCALLER` of `__fsetlocking(3)`).
+//! That is set for both streams before the program's first instruction, and undone in the program's
+//! first `pthread_create(3)`, before it makes the thread. From then on all is as alone.
 //!
 //! **A thread that comes past `pthread_create` would find streams without locks.** So this is done
 //! only where none can: the program and its libraries need none of the names in [`OTHER_WAYS`].
