@@ -44,7 +44,7 @@ static EACH_OBJECT: Next = Next::new(c"dl_iterate_phdr");
 
 type Look = unsafe extern "C" fn(*mut dl_phdr_info, size_t, *mut c_void) -> c_int;
 
-/// Whether an object that is loaded now needs one of these names, or what it needs cannot be told.
+/// Whether an object that is loaded now needs one of these names, or it is unknown what one needs.
 pub(crate) fn needs_any(names: &[&CStr]) -> bool {
     type F = unsafe extern "C" fn(Look, *mut c_void) -> c_int;
     let Some(next) = EACH_OBJECT.found() else { return true };

@@ -2,8 +2,8 @@
 //!
 //! While a process has one thread, the C library of GNU does not lock a stream to put a character
 //! into it or to take one out. With the first second thread it begins to, for good. In a program of
-//! one thread the second one is ours, and it uses no stream. The lock costs more than everything
-//! else that `putc(3)` does.
+//! one thread the second one is ours, and it uses no stream. The lock may cost more than
+//! everything else that `putc(3)` does.
 //!
 //! A program may take over the locks of a stream (`FSETLOCKING_BYCALLER` of `__fsetlocking(3)`).
 //! That is set for both streams before the program's first instruction, and undone in the program's
@@ -13,8 +13,8 @@
 //! only where none can: the program and its libraries need none of the names in [`OTHER_WAYS`].
 //! Those start threads inside of the C library, or find functions that nothing needs by name. What
 //! the C library opens by itself (name services, character sets) starts threads by names, if any. A
-//! thread that a program makes by a bare system call is not known to the C library, which locks for
-//! no such thread when the program is alone, either.
+//! thread that a program makes by a bare system call, past `clone(3)`, is unknown to the C library, and
+//! is not looked for: it must use no standard stream.
 //!
 //! **A lock must not be given back that was not taken.** A function of the C library looks once
 //! before and once after what it does, so the answer must not change while one is at work. Before
