@@ -13,8 +13,8 @@
 //! only where none can: the program and its libraries need none of the names in [`OTHER_WAYS`].
 //! Those start threads inside of the C library, or find functions that nothing needs by name. What
 //! the C library opens by itself (name services, character sets) starts threads by names, if any. A
-//! thread that a program makes by a bare system call, past `clone(3)`, is unknown to the C library, and
-//! is not looked for: it must use no standard stream.
+//! thread that a program makes by a bare system call is unknown to the C library, and is not looked
+//! for: it must use no standard stream.
 //!
 //! **A lock must not be given back that was not taken.** A function of the C library looks once
 //! before and once after what it does, so the answer must not change while one is at work. Before
