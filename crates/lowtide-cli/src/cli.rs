@@ -21,7 +21,7 @@ use crate::sim::{Simulation, spelling};
     after_help = "Exit codes: 0 success, 1 failure, 2 bad usage, 130 ended by Ctrl-C, 143 by \
         SIGTERM."
 )]
-pub(crate) struct Cli {
+pub struct Cli {
     /// The command.
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -135,7 +135,7 @@ Go, set-user-ID, of another architecture); 126 it cannot be executed, 127 it was
 
 /// The commands.
 #[derive(Debug, Subcommand)]
-pub(crate) enum Command {
+pub enum Command {
     /// Run a workload on a real file under a memory budget, beside other systems for comparison
     #[command(
         subcommand,
@@ -190,7 +190,7 @@ pub(crate) enum Command {
 
 /// What `lowtide list` can list.
 #[derive(Clone, Copy, Debug, ValueEnum)]
-pub(crate) enum Listing {
+pub enum Listing {
     /// Names for `lowtide bench`
     Workloads,
     /// Names for `--policy`, and the switches that can follow them

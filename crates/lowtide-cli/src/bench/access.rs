@@ -12,7 +12,7 @@ use thiserror::Error;
 
 /// Why an access failed.
 #[derive(Debug, Error)]
-pub(crate) enum AccessError {
+pub enum AccessError {
     /// lowtide's own error.
     #[error(transparent)]
     Lowtide(#[from] lowtide::Error),
@@ -22,7 +22,7 @@ pub(crate) enum AccessError {
 }
 
 /// One thread's access to one file. Offsets and lengths are in bytes and inside the file.
-pub(crate) trait DataAccess: Send + 'static {
+pub trait DataAccess: Send + 'static {
     /// Passes `len` bytes at `offset` to `look`. They do not cross a page unless they are longer
     /// than one.
     fn load<R>(
@@ -75,7 +75,7 @@ pub(crate) trait DataAccess: Send + 'static {
 /// update the same record at once may both start from one version, and the later write wins: the
 /// record stays whole.
 #[derive(Clone)]
-pub(crate) struct ViewAccess {
+pub struct ViewAccess {
     view: View,
     page_shift: u32,
     /// Buffer for data that crosses pages.
@@ -85,7 +85,7 @@ pub(crate) struct ViewAccess {
 
 impl ViewAccess {
     /// Access to `view`.
-    pub(crate) fn new(view: View) -> Self {
+    pub fn new(view: View) -> Self {
         let page_shift = view.page_size().trailing_zeros();
         Self { view, page_shift, bytes: Vec::new(), pages: Vec::new() }
     }

@@ -10,6 +10,7 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use lowtide_report::tally::Tally;
 use lowtide_workload::mapping::{FioBlocks, FioMmap, FioOrder};
 use rustix::fs::{Advice, fadvise};
 use serde::{Deserialize, Serialize};
@@ -18,7 +19,6 @@ use super::access::{AccessError, DataAccess};
 use super::datafile::DataDir;
 use super::error::BenchError;
 use super::mapped::{Made, Mapped};
-use super::tally::Tally;
 use super::thread_pool::{Player, ThreadPool};
 
 /// Bytes of a block.

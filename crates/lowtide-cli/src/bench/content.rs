@@ -17,15 +17,15 @@ use lowtide_workload::record::{self, RECORD_BYTES};
 use serde::{Deserialize, Serialize};
 
 /// The seed of new blocks; rewritten blocks have other seeds.
-pub(crate) const BLOCK_SEED: u64 = 0;
+pub const BLOCK_SEED: u64 = 0;
 /// Bytes of a word.
-pub(crate) const WORD_BYTES: usize = 8;
+pub const WORD_BYTES: usize = 8;
 /// The unit that [`Content::fill`] and [`Content::check`] work in: whole records, blocks and words.
-pub(crate) const UNIT_BYTES: usize = RECORD_BYTES;
+pub const UNIT_BYTES: usize = RECORD_BYTES;
 
 /// The content of a data file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Content {
+pub enum Content {
     /// Records of 1 KiB.
     Records,
     /// Blocks of 512 bytes.
@@ -38,7 +38,7 @@ pub(crate) enum Content {
 
 impl Content {
     /// The name, as it is part of file names.
-    pub(crate) const fn name(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         match self {
             Self::Records => "records",
             Self::Blocks => "blocks",
@@ -49,7 +49,7 @@ impl Content {
 
     /// Writes the content of a fresh file at `offset`, a multiple of [`UNIT_BYTES`] as is the
     /// length of `bytes`. About 0.16 µs a KiB. Unknown content stays as it is.
-    pub(crate) fn fill(self, offset: u64, bytes: &mut [u8]) {
+    pub fn fill(self, offset: u64, bytes: &mut [u8]) {
         let (units, _) = bytes.as_chunks_mut::<UNIT_BYTES>();
         for (unit, bytes) in (offset / UNIT_BYTES as u64..).zip(units) {
             match self {
@@ -69,7 +69,7 @@ impl Content {
 
     /// Whether `unit`, the [`UNIT_BYTES`] number `index` of its file, is what [`Content::fill`]
     /// writes; records may have any version.
-    pub(crate) fn check(self, index: u64, unit: &[u8; UNIT_BYTES]) -> bool {
+    pub fn check(self, index: u64, unit: &[u8; UNIT_BYTES]) -> bool {
         match self {
             Self::Records => record::verify(index, unit).is_ok(),
             Self::Blocks => verify_page(index, BLOCK_SEED, unit).is_ok(),
@@ -83,7 +83,7 @@ impl Content {
     }
 
     /// The content of a file, detected from its first unit.
-    pub(crate) fn recognise(unit: &[u8; UNIT_BYTES]) -> Self {
+    pub fn recognise(unit: &[u8; UNIT_BYTES]) -> Self {
         [Self::Records, Self::Blocks, Self::Words]
             .into_iter()
             .find(|content| content.check(0, unit))
@@ -93,7 +93,7 @@ impl Content {
 
 /// The word number `index`.
 #[inline]
-pub(crate) const fn word(index: u64) -> u64 {
+pub const fn word(index: u64) -> u64 {
     // Not mix64(index) itself, which is 0 for the first word.
     mix64(index ^ 0x6c6f_7774_6964_6500)
 }

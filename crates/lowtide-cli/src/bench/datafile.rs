@@ -21,10 +21,10 @@ use std::path::{Path, PathBuf};
 use indicatif::ProgressBar;
 use lowtide::Size;
 use lowtide_host::file as facts;
+use lowtide_report::{interrupt, out, progress};
 
 use super::content::{Content, UNIT_BYTES};
 use super::error::BenchError;
-use crate::{interrupt, out, progress};
 
 /// Bytes per write: large enough for any device, small enough to react to Ctrl-C.
 const CHUNK_BYTES: usize = 1 << 20;
@@ -35,7 +35,7 @@ const SAMPLES: u64 = 16;
 
 /// A file that a run can use: it exists, and is complete and locked.
 #[derive(Debug)]
-pub(crate) struct DataFile {
+pub struct DataFile {
     path: PathBuf,
     bytes: u64,
     /// Holds the lock; read-only.
@@ -50,7 +50,7 @@ impl DataFile {
     /// # Errors
     /// [`BenchError::File`] when it cannot be read, [`BenchError::NotAFile`] for a directory, pipe
     /// or character device, [`BenchError::Locked`] when a program writes it.
-    pub(crate) fn of_user(path: &Path, locking: Locking) -> Result<(Self, Content), BenchError> {
+    pub fn of_user(path: &Path, locking: Locking) -> Result<(Self, Content), BenchError> {
         let file = File::open(path).map_err(|source| BenchError::file("open", path, source))?;
         let kind = file
             .metadata()
@@ -78,22 +78,22 @@ impl DataFile {
     }
 
     /// Its path.
-    pub(crate) fn path(&self) -> &Path {
+    pub fn path(&self) -> &Path {
         &self.path
     }
 
     /// Its length.
-    pub(crate) const fn bytes(&self) -> u64 {
+    pub const fn bytes(&self) -> u64 {
         self.bytes
     }
 
     /// Whether it is kept after the run.
-    pub(crate) const fn is_kept(&self) -> bool {
+    pub const fn is_kept(&self) -> bool {
         !self.disposable
     }
 
     /// The open file, for reading.
-    pub(crate) const fn file(&self) -> &File {
+    pub const fn file(&self) -> &File {
         &self.file
     }
 
@@ -101,7 +101,7 @@ impl DataFile {
     ///
     /// # Errors
     /// [`BenchError::File`].
-    pub(crate) fn drop_page_cache(&self) -> Result<(), BenchError> {
+    pub fn drop_page_cache(&self) -> Result<(), BenchError> {
         facts::drop_page_cache(&self.file)
             .map_err(|source| BenchError::file("drop the page cache of", &self.path, source))
     }
@@ -117,7 +117,7 @@ impl Drop for DataFile {
 
 /// Whether files are locked while a run uses them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Locking {
+pub enum Locking {
     /// They are locked.
     Locked,
     /// They are not locked: `--no-lock`.
@@ -126,7 +126,7 @@ pub(crate) enum Locking {
 
 /// Whether other runs can use a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Purpose {
+pub enum Purpose {
     /// The run keeps its content valid.
     Lasting,
     /// The run rewrites it. It has a different name, is always created, and is never kept.
@@ -136,7 +136,7 @@ pub(crate) enum Purpose {
 /// The directory of data files. Drop it after the files: it removes a directory that it created if
 /// that is empty.
 #[derive(Debug)]
-pub(crate) struct DataDir {
+pub struct DataDir {
     dir: PathBuf,
     made_dir: bool,
     keep: bool,
@@ -151,11 +151,7 @@ impl DataDir {
     /// [`BenchError::File`] when the directory cannot be created, [`BenchError::NotAFile`] when the
     /// path is not a directory, [`BenchError::Foreign`] when the default directory belongs to
     /// another user.
-    pub(crate) fn open(
-        dir: Option<&Path>,
-        keep: bool,
-        locking: Locking,
-    ) -> Result<Self, BenchError> {
+    pub fn open(dir: Option<&Path>, keep: bool, locking: Locking) -> Result<Self, BenchError> {
         let path = dir.map_or_else(default_dir, Path::to_owned);
         let made_dir = match fs::DirBuilder::new().mode(0o700).create(&path) {
             Ok(()) => true,
@@ -181,7 +177,7 @@ impl DataDir {
     }
 
     /// The directory.
-    pub(crate) fn path(&self) -> &Path {
+    pub fn path(&self) -> &Path {
         &self.dir
     }
 
@@ -191,7 +187,7 @@ impl DataDir {
     /// # Errors
     /// [`BenchError::Busy`], [`BenchError::NoSpace`] before anything is written,
     /// [`BenchError::DiskFull`] or [`BenchError::File`] later, [`BenchError::Interrupted`].
-    pub(crate) fn prepare(
+    pub fn prepare(
         &self,
         content: Content,
         bytes: u64,
@@ -237,7 +233,7 @@ impl DataDir {
     ///
     /// # Errors
     /// [`BenchError::Busy`], [`BenchError::File`].
-    pub(crate) fn scratch(&self, name: &str) -> Result<Scratch, BenchError> {
+    pub fn scratch(&self, name: &str) -> Result<Scratch, BenchError> {
         Partial::create(&self.dir.join(format!("{name}.data")), self.locking).map(Scratch)
     }
 
@@ -245,7 +241,7 @@ impl DataDir {
     ///
     /// # Errors
     /// [`BenchError::NoSpace`].
-    pub(crate) fn check_free(&self, needed: u64) -> Result<(), BenchError> {
+    pub fn check_free(&self, needed: u64) -> Result<(), BenchError> {
         let free = facts::free_bytes(&self.dir)
             .map_err(|source| BenchError::file("examine", &self.dir, source))?;
         match free {
@@ -315,16 +311,16 @@ fn make(
 
 /// A temporary file that a run writes. Its name ends with `.data.partial`.
 #[derive(Debug)]
-pub(crate) struct Scratch(Partial);
+pub struct Scratch(Partial);
 
 impl Scratch {
     /// Where it is.
-    pub(crate) fn path(&self) -> &Path {
+    pub fn path(&self) -> &Path {
         &self.0.path
     }
 
     /// The open file.
-    pub(crate) const fn file(&self) -> &File {
+    pub const fn file(&self) -> &File {
         &self.0.file
     }
 }

@@ -8,27 +8,29 @@
 
 use lowtide::{Builder, Size};
 use lowtide_host::probe::Probe;
+use lowtide_report::interrupt::Cut;
+use lowtide_report::json::Report;
+use lowtide_report::measured::{Common, WorkloadRow};
+use lowtide_report::rounds::{Row, ratio};
+use lowtide_report::spread::Spread;
+use lowtide_report::tally::Slice;
+use lowtide_report::values::{PAGE_BYTES, scaled};
+use lowtide_report::{out, progress, table};
 use lowtide_workload::Workload;
 
 use super::compare::random_read::RandomReadArgs;
 use super::content::Content;
 use super::datafile::{DataFile, Purpose};
 use super::error::BenchError;
-use super::json::{Common, WorkloadRow};
 use super::machine::Machine;
 use super::options::Source;
 use super::options::memory::check_memory;
-use super::options::values::{PAGE_BYTES, scaled};
 use super::peer::fio::Fio;
 use super::play::job::{Job, Script};
 use super::play::popularity::Popularity;
-use super::rounds::{Row, Spread, ratio, take_turns};
+use super::rounds::{take_turns, verdict};
 use super::system::{Lowtide, System};
-use super::tally::Slice;
 use super::thread_pool::Until;
-use crate::interrupt::Cut;
-use crate::json::Report;
-use crate::{out, progress, table};
 
 /// Pages of a batch for each read in flight. The queue runs empty at the end of a batch, so batches
 /// should be long.
@@ -120,7 +122,7 @@ pub(crate) fn run(args: &RandomReadArgs) -> Result<(), BenchError> {
             .cut_short(cut.is_cut())
             .write(args.pages.common.output.json.as_deref())?;
     }
-    all_rows.iter().try_for_each(Row::verdict)?;
+    all_rows.iter().try_for_each(verdict)?;
     cut.verdict()
 }
 

@@ -9,20 +9,20 @@ use std::path::{Path, PathBuf};
 use lowtide::{BuildError, Size};
 use lowtide_host::memcg::MemcgError;
 use lowtide_proof::error::ProofError;
+use lowtide_report::interrupt::{self, CutShort, HandlerError, Interrupted, Interruptible};
+use lowtide_report::json::ResultsError;
+use lowtide_report::table::memory;
+use lowtide_report::threads::ThreadError;
 use lowtide_workload::DistributionError;
 use lowtide_workload::trace::TraceFileError;
 use thiserror::Error;
 
-use crate::interrupt::{self, CutShort, HandlerError, Interrupted, Interruptible};
-use crate::json::ResultsError;
-use crate::table::memory;
-use crate::threads::ThreadError;
 use crate::throttle::ProgramError;
 
 /// Why a benchmark ended without a result that can be trusted.
 #[derive(Debug, Error)]
 #[non_exhaustive]
-pub(crate) enum BenchError {
+pub enum BenchError {
     /// Options that are valid alone but not together, or that the workload does not support.
     #[error("{what}; {advice}")]
     Usage {
@@ -274,7 +274,7 @@ impl From<ProofError> for BenchError {
 
 impl BenchError {
     /// Names file and action of an I/O error. A full device gets its own message.
-    pub(crate) fn file(action: &'static str, path: &Path, source: io::Error) -> Self {
+    pub fn file(action: &'static str, path: &Path, source: io::Error) -> Self {
         if source.kind() == io::ErrorKind::StorageFull {
             Self::DiskFull { path: path.to_owned() }
         } else {
@@ -283,12 +283,12 @@ impl BenchError {
     }
 
     /// An option that cannot be used.
-    pub(crate) fn usage(what: impl Into<String>, advice: impl Into<String>) -> Self {
+    pub fn usage(what: impl Into<String>, advice: impl Into<String>) -> Self {
         Self::Usage { what: what.into(), advice: advice.into() }
     }
 
     /// 2 if the command line is wrong, the signal's code if a signal ended the run, otherwise 1.
-    pub(crate) fn exit_code(&self) -> u8 {
+    pub fn exit_code(&self) -> u8 {
         match self {
             Self::Interrupted(_) | Self::CutShort(_) => interrupt::exit_code(),
             // The command line is valid; this machine lacks something.

@@ -16,25 +16,26 @@ use std::time::Instant;
 use lowtide::{Builder, Pager, Size, View};
 use lowtide_host::probe::Probe;
 use lowtide_host::usage::CpuTime;
+use lowtide_report::interrupt::{self, Cut};
+use lowtide_report::json::Report;
+use lowtide_report::measured::{Common, WorkloadRow};
+use lowtide_report::rounds::{Row, ratio};
+use lowtide_report::tally::Slice;
+use lowtide_report::values::{PAGE_BYTES, scaled};
+use lowtide_report::{out, progress, table};
 use lowtide_workload::Workload;
 
 use super::compare::scan::{ScanArgs, ScanOp};
 use super::content::Content;
 use super::datafile::{DataFile, Purpose};
 use super::error::BenchError;
-use super::json::{Common, WorkloadRow};
 use super::machine::Machine;
 use super::options::Source;
 use super::options::memory::check_memory;
-use super::options::values::{PAGE_BYTES, scaled};
 use super::peer::fio::Fio;
-use super::rounds::{Row, ratio, take_turns};
+use super::rounds::{take_turns, verdict};
 use super::system::{System, count, open_view};
-use super::tally::Slice;
 use super::thread_pool::Until;
-use crate::interrupt::{self, Cut};
-use crate::json::Report;
-use crate::{out, progress, table};
 
 /// The largest alignment of memory and offsets that `O_DIRECT` requires.
 const GRID: usize = 4096;
@@ -242,7 +243,7 @@ pub(crate) fn run(args: &ScanArgs) -> Result<(), BenchError> {
             .cut_short(cut.is_cut())
             .write(args.pages.common.output.json.as_deref())?;
     }
-    all_rows.iter().try_for_each(Row::verdict)?;
+    all_rows.iter().try_for_each(verdict)?;
     cut.verdict()
 }
 

@@ -16,7 +16,7 @@ use super::error::BenchError;
 
 /// The machine as described in results. The names are part of the JSON interface.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Machine {
+pub struct Machine {
     /// When the run began, in UTC, as in `2026-11-22T15:30:00Z`.
     date: String,
     /// Release and architecture.
@@ -48,7 +48,7 @@ impl Machine {
     ///
     /// # Errors
     /// [`BenchError::File`] when the alignment of direct I/O cannot be queried.
-    pub(crate) fn ask(probe: &Probe, file: &DataFile, pager: &Pager) -> Result<Self, BenchError> {
+    pub fn ask(probe: &Probe, file: &DataFile, pager: &Pager) -> Result<Self, BenchError> {
         Self::of(probe, file.path(), file.file(), pager)
     }
 
@@ -56,12 +56,7 @@ impl Machine {
     ///
     /// # Errors
     /// As [`Machine::ask`].
-    pub(crate) fn of(
-        probe: &Probe,
-        path: &Path,
-        file: &File,
-        pager: &Pager,
-    ) -> Result<Self, BenchError> {
+    pub fn of(probe: &Probe, path: &Path, file: &File, pager: &Pager) -> Result<Self, BenchError> {
         Ok(Self {
             date: humantime::format_rfc3339_seconds(SystemTime::now()).to_string(),
             kernel: probe.kernel.clone(),
@@ -78,12 +73,12 @@ impl Machine {
     }
 
     /// The lines above a table.
-    pub(crate) fn lines(&self, file: &DataFile) -> Vec<String> {
+    pub fn lines(&self, file: &DataFile) -> Vec<String> {
         self.lines_of(file.path(), file.bytes())
     }
 
     /// The same for a file of `bytes` bytes that need not exist yet.
-    pub(crate) fn lines_of(&self, path: &Path, bytes: u64) -> Vec<String> {
+    pub fn lines_of(&self, path: &Path, bytes: u64) -> Vec<String> {
         let direct = self.direct_align_bytes.map_or("no direct I/O".to_owned(), |bytes| {
             format!("direct I/O in multiples of {bytes} B")
         });
@@ -118,7 +113,7 @@ impl Machine {
 ///
 /// # Errors
 /// [`BenchError::File`].
-pub(crate) fn direct_align(file: &DataFile) -> Result<Option<u64>, BenchError> {
+pub fn direct_align(file: &DataFile) -> Result<Option<u64>, BenchError> {
     align_of(file.path(), file.file())
 }
 

@@ -16,10 +16,9 @@
 
 #![allow(unsafe_code)]
 
+use std::fs::File;
 use std::io;
 use std::sync::Arc;
-
-use std::fs::File;
 
 use lowtide::map::{Map, MapError, MapOptions, Way};
 use lowtide::{Pager, Tenant};
@@ -28,7 +27,7 @@ use super::access::{AccessError, DataAccess};
 use super::datafile::DataFile;
 
 /// The name of the rows of a way.
-pub(crate) const fn name(way: Way) -> &'static str {
+pub const fn name(way: Way) -> &'static str {
     match way {
         Way::PageCache => "map-pagecache",
         _ => "map-userfault",
@@ -39,7 +38,7 @@ pub(crate) const fn name(way: Way) -> &'static str {
 ///
 /// # Errors
 /// [`MapError`]: mostly, that this machine does not allow the way.
-pub(crate) fn open(
+pub fn open(
     pager: &Pager,
     way: Way,
     file: &DataFile,
@@ -61,20 +60,20 @@ pub(crate) fn open(
 ///
 /// # Errors
 /// As [`open`].
-pub(crate) fn of_tenant(tenant: &Tenant, way: Way, file: &File) -> Result<Map, MapError> {
+pub fn of_tenant(tenant: &Tenant, way: Way, file: &File) -> Result<Map, MapError> {
     // SAFETY: it is a file of this run, which does not write to it while it is mapped.
     unsafe { MapOptions::new().way(way).tenant(tenant).map(tenant.pager(), file) }
 }
 
 /// One thread's access to a map.
 #[derive(Clone)]
-pub(crate) struct MapAccess {
+pub struct MapAccess {
     map: Arc<Map>,
 }
 
 impl MapAccess {
     /// Access to `map`.
-    pub(crate) fn new(map: Map) -> Self {
+    pub fn new(map: Map) -> Self {
         Self { map: Arc::new(map) }
     }
 

@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use lowtide::map::Way;
 use lowtide::{Pager, Policy, Size, Tenant};
+use lowtide_report::tally::Slice;
 use serde::{Deserialize, Serialize};
 
 use super::access::{AccessError, DataAccess};
@@ -20,7 +21,6 @@ use super::map::{self, MapAccess};
 use super::peer::mapped::MappedPeer;
 use super::storm::Storm;
 use super::system::{System, counted};
-use super::tally::Slice;
 use super::thread_pool::{ThreadPool, Until};
 
 /// Bytes of a page.

@@ -23,44 +23,35 @@
 //! | `proof` | killed, cut off and lied to, without losing a flushed byte |
 //! | `machine`, `table`, `json`, `error` | output |
 
-mod access;
-pub(crate) mod blocks;
-pub(crate) mod compare;
-pub(crate) mod content;
-pub(crate) mod datafile;
-mod depth;
-pub(crate) mod error;
-pub(crate) mod heap;
-mod hit;
-mod in_order;
-pub(crate) mod json;
-pub(crate) mod machine;
-mod map;
-mod map_fault;
-pub(crate) mod mapped;
-pub(crate) mod options;
-pub(crate) mod peer;
-mod play;
-pub(crate) mod proof;
-mod record;
-pub(crate) mod rounds;
-pub(crate) mod slow;
-pub(crate) mod storm;
-pub(crate) mod system;
-mod table;
-pub(crate) mod tally;
-pub(crate) mod tenancy;
-pub(crate) mod thread_pool;
-pub(crate) mod write;
+pub mod access;
+pub mod blocks;
+pub mod compare;
+pub mod content;
+pub mod datafile;
+pub mod depth;
+pub mod error;
+pub mod heap;
+pub mod hit;
+pub mod in_order;
+pub mod machine;
+pub mod map;
+pub mod map_fault;
+pub mod mapped;
+pub mod options;
+pub mod peer;
+pub mod play;
+pub mod proof;
+pub mod record;
+pub mod rounds;
+pub mod slow;
+pub mod storm;
+pub mod system;
+pub mod tenancy;
+pub mod thread_pool;
+pub mod write;
 
 use clap::{Command, Subcommand};
 use lowtide_workload::Workload;
-pub(crate) use rounds::Spread;
-
-use compare::{random_read, replay, scan, ycsb};
-use error::BenchError;
-use proof::{crash, cut};
-use tenancy::{cost, equals, mix};
 
 use crate::lab::Experiment;
 use crate::lab::anon_zipf::RealAnonZipf;
@@ -74,10 +65,14 @@ use crate::lab::real::Real;
 use crate::lab::real_mapping::{Fio, RealMapping, RealProgram, Thrash};
 use crate::lab::writing::Writing;
 use crate::lab::writing::real::RealWriting;
+use compare::{random_read, replay, scan, ycsb};
+use error::BenchError;
+use proof::{crash, cut};
+use tenancy::{cost, equals, mix};
 
 /// The benchmarks and proofs, in the order of the listing.
 #[derive(Debug, Subcommand)]
-pub(crate) enum Bench {
+pub enum Bench {
     #[command(name = "ycsb-a", about = Workload::YcsbA.description())]
     YcsbA(Box<ycsb::YcsbArgs>),
     #[command(name = "ycsb-b", about = Workload::YcsbB.description())]
@@ -128,7 +123,7 @@ pub(crate) enum Bench {
 ///
 /// # Errors
 /// The reason why there is no trustworthy result.
-pub(crate) fn run(bench: &Bench) -> Result<(), BenchError> {
+pub fn run(bench: &Bench) -> Result<(), BenchError> {
     match bench {
         Bench::YcsbA(args) => args.run(Workload::YcsbA),
         Bench::YcsbB(args) => args.run(Workload::YcsbB),
@@ -158,7 +153,7 @@ pub(crate) fn run(bench: &Bench) -> Result<(), BenchError> {
 }
 
 /// The workloads: names, each with a line about it, as `lowtide bench --help` lists them.
-pub(crate) fn workloads() -> Vec<(String, String)> {
+pub fn workloads() -> Vec<(String, String)> {
     let all = Bench::augment_subcommands(Command::new("bench"));
     let about = |of: &Command| of.get_about().map_or_else(String::new, ToString::to_string);
     all.get_subcommands().map(|of| (of.get_name().to_owned(), about(of))).collect()

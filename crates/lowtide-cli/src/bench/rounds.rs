@@ -13,14 +13,14 @@
 use std::time::{Duration, Instant};
 
 use indicatif::ProgressBar;
+use lowtide_report::interrupt::{self, Cut};
+use lowtide_report::out;
+use lowtide_report::tally::Slice;
 use serde::Serialize;
 
 use super::error::BenchError;
 use super::system::System;
-use super::tally::Slice;
 use super::thread_pool::Until;
-use crate::interrupt::Cut;
-use crate::{interrupt, out};
 
 /// A budget is full when this share of it, or of the data if that is less, is charged.
 const FULL: f64 = 0.9;
@@ -36,45 +36,25 @@ const WARM_MAX: Duration = Duration::from_secs(30);
 /// Seconds of a warm-up step for a budget of 256 MiB; proportionally less for smaller budgets.
 const WARM_STEP_SECONDS: f64 = 0.5;
 
-/// The results of one system.
-#[derive(Debug)]
-pub(crate) struct Row {
-    /// The system's name.
-    pub(crate) system: &'static str,
-    /// Its policy, for lowtide.
-    pub(crate) policy: Option<String>,
-    /// Name and policy together.
-    pub(crate) label: String,
-    /// One slice for each round.
-    pub(crate) slices: Vec<Slice>,
-}
-
-impl Row {
-    fn new(system: &dyn System) -> Self {
-        Self {
-            system: system.name(),
-            policy: system.policy(),
-            label: system.label(),
-            slices: Vec::new(),
-        }
-    }
-
-    /// All of its slices, combined.
-    pub(crate) fn sum(&self) -> Slice {
-        Slice::sum(&self.slices)
-    }
-
-    /// An error when any operation of any slice failed.
-    ///
-    /// # Errors
-    /// [`BenchError::Wrong`].
-    pub(crate) fn verdict(&self) -> Result<(), BenchError> {
-        let sum = self.sum();
-        verdict(&self.label, &sum)
+/// An empty row of a system.
+fn row_of(system: &dyn System) -> Row {
+    Row {
+        system: system.name(),
+        policy: system.policy(),
+        label: system.label(),
+        slices: Vec::new(),
     }
 }
 
-fn verdict(label: &str, slice: &Slice) -> Result<(), BenchError> {
+/// An error when any operation of any slice of a row failed.
+///
+/// # Errors
+/// [`BenchError::Wrong`].
+pub fn verdict(row: &Row) -> Result<(), BenchError> {
+    verdict_of(&row.label, &row.sum())
+}
+
+fn verdict_of(label: &str, slice: &Slice) -> Result<(), BenchError> {
     match (slice.errors, &slice.first_error) {
         (0, _) => Ok(()),
         (errors, first) => Err(BenchError::Wrong {
@@ -85,59 +65,13 @@ fn verdict(label: &str, slice: &Slice) -> Result<(), BenchError> {
     }
 }
 
-/// A median, with the smallest and the largest value.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub(crate) struct Spread {
-    /// The middle value (of an even number, the mean of the two).
-    pub(crate) median: f64,
-    /// The smallest.
-    pub(crate) min: f64,
-    /// The largest.
-    pub(crate) max: f64,
-}
-
-impl Spread {
-    /// Computes it; ignores values that are not finite.
-    pub(crate) fn of(values: impl IntoIterator<Item = f64>) -> Self {
-        let mut values: Vec<f64> = values.into_iter().filter(|value| value.is_finite()).collect();
-        values.sort_unstable_by(f64::total_cmp);
-        let (Some(&min), Some(&max)) = (values.first(), values.last()) else {
-            return Self::default();
-        };
-        let median = f64::midpoint(values[(values.len() - 1) / 2], values[values.len() / 2]);
-        Self { median, min, max }
-    }
-
-    /// `1.23 (1.20..1.31)`, with more digits for values far below one.
-    pub(crate) fn text(self) -> String {
-        format!("{:.*} {}", self.digits(), self.median, self.range())
-    }
-
-    /// The extremes alone, as all ranges are written: `(1.20..1.31)`.
-    pub(crate) fn range(self) -> String {
-        let digits = self.digits();
-        format!("({:.digits$}..{:.digits$})", self.min, self.max)
-    }
-
-    fn digits(self) -> usize {
-        if self.max < 0.1 { 4 } else { 2 }
-    }
-}
-
-/// The ratio of `row` to `base` in each round.
-pub(crate) fn ratio(row: &Row, base: &Row, measure: impl Fn(&Slice) -> f64) -> Spread {
-    Spread::of(
-        row.slices.iter().zip(&base.slices).map(|(slice, base)| measure(slice) / measure(base)),
-    )
-}
-
 /// Brings every system into its steady state. Drops a peer that the kernel kills for lack of
 /// memory.
 ///
 /// # Errors
 /// Those of [`System::run`]; [`BenchError::Wrong`] as soon as an operation fails;
 /// [`BenchError::Interrupted`].
-pub(crate) fn warm_up(
+pub fn warm_up(
     systems: &mut Vec<Box<dyn System>>,
     max_bytes: u64,
     data_bytes: u64,
@@ -171,7 +105,7 @@ fn warm_up_one(system: &mut dyn System, max_bytes: u64, data_bytes: u64) -> Resu
     while begin.elapsed() < WARM_MAX {
         let slice = system.warm(step)?;
         interrupt::check(|| format!("warming up {label}"))?;
-        verdict(&label, &slice)?;
+        verdict_of(&label, &slice)?;
         if (slice.current_bytes as f64) < FULL * enough as f64 {
             continue;
         }
@@ -193,14 +127,14 @@ fn warm_up_one(system: &mut dyn System, max_bytes: u64, data_bytes: u64) -> Resu
 ///
 /// # Errors
 /// Those of [`System::run`], [`BenchError::Interrupted`] before any row has a slice.
-pub(crate) fn take_turns(
+pub fn take_turns(
     systems: &mut Vec<Box<dyn System>>,
     rounds: u32,
     until: impl Fn(u32) -> Until,
     progress: &ProgressBar,
     cut: &mut Cut,
 ) -> Result<Vec<Row>, BenchError> {
-    let mut rows: Vec<Row> = systems.iter().map(|system| Row::new(system.as_ref())).collect();
+    let mut rows: Vec<Row> = systems.iter().map(|system| row_of(system.as_ref())).collect();
     'rounds: for round in 0..rounds {
         let mut at = 0;
         while let (Some(system), Some(row)) = (systems.get_mut(at), rows.get_mut(at)) {
@@ -289,8 +223,8 @@ mod tests {
     fn a_failing_operation_ends_the_measurement_after_its_round() {
         let rows = turns([Script { fails_in: 2, ..script([1, 1, 1]) }, script([1, 1, 1])]);
         assert!(rows.iter().all(|row| row.slices.len() == 2));
-        assert!(matches!(rows[0].verdict(), Err(BenchError::Wrong { errors: 1, .. })));
-        assert!(rows[1].verdict().is_ok());
+        assert!(matches!(verdict(&rows[0]), Err(BenchError::Wrong { errors: 1, .. })));
+        assert!(verdict(&rows[1]).is_ok());
     }
 
     #[test]

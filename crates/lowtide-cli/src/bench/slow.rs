@@ -13,13 +13,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use lowtide::{Builder, Inject, InjectOp, Request, Size, Verdict};
+use lowtide_report::span::Span;
 use thiserror::Error;
-
-use crate::span::Span;
 
 /// A kind of request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub enum Kind {
     /// Reads.
     Read,
     /// Writes.
@@ -49,14 +48,14 @@ impl Kind {
 
 /// `read=2ms`, or `write=50M`: a value for one kind of request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct For<T> {
+pub struct For<T> {
     kind: Kind,
     value: T,
 }
 
 /// An invalid value for a kind of request.
 #[derive(Debug, Error)]
-pub(crate) enum BadFor {
+pub enum BadFor {
     /// The kind.
     #[error("`{0}` does not name a kind of request; write read=, write= or sync= before the value")]
     Kind(String),
@@ -86,7 +85,7 @@ impl<T: fmt::Display> fmt::Display for For<T> {
 }
 
 /// A bandwidth. Syncs have none, as they transfer no bytes.
-pub(crate) fn bandwidth(text: &str) -> Result<For<Size>, String> {
+pub fn bandwidth(text: &str) -> Result<For<Size>, String> {
     let bandwidth: For<Size> = text.parse().map_err(|error: BadFor| error.to_string())?;
     let value = bandwidth.value;
     if bandwidth.kind == Kind::Sync || value.is_max() || value.bytes() == 0 {
@@ -97,34 +96,34 @@ pub(crate) fn bandwidth(text: &str) -> Result<For<Size>, String> {
 
 /// Delays and bandwidths of a device; none by default.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Slowness {
+pub struct Slowness {
     delays: Vec<For<Span>>,
     bandwidths: Vec<For<Size>>,
 }
 
 impl Slowness {
     /// Delays and bandwidths together.
-    pub(crate) const fn new(delays: Vec<For<Span>>, bandwidths: Vec<For<Size>>) -> Self {
+    pub const fn new(delays: Vec<For<Span>>, bandwidths: Vec<For<Size>>) -> Self {
         Self { delays, bandwidths }
     }
 
     /// A delay of writes.
-    pub(crate) fn of_writes(delay: Span) -> Self {
+    pub fn of_writes(delay: Span) -> Self {
         Self::new(vec![For { kind: Kind::Write, value: delay }], Vec::new())
     }
 
     /// A pager on a device with these delays.
-    pub(crate) fn on(&self, builder: Builder) -> Builder {
+    pub fn on(&self, builder: Builder) -> Builder {
         if self.is_none() { builder } else { builder.inject(Arc::new(self.device())) }
     }
 
     /// As text, if there are any.
-    pub(crate) fn text(&self) -> Option<String> {
+    pub fn text(&self) -> Option<String> {
         (!self.is_none()).then(|| self.to_string())
     }
 
     /// Whether there are none.
-    pub(crate) const fn is_none(&self) -> bool {
+    pub const fn is_none(&self) -> bool {
         self.delays.is_empty() && self.bandwidths.is_empty()
     }
 

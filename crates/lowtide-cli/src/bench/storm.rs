@@ -11,6 +11,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
+use lowtide_report::tally::Tally;
 use lowtide_workload::mapping::MapThrash;
 use serde::{Deserialize, Serialize};
 
@@ -18,7 +19,6 @@ use super::access::{AccessError, DataAccess};
 use super::datafile::DataDir;
 use super::error::BenchError;
 use super::mapped::{Made, Mapped, PAGE};
-use super::tally::Tally;
 use super::thread_pool::{Player, ThreadPool};
 
 /// One page in this number has a mark.

@@ -5,6 +5,7 @@ use std::fs::File;
 use lowtide::map::Way;
 use lowtide::{OpenOptions, Pager, Policy, Size, Stat, View};
 use lowtide_host::usage::{CpuTime, ProcIo};
+use lowtide_report::tally::Slice;
 use lowtide_sys::memory::page_size;
 use lowtide_sys::page_cache::cachestat;
 
@@ -15,7 +16,6 @@ use super::map::{self, MapAccess};
 use super::play::checkpoint::Checkpointer;
 use super::play::job::{Job, Script};
 use super::play::slice::Turn;
-use super::tally::Slice;
 use super::thread_pool::{ThreadPool, Until};
 
 /// Operations per batch during lowtide's warm-up. Without batches, each small page would need its
@@ -23,7 +23,7 @@ use super::thread_pool::{ThreadPool, Until};
 const WARM_BATCH: u32 = 256;
 
 /// One row of the result: a system that plays slices of a job under a budget.
-pub(crate) trait System {
+pub trait System {
     /// The system's name in results.
     fn name(&self) -> &'static str;
 
@@ -54,7 +54,7 @@ pub(crate) trait System {
 }
 
 /// lowtide in this process: a view, unless `D` is something else.
-pub(crate) struct Lowtide<D = ViewAccess> {
+pub struct Lowtide<D = ViewAccess> {
     name: &'static str,
     pager: Pager,
     access: D,
@@ -69,13 +69,13 @@ pub(crate) struct Lowtide<D = ViewAccess> {
 
 impl Lowtide {
     /// The name of the rows of views.
-    pub(crate) const VIEW: &str = "lowtide";
+    pub const VIEW: &str = "lowtide";
 
     /// Opens `file` under `pager`, whose policy is `policy`, and starts the job's threads.
     ///
     /// # Errors
     /// [`BenchError::Open`] when the file cannot be opened, those of [`ThreadPool::start`].
-    pub(crate) fn start(
+    pub fn start(
         pager: Pager,
         policy: Policy,
         file: &DataFile,
@@ -92,7 +92,7 @@ impl Lowtide {
     }
 
     /// Another access to its file, through the same pager.
-    pub(crate) fn access(&self) -> ViewAccess {
+    pub fn access(&self) -> ViewAccess {
         self.access.clone()
     }
 }
@@ -103,7 +103,7 @@ impl Lowtide<MapAccess> {
     /// # Errors
     /// [`BenchError::Map`] when the file cannot be mapped in this way, those of
     /// [`ThreadPool::start`].
-    pub(crate) fn map(
+    pub fn map(
         pager: Pager,
         policy: Policy,
         way: Way,
@@ -151,7 +151,7 @@ impl<D: DataAccess + Clone> Lowtide<D> {
 ///
 /// # Errors
 /// [`BenchError::Open`].
-pub(crate) fn open_view(pager: &Pager, file: &DataFile, write: bool) -> Result<View, BenchError> {
+pub fn open_view(pager: &Pager, file: &DataFile, write: bool) -> Result<View, BenchError> {
     Ok(data_options(write).open(pager, file.path())?)
 }
 
@@ -203,7 +203,7 @@ impl<D: DataAccess> Lowtide<D> {
 }
 
 /// Bytes that are not on the device yet.
-pub(crate) fn dirty_bytes(pager: &Pager) -> u64 {
+pub fn dirty_bytes(pager: &Pager) -> u64 {
     let dirty = pager.dirty();
     dirty.dirty_bytes + dirty.writeback_bytes
 }
@@ -212,11 +212,7 @@ pub(crate) fn dirty_bytes(pager: &Pager) -> u64 {
 ///
 /// # Errors
 /// Those of [`ThreadPool::slice`].
-pub(crate) fn counted(
-    pool: &mut ThreadPool,
-    pager: &Pager,
-    until: Until,
-) -> Result<Slice, BenchError> {
+pub fn counted(pool: &mut ThreadPool, pager: &Pager, until: Until) -> Result<Slice, BenchError> {
     let before = pager.stat();
     let mut slice = pool.slice(until)?;
     count(&mut slice, &before, &pager.stat());
@@ -224,7 +220,7 @@ pub(crate) fn counted(
 }
 
 /// The pager's counts between two readings, under the kernel's names and in its units.
-pub(crate) fn count(slice: &mut Slice, before: &Stat, after: &Stat) {
+pub fn count(slice: &mut Slice, before: &Stat, after: &Stat) {
     slice.read_bytes = after.io.read_bytes.saturating_sub(before.io.read_bytes);
     slice.write_bytes = after.io.write_bytes.saturating_sub(before.io.write_bytes);
     let since = |count: fn(&Stat) -> u64| Some(count(after).saturating_sub(count(before)));
@@ -248,7 +244,7 @@ pub(crate) fn count(slice: &mut Slice, before: &Stat, after: &Stat) {
 
 /// `pgpgin` and `pgpgout` as in `/proc/vmstat`: KiB from and to devices. (A memory cgroup of
 /// version 1 uses the same names for pages charged and uncharged; those are replaced.)
-pub(crate) fn add_device_kib(slice: &mut Slice) {
+pub fn add_device_kib(slice: &mut Slice) {
     slice.stat.insert("pgpgin".into(), slice.read_bytes >> 10);
     slice.stat.insert("pgpgout".into(), slice.write_bytes >> 10);
 }

@@ -2,7 +2,7 @@
 //!
 //! A thread lives as long as its system, so that per-thread state (rings, registrations, page
 //! tables) is set up once and not in every slice. Between slices it blocks on a channel. That is
-//! why these are not threads of [`crate::threads`], which end with the call that starts them.
+//! why these are not threads of [`lowtide_report::threads`], which end with the call that starts them.
 //!
 //! Latency takes one clock reading per step: a step starts when the previous one ends, so it
 //! includes generating the operation and checking its bytes, equally for every system. Each
@@ -14,11 +14,10 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use lowtide_host::usage::CpuTime;
+use lowtide_report::interrupt;
+use lowtide_report::tally::{Slice, Tally};
+use lowtide_report::threads::ThreadError;
 use serde::{Deserialize, Serialize};
-
-use super::tally::{Slice, Tally};
-use crate::interrupt;
-use crate::threads::ThreadError;
 
 /// A thread ends its slice after this many errors: a few prove that the run is wrong, and errors
 /// are often faster than operations and would flood the result.
@@ -26,7 +25,7 @@ const ERRORS_MAX: u64 = 100;
 
 /// The end of a slice.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) enum Until {
+pub enum Until {
     /// After this time.
     Seconds(f64),
     /// After this many operations, over all threads.
@@ -34,7 +33,7 @@ pub(crate) enum Until {
 }
 
 /// One thread's part of a workload.
-pub(crate) trait Player: Send {
+pub trait Player: Send {
     /// Does up to `most` operations (at least 1), requesting their data together where the workload
     /// allows it, and returns their number; 0 when the workload has ended.
     fn step(&mut self, most: u64, tally: &mut Tally) -> u64;
@@ -46,7 +45,7 @@ pub(crate) trait Player: Send {
 
 /// The threads of one system.
 #[derive(Debug)]
-pub(crate) struct ThreadPool {
+pub struct ThreadPool {
     workers: Vec<Worker>,
 }
 
@@ -70,7 +69,7 @@ impl ThreadPool {
     ///
     /// # Errors
     /// [`ThreadError::Create`] when the kernel cannot create that many threads.
-    pub(crate) fn start(players: Vec<Box<dyn Player>>) -> Result<Self, ThreadError> {
+    pub fn start(players: Vec<Box<dyn Player>>) -> Result<Self, ThreadError> {
         let count = players.len();
         let workers = players.into_iter().enumerate().map(|(number, mut player)| {
             let (orders, inbox) = channel::<Order>();
@@ -95,7 +94,7 @@ impl ThreadPool {
     ///
     /// # Errors
     /// [`ThreadError::Panicked`].
-    pub(crate) fn run(&mut self, until: Until, batch: u32) -> Result<Vec<Tally>, ThreadError> {
+    pub fn run(&mut self, until: Until, batch: u32) -> Result<Vec<Tally>, ThreadError> {
         let threads = self.workers.len() as u64;
         let start = Arc::new(Barrier::new(self.workers.len()));
         for (number, worker) in (0..).zip(&self.workers) {
@@ -120,7 +119,7 @@ impl ThreadPool {
     ///
     /// # Errors
     /// Those of [`ThreadPool::run`].
-    pub(crate) fn slice(&mut self, until: Until) -> Result<Slice, ThreadError> {
+    pub fn slice(&mut self, until: Until) -> Result<Slice, ThreadError> {
         let cpu = CpuTime::now_self();
         let mut slice = Slice::of(&self.run(until, 1)?);
         slice.cpu_seconds = CpuTime::now_self().since(cpu).seconds();
@@ -143,7 +142,7 @@ impl Drop for ThreadPool {
 }
 
 /// Share `number` of `total` operations in `parts` shares, which differ by at most one.
-pub(crate) fn share(total: u64, number: u64, parts: u64) -> u64 {
+pub fn share(total: u64, number: u64, parts: u64) -> u64 {
     let cut = |n: u64| (u128::from(total) * u128::from(n) / u128::from(parts)) as u64;
     cut(number + 1) - cut(number)
 }

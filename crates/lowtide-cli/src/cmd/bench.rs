@@ -2,8 +2,9 @@
 
 use std::process::ExitCode;
 
-use crate::bench::Bench;
-use crate::{bench, interrupt, out};
+use lowtide_report::{interrupt, out};
+
+use crate::bench::{self, Bench};
 
 /// Runs the benchmark and turns a failure into one message and an exit code.
 pub(crate) fn run(bench: &Bench) -> ExitCode {

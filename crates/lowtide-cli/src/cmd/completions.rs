@@ -4,9 +4,9 @@ use std::process::ExitCode;
 
 use clap::{Command, CommandFactory};
 use clap_complete::{Shell, generate};
+use lowtide_report::out;
 
 use crate::cli::Cli;
-use crate::out;
 
 /// Prints the shell's script.
 pub(crate) fn run(shell: Shell) -> ExitCode {

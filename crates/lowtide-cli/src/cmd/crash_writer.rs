@@ -2,8 +2,9 @@
 
 use std::process::ExitCode;
 
+use lowtide_report::out;
+
 use crate::bench::proof::victim::{self, VictimArgs};
-use crate::out;
 
 /// Writes until it is killed.
 pub(crate) fn run(args: &VictimArgs) -> ExitCode {

@@ -3,8 +3,7 @@
 use std::process::ExitCode;
 
 use lowtide_host::probe::Probe;
-
-use crate::out;
+use lowtide_report::out;
 
 /// Prints the machine's features. A missing feature is part of the report, not a failure.
 pub(crate) fn run() -> ExitCode {

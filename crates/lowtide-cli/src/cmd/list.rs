@@ -3,12 +3,13 @@
 use std::process::ExitCode;
 
 use lowtide::{Policy, Size};
+use lowtide_report::{out, table};
 use lowtide_sim::spec::{DeviceSpec, MachineSpec};
 
+use crate::bench;
 use crate::cli::Listing;
 use crate::sim::Simulation;
 use crate::sim::error::SimError;
-use crate::{bench, out, table};
 
 /// Prints the list, or one machine as a file.
 pub(crate) fn run(what: Listing, toml: Option<&str>) -> ExitCode {

@@ -4,9 +4,9 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use clap::CommandFactory;
+use lowtide_report::out;
 
 use crate::cli::Cli;
-use crate::out;
 
 /// Writes a page for each command into a directory.
 pub(crate) fn run(dir: &Path) -> ExitCode {

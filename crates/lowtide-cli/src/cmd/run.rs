@@ -2,7 +2,8 @@
 
 use std::process::ExitCode;
 
-use crate::out;
+use lowtide_report::out;
+
 use crate::run::{self, RunArgs};
 
 /// Starts the program. Returns only if it cannot be started: with a message, and the exit code that

@@ -2,8 +2,9 @@
 
 use std::process::ExitCode;
 
+use lowtide_report::{interrupt, out};
+
 use crate::sim::Simulation;
-use crate::{interrupt, out};
 
 /// Runs the simulation and turns a failure into one message and an exit code.
 pub(crate) fn run(simulation: &Simulation) -> ExitCode {

@@ -5,18 +5,18 @@ use std::rc::Rc;
 
 use clap::Args;
 use lowtide::Size;
+use lowtide_report::columns::{Columns, label, number};
+use lowtide_report::outcome::LaunchesRow;
+use lowtide_report::row::{Row, named};
+use lowtide_report::table::mib;
 use lowtide_sim::client::heap::HeapResult;
 use lowtide_sim::published::{ANDROID, Arm, MeasuredAndroid, android_verdict, published_heap};
 use lowtide_sim::spec::MachineSpec;
 use lowtide_workload::heap::{Android as Program, HeapProgram};
 
 use super::heap::{Heap, row_of, thousands_cell};
-use crate::sim::columns::{Columns, label, number};
 use crate::sim::compare::criteria_lines;
 use crate::sim::options::{PUBLISHED_POLICIES, floor, scale};
-use crate::sim::outcome::LaunchesRow;
-use crate::sim::row::{Row, named};
-use crate::table::mib;
 
 /// Options of `android`.
 #[derive(Debug, Args)]

@@ -11,14 +11,14 @@ use std::time::Duration;
 
 use clap::Args;
 use lowtide::Size;
+use lowtide_report::columns::{Columns, label, number, refaults};
+use lowtide_report::row::Row;
+use lowtide_report::values::budget;
 use lowtide_sim::client::script::Done;
 use lowtide_workload::script::{Actor, Call, Order, Script};
 
 use super::simulated::Defaults;
 use super::{Experiment, Play, Played, Setting, together};
-use crate::bench::options::values::budget;
-use crate::sim::columns::{Columns, label, number, refaults};
-use crate::sim::row::Row;
 use crate::throttle::{ProgramError, ThrottlePolicy};
 
 /// Tenants.

@@ -10,6 +10,10 @@
 use std::time::Duration;
 
 use clap::Args;
+use lowtide_report::columns::{Columns, counted, label, number, whole};
+use lowtide_report::row::Row;
+use lowtide_report::span::Span;
+use lowtide_report::table::mib;
 use lowtide_sim::published::{Arm, MeasuredDd, dd_verdict, published_dd};
 use lowtide_workload::writer::Writer;
 
@@ -17,12 +21,8 @@ use super::Sizes;
 use super::writing::{Beside, Writing, Written};
 use crate::bench::error::BenchError;
 use crate::bench::write::FillPeer;
-use crate::sim::columns::{Columns, counted, label, number, whole};
 use crate::sim::compare::criteria_lines;
 use crate::sim::options::PUBLISHED_POLICIES;
-use crate::sim::row::Row;
-use crate::span::Span;
-use crate::table::mib;
 
 /// Options of `dd-oom`.
 #[derive(Debug, Args)]

@@ -8,18 +8,18 @@
 
 use clap::Args;
 use clap::builder::ArgPredicate::IsPresent;
+use lowtide_report::columns::{Columns, counted, label, number, p99, whole};
+use lowtide_report::row::{Row, RowLatency};
+use lowtide_report::span::Span;
+use lowtide_report::spread::Spread;
+use lowtide_report::table::us;
 use lowtide_workload::writer::Writer;
 
 use super::Sizes;
 use super::writing::{Beside, Writing, Written};
-use crate::bench::Spread;
 use crate::bench::error::BenchError;
 use crate::bench::options::chosen;
 use crate::bench::write::FillPeer;
-use crate::sim::columns::{Columns, counted, label, number, p99, whole};
-use crate::sim::row::{Row, RowLatency};
-use crate::span::Span;
-use crate::table::us;
 
 /// Options of `fill`.
 #[derive(Debug, Args)]

@@ -5,15 +5,15 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use lowtide::Size;
+use lowtide_report::columns::{Columns, label, number, refaults};
+use lowtide_report::row::Row;
 use lowtide_sim::published::{Arm, MeasuredFio, fio_verdict, published_fio};
 use lowtide_workload::mapping::{FioMmap, FioOrder};
 
 use super::mapping::{Mapping, Program};
 use super::simulated::Defaults;
-use crate::sim::columns::{Columns, label, number, refaults};
 use crate::sim::compare::criteria_lines;
 use crate::sim::options::{PUBLISHED_POLICIES, Switch, scale};
-use crate::sim::row::Row;
 
 /// Which blocks jobs want.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

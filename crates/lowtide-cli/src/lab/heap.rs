@@ -17,21 +17,21 @@ use std::sync::atomic::AtomicU64;
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use lowtide::{Policy, Size};
+use lowtide_report::columns::Columns;
+use lowtide_report::interrupt::{self, Cut};
+use lowtide_report::json::LatencyUs;
+use lowtide_report::progress::{Patient, Unit};
+use lowtide_report::row::{Row, RowLatency};
 use lowtide_sim::client::heap::{HeapResult, play};
 use lowtide_sim::published::Arm;
 use lowtide_sim::spec::{Compressor, MachineSpec, SwapSpec};
 use lowtide_sim::{MachineConfig, MachineError};
 use lowtide_workload::heap::{HeapProgram, PAGE, Work};
 
-use crate::interrupt::{self, Cut};
-use crate::json::LatencyUs;
-use crate::progress::{Patient, Unit};
 use crate::sim::clock::Stopwatch;
-use crate::sim::columns::Columns;
 use crate::sim::error::SimError;
 use crate::sim::host::Host;
 use crate::sim::options::{Common, OnMachine, Timing, floor};
-use crate::sim::row::{Row, RowLatency};
 use crate::sim::{jobs, show};
 
 /// Swap, as a multiple of memory, of a machine that has none (`docs/kernel/workloads.md` §2(b)).

@@ -27,6 +27,12 @@ use std::time::Duration;
 
 use clap::Args;
 use lowtide::{HighPolicy, Policy, Size};
+use lowtide_report::columns::{Columns, loads_per_mib, number, slept};
+use lowtide_report::json::LatencyUs;
+use lowtide_report::names;
+use lowtide_report::row::{DeviceSample, NeighbourRow, Row};
+use lowtide_report::table::{thousands, us};
+use lowtide_report::values::budget;
 use lowtide_sim::published::{
     Arm, MeasuredThrash, SarSample, ThrashArms, published_thrash, thrash_verdict,
 };
@@ -35,13 +41,7 @@ use lowtide_workload::script::{Actor, Call, Order, Script};
 use super::simulated::Defaults;
 use super::{Experiment, Play, Played, Setting};
 use crate::bench::options::threads;
-use crate::bench::options::values::budget;
-use crate::json::LatencyUs;
-use crate::names;
-use crate::sim::columns::{Columns, loads_per_mib, number, slept};
 use crate::sim::compare;
-use crate::sim::row::{DeviceSample, NeighbourRow, Row};
-use crate::table::{thousands, us};
 use crate::throttle::{ProgramError, ThrottlePolicy};
 
 /// Of 150 parts of `high`: the thrasher's file, and the neighbour's.
@@ -601,7 +601,7 @@ mod tests {
         let neighbour = Some(NeighbourRow::default());
         let (ops_per_s, device_tps, device_util_pct) = (Some(1e6), Some(1e6), Some(1e6));
         let row = Row { ops_per_s, device_tps, device_util_pct, neighbour, ..Row::default() };
-        let text = crate::sim::columns::table(HighThrash::COLUMNS, &[row]).to_string();
+        let text = lowtide_report::columns::table(HighThrash::COLUMNS, &[row]).to_string();
         let heads: Vec<_> = text.lines().filter(|line| line.starts_with("policy")).collect();
         assert!(heads.len() > 1 && heads.iter().all(|head| head.contains("read-ahead")), "{text}");
     }

@@ -5,15 +5,15 @@ use std::rc::Rc;
 
 use clap::Args;
 use lowtide::Size;
+use lowtide_report::columns::{Columns, label, number, refaults};
+use lowtide_report::row::Row;
 use lowtide_sim::published::{Arm, KERNEL_BUILD, MeasuredBuild, build_verdict, published_heap};
 use lowtide_sim::spec::MachineSpec;
 use lowtide_workload::heap::{HeapProgram, KernelBuild as Build};
 
 use super::heap::{Heap, row_of, seconds_cell, thousands_cell, with_part_of_cpus};
-use crate::sim::columns::{Columns, label, number, refaults};
 use crate::sim::compare::criteria_lines;
 use crate::sim::options::{PUBLISHED_POLICIES, scale};
-use crate::sim::row::Row;
 
 /// Options of `kernel-build`.
 #[derive(Debug, Args)]

@@ -15,23 +15,23 @@ use std::time::Duration;
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use lowtide::Policy;
+use lowtide_report::columns::Columns;
+use lowtide_report::interrupt::{self, Cut};
+use lowtide_report::json::LatencyUs;
+use lowtide_report::names::once;
+use lowtide_report::out;
+use lowtide_report::outcome::RetriesRow;
+use lowtide_report::progress::{Patient, Unit};
+use lowtide_report::row::Row;
 use lowtide_sim::client::{fio, thrash};
 use lowtide_sim::spec::{FaultPath, MachineSpec};
 use lowtide_sim::{MachineConfig, MachineError};
 use lowtide_workload::mapping::{FioMmap, MapThrash};
 
 use super::simulated::Defaults;
-use crate::interrupt::{self, Cut};
-use crate::json::LatencyUs;
-use crate::names::once;
-use crate::out;
-use crate::progress::{Patient, Unit};
-use crate::sim::columns::Columns;
 use crate::sim::error::SimError;
 use crate::sim::host::Host;
 use crate::sim::options::{Common, OnMachine, seconds};
-use crate::sim::outcome::RetriesRow;
-use crate::sim::row::Row;
 use crate::sim::{jobs, show};
 
 /// An experiment. The value has its own options.

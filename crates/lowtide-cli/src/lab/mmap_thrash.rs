@@ -6,17 +6,17 @@ use std::time::Duration;
 
 use clap::Args;
 use lowtide::Size;
+use lowtide_report::columns::{Columns, label, number};
+use lowtide_report::outcome::RetriesRow;
+use lowtide_report::row::Row;
 use lowtide_sim::published::{MeasuredStorm, published_storm, storm_verdict};
 use lowtide_sim::spec::FaultPath;
 use lowtide_workload::mapping::MapThrash;
 
 use super::mapping::{Mapping, Program};
 use super::simulated::Defaults;
-use crate::sim::columns::{Columns, label, number};
 use crate::sim::compare::criteria_lines;
 use crate::sim::options::scale;
-use crate::sim::outcome::RetriesRow;
-use crate::sim::row::Row;
 
 /// Options of `mmap-thrash`.
 #[derive(Debug, Args)]

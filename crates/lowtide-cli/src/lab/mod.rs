@@ -59,13 +59,13 @@ use std::time::Duration;
 
 use clap::Args;
 use lowtide::Policy;
+use lowtide_report::columns::Columns;
+use lowtide_report::row::{DeviceSample, Row};
+use lowtide_report::values::{budget, grain, scale, scaled, size};
 use lowtide_sim::client::script::Done;
 use lowtide_workload::script::Script;
 
-use crate::bench::options::values::{budget, grain, scale, scaled, size};
 use crate::bench::tenancy::loaders::WINDOW_PAGES;
-use crate::sim::columns::Columns;
-use crate::sim::row::{DeviceSample, Row};
 use crate::throttle::{ProgramError, ThrottlePolicy};
 
 /// An experiment. The value has its own options.

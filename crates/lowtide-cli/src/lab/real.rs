@@ -20,23 +20,21 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use lowtide::{OpenOptions, Pager, Size, View};
 use lowtide_host::usage::CpuTime;
+use lowtide_report::interrupt::Cut;
+use lowtide_report::row::{DeviceSample, Row};
+use lowtide_report::values::seconds;
+use lowtide_report::{columns, progress};
 use lowtide_sim::client::script::Done;
-
 use lowtide_workload::script::{Actor, Call, Choices, Order};
 
 use super::{Experiment, Play, Played, Setting};
 use crate::bench::content::{Content, UNIT_BYTES};
 use crate::bench::datafile::{DataDir, DataFile, Purpose};
 use crate::bench::error::BenchError;
-use crate::bench::options::values::seconds;
 use crate::bench::options::{FewPolicies, Seed};
 use crate::bench::tenancy::device::Device;
 use crate::bench::tenancy::host::{Common, apply, head, tail};
 use crate::bench::tenancy::loaders::{Count, Loaders, fill, load, load_around, load_many};
-use crate::interrupt::Cut;
-use crate::progress;
-use crate::sim::columns;
-use crate::sim::row::{DeviceSample, Row};
 
 /// `max`, in pages, of a group with uncached reads.
 const READ_ONCE_PAGES: u64 = 64;

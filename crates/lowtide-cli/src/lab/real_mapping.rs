@@ -22,32 +22,33 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use lowtide::map::Way;
 use lowtide::{Pager, Size};
 use lowtide_host::probe::{Availability, Probe};
+use lowtide_report::rounds;
+use lowtide_report::columns::{self, Columns, label, number, refaults};
+use lowtide_report::interrupt::Cut;
+use lowtide_report::json::LatencyUs;
+use lowtide_report::rounds::ratio;
+use lowtide_report::row::{Row, RowLatency};
+use lowtide_report::tally::{Latency, Slice};
+use lowtide_report::values::{self, part};
+use lowtide_report::{out, progress};
 use lowtide_workload::mapping::{FioMmap, MapThrash};
 
 use super::fio_mmap::{Distribution, FioMapped};
 use super::mapping::Mapping;
 use super::mmap_thrash::MmapThrash;
-use crate::bench::blocks;
 use crate::bench::datafile::DataDir;
 use crate::bench::error::BenchError;
 use crate::bench::machine::Machine;
 use crate::bench::mapped::{KernelMaps, Limits, LowtideMaps, Made, PAGE};
 use crate::bench::options::memory::check_memory;
-use crate::bench::options::values::part;
-use crate::bench::options::{FewPolicies, Io, Output, ScratchPlace, rounds, values};
+use crate::bench::options::{FewPolicies, Io, Output, ScratchPlace, rounds};
 use crate::bench::peer::mapped::MappedPeer;
-use crate::bench::rounds::{self as turns, ratio, take_turns};
-use crate::bench::storm;
+use crate::bench::rounds::take_turns;
 use crate::bench::system::System;
-use crate::bench::tally::{Latency, Slice};
 use crate::bench::tenancy::host::tail;
 use crate::bench::thread_pool::Until;
-use crate::interrupt::Cut;
-use crate::json::LatencyUs;
+use crate::bench::{blocks, rounds as turns, storm};
 use crate::lab::turns::{checked, row as row_of};
-use crate::sim::columns::{self, Columns, label, number, refaults};
-use crate::sim::row::{Row, RowLatency};
-use crate::{out, progress};
 
 /// A program, with its own options.
 pub(crate) trait RealProgram: Args + fmt::Debug {
@@ -345,7 +346,7 @@ impl<P: RealProgram> RealMapping<P> {
         let slice = Until::Seconds(self.seconds / f64::from(self.rounds));
         if P::WARMS {
             let warm = take_turns(&mut systems, 1, |_| slice, &progress, &mut cut)?;
-            warm.iter().try_for_each(turns::Row::verdict)?;
+            warm.iter().try_for_each(turns::verdict)?;
         }
         let results = take_turns(&mut systems, self.rounds, |_| slice, &progress, &mut cut)?;
         progress.finish_and_clear();
@@ -358,7 +359,7 @@ impl<P: RealProgram> RealMapping<P> {
             base.map_or("", |base| base.label.as_str())
         )];
         let table = columns::table(P::COLUMNS, &rows);
-        let wrong = results.iter().try_for_each(turns::Row::verdict);
+        let wrong = results.iter().try_for_each(turns::verdict);
         tail(&self.output, &machine, &table, rows, &closing, cut).and(wrong)
     }
 
@@ -397,7 +398,7 @@ impl<P: RealProgram> RealMapping<P> {
         self.own.file() * u64::from(self.own.threads())
     }
 
-    fn row(&self, result: &turns::Row, base: &turns::Row) -> Row {
+    fn row(&self, result: &rounds::Row, base: &rounds::Row) -> Row {
         let (sum, limits) = (result.sum(), self.own.limits());
         let latency = Latency::from_pairs(&sum.latency);
         Row {

@@ -7,17 +7,17 @@ use std::time::Duration;
 use clap::Args;
 use lowtide::Size;
 use lowtide_bpf::Programs;
+use lowtide_report::interrupt::{self, Cut};
+use lowtide_report::progress::{Patient, Unit};
+use lowtide_report::row::{DeviceSample, Row};
 use lowtide_sim::MachineConfig;
 use lowtide_sim::client::script::{Sample, Throttle, play as simulate};
 use lowtide_sim::spec::MachineSpec;
 
 use super::{Experiment, Play, Played, Setting};
-use crate::interrupt::{self, Cut};
-use crate::progress::{Patient, Unit};
 use crate::sim::error::SimError;
 use crate::sim::host::Host;
 use crate::sim::options::{self, Common, OnMachine, seconds};
-use crate::sim::row::{DeviceSample, Row};
 use crate::sim::{jobs, show};
 use crate::throttle::{ProgramError, ThrottlePolicy};
 

@@ -6,16 +6,16 @@ use std::time::Duration;
 
 use clap::Args;
 use lowtide::Size;
+use lowtide_report::columns::{Columns, label, number, p99};
+use lowtide_report::row::Row;
+use lowtide_report::table::us;
 use lowtide_sim::published::{Arm, MeasuredSysbench, SYSBENCH, published_heap, sysbench_verdict};
 use lowtide_sim::spec::MachineSpec;
 use lowtide_workload::heap::{HeapProgram, SysbenchRo as Program};
 
 use super::heap::{Heap, each, each_cell, row_of, seconds_cell, with_part_of_cpus};
-use crate::sim::columns::{Columns, label, number, p99};
 use crate::sim::compare::criteria_lines;
 use crate::sim::options::{PUBLISHED_POLICIES, scale, seconds};
-use crate::sim::row::Row;
-use crate::table::us;
 
 /// Options of `sysbench-ro`.
 #[derive(Debug, Args)]

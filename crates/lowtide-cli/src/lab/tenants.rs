@@ -4,9 +4,8 @@
 
 use clap::{Args, ValueEnum};
 use lowtide::Size;
+use lowtide_report::values::size;
 use lowtide_workload::tenants::{Content, Tenants};
-
-use crate::bench::options::values::size;
 
 /// The name of the workload.
 pub(crate) const NAME: &str = "tenants";

@@ -1,9 +1,10 @@
 //! Rows of systems that took turns on a real machine: the figures of all their slices together.
 
-use crate::bench::json::bytes_per_write;
+use lowtide_report::measured::bytes_per_write;
+use lowtide_report::row::Row;
+use lowtide_report::table::thousands;
+
 use crate::bench::rounds;
-use crate::sim::row::Row;
-use crate::table::thousands;
 
 /// What was checked in all rows together: a line's beginning.
 pub(crate) fn checked(rows: &[Row], what: &str) -> String {

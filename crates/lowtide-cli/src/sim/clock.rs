@@ -7,17 +7,17 @@ use rustix::time::{ClockId, clock_gettime};
 
 /// CPU time of a thread since a start.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Stopwatch(Duration);
+pub struct Stopwatch(Duration);
 
 impl Stopwatch {
     /// Starts now, for the calling thread.
-    pub(crate) fn start() -> Self {
+    pub fn start() -> Self {
         Self(now())
     }
 
     /// The CPU time since the start, on the same thread. Costs a system call, some hundred
     /// nanoseconds.
-    pub(crate) fn elapsed(self) -> Duration {
+    pub fn elapsed(self) -> Duration {
         now().saturating_sub(self.0)
     }
 }

@@ -1,13 +1,12 @@
 //! Comparisons of rows: ratios to a base, published results, and whether they are reproduced.
 
 use lowtide::Policy;
+use lowtide_report::row::{Row, Workers};
+use lowtide_report::table;
 use lowtide_sim::published::{
     Arm, Criterion, Measured, MeasuredTenants, published, published_tenants, tenants_verdict,
     verdict,
 };
-
-use super::row::{Row, Workers};
-use crate::table;
 
 /// The row that others are compared with: `mglru-7.1`, so that rows with more and more of its
 /// switches show the effect of each; otherwise the first.
@@ -135,7 +134,7 @@ fn measured(row: &Row) -> Measured {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sim::row::named;
+    use lowtide_report::row::named;
 
     const AFTER: &str = "mglru-7.1+series";
 

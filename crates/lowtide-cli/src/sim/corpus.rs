@@ -17,15 +17,15 @@ use lowtide_mrc::corpus::{
     BEST_OF, Cell, Court, Half, JudgeError, Judgement, Standing, Subject, TOLERANCE, TRACES, Trace,
     judge,
 };
+use lowtide_report::json::Report;
+use lowtide_report::names::once;
+use lowtide_report::progress::{Patient, Unit};
+use lowtide_report::{interrupt, out, table};
 use serde::Serialize;
 
 use super::error::SimError;
 use super::options::{Output, Results};
 use super::show::{self, PlainMachine};
-use crate::json::Report;
-use crate::names::once;
-use crate::progress::{Patient, Unit};
-use crate::{interrupt, out, table};
 
 /// The name on the command line.
 pub(crate) const NAME: &str = "corpus";

@@ -7,6 +7,10 @@ use std::io;
 
 use lowtide::Policy;
 use lowtide_core::ConfigError;
+use lowtide_report::interrupt::{self, CutShort, HandlerError, Interrupted, Interruptible};
+use lowtide_report::json::ResultsError;
+use lowtide_report::table::memory;
+use lowtide_report::threads::ThreadError;
 use lowtide_sim::spec::SpecError;
 use lowtide_sim::{MachineError, PlayError};
 use lowtide_workload::DistributionError;
@@ -14,16 +18,12 @@ use lowtide_workload::trace::TraceFileError;
 use thiserror::Error;
 
 use super::mix::FinishedError;
-use crate::interrupt::{self, CutShort, HandlerError, Interrupted, Interruptible};
-use crate::json::ResultsError;
-use crate::table::memory;
-use crate::threads::ThreadError;
 use crate::throttle::ProgramError;
 
 /// Why a simulation ended without a result, or with an incomplete one.
 #[derive(Debug, Error)]
 #[non_exhaustive]
-pub(crate) enum SimError {
+pub enum SimError {
     /// Options that are valid alone but not together, or that have no meaning for the workload.
     #[error("{what}; {advice}")]
     Usage {
@@ -120,12 +120,12 @@ pub(crate) enum SimError {
 
 impl SimError {
     /// An option that cannot be used.
-    pub(crate) fn usage(what: impl Into<String>, advice: impl Into<String>) -> Self {
+    pub fn usage(what: impl Into<String>, advice: impl Into<String>) -> Self {
         Self::Usage { what: what.into(), advice: advice.into() }
     }
 
     /// The error of a simulated machine in the row of `policy`; `during` names the work.
-    pub(crate) fn of_machine(policy: Policy, source: MachineError, during: &str) -> Self {
+    pub fn of_machine(policy: Policy, source: MachineError, during: &str) -> Self {
         match source {
             MachineError::Config(source) => Self::Budget(source),
             MachineError::Interrupted { .. } => {
@@ -136,7 +136,7 @@ impl SimError {
     }
 
     /// 2 if the command line is wrong, the signal's code if a signal ended the run, otherwise 1.
-    pub(crate) fn exit_code(&self) -> u8 {
+    pub fn exit_code(&self) -> u8 {
         match self {
             Self::Interrupted(_) | Self::CutShort(_) => interrupt::exit_code(),
             // An unreadable file is an environment error, not a usage error.

@@ -5,21 +5,21 @@ use std::rc::Rc;
 use std::sync::atomic::AtomicU64;
 
 use lowtide::Policy;
+use lowtide_report::columns::Column;
+use lowtide_report::interrupt::{self, Cut};
+use lowtide_report::json::LatencyUs;
+use lowtide_report::progress::Patient;
+use lowtide_report::row::{Row, RowLatency};
 use lowtide_sim::client::stream::{self, Stream, StreamSpace};
 use lowtide_sim::spec::MachineSpec;
 use lowtide_sim::{MachineConfig, MachineError};
 use serde::Serialize;
 
 use super::clock::Stopwatch;
-use super::columns::Column;
 use super::error::SimError;
 use super::host::Host;
 use super::options::Common;
-use super::row::{Row, RowLatency};
 use super::{jobs, show};
-use crate::interrupt::{self, Cut};
-use crate::json::LatencyUs;
-use crate::progress::Patient;
 
 /// CPU nanoseconds that a program spends between two operations, outside memory management. A
 /// guess: a few hundred instructions.
@@ -27,51 +27,51 @@ const OP_NS: u64 = 200;
 
 /// The selected rows.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Rows<'a> {
+pub struct Rows<'a> {
     /// A row for each.
-    pub(crate) policies: &'a [Policy],
+    pub policies: &'a [Policy],
     /// Whether rows include the simulation's speed.
-    pub(crate) timing: bool,
+    pub timing: bool,
     /// The seed of the machines.
-    pub(crate) seed: u64,
+    pub seed: u64,
 }
 
 /// The properties that all rows share.
 #[derive(Clone, Debug)]
-pub(crate) struct Play<'a> {
+pub struct Play<'a> {
     /// The machine.
-    pub(crate) machine: &'a MachineSpec,
+    pub machine: &'a MachineSpec,
     /// The budget in bytes; `None` for all of its memory.
-    pub(crate) max: Option<u64>,
+    pub max: Option<u64>,
     /// Files and heaps, by their numbers.
-    pub(crate) spaces: Vec<StreamSpace>,
+    pub spaces: Vec<StreamSpace>,
     /// Pages that are touched.
-    pub(crate) data_pages: u64,
+    pub data_pages: u64,
     /// A description of the work, for the message of an interruption.
-    pub(crate) during: String,
+    pub during: String,
 }
 
 /// The streams of one machine's threads.
-pub(crate) struct Streams {
+pub struct Streams {
     /// The operations of each thread.
-    pub(crate) streams: Vec<Stream>,
+    pub streams: Vec<Stream>,
     /// The error of a stream that ended the run, if the machine did not.
-    pub(crate) failed: Rc<Cell<Option<SimError>>>,
+    pub failed: Rc<Cell<Option<SimError>>>,
 }
 
 /// Rows, and the reason for the first incomplete one.
 #[derive(Debug, Default)]
-pub(crate) struct Outcome {
+pub struct Outcome {
     /// A row for each policy.
-    pub(crate) rows: Vec<Row>,
+    pub rows: Vec<Row>,
     /// Whether all rows are complete.
-    pub(crate) cut: Cut,
+    pub cut: Cut,
     killed: Option<SimError>,
 }
 
 impl Outcome {
     /// Adds a row that ended in an out-of-memory kill.
-    pub(crate) fn killed(&mut self, row: Row, what: String) {
+    pub fn killed(&mut self, row: Row, what: String) {
         let policy = row.policy.clone();
         self.rows.push(Row { oom: Some(1), ..row });
         self.killed.get_or_insert(SimError::OutOfMemory { policy, what });
@@ -81,7 +81,7 @@ impl Outcome {
     ///
     /// # Errors
     /// Those of [`show::results`]; [`SimError::OutOfMemory`] when any row is incomplete.
-    pub(crate) fn show<M: Serialize>(
+    pub fn show<M: Serialize>(
         self,
         common: &Common,
         machine: &M,
@@ -99,7 +99,7 @@ impl Outcome {
 /// # Errors
 /// Any [`SimError`] except [`SimError::OutOfMemory`] and interruptions, which [`Outcome::show`]
 /// returns.
-pub(crate) fn run(
+pub fn run(
     rows: &Rows<'_>,
     play: &Play<'_>,
     progress: Patient,

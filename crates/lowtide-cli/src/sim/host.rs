@@ -18,7 +18,7 @@ const PAGE_BYTES: u64 = 16;
 
 /// The resources of the host.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Host {
+pub struct Host {
     cores: usize,
     /// Bytes available; `u64::MAX` if unknown.
     available: u64,
@@ -26,7 +26,7 @@ pub(crate) struct Host {
 
 impl Host {
     /// Queries the host.
-    pub(crate) fn ask() -> Self {
+    pub fn ask() -> Self {
         let available = match Probe::ask().memory_available {
             0 => u64::MAX,
             bytes => bytes,
@@ -39,7 +39,7 @@ impl Host {
     ///
     /// # Errors
     /// [`SimError::HostMemory`] when there is not enough for one.
-    pub(crate) fn parallel(&self, frames: u64, pages: u64) -> Result<usize, SimError> {
+    pub fn parallel(&self, frames: u64, pages: u64) -> Result<usize, SimError> {
         let each = needed(frames, pages);
         self.check(each)?;
         let fit = usize::try_from(self.available / each.max(1)).unwrap_or(usize::MAX);
@@ -50,7 +50,7 @@ impl Host {
     ///
     /// # Errors
     /// [`SimError::HostMemory`].
-    pub(crate) const fn check(&self, needed: u64) -> Result<(), SimError> {
+    pub const fn check(&self, needed: u64) -> Result<(), SimError> {
         if needed > self.available {
             return Err(SimError::HostMemory { needed, available: self.available });
         }
@@ -59,7 +59,7 @@ impl Host {
 }
 
 /// Bytes of a simulation with a number of frames and of pages of data.
-pub(crate) const fn needed(frames: u64, pages: u64) -> u64 {
+pub const fn needed(frames: u64, pages: u64) -> u64 {
     frames.saturating_mul(FRAME_BYTES).saturating_add(pages.saturating_mul(PAGE_BYTES))
 }
 

@@ -1,15 +1,17 @@
 //! Rows in parallel: each policy's simulation runs on one thread and is independent of the others,
 //! so results do not depend on the parallelism.
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
+use lowtide_report::interrupt::{self, Interrupted};
+use lowtide_report::out;
+use lowtide_report::progress::Patient;
+use lowtide_report::threads::{self, Stop};
+
 use super::error::SimError;
-use crate::interrupt::{self, Interrupted};
-use crate::out;
-use crate::progress::Patient;
-use crate::threads::{self, Stop};
 
 /// Interval at which progress is checked.
 const TICK: Duration = Duration::from_millis(100);
@@ -27,7 +29,7 @@ const GRACE: Duration = Duration::from_millis(600);
 ///
 /// # Panics
 /// If a job panics, or the threads cannot be started.
-pub(crate) fn run<T: Send>(
+pub fn run<T: Send>(
     count: usize,
     parallel: usize,
     mut progress: Patient,
@@ -80,7 +82,7 @@ pub(crate) fn run<T: Send>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::progress::Unit;
+    use lowtide_report::progress::Unit;
 
     #[test]
     fn results_keep_the_order_of_their_jobs() {

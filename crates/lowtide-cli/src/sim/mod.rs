@@ -20,33 +20,27 @@
 //! | `host`, `jobs`, `clock` | resources of the host; rows in parallel; their CPU time |
 //! | `row`, `columns`, `show`, `error` | output |
 
-pub(crate) mod clock;
-pub(crate) mod columns;
-pub(crate) mod compare;
-mod corpus;
-mod count;
-mod database;
-pub(crate) mod error;
-mod full;
-pub(crate) mod host;
-pub(crate) mod jobs;
-mod mix;
-pub(crate) mod options;
-pub(crate) mod outcome;
-mod pages;
-pub(crate) mod row;
-mod scaling;
-pub(crate) mod show;
-pub(crate) mod spelling;
-mod stream;
-mod swarm;
-mod tenants;
-mod trace;
+pub mod clock;
+pub mod compare;
+pub mod corpus;
+pub mod database;
+pub mod error;
+pub mod full;
+pub mod host;
+pub mod jobs;
+pub mod mix;
+pub mod options;
+pub mod pages;
+pub mod scaling;
+pub mod show;
+pub mod spelling;
+pub mod stream;
+pub mod swarm;
+pub mod tenants;
+pub mod trace;
 
 use clap::{Command, Subcommand};
-use error::SimError;
 use lowtide_workload::{Letter, Workload};
-use stream::Pattern;
 
 use crate::lab::Experiment;
 use crate::lab::android::Android;
@@ -66,10 +60,12 @@ use crate::lab::simulated::Simulated;
 use crate::lab::sysbench::SysbenchRo;
 use crate::lab::writing::Writing;
 use crate::lab::writing::simulated::SimulatedWriting;
+use error::SimError;
+use stream::Pattern;
 
 /// The simulations. The file of each defines its options.
 #[derive(Debug, Subcommand)]
-pub(crate) enum Simulation {
+pub enum Simulation {
     #[command(name = database::ycsb::name(Letter::A), about = database::ycsb::about(Letter::A))]
     YcsbA(database::ycsb::Options),
     #[command(name = database::ycsb::name(Letter::B), about = database::ycsb::about(Letter::B))]
@@ -128,7 +124,7 @@ pub(crate) enum Simulation {
 
 impl Simulation {
     /// The subcommands of `lowtide sim`: names, each with one line of description.
-    pub(crate) fn commands() -> Command {
+    pub fn commands() -> Command {
         Self::augment_subcommands(Command::new("sim"))
     }
 
@@ -136,7 +132,7 @@ impl Simulation {
     ///
     /// # Errors
     /// The reason why there is no result, or an incomplete one.
-    pub(crate) fn run(&self) -> Result<(), SimError> {
+    pub fn run(&self) -> Result<(), SimError> {
         match self {
             Self::YcsbA(options) => database::ycsb::run(options, Letter::A),
             Self::YcsbB(options) => database::ycsb::run(options, Letter::B),

@@ -5,30 +5,32 @@
 //! batch is played. To keep rows comparable, policies then run one after the other.
 
 use std::rc::Rc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use lowtide::{Policy, Size};
 use lowtide_core::MemoryStat;
+use lowtide_report::columns;
+use lowtide_report::count::Count;
+use lowtide_report::interrupt::{self, Cut};
+use lowtide_report::progress::{Patient, Unit};
+use lowtide_report::row::Row;
+use lowtide_report::table::thousands;
 use lowtide_sim::client::stream::{Stream, StreamSpace};
 use lowtide_sim::spec::MachineSpec;
 use lowtide_sim::{Plain, PlainConfig, PlainCounts, PlayError};
 use lowtide_workload::{Access, PageOp, SpaceKind};
 
 use super::clock::Stopwatch;
-use super::count::Count;
 use super::error::SimError;
 use super::full::{self, Play, Rows, Streams};
 use super::host::Host;
+use super::jobs;
 use super::options::{self, Common, OrPlain, Switch, threads};
-use super::row::Row;
 use super::show::{self, Head, PLAIN, PlainMachine};
 use super::stream::{Pages, Pattern, share};
-use super::{columns, jobs};
-use crate::interrupt::{self, Cut};
-use crate::progress::{Patient, Unit};
-use crate::table::thousands;
 
 /// The default budget: a quarter of the data.
 const MAX_BYTES: u64 = 256 << 20;
@@ -47,7 +49,7 @@ Examples:
 /// Options of `sim zipf`, `uniform` and `loop`.
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
-pub(crate) struct Options {
+pub struct Options {
     /// Size of the data
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true, default_value = "1G")]
     size: Size,
@@ -201,7 +203,7 @@ impl Plan {
 ///
 /// # Errors
 /// Any [`SimError`].
-pub(crate) fn run(options: &Options, pattern: Pattern) -> Result<(), SimError> {
+pub fn run(options: &Options, pattern: Pattern) -> Result<(), SimError> {
     let policies = options.common.begin()?;
     match options.machine.load()? {
         Some(machine) => on_machine(options, &policies, pattern, &machine),

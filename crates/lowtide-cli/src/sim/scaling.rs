@@ -5,6 +5,10 @@ use std::time::Duration;
 
 use clap::Args;
 use lowtide::{Policy, Size};
+use lowtide_report::interrupt::{self, Cut};
+use lowtide_report::json::Report;
+use lowtide_report::progress::{Patient, Unit};
+use lowtide_report::{out, table};
 use lowtide_sim::MachineConfig;
 use lowtide_sim::client::scaling::{self, Locking, Scaling, ScalingResult};
 use lowtide_sim::spec::MachineSpec;
@@ -14,11 +18,6 @@ use super::error::SimError;
 use super::host::Host;
 use super::options::{Common, OnMachine, Output, scale};
 use super::{jobs, show};
-use crate::interrupt::{self, Cut};
-use crate::json::Report;
-use crate::out;
-use crate::progress::{Patient, Unit};
-use crate::table;
 
 /// The name on the command line.
 pub(crate) const NAME: &str = "scaling";

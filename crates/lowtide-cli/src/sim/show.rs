@@ -2,20 +2,20 @@
 //! standard output contains only the JSON.
 
 use lowtide::Size;
+use lowtide_report::columns::{Columns, table};
+use lowtide_report::interrupt::Cut;
+use lowtide_report::json::Report;
+use lowtide_report::out;
+use lowtide_report::row::Row;
 use lowtide_sim::spec::MachineSpec;
 use serde::Serialize;
 
-use super::columns::{Columns, table};
 use super::error::SimError;
 use super::options::{Common, Output, PAGE_BYTES, floor};
-use super::row::Row;
-use crate::interrupt::Cut;
-use crate::json::Report;
-use crate::out;
 
 /// The plain machine, as in results.
 #[derive(Clone, Copy, Debug, Serialize)]
-pub(crate) struct PlainMachine {
+pub struct PlainMachine {
     name: &'static str,
     about: &'static str,
     cpus: u32,
@@ -23,7 +23,7 @@ pub(crate) struct PlainMachine {
 }
 
 /// See [`PlainMachine`].
-pub(crate) const PLAIN: PlainMachine = PlainMachine {
+pub const PLAIN: PlainMachine = PlainMachine {
     name: "plain",
     about: "one CPU, no time, no read-ahead, no fault-around: counters mean what the accesses did",
     cpus: 1,
@@ -32,37 +32,37 @@ pub(crate) const PLAIN: PlainMachine = PlainMachine {
 
 impl PlainMachine {
     /// The same with another page size, which a trace may have.
-    pub(crate) const fn of(page: u64) -> Self {
+    pub const fn of(page: u64) -> Self {
         Self { page, ..PLAIN }
     }
 
     /// Bytes of its pages.
-    pub(crate) const fn page(&self) -> u64 {
+    pub const fn page(&self) -> u64 {
         self.page
     }
 
     /// Its name in results.
-    pub(crate) const NAME: &str = PLAIN.name;
+    pub const NAME: &str = PLAIN.name;
 }
 
 /// The lines above a table.
 #[derive(Clone, Debug)]
-pub(crate) struct Head {
+pub struct Head {
     /// The workload.
-    pub(crate) what: String,
+    pub what: String,
     /// The machine.
-    pub(crate) machine: String,
+    pub machine: String,
     /// The budget in bytes; `None` for all of the machine's memory.
-    pub(crate) max: Option<u64>,
+    pub max: Option<u64>,
     /// The data.
-    pub(crate) data: String,
+    pub data: String,
     /// The length of the run, without the seed.
-    pub(crate) run: String,
+    pub run: String,
 }
 
 impl Head {
     /// Prints the lines, unless standard output is used for JSON. The last one begins with `run`.
-    pub(crate) fn print(&self, common: &Common) {
+    pub fn print(&self, common: &Common) {
         if common.results.output() == Output::Json {
             return;
         }
@@ -77,7 +77,7 @@ impl Head {
     }
 
     /// The same for runs with many budgets and without random choices.
-    pub(crate) fn print_but_budget(&self, common: &Common) {
+    pub fn print_but_budget(&self, common: &Common) {
         if common.results.output() == Output::Json {
             return;
         }
@@ -90,7 +90,7 @@ impl Head {
 
 /// Prints the lines above the table of an experiment, unless standard output is used for JSON:
 /// named lines, and the length of the run.
-pub(crate) fn experiment(
+pub fn experiment(
     common: &Common,
     what: &str,
     machine: &MachineSpec,
@@ -109,7 +109,7 @@ pub(crate) fn experiment(
 }
 
 /// A machine in one line.
-pub(crate) fn machine(machine: &MachineSpec) -> String {
+pub fn machine(machine: &MachineSpec) -> String {
     format!(
         "{}: {} CPU{}, {} of memory, {}; simulated",
         machine.name,
@@ -121,7 +121,7 @@ pub(crate) fn machine(machine: &MachineSpec) -> String {
 }
 
 /// The plain machine in one line.
-pub(crate) fn plain_machine() -> String {
+pub fn plain_machine() -> String {
     format!("none: {}", PLAIN.about)
 }
 
@@ -131,7 +131,7 @@ pub(crate) fn plain_machine() -> String {
 /// # Errors
 /// [`SimError::Results`], [`SimError::Output`]; [`SimError::Interrupted`] without rows,
 /// [`SimError::CutShort`] after them.
-pub(crate) fn results<M: Serialize>(
+pub fn results<M: Serialize>(
     common: &Common,
     machine: &M,
     rows: &[Row],

@@ -16,7 +16,7 @@ const KINDS: u64 = 1 << 32;
 
 /// Which page comes next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Pattern {
+pub enum Pattern {
     /// Zipf over the pages, exponent 0.99, scattered.
     Zipf,
     /// Uniform over the pages.
@@ -27,7 +27,7 @@ pub(crate) enum Pattern {
 
 impl Pattern {
     /// The name of its workload.
-    pub(crate) const fn name(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         match self {
             Self::Zipf => "zipf",
             Self::Uniform => "uniform",
@@ -36,7 +36,7 @@ impl Pattern {
     }
 
     /// One line for listings.
-    pub(crate) const fn about(self) -> &'static str {
+    pub const fn about(self) -> &'static str {
         match self {
             Self::Zipf => "single pages, zipf popularity with exponent 0.99, scattered",
             Self::Uniform => "single pages, all alike (also called random-read)",
@@ -47,22 +47,22 @@ impl Pattern {
 
 /// A pattern over a file.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Pages {
+pub struct Pages {
     /// Which page comes next.
-    pub(crate) pattern: Pattern,
+    pub pattern: Pattern,
     /// Pages of the file.
-    pub(crate) pages: u64,
+    pub pages: u64,
     /// The kind of access.
-    pub(crate) access: Access,
+    pub access: Access,
     /// Percentage of accesses that write.
-    pub(crate) write_percent: u64,
+    pub write_percent: u64,
     /// The seed.
-    pub(crate) seed: u64,
+    pub seed: u64,
 }
 
 /// The endless accesses of one thread. A thread of a loop without pages of its own has none.
 #[derive(Clone, Debug)]
-pub(crate) struct PageStream {
+pub struct PageStream {
     next: NextPage,
     kinds: SplitMix64,
     access: Access,
@@ -83,11 +83,7 @@ impl Pages {
     ///
     /// # Panics
     /// When `thread` is not below `threads`.
-    pub(crate) fn stream(
-        &self,
-        thread: u32,
-        threads: u32,
-    ) -> Result<PageStream, DistributionError> {
+    pub fn stream(&self, thread: u32, threads: u32) -> Result<PageStream, DistributionError> {
         let root = SplitMix64::new(self.seed);
         let drawn = |distribution: Distribution| {
             let sampler = distribution.sampler(self.pages, self.seed)?;
@@ -127,7 +123,7 @@ impl PageStream {
 }
 
 /// The share of thread number `thread` of `threads` in `total` accesses.
-pub(crate) fn share(total: u64, thread: u32, threads: u32) -> u64 {
+pub fn share(total: u64, thread: u32, threads: u32) -> u64 {
     let (thread, threads) = (u64::from(thread), u64::from(threads));
     total / threads + u64::from(thread < total % threads)
 }

@@ -8,14 +8,14 @@ use std::sync::Mutex;
 use std::thread;
 
 use clap::Args;
+use lowtide_report::json::Report;
+use lowtide_report::progress::{Patient, Unit};
+use lowtide_report::{interrupt, out};
 use lowtide_sim::swarm::{Bug, Coverage, Plan, SwarmConfig, replay, run as run_seeds};
 use serde::Serialize;
 
 use super::error::SimError;
 use super::options::{Output, Results};
-use crate::json::Report;
-use crate::progress::{Patient, Unit};
-use crate::{interrupt, out};
 
 /// The name on the command line.
 pub(crate) const NAME: &str = "swarm";

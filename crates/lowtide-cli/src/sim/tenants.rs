@@ -10,6 +10,11 @@ use std::time::Duration;
 
 use clap::Args;
 use lowtide::{Policy, Size};
+use lowtide_report::columns;
+use lowtide_report::interrupt::{self, Cut};
+use lowtide_report::json::LatencyUs;
+use lowtide_report::progress::{Patient, Unit};
+use lowtide_report::row::{Bucket, Row, RowLatency};
 use lowtide_sim::client::tenants::{self, BUCKETS_S, CONTENDED_SLOT_NS, TenantsResult};
 use lowtide_sim::spec::{MachineSpec, SwapSpec};
 use lowtide_sim::{Costs, MachineConfig, MachineError, MachineStat};
@@ -19,14 +24,11 @@ use super::clock::Stopwatch;
 use super::error::SimError;
 use super::host::Host;
 use super::options::{self, AtScale, seconds};
-use super::row::{Bucket, Row, RowLatency};
 use super::show::{self, Head};
-use super::{columns, compare, jobs};
-use crate::interrupt::{self, Cut};
-use crate::json::LatencyUs;
-pub(crate) use crate::lab::tenants::{ABOUT, NAME};
+use super::{compare, jobs};
 use crate::lab::tenants::{Having, PROGRAM, describe};
-use crate::progress::{Patient, Unit};
+
+pub(crate) use crate::lab::tenants::{ABOUT, NAME};
 
 /// The machine of the published evaluation.
 const MACHINE: &str = "xeon-96t";

@@ -8,12 +8,12 @@
 //! | `run` | running a comparison, its table and JSON |
 //! | `ycsb`, `random_read`, `scan`, `replay` | a workload's options and defaults |
 
-mod on_pages;
-pub(crate) mod plan;
-pub(crate) mod random_read;
-pub(crate) mod replay;
-mod run;
-pub(crate) mod scan;
-pub(crate) mod ycsb;
+pub mod on_pages;
+pub mod plan;
+pub mod random_read;
+pub mod replay;
+pub mod run;
+pub mod scan;
+pub mod ycsb;
 
-pub(crate) use plan::refuse_slowed;
+pub use plan::refuse_slowed;

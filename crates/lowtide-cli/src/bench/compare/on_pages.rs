@@ -10,29 +10,29 @@ use crate::bench::options::{Seed, Slowdown, Timing, UserFile, YoungFaults, threa
 
 /// Options of all workloads on pages.
 #[derive(Debug, Args)]
-pub(crate) struct OnPages {
+pub struct OnPages {
     #[command(flatten)]
-    pub(crate) timing: Timing,
+    pub timing: Timing,
     /// Threads of each system
     #[arg(long, value_name = "N", value_parser = threads(), default_value_t = 1)]
     threads: u32,
     #[command(flatten)]
-    pub(crate) seed: Seed,
+    pub seed: Seed,
     #[command(flatten)]
-    pub(crate) common: Common,
+    pub common: Common,
     #[command(flatten)]
-    pub(crate) young: YoungFaults,
+    pub young: YoungFaults,
     #[command(flatten)]
     slowdown: Slowdown,
     #[command(flatten)]
     record: Record,
     #[command(flatten)]
-    pub(crate) file: UserFile,
+    pub file: UserFile,
 }
 
 impl OnPages {
     /// A comparison with these options: `sizes` are the budget and the data in bytes.
-    pub(super) fn comparison(&self, workload: Workload, sizes: (u64, u64)) -> Comparison<'_> {
+    pub fn comparison(&self, workload: Workload, sizes: (u64, u64)) -> Comparison<'_> {
         let times = (self.timing.rounds, self.timing.until());
         Comparison {
             threads: self.threads,

@@ -15,100 +15,98 @@ use clap::Args;
 use lowtide::map::Way;
 use lowtide::{Pager, Policy, Size};
 use lowtide_host::probe::{Availability, Probe};
+use lowtide_report::columns::Columns;
+use lowtide_report::row::Row;
+use lowtide_report::values::{GRAIN_BYTES, PAGE_BYTES, page};
+use lowtide_report::{measured, out};
 use lowtide_workload::Workload;
 
 use crate::bench::content::{Content, UNIT_BYTES};
 use crate::bench::datafile::{DataFile, Purpose};
 use crate::bench::error::BenchError;
-use crate::bench::json;
 use crate::bench::machine::direct_align;
-use crate::bench::map;
 use crate::bench::options::memory::check_memory;
-use crate::bench::options::values::{GRAIN_BYTES, PAGE_BYTES, page};
 use crate::bench::options::{Files, Io, MmapPeer, Mode, Output, Policies, Seed, Source};
 use crate::bench::play::popularity::Popularity;
 use crate::bench::play::replay::Recording;
-use crate::bench::rounds;
 use crate::bench::slow::Slowness;
 use crate::bench::thread_pool::{Until, share};
-use crate::out;
-use crate::sim::columns::Columns;
-use crate::sim::row::Row;
+use crate::bench::{map, rounds};
 
 /// Default bytes per read of a scan: the kernel's default read-ahead.
 const SCAN_BYTES: u64 = 128 << 10;
 
 /// Options of all comparisons.
 #[derive(Debug, Args)]
-pub(crate) struct Common {
+pub struct Common {
     #[command(flatten)]
-    pub(crate) policies: Policies,
+    pub policies: Policies,
     /// lowtide's base page [default: 4K; 1K for records if possible]
     #[arg(long, value_name = "SIZE", value_parser = page, allow_hyphen_values = true)]
-    pub(crate) page: Option<u64>,
+    pub page: Option<u64>,
     #[command(flatten)]
-    pub(crate) io: Io,
+    pub io: Io,
     #[command(flatten)]
-    pub(crate) files: Files,
+    pub files: Files,
     #[command(flatten)]
-    pub(crate) output: Output,
+    pub output: Output,
     /// Also show where the time of lowtide's misses goes: lock, engine, reads. Each miss then takes
     /// some hundred nanoseconds more
     #[arg(long)]
-    pub(crate) explain: bool,
+    pub explain: bool,
 }
 
 /// Makes a row from what all rows share, the results, and those that ratios are to.
-pub(crate) type RowOf = fn(&json::Common, &rounds::Row, &rounds::Row) -> Row;
+pub type RowOf = fn(&json::Common, &rounds::Row, &rounds::Row) -> Row;
 
 /// The plan of a comparison. Fields outside [`Common`] have defaults, which a workload replaces.
 #[derive(Debug)]
-pub(crate) struct Comparison<'a> {
-    pub(crate) common: &'a Common,
-    pub(crate) workload: Workload,
+pub struct Comparison<'a> {
+    pub common: &'a Common,
+    pub workload: Workload,
     /// The budget of each system.
-    pub(crate) max_bytes: u64,
+    pub max_bytes: u64,
     /// The size of the data.
-    pub(crate) data_bytes: u64,
+    pub data_bytes: u64,
     /// The content of the data.
-    pub(crate) content: Content,
+    pub content: Content,
     /// Whether the workload writes.
-    pub(crate) writes: bool,
+    pub writes: bool,
     /// lowtide's rows.
-    pub(crate) policies: Vec<Policy>,
+    pub policies: Vec<Policy>,
     /// The rows of lowtide's maps.
-    pub(crate) maps: Vec<(Way, Policy)>,
+    pub maps: Vec<(Way, Policy)>,
     /// The peers' rows; with lowtide's maps, until the plan is checked.
-    pub(crate) peers: Vec<MmapPeer>,
-    pub(crate) rounds: u32,
+    pub peers: Vec<MmapPeer>,
+    pub rounds: u32,
     /// The total length of all rounds of a system.
-    pub(crate) until: Until,
-    pub(crate) popularity: Popularity,
+    pub until: Until,
+    pub popularity: Popularity,
     /// Percentage of updates, unless it is that of the workload.
-    pub(crate) update_percent: Option<u32>,
+    pub update_percent: Option<u32>,
     /// How the rows are shown, unless as those of all comparisons.
-    pub(crate) shown: Option<(Columns, RowOf)>,
+    pub shown: Option<(Columns, RowOf)>,
     /// The time between checkpoints, if there are any.
-    pub(crate) checkpoint: Option<Duration>,
-    pub(crate) threads: u32,
-    pub(crate) seed: u64,
+    pub checkpoint: Option<Duration>,
+    pub threads: u32,
+    pub seed: u64,
     /// Records or pages per call, if an option sets it.
-    pub(crate) batch: Option<u32>,
+    pub batch: Option<u32>,
     /// Pages from one read of a scan to the next.
-    pub(crate) stride: u64,
-    pub(crate) young_faults: bool,
-    pub(crate) slowness: Slowness,
+    pub stride: u64,
+    pub young_faults: bool,
+    pub slowness: Slowness,
     /// A user's file.
-    pub(crate) file: Option<PathBuf>,
+    pub file: Option<PathBuf>,
     /// The file in which an extra turn is recorded.
-    pub(crate) record: Option<PathBuf>,
+    pub record: Option<PathBuf>,
     /// The trace of a replay: its file, the name of its format, and its content.
-    pub(crate) trace: Option<(PathBuf, Option<String>, Arc<Recording>)>,
+    pub trace: Option<(PathBuf, Option<String>, Arc<Recording>)>,
 }
 
 impl<'a> Comparison<'a> {
     /// A comparison with defaults.
-    pub(crate) fn new(
+    pub fn new(
         workload: Workload,
         common: &'a Common,
         (max_bytes, data_bytes): (u64, u64),
@@ -147,7 +145,7 @@ impl<'a> Comparison<'a> {
     ///
     /// # Errors
     /// [`BenchError::Usage`], [`BenchError::Setup`], [`BenchError::NoMemory`].
-    pub(crate) fn checked(mut self, probe: &Probe) -> Result<Self, BenchError> {
+    pub fn checked(mut self, probe: &Probe) -> Result<Self, BenchError> {
         let page = self.page();
         if let Some(page) = page
             && self.content == Content::Records
@@ -238,14 +236,14 @@ impl<'a> Comparison<'a> {
     ///
     /// # Errors
     /// [`BenchError::Setup`].
-    pub(crate) fn pager(&self, policy: Policy, page_bytes: u64) -> Result<Pager, BenchError> {
+    pub fn pager(&self, policy: Policy, page_bytes: u64) -> Result<Pager, BenchError> {
         self.common.io.pager(policy, self.max_bytes, page_bytes, |builder| {
             self.slowness.on(builder).young_faults(self.young_faults)
         })
     }
 
     /// The length of round `round` of one system.
-    pub(crate) fn slice(&self, round: u32) -> Until {
+    pub fn slice(&self, round: u32) -> Until {
         match self.until {
             Until::Seconds(seconds) => Until::Seconds(seconds / f64::from(self.rounds)),
             Until::Ops(ops) => Until::Ops(share(ops, u64::from(round), u64::from(self.rounds))),
@@ -253,7 +251,7 @@ impl<'a> Comparison<'a> {
     }
 
     /// Records or pages per call.
-    pub(crate) fn batch(&self, page_bytes: u64) -> u32 {
+    pub fn batch(&self, page_bytes: u64) -> u32 {
         self.batch.unwrap_or_else(|| match self.workload {
             Workload::Scan => u32::try_from(SCAN_BYTES / page_bytes).unwrap_or(1).max(1),
             _ => 1,
@@ -265,10 +263,7 @@ impl<'a> Comparison<'a> {
     ///
     /// # Errors
     /// Those of preparing files; [`BenchError::Usage`] for an unsuitable file of the user's.
-    pub(crate) fn files(
-        &mut self,
-        source: &Source,
-    ) -> Result<(Vec<DataFile>, Vec<usize>), BenchError> {
+    pub fn files(&mut self, source: &Source) -> Result<(Vec<DataFile>, Vec<usize>), BenchError> {
         let data_dir = match source {
             Source::Made(data_dir) => data_dir,
             Source::User(path, locking) => {
@@ -352,7 +347,7 @@ impl<'a> Comparison<'a> {
     ///
     /// # Errors
     /// [`BenchError::File`].
-    pub(crate) fn choose_page(&self, file: &DataFile) -> Result<(u64, String), BenchError> {
+    pub fn choose_page(&self, file: &DataFile) -> Result<(u64, String), BenchError> {
         let asked = self.page();
         if self.content != Content::Records {
             let page = asked.unwrap_or(PAGE_BYTES);
@@ -387,7 +382,7 @@ impl<'a> Comparison<'a> {
 ///
 /// # Errors
 /// [`BenchError::Usage`].
-pub(crate) fn refuse_slowed<P>(peers: &[P]) -> Result<(), BenchError> {
+pub fn refuse_slowed<P>(peers: &[P]) -> Result<(), BenchError> {
     if peers.is_empty() {
         return Ok(());
     }

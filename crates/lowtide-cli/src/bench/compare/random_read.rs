@@ -3,33 +3,33 @@
 
 use clap::builder::ArgPredicate::IsPresent;
 use clap::{Args, ValueEnum};
+use lowtide_report::values::{budget, scale, scaled};
 use lowtide_workload::Workload;
 
 use super::on_pages::OnPages;
 use super::plan::Comparison;
 use crate::bench::error::BenchError;
-use crate::bench::options::values::{budget, scale, scaled};
 use crate::bench::options::{MmapPeer, batch, chosen, threads};
 
 /// Options of `random-read`.
 #[derive(Debug, Args)]
-pub(crate) struct RandomReadArgs {
+pub struct RandomReadArgs {
     /// Reads in flight from one thread: measure cold reads under the first policy, one row each
     #[arg(long, value_name = "N,N", value_delimiter = ',', value_parser = threads(),
           conflicts_with_all =
               ["ops", "threads", "batch", "record", "device_delay", "device_bandwidth",
                "explain"])]
-    pub(crate) depth: Vec<u32>,
+    pub depth: Vec<u32>,
     /// Memory budget of each system [default: 256M; 64M with --depth]
     #[arg(long, value_name = "SIZE", value_parser = budget, default_value = "256M",
           default_value_if("depth", IsPresent, "64M"), hide_default_value = true,
           allow_hyphen_values = true)]
-    pub(crate) max: u64,
+    pub max: u64,
     /// Size of the data as a multiple of the budget [default: 4; 16 with --depth]
     #[arg(long, value_name = "F", value_parser = scale, default_value = "4",
           default_value_if("depth", IsPresent, "16"), hide_default_value = true,
           allow_negative_numbers = true)]
-    pub(crate) scale: f64,
+    pub scale: f64,
     /// Pages per call: 1 reads through a guard, more through get_many
     #[arg(long, value_name = "N", default_value_t = 1,
           value_parser = batch())]
@@ -43,7 +43,7 @@ pub(crate) struct RandomReadArgs {
                                ("device_bandwidth", IsPresent, "none")])]
     against: Vec<Peer>,
     #[command(flatten)]
-    pub(crate) pages: OnPages,
+    pub pages: OnPages,
 }
 
 /// The peers of random reads.
@@ -64,7 +64,7 @@ impl RandomReadArgs {
     ///
     /// # Errors
     /// Any [`BenchError`].
-    pub(crate) fn run(&self) -> Result<(), BenchError> {
+    pub fn run(&self) -> Result<(), BenchError> {
         let mut peers = Vec::new();
         for peer in chosen(&self.against, Peer::None)? {
             peers.push(match peer {
@@ -93,7 +93,7 @@ impl RandomReadArgs {
     ///
     /// # Errors
     /// [`BenchError::Usage`] for a mapping.
-    pub(crate) fn beside_fio(&self) -> Result<bool, BenchError> {
+    pub fn beside_fio(&self) -> Result<bool, BenchError> {
         let peers = chosen(&self.against, Peer::None)?;
         if peers.iter().any(|peer| *peer != Peer::Fio) {
             return Err(BenchError::usage(

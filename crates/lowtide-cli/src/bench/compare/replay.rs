@@ -5,19 +5,19 @@ use std::sync::Arc;
 
 use clap::Args;
 use lowtide_core::limits::MIN_BUDGET;
+use lowtide_report::values::{PAGE_BYTES, budget, grain, scale};
 use lowtide_workload::Workload;
 use lowtide_workload::trace::Format;
 
 use super::plan::{Common, Comparison};
 use crate::bench::error::BenchError;
-use crate::bench::options::values::{PAGE_BYTES, budget, grain, scale};
 use crate::bench::options::{Mappings, Operations, rounds};
 use crate::bench::play::replay::Recording;
 use crate::bench::thread_pool::Until;
 
 /// Options of `replay`.
 #[derive(Debug, Args)]
-pub(crate) struct ReplayArgs {
+pub struct ReplayArgs {
     /// The trace
     #[arg(long, value_name = "FILE")]
     trace: PathBuf,
@@ -48,7 +48,7 @@ impl ReplayArgs {
     ///
     /// # Errors
     /// Any [`BenchError`].
-    pub(crate) fn run(&self) -> Result<(), BenchError> {
+    pub fn run(&self) -> Result<(), BenchError> {
         let trace = Arc::new(Recording::read(&self.trace, self.format)?);
         let page = self.common.page.or_else(|| trace.page_bytes()).unwrap_or(PAGE_BYTES);
         let data = grain(trace.pages().saturating_mul(page));

@@ -5,28 +5,28 @@ use std::sync::Arc;
 use lowtide::map::Way;
 use lowtide::{Pager, Size};
 use lowtide_host::probe::Probe;
+use lowtide_report::interrupt::Cut;
+use lowtide_report::json::Report;
+use lowtide_report::measured::{Common, WorkloadRow};
+use lowtide_report::measured_table::{of_misses, of_workload, of_write_back};
+use lowtide_report::rounds::{Row, ratio};
+use lowtide_report::tally::Slice;
+use lowtide_report::{columns, out, progress, table};
 use lowtide_workload::Distribution;
 
 use super::plan::Comparison;
 use crate::bench::content::Content;
 use crate::bench::datafile::DataFile;
 use crate::bench::error::BenchError;
-use crate::bench::json::{Common, WorkloadRow};
 use crate::bench::machine::Machine;
 use crate::bench::map;
 use crate::bench::options::{MmapPeer, Source};
 use crate::bench::peer::mmap::Mmap;
 use crate::bench::play::job::Job;
 use crate::bench::record::Recorder;
-use crate::bench::rounds::{Row, ratio, take_turns, warm_up};
+use crate::bench::rounds::{take_turns, verdict, warm_up};
 use crate::bench::system::{Lowtide, System};
-use crate::bench::table::{of_misses, of_workload, of_write_back};
-use crate::bench::tally::Slice;
 use crate::bench::thread_pool::Until;
-use crate::interrupt::Cut;
-use crate::json::Report;
-use crate::sim::columns;
-use crate::{out, progress, table};
 
 impl Comparison<'_> {
     /// Plays the workload on all systems and prints the table.
@@ -34,7 +34,7 @@ impl Comparison<'_> {
     /// # Errors
     /// Any [`BenchError`]; rows that were measured before an operation failed are printed and
     /// written first.
-    pub(crate) fn run(self) -> Result<(), BenchError> {
+    pub fn run(self) -> Result<(), BenchError> {
         let probe = Probe::ask();
         let mut plan = self.checked(&probe)?;
         plan.record.as_deref().map(Recorder::check).transpose()?;
@@ -135,7 +135,7 @@ impl Comparison<'_> {
             let rows = rows.iter().map(|row| WorkloadRow::new(&common, row, &rows[0])).collect();
             Report::new(&machine, rows).cut_short(cut.is_cut()).write(json)?;
         }
-        rows.iter().try_for_each(Row::verdict)?;
+        rows.iter().try_for_each(verdict)?;
         if let Some(recording) = recording {
             out::line(recording?);
         }

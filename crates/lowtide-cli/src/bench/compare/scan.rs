@@ -3,38 +3,38 @@
 
 use clap::builder::ArgPredicate::IsPresent;
 use clap::{Args, ValueEnum};
+use lowtide_report::values::{budget, scale, scaled, size};
 use lowtide_workload::Workload;
 
 use super::on_pages::OnPages;
 use super::plan::Comparison;
 use crate::bench::error::BenchError;
-use crate::bench::options::values::{budget, scale, scaled, size};
 use crate::bench::options::{Mappings, batch};
 
 /// Options of `scan`.
 #[derive(Debug, Args)]
-pub(crate) struct ScanArgs {
+pub struct ScanArgs {
     /// APIs to read a file in order: measure cold reads under the first policy, one row each,
     /// beside pread and fio
     #[arg(long, value_name = "OP,OP", value_enum, value_delimiter = ',',
           conflicts_with_all =
               ["against", "batch", "record", "ops", "threads", "device_delay", "device_bandwidth",
                "explain"])]
-    pub(crate) op: Vec<ScanOp>,
+    pub op: Vec<ScanOp>,
     /// Bytes per request, one group of rows each; with --op
     #[arg(long, value_name = "SIZE,SIZE", value_delimiter = ',', value_parser = size,
           default_value = "64K,1M", requires = "op")]
-    pub(crate) io_size: Vec<u64>,
+    pub io_size: Vec<u64>,
     /// Memory budget of each system [default: 256M; 64M with --op]
     #[arg(long, value_name = "SIZE", value_parser = budget, default_value = "256M",
           default_value_if("op", IsPresent, "64M"), hide_default_value = true,
           allow_hyphen_values = true)]
-    pub(crate) max: u64,
+    pub max: u64,
     /// Size of the data as a multiple of the budget [default: 4; 8 with --op]
     #[arg(long, value_name = "F", value_parser = scale, default_value = "4",
           default_value_if("op", IsPresent, "8"), hide_default_value = true,
           allow_negative_numbers = true)]
-    pub(crate) scale: f64,
+    pub scale: f64,
     /// Pages per call; 1 reads through a guard [default: 128 KiB]
     #[arg(long, value_name = "N", value_parser = batch())]
     batch: Option<u32>,
@@ -45,13 +45,13 @@ pub(crate) struct ScanArgs {
     #[command(flatten)]
     against: Mappings,
     #[command(flatten)]
-    pub(crate) pages: OnPages,
+    pub pages: OnPages,
 }
 
 /// An API to read a file in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 #[value(rename_all = "snake_case")]
-pub(crate) enum ScanOp {
+pub enum ScanOp {
     // Page by page, by guards.
     Read,
     // Copies of ranges.
@@ -65,7 +65,7 @@ impl ScanArgs {
     ///
     /// # Errors
     /// Any [`BenchError`].
-    pub(crate) fn run(&self) -> Result<(), BenchError> {
+    pub fn run(&self) -> Result<(), BenchError> {
         let sizes = (self.max, scaled(self.max, self.scale));
         let comparison = Comparison {
             peers: self.against.rows()?,

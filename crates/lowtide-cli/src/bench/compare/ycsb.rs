@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use lowtide_report::values::{budget, scale, scaled};
 use lowtide_workload::Workload;
 
 use super::plan::{Common, Comparison};
 use crate::bench::error::BenchError;
-use crate::bench::options::values::{budget, scale, scaled};
 use crate::bench::options::{
     Mappings, Seed, Slowdown, Timing, UserFile, YoungFaults, batch, threads,
 };
@@ -16,7 +16,7 @@ use crate::bench::thread_pool::Until;
 
 /// Options of all workloads on records.
 #[derive(Debug, Args)]
-pub(crate) struct Records {
+pub struct Records {
     /// Records per call: 1 reads through a guard, more through get_many
     #[arg(long, value_name = "N", default_value_t = 1,
           value_parser = batch())]
@@ -41,7 +41,7 @@ impl Records {
     ///
     /// # Errors
     /// [`BenchError::Usage`] for peers that exclude each other.
-    pub(crate) fn comparison(
+    pub fn comparison(
         &self,
         workload: Workload,
         sizes: (u64, u64),
@@ -61,7 +61,7 @@ impl Records {
 
 /// Options of `ycsb-a` and `ycsb-b`.
 #[derive(Debug, Args)]
-pub(crate) struct YcsbArgs {
+pub struct YcsbArgs {
     /// Memory budget of each system
     #[arg(long, value_name = "SIZE", value_parser = budget, default_value = "256M",
           allow_hyphen_values = true)]
@@ -83,7 +83,7 @@ pub(crate) struct YcsbArgs {
 
 /// Options of `ycsb-c`, which only reads.
 #[derive(Debug, Args)]
-pub(crate) struct YcsbCArgs {
+pub struct YcsbCArgs {
     #[command(flatten)]
     ycsb: YcsbArgs,
     #[command(flatten)]
@@ -92,11 +92,11 @@ pub(crate) struct YcsbCArgs {
 
 /// An extra turn that is recorded as a trace.
 #[derive(Debug, Args)]
-pub(crate) struct Record {
+pub struct Record {
     /// Record an extra, unmeasured turn of the first lowtide row in FILE (.csv or .lt, optionally
     /// followed by .gz or .zst)
     #[arg(long, value_name = "FILE")]
-    pub(crate) record: Option<PathBuf>,
+    pub record: Option<PathBuf>,
 }
 
 impl YcsbArgs {
@@ -104,7 +104,7 @@ impl YcsbArgs {
     ///
     /// # Errors
     /// Any [`BenchError`].
-    pub(crate) fn run(&self, workload: Workload) -> Result<(), BenchError> {
+    pub fn run(&self, workload: Workload) -> Result<(), BenchError> {
         self.comparison(workload)?.run()
     }
 
@@ -122,7 +122,7 @@ impl YcsbCArgs {
     ///
     /// # Errors
     /// Any [`BenchError`].
-    pub(crate) fn run(&self) -> Result<(), BenchError> {
+    pub fn run(&self) -> Result<(), BenchError> {
         let file = self.file.file.clone();
         Comparison { file, ..self.ycsb.comparison(Workload::YcsbC)? }.run()
     }

@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{Acquire, Release};
 
+use lowtide_report::tally::Tally;
 use lowtide_workload::SplitMix64;
 use lowtide_workload::heap::{HeapProgram, PAGE, Step, Steps};
 
 use super::content::{CHECKED, WORDS};
 use super::memory::Heap;
-use crate::bench::tally::Tally;
 use crate::bench::thread_pool::Player;
 
 /// How often each page was stored to, outside of the heap: after the store.

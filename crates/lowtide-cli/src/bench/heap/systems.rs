@@ -1,6 +1,7 @@
 //! The rows that play in this process: lowtide, and memory without a limit.
 
 use lowtide::{Pager, Policy, Tenant};
+use lowtide_report::tally::{Slice, SwapLevel};
 use lowtide_workload::heap::HeapProgram;
 
 use super::memory::{Heap, Plain};
@@ -8,7 +9,6 @@ use super::player::{Counts, fill, players};
 use super::pointer::Pointer;
 use crate::bench::error::BenchError;
 use crate::bench::system::{System, counted};
-use crate::bench::tally::{Slice, SwapLevel};
 use crate::bench::thread_pool::{ThreadPool, Until};
 
 /// The error of a heap that could not be filled.

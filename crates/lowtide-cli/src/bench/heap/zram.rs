@@ -4,13 +4,13 @@
 //! changes. Pages in it are counted in no memory cgroup. Source: the kernel's
 //! `Documentation/admin-guide/blockdev/zram.rst`, swapon(8).
 
-use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::{fs, io};
+
+use lowtide_report::out;
 
 use crate::bench::error::BenchError;
-use crate::out;
 
 /// Adding and removing of devices.
 const CONTROL: &str = "/sys/class/zram-control";

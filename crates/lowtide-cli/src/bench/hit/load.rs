@@ -6,15 +6,15 @@ use std::time::{Duration, Instant};
 
 use lowtide::map::{Advice, Map, Way};
 use lowtide::{Pager, View};
+use lowtide_report::values::PAGE_BYTES;
+use lowtide_report::{interrupt, out};
 
 use super::chase::ViewWords;
 use super::pointer::PointerWords;
 use crate::bench::datafile::DataFile;
 use crate::bench::error::BenchError;
 use crate::bench::map;
-use crate::bench::options::values::PAGE_BYTES;
 use crate::bench::system::open_view;
-use crate::{interrupt, out};
 
 /// Pages of a view that are loaded at a time.
 const LOAD_PAGES: u64 = 512;

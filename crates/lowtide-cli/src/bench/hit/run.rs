@@ -7,6 +7,11 @@ use clap::Args;
 use lowtide::map::Way;
 use lowtide::{Pager, Size};
 use lowtide_host::probe::Probe;
+use lowtide_report::interrupt::{self, Cut};
+use lowtide_report::json::Report;
+use lowtide_report::spread::Spread;
+use lowtide_report::values::{PAGE_BYTES, grain, size};
+use lowtide_report::{out, progress, table};
 use serde::Serialize;
 
 use super::chase::{Definition, Pattern, ViewWords, Words};
@@ -18,12 +23,7 @@ use crate::bench::error::BenchError;
 use crate::bench::machine::Machine;
 use crate::bench::map;
 use crate::bench::options::memory::check_memory;
-use crate::bench::options::values::{PAGE_BYTES, grain, size};
 use crate::bench::options::{Files, Io, OnePolicy, Output, Seed, rounds};
-use crate::bench::rounds::Spread;
-use crate::interrupt::Cut;
-use crate::json::Report;
-use crate::{interrupt, out, progress, table};
 
 /// The name.
 pub(crate) const NAME: &str = "hit";

@@ -4,6 +4,11 @@ use clap::Args;
 use lowtide::map::{Advice, Way};
 use lowtide::{IoMode, Pager, Policy, Size};
 use lowtide_host::probe::Probe;
+use lowtide_report::interrupt::Cut;
+use lowtide_report::json::Report;
+use lowtide_report::spread::Spread;
+use lowtide_report::values::{grain, size};
+use lowtide_report::{out, progress, table};
 use lowtide_sys::memory::page_size;
 use serde::Serialize;
 
@@ -15,12 +20,7 @@ use crate::bench::error::BenchError;
 use crate::bench::machine::Machine;
 use crate::bench::map;
 use crate::bench::options::memory::check_memory;
-use crate::bench::options::values::{grain, size};
 use crate::bench::options::{Files, OnePolicy, Output, Seed, rounds};
-use crate::bench::rounds::Spread;
-use crate::interrupt::Cut;
-use crate::json::Report;
-use crate::{out, progress, table};
 
 /// The name.
 pub(crate) const NAME: &str = "map-fault";

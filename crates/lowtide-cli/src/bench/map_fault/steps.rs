@@ -6,6 +6,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use lowtide::{Pager, Size};
+use lowtide_report::interrupt;
 use lowtide_sys::memory::{HugePages, Mapping, page_size};
 use lowtide_sys::pagemap::{Categories, Pagemap, Query};
 use lowtide_workload::SplitMix64;
@@ -14,7 +15,6 @@ use rustix::fs::{Advice, fadvise};
 use super::memory::Memory;
 use crate::bench::datafile::DataFile;
 use crate::bench::error::BenchError;
-use crate::interrupt;
 
 /// The thread that watches mappings of the kernel.
 const WATCHER: &str = "lowtide-watch";

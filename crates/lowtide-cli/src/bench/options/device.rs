@@ -2,23 +2,23 @@
 
 use clap::{Args, ValueEnum};
 use lowtide::{Builder, IoEngine, IoMode, Pager, Policy, Size};
+use lowtide_report::span::Span;
 
 use crate::bench::error::BenchError;
 use crate::bench::slow::{For, Slowness, bandwidth};
-use crate::span::Span;
 
 /// How lowtide reads and writes.
 #[derive(Clone, Copy, Debug, Args)]
-pub(crate) struct Io {
+pub struct Io {
     /// I/O system calls that lowtide uses; auto prefers io_uring
     #[arg(long, value_enum, default_value = "auto")]
-    pub(crate) io: Engine,
+    pub io: Engine,
     /// Whether lowtide bypasses the kernel's page cache; auto bypasses it where possible
     #[arg(long, value_enum, default_value = "auto")]
-    pub(crate) direct: Mode,
+    pub direct: Mode,
     /// Reads fail after this time; threads of the pager make them
     #[arg(long, value_name = "TIME")]
-    pub(crate) read_deadline: Option<Span>,
+    pub read_deadline: Option<Span>,
 }
 
 impl Io {
@@ -26,7 +26,7 @@ impl Io {
     ///
     /// # Errors
     /// [`BenchError::Setup`].
-    pub(crate) fn pager(
+    pub fn pager(
         self,
         policy: Policy,
         max_bytes: u64,
@@ -50,7 +50,7 @@ impl Io {
 
 /// The runtime's I/O engines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Engine {
+pub enum Engine {
     // io_uring where it is allowed, otherwise positioned reads and writes.
     Auto,
     Uring,
@@ -70,7 +70,7 @@ impl From<Engine> for IoEngine {
 
 /// The runtime's I/O modes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Mode {
+pub enum Mode {
     // Direct where the file system allows it, otherwise buffered.
     Auto,
     // O_DIRECT.
@@ -91,7 +91,7 @@ impl From<Mode> for IoMode {
 
 /// Artificial delays of lowtide's requests.
 #[derive(Clone, Debug, Args)]
-pub(crate) struct Slowdown {
+pub struct Slowdown {
     /// Delay each of lowtide's requests, in parallel, as in read=2ms,write=10ms; excludes peers
     #[arg(long, value_name = "K=TIME", value_delimiter = ',')]
     device_delay: Vec<For<Span>>,
@@ -102,15 +102,15 @@ pub(crate) struct Slowdown {
 
 impl Slowdown {
     /// Delays and bandwidths together.
-    pub(crate) fn slowness(&self) -> Slowness {
+    pub fn slowness(&self) -> Slowness {
         Slowness::new(self.device_delay.clone(), self.device_bandwidth.clone())
     }
 }
 
 /// Whether the access that faults a page in counts as a reference.
 #[derive(Clone, Copy, Debug, Args)]
-pub(crate) struct YoungFaults {
+pub struct YoungFaults {
     /// Count the faulting access as a reference, as processors do
     #[arg(long)]
-    pub(crate) young_faults: bool,
+    pub young_faults: bool,
 }

@@ -27,7 +27,7 @@ impl Place {
 
 /// The directory of files that no later run uses.
 #[derive(Debug, Args)]
-pub(crate) struct ScratchPlace {
+pub struct ScratchPlace {
     #[command(flatten)]
     place: Place,
     // Accepted but hidden, because it is always the case.
@@ -40,14 +40,14 @@ impl ScratchPlace {
     ///
     /// # Errors
     /// Those of [`DataDir::open`].
-    pub(crate) fn data_dir(&self) -> Result<DataDir, BenchError> {
+    pub fn data_dir(&self) -> Result<DataDir, BenchError> {
         DataDir::open(self.place.dir.as_deref(), false, self.place.locking())
     }
 }
 
 /// The directory of data files, and whether later runs use them.
 #[derive(Debug, Args)]
-pub(crate) struct Files {
+pub struct Files {
     #[command(flatten)]
     place: Place,
     /// Remove the data files at the end; otherwise the next run reuses them
@@ -60,27 +60,27 @@ impl Files {
     ///
     /// # Errors
     /// Those of [`DataDir::open`].
-    pub(crate) fn data_dir(&self) -> Result<DataDir, BenchError> {
+    pub fn data_dir(&self) -> Result<DataDir, BenchError> {
         DataDir::open(self.place.dir.as_deref(), !self.no_keep, self.place.locking())
     }
 
     /// Whether data files are locked.
-    pub(crate) const fn locking(&self) -> Locking {
+    pub const fn locking(&self) -> Locking {
         self.place.locking()
     }
 }
 
 /// A file of the user's own.
 #[derive(Debug, Args)]
-pub(crate) struct UserFile {
+pub struct UserFile {
     /// Read this file instead of creating one
     #[arg(long, value_name = "PATH", conflicts_with_all = ["dir", "scale", "no_keep"])]
-    pub(crate) file: Option<PathBuf>,
+    pub file: Option<PathBuf>,
 }
 
 /// The source of the data.
 #[derive(Debug)]
-pub(crate) enum Source {
+pub enum Source {
     /// Files that the bench creates and may keep.
     Made(DataDir),
     /// A file of the user's own, which is only read.
@@ -92,7 +92,7 @@ impl Source {
     ///
     /// # Errors
     /// Those of [`DataDir::open`].
-    pub(crate) fn of(files: &Files, user: Option<PathBuf>) -> Result<Self, BenchError> {
+    pub fn of(files: &Files, user: Option<PathBuf>) -> Result<Self, BenchError> {
         match user {
             Some(path) => Ok(Self::User(path, files.locking())),
             None => files.data_dir().map(Self::Made),

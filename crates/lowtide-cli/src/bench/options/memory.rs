@@ -12,7 +12,7 @@ const HEADROOM_BYTES: u64 = 64 << 20;
 ///
 /// # Errors
 /// [`BenchError::NoMemory`].
-pub(crate) fn check_memory(
+pub fn check_memory(
     beside: u64,
     systems: usize,
     each: u64,
@@ -27,7 +27,7 @@ pub(crate) fn check_memory(
 }
 
 /// Whether the page cache has room for a file beside the budgets, as far as is known.
-pub(crate) fn can_cache(file: u64, systems: usize, each: u64, available: u64) -> bool {
+pub fn can_cache(file: u64, systems: usize, each: u64, available: u64) -> bool {
     let limit = memcg::own_limit().unwrap_or(u64::MAX);
     check_memory(file, systems, each, available.min(limit)).is_ok()
 }

@@ -12,32 +12,30 @@
 //! | `device` | lowtide's I/O, and an artificially slow device |
 //! | `timing` | seconds or operations, in rounds |
 
-pub(crate) mod memory;
-pub(crate) mod values;
+pub mod memory;
 
-mod device;
-mod files;
-mod rows;
-mod timing;
+pub mod device;
+pub mod files;
+pub mod rows;
+pub mod timing;
 
 use std::path::PathBuf;
 
 use clap::Args;
 use clap::builder::{PathBufValueParser, TypedValueParser};
+use lowtide_report::json;
 
-pub(crate) use device::{Engine, Io, Mode, Slowdown, YoungFaults};
-pub(crate) use files::{Files, ScratchPlace, Source, UserFile};
-pub(crate) use rows::{FewPolicies, Mappings, MmapPeer, OnePolicy, Policies, chosen};
-pub(crate) use timing::{Operations, Timing, batch, rounds, threads};
-
-use crate::json;
+pub use device::{Engine, Io, Mode, Slowdown, YoungFaults};
+pub use files::{Files, ScratchPlace, Source, UserFile};
+pub use rows::{FewPolicies, Mappings, MmapPeer, OnePolicy, Policies, chosen};
+pub use timing::{Operations, Timing, batch, rounds, threads};
 
 /// A file for the results, in addition to the table.
 #[derive(Debug, Args)]
-pub(crate) struct Output {
+pub struct Output {
     /// Also write the results to this file as JSON
     #[arg(long, value_name = "FILE", value_parser = PathBufValueParser::new().try_map(writable))]
-    pub(crate) json: Option<PathBuf>,
+    pub json: Option<PathBuf>,
 }
 
 fn writable(path: PathBuf) -> Result<PathBuf, String> {
@@ -47,13 +45,13 @@ fn writable(path: PathBuf) -> Result<PathBuf, String> {
 
 /// The seed of random choices.
 #[derive(Clone, Copy, Debug, Args)]
-pub(crate) struct Seed {
+pub struct Seed {
     /// Seed of all random choices
     #[arg(long, value_name = "N", default_value_t = Seed::USUAL, allow_negative_numbers = true)]
-    pub(crate) seed: u64,
+    pub seed: u64,
 }
 
 impl Seed {
     /// The default, also in rows of workloads without random choices.
-    pub(crate) const USUAL: u64 = 42;
+    pub const USUAL: u64 = 42;
 }

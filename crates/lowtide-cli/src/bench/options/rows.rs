@@ -4,13 +4,13 @@ use clap::builder::ArgPredicate;
 use clap::{Args, ValueEnum};
 use lowtide::Policy;
 use lowtide::map::Way;
+use lowtide_report::{names, out};
 
 use crate::bench::error::BenchError;
-use crate::{names, out};
 
 /// lowtide's rows.
 #[derive(Debug, Args)]
-pub(crate) struct Policies {
+pub struct Policies {
     /// Reclaim policies, one row each
     #[arg(long = "policy", value_name = "P,P", value_delimiter = ',', value_parser = names::policy,
           default_value = "mglru,mglru-7.1,lru")]
@@ -19,14 +19,14 @@ pub(crate) struct Policies {
 
 impl Policies {
     /// Each policy once; ratios are to the first.
-    pub(crate) fn rows(&self) -> Vec<Policy> {
+    pub fn rows(&self) -> Vec<Policy> {
         policy_rows(&self.policies)
     }
 }
 
 /// lowtide's rows, for a workload that does not compare policies.
 #[derive(Debug, Args)]
-pub(crate) struct FewPolicies {
+pub struct FewPolicies {
     /// Reclaim policies of lowtide, one row each
     #[arg(long = "policy", value_name = "P,P", value_delimiter = ',', value_parser = names::policy,
           default_value = "mglru")]
@@ -35,17 +35,17 @@ pub(crate) struct FewPolicies {
 
 impl FewPolicies {
     /// Each policy once.
-    pub(crate) fn rows(&self) -> Vec<Policy> {
+    pub fn rows(&self) -> Vec<Policy> {
         policy_rows(&self.policies)
     }
 }
 
 /// The policy of a workload that uses only one.
 #[derive(Debug, Args)]
-pub(crate) struct OnePolicy {
+pub struct OnePolicy {
     /// Reclaim policy of lowtide
     #[arg(long, value_name = "P", value_parser = names::policy, default_value = "mglru")]
-    pub(crate) policy: Policy,
+    pub policy: Policy,
 }
 
 /// Policies, each once; notes each policy that is named twice.
@@ -55,7 +55,7 @@ fn policy_rows(policies: &[Policy]) -> Vec<Policy> {
 
 /// Mappings to compare with.
 #[derive(Debug, Args)]
-pub(crate) struct Mappings {
+pub struct Mappings {
     /// Systems to compare with: kernel mappings, which need permission to create a memory cgroup,
     /// and lowtide's maps, a row for each policy
     #[arg(long, value_name = "PEER,PEER", value_enum, value_delimiter = ',',
@@ -70,14 +70,14 @@ impl Mappings {
     ///
     /// # Errors
     /// Those of [`chosen`].
-    pub(crate) fn rows(&self) -> Result<Vec<MmapPeer>, BenchError> {
+    pub fn rows(&self) -> Result<Vec<MmapPeer>, BenchError> {
         chosen(&self.against, MmapPeer::None)
     }
 }
 
 /// A mapping of the data: the kernel's, in a memory cgroup of the same budget, or lowtide's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum MmapPeer {
+pub enum MmapPeer {
     // Without any `madvise`.
     Mmap,
     // With `MADV_RANDOM`.
@@ -91,7 +91,7 @@ pub(crate) enum MmapPeer {
 
 impl MmapPeer {
     /// The name of its row.
-    pub(crate) const fn name(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         match self {
             Self::Mmap => "mmap",
             Self::MmapRandom => "mmap-random",
@@ -102,7 +102,7 @@ impl MmapPeer {
     }
 
     /// The way of lowtide's map, if it is one.
-    pub(crate) const fn way(self) -> Option<Way> {
+    pub const fn way(self) -> Option<Way> {
         match self {
             Self::MapUserfault => Some(Way::Userfault),
             Self::MapPagecache => Some(Way::PageCache),
@@ -115,10 +115,7 @@ impl MmapPeer {
 ///
 /// # Errors
 /// [`BenchError::Usage`] for `none` beside peers.
-pub(crate) fn chosen<P: ValueEnum + PartialEq + Copy>(
-    list: &[P],
-    none: P,
-) -> Result<Vec<P>, BenchError> {
+pub fn chosen<P: ValueEnum + PartialEq + Copy>(list: &[P], none: P) -> Result<Vec<P>, BenchError> {
     let name = |peer: &P| {
         peer.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
     };

@@ -2,58 +2,58 @@
 
 use clap::Args;
 use clap::builder::RangedI64ValueParser;
+use lowtide_report::values::seconds;
 
-use super::values::seconds;
 use crate::bench::thread_pool::Until;
 
 /// Seconds or operations, divided into rounds.
 #[derive(Clone, Copy, Debug, Args)]
-pub(crate) struct Timing {
+pub struct Timing {
     /// Measured seconds of each system, over all rounds
     #[arg(long, value_name = "S", value_parser = seconds, default_value = "5",
           conflicts_with = "ops", allow_negative_numbers = true)]
-    pub(crate) seconds: f64,
+    pub seconds: f64,
     #[command(flatten)]
-    pub(crate) ops: Operations,
+    pub ops: Operations,
     /// Slices of the measurement; systems take turns
     #[arg(long, value_name = "N", value_parser = rounds(), default_value_t = 5)]
-    pub(crate) rounds: u32,
+    pub rounds: u32,
 }
 
 impl Timing {
     /// The total length of all rounds of a system.
-    pub(crate) fn until(&self) -> Until {
+    pub fn until(&self) -> Until {
         self.ops.until().unwrap_or(Until::Seconds(self.seconds))
     }
 }
 
 /// Operations instead of a time.
 #[derive(Clone, Copy, Debug, Args)]
-pub(crate) struct Operations {
+pub struct Operations {
     /// Measured operations of each system, instead of a time
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..),
           allow_negative_numbers = true)]
-    pub(crate) ops: Option<u64>,
+    pub ops: Option<u64>,
 }
 
 impl Operations {
     /// The total length of all rounds of a system, if it was given in operations.
-    pub(crate) fn until(self) -> Option<Until> {
+    pub fn until(self) -> Option<Until> {
         self.ops.map(Until::Ops)
     }
 }
 
 /// A number of rounds.
-pub(crate) fn rounds() -> RangedI64ValueParser<u32> {
+pub fn rounds() -> RangedI64ValueParser<u32> {
     clap::value_parser!(u32).range(1..=10_000)
 }
 
 /// Records or pages per call.
-pub(crate) fn batch() -> RangedI64ValueParser<u32> {
+pub fn batch() -> RangedI64ValueParser<u32> {
     clap::value_parser!(u32).range(1..=1 << 16)
 }
 
 /// A number of threads.
-pub(crate) fn threads() -> RangedI64ValueParser<u32> {
+pub fn threads() -> RangedI64ValueParser<u32> {
     clap::value_parser!(u32).range(1..=4096)
 }

@@ -8,6 +8,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use lowtide_host::usage::CpuTime;
+use lowtide_report::tally::Slice;
 use lowtide_workload::heap::AnonZipf;
 
 use super::mapping::{MappingAccess, Use};
@@ -19,7 +20,6 @@ use crate::bench::mapped::Mapped;
 use crate::bench::play::checkpoint::Checkpointer;
 use crate::bench::play::job::{Job, Script};
 use crate::bench::play::slice::Turn;
-use crate::bench::tally::Slice;
 use crate::bench::thread_pool::{ThreadPool, Until};
 use crate::bench::write::Fill;
 
@@ -27,7 +27,7 @@ use crate::bench::write::Fill;
 ///
 /// # Errors
 /// Those of the pipe to the bench.
-pub(crate) fn serve() -> io::Result<()> {
+pub fn serve() -> io::Result<()> {
     // The bench may be killed while this process is not reading.
     let _ = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL));
     converse(&mut io::stdin().lock(), &mut io::stdout().lock())

@@ -6,10 +6,10 @@
 use std::process::Command;
 
 use lowtide_host::usage::CpuTime;
+use lowtide_report::tally::{Slice, WriteBack};
 
 use super::program;
 use crate::bench::error::BenchError;
-use crate::bench::tally::{Slice, WriteBack};
 use crate::bench::write::Fill;
 
 const NAME: &str = "dd";

@@ -1,10 +1,11 @@
 //! A file written from its start to its end through the kernel's page cache, under a memory cgroup:
 //! through the descriptor, or through a mapping.
 
+use lowtide_report::tally::Slice;
+
 use super::process::Process;
 use super::protocol::Request;
 use crate::bench::error::BenchError;
-use crate::bench::tally::Slice;
 use crate::bench::write::Fill;
 
 /// A child that fills files.

@@ -7,12 +7,12 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use lowtide_report::tally::Slice;
 use serde::Deserialize;
 
 use super::program;
 use crate::bench::error::BenchError;
 use crate::bench::system::System;
-use crate::bench::tally::Slice;
 use crate::bench::thread_pool::Until;
 
 const NAME: &str = "fio";

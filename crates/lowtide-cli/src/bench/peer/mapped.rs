@@ -1,10 +1,11 @@
 //! Programs that read files through the kernel's mappings, in a child under a memory cgroup.
 
+use lowtide_report::tally::Slice;
+
 use super::process::Process;
 use super::protocol::Request;
 use crate::bench::error::BenchError;
 use crate::bench::mapped::Mapped;
-use crate::bench::tally::Slice;
 use crate::bench::thread_pool::Until;
 
 /// A child with the threads of such a program.

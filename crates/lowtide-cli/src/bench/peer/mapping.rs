@@ -34,18 +34,18 @@ const STRIPES: u64 = 4096;
 
 /// The use of a mapping.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Use {
+pub struct Use {
     /// Whether the job writes.
-    pub(super) writes: bool,
+    pub writes: bool,
     /// Whether more than one thread accesses it.
-    pub(super) shared: bool,
+    pub shared: bool,
     /// `MADV_RANDOM`.
-    pub(super) random: bool,
+    pub random: bool,
 }
 
 /// One thread's access to a mapping.
 #[derive(Clone)]
-pub(super) struct MappingAccess {
+pub struct MappingAccess {
     mapping: Arc<FileMapping>,
     file: Arc<File>,
     stripes: Option<Arc<[RwLock<()>]>>,
@@ -56,7 +56,7 @@ impl MappingAccess {
     ///
     /// # Errors
     /// Those of opening and mapping.
-    pub(super) fn open(path: &Path, len: usize, how: Use) -> io::Result<Self> {
+    pub fn open(path: &Path, len: usize, how: Use) -> io::Result<Self> {
         let file = File::options().read(true).write(how.writes).open(path)?;
         let access = if how.writes { Access::Writable } else { Access::ReadOnly };
         let mapping = FileMapping::map_shared(&file, len, access)?;

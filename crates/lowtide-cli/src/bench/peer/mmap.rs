@@ -1,16 +1,17 @@
 //! A kernel mapping of the data file, under a memory cgroup.
 
+use lowtide_report::tally::Slice;
+
 use super::process::Process;
 use super::protocol::Request;
 use crate::bench::datafile::DataFile;
 use crate::bench::error::BenchError;
 use crate::bench::play::job::Job;
 use crate::bench::system::System;
-use crate::bench::tally::Slice;
 use crate::bench::thread_pool::Until;
 
 /// A child that maps the file.
-pub(crate) struct Mmap {
+pub struct Mmap {
     name: &'static str,
     process: Process,
 }
@@ -21,7 +22,7 @@ impl Mmap {
     ///
     /// # Errors
     /// Those of [`Process::start`] and [`DataFile::drop_page_cache`].
-    pub(crate) fn start(
+    pub fn start(
         name: &'static str,
         random: bool,
         file: &DataFile,

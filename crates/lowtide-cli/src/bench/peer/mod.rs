@@ -14,14 +14,14 @@
 //! | `fio.rs` | random reads by fio |
 //! | `program.rs` | running external programs |
 
-pub(crate) mod child;
-pub(crate) mod dd;
-pub(crate) mod filler;
-pub(crate) mod fio;
-pub(crate) mod mapped;
-mod mapping;
-pub(crate) mod mmap;
-mod process;
-mod program;
-pub(crate) mod protocol;
-pub(crate) mod swap;
+pub mod child;
+pub mod dd;
+pub mod filler;
+pub mod fio;
+pub mod mapped;
+pub mod mapping;
+pub mod mmap;
+pub mod process;
+pub mod program;
+pub mod protocol;
+pub mod swap;

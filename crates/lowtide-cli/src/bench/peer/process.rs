@@ -16,12 +16,13 @@ use std::time::Duration;
 
 use lowtide_host::memcg::Memcg;
 use lowtide_host::usage::ProcIo;
+use lowtide_report::interrupt;
+use lowtide_report::tally::Slice;
 
 use super::protocol::{Reply, Request, receive, send};
 use crate::bench::error::BenchError;
 use crate::bench::system::add_device_kib;
-use crate::bench::tally::Slice;
-use crate::{interrupt, itself};
+use crate::itself;
 
 /// Interval at which a wait for the child checks for Ctrl-C.
 const POLL: Duration = Duration::from_millis(50);
@@ -32,7 +33,7 @@ const SIGKILL: i32 = 9;
 const SIGBUS: i32 = 7;
 
 /// A child in its own memory cgroup.
-pub(super) struct Process {
+pub struct Process {
     name: &'static str,
     max_bytes: u64,
     child: Child,
@@ -50,7 +51,7 @@ impl Process {
     /// [`BenchError::Memcg`] when the group cannot be created, [`BenchError::Peer`] when the child
     /// cannot prepare itself, [`BenchError::PeerKilled`] when the budget is too small even for
     /// that, [`BenchError::Interrupted`].
-    pub(super) fn start(
+    pub fn start(
         name: &'static str,
         max_bytes: u64,
         ready: Option<&Request>,
@@ -86,7 +87,7 @@ impl Process {
     ///
     /// # Errors
     /// [`BenchError::Memcg`].
-    pub(super) fn allow_swap(&self) -> Result<(), BenchError> {
+    pub fn allow_swap(&self) -> Result<(), BenchError> {
         Ok(self.group.allow_swap()?)
     }
 
@@ -94,7 +95,7 @@ impl Process {
     ///
     /// # Errors
     /// Those of [`ask`](Self::ask); [`BenchError::Memcg`].
-    pub(super) fn play(&mut self, request: &Request) -> Result<Slice, BenchError> {
+    pub fn play(&mut self, request: &Request) -> Result<Slice, BenchError> {
         let pid = self.child.id();
         let (stat, io) = (self.group.stat()?, ProcIo::read(pid).unwrap_or_default());
         let Reply::Played { mut slice } = self.ask(request)? else {
@@ -123,7 +124,7 @@ impl Process {
     /// # Errors
     /// [`BenchError::Peer`] when the reply is a failure, or there is none;
     /// [`BenchError::PeerKilled`], [`BenchError::Interrupted`].
-    pub(super) fn ask(&mut self, request: &Request) -> Result<Reply, BenchError> {
+    pub fn ask(&mut self, request: &Request) -> Result<Reply, BenchError> {
         let sent = self.requests.as_mut().map_or(Ok(()), |to| send(to, request));
         if sent.is_err() {
             return Err(self.gone());

@@ -6,8 +6,9 @@ use std::process::{Child, Command, Stdio};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use lowtide_report::interrupt;
+
 use crate::bench::error::BenchError;
-use crate::interrupt;
 
 /// Interval at which a wait checks for Ctrl-C.
 const POLL: Duration = Duration::from_millis(20);

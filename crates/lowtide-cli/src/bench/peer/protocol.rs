@@ -22,27 +22,27 @@
 use std::io::{self, BufRead, Write};
 use std::path::PathBuf;
 
+use lowtide_report::tally::Slice;
 use lowtide_workload::heap::AnonZipf;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::bench::mapped::Mapped;
 use crate::bench::play::job::Job;
-use crate::bench::tally::Slice;
 use crate::bench::thread_pool::Until;
 use crate::bench::write::Fill;
 
 /// `anon-zipf`, in numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct HeapJob {
+pub struct HeapJob {
     /// Bytes of the heap.
-    pub(crate) heap: u64,
+    pub heap: u64,
     /// Threads.
-    pub(crate) threads: u32,
+    pub threads: u32,
     /// Operations that store, in percent.
-    pub(crate) stores: u32,
+    pub stores: u32,
     /// Seed of the choices.
-    pub(crate) seed: u64,
+    pub seed: u64,
 }
 
 impl From<HeapJob> for AnonZipf {
@@ -55,7 +55,7 @@ impl From<HeapJob> for AnonZipf {
 
 /// A request from the bench.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) enum Request {
+pub enum Request {
     /// Prepare for the job without touching the file.
     Prepare {
         /// The job.
@@ -97,7 +97,7 @@ pub(super) enum Request {
 
 /// A reply from the peer.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) enum Reply {
+pub enum Reply {
     /// Success.
     Done,
     /// The result of a slice.
@@ -116,7 +116,7 @@ pub(super) enum Reply {
 ///
 /// # Errors
 /// Those of writing, `BrokenPipe` when the other side has ended.
-pub(super) fn send(to: &mut impl Write, message: &impl Serialize) -> io::Result<()> {
+pub fn send(to: &mut impl Write, message: &impl Serialize) -> io::Result<()> {
     let mut line = serde_json::to_vec(message)?;
     line.push(b'\n');
     to.write_all(&line)?;
@@ -127,7 +127,7 @@ pub(super) fn send(to: &mut impl Write, message: &impl Serialize) -> io::Result<
 ///
 /// # Errors
 /// Those of reading; `InvalidData` for an invalid message.
-pub(super) fn receive<T: DeserializeOwned>(from: &mut impl BufRead) -> io::Result<Option<T>> {
+pub fn receive<T: DeserializeOwned>(from: &mut impl BufRead) -> io::Result<Option<T>> {
     let mut line = String::new();
     if from.read_line(&mut line)? == 0 {
         return Ok(None);

@@ -1,11 +1,12 @@
 //! A heap in the kernel's memory, under a memory cgroup that swaps to compressed memory.
 
+use lowtide_report::tally::{Slice, SwapLevel};
+
 use super::process::Process;
 use super::protocol::{HeapJob, Request};
 use crate::bench::error::BenchError;
 use crate::bench::heap::Zram;
 use crate::bench::system::System;
-use crate::bench::tally::{Slice, SwapLevel};
 use crate::bench::thread_pool::Until;
 
 /// A child whose heap swaps to a zram device. Fields are dropped in this order: the device can only

@@ -6,59 +6,31 @@
 //! *during* a checkpoint if one was in progress when the read began or ended.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
+use lowtide_report::tally::{Latency, Tally};
+use lowtide_report::threads::{self, Stop};
 use lowtide_workload::ycsb::YcsbStream;
 use serde::{Deserialize, Serialize};
 
 use super::record::RecordPlayer;
 use crate::bench::access::{AccessError, DataAccess};
 use crate::bench::error::BenchError;
-use crate::bench::tally::{Latency, Tally};
 use crate::bench::thread_pool::Player;
-use crate::threads::{self, Stop};
 
 /// The times of checkpoints, and whether one is in progress. Clones share the latter.
 #[derive(Clone, Debug)]
-pub(crate) struct Checkpointer {
+pub struct Checkpointer {
     every: Duration,
     running: Arc<AtomicBool>,
 }
 
-/// The checkpoints of a slice, and the reads during and outside them.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub(crate) struct Checkpoints {
-    /// Duration of each, in seconds.
-    pub(crate) seconds: Vec<f64>,
-    /// Latencies of reads during a checkpoint, as in [`Latency::pairs`].
-    pub(crate) during: Vec<(u64, u64)>,
-    /// Latencies of the other reads.
-    pub(crate) outside: Vec<(u64, u64)>,
-}
-
-impl Checkpoints {
-    /// Adds those of another slice.
-    pub(crate) fn add(&mut self, other: &Self) {
-        self.seconds.extend(&other.seconds);
-        self.during.extend(&other.during);
-        self.outside.extend(&other.outside);
-    }
-}
-
-/// Latencies of one thread's reads.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Reads {
-    /// During a checkpoint.
-    pub(crate) during: Latency,
-    /// Otherwise.
-    pub(crate) outside: Latency,
-}
-
 impl Checkpointer {
     /// One checkpoint per interval, counted from the start of a slice.
-    pub(crate) fn every(every: Duration) -> Self {
+    pub fn every(every: Duration) -> Self {
         Self { every, running: Arc::default() }
     }
 
@@ -67,7 +39,7 @@ impl Checkpointer {
     ///
     /// # Errors
     /// Those of `slice`. A checkpoint that fails is counted as an error of the first thread.
-    pub(crate) fn beside<D: DataAccess>(
+    pub fn beside<D: DataAccess>(
         &self,
         access: &mut D,
         slice: impl FnOnce() -> Result<Vec<Tally>, BenchError>,
@@ -123,7 +95,7 @@ impl Checkpointer {
 }
 
 /// Operations on records, whose reads are counted as during or outside a checkpoint.
-pub(crate) struct CheckpointedPlayer<D> {
+pub struct CheckpointedPlayer<D> {
     inner: RecordPlayer<D>,
     checkpointer: Checkpointer,
     began_during: bool,
@@ -131,7 +103,7 @@ pub(crate) struct CheckpointedPlayer<D> {
 
 impl<D: DataAccess> CheckpointedPlayer<D> {
     /// A player of `stream` with checkpoints by `checkpointer`.
-    pub(crate) fn new(access: D, stream: YcsbStream, checkpointer: Checkpointer) -> Self {
+    pub fn new(access: D, stream: YcsbStream, checkpointer: Checkpointer) -> Self {
         Self { inner: RecordPlayer::new(access, stream), checkpointer, began_during: false }
     }
 }

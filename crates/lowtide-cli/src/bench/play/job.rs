@@ -27,40 +27,40 @@ use crate::bench::thread_pool::Player;
 
 /// Everything that determines the operations.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Job {
+pub struct Job {
     /// The workload's name in the catalog.
-    pub(crate) workload: String,
+    pub workload: String,
     /// Popularity of records.
-    pub(crate) popularity: Popularity,
+    pub popularity: Popularity,
     /// The content of the data file.
-    pub(crate) content: Content,
+    pub content: Content,
     /// Bytes used from the start of the file.
-    pub(crate) data_bytes: u64,
+    pub data_bytes: u64,
     /// Bytes of a page of the workload.
-    pub(crate) page_bytes: u64,
+    pub page_bytes: u64,
     /// Threads.
-    pub(crate) threads: u32,
+    pub threads: u32,
     /// Records or pages per call.
-    pub(crate) batch: u32,
+    pub batch: u32,
     /// Seed of the streams.
-    pub(crate) seed: u64,
+    pub seed: u64,
     /// The trace to replay.
-    pub(crate) trace: Option<PathBuf>,
+    pub trace: Option<PathBuf>,
     /// The name of its format; `None` to detect it from the content.
-    pub(crate) trace_format: Option<String>,
+    pub trace_format: Option<String>,
     /// Whether operations write.
-    pub(crate) writes: bool,
+    pub writes: bool,
     /// Percentage of updates, unless it is that of the workload.
-    pub(crate) update_percent: Option<u32>,
+    pub update_percent: Option<u32>,
     /// Seconds between checkpoints, if there are any.
-    pub(crate) checkpoint_seconds: Option<f64>,
+    pub checkpoint_seconds: Option<f64>,
     /// Pages from one read of a scan to the next.
-    pub(crate) stride: u64,
+    pub stride: u64,
 }
 
 /// Data shared by the players of a job, made once per process.
 #[derive(Clone, Debug)]
-pub(crate) enum Script {
+pub enum Script {
     /// Records.
     Ycsb(Ycsb),
     /// Records, with checkpoints.
@@ -75,7 +75,7 @@ pub(crate) enum Script {
 
 impl Script {
     /// The checkpointer, if there are checkpoints.
-    pub(crate) const fn checkpointer(&self) -> Option<&Checkpointer> {
+    pub const fn checkpointer(&self) -> Option<&Checkpointer> {
         match self {
             Self::Mixed(_, checkpointer) => Some(checkpointer),
             _ => None,
@@ -90,7 +90,7 @@ impl Job {
     /// # Errors
     /// [`BenchError::Distribution`] for a file without a single record or page, those of
     /// [`Recording::read`].
-    pub(crate) fn script(&self, recording: Option<Arc<Recording>>) -> Result<Script, BenchError> {
+    pub fn script(&self, recording: Option<Arc<Recording>>) -> Result<Script, BenchError> {
         let pages = self.data_bytes / self.page_bytes;
         let records = |letter: Letter| {
             let records = self.data_bytes / UNIT_BYTES as u64;
@@ -136,7 +136,7 @@ impl Job {
     }
 
     /// One player for each thread, each with its own access to the data.
-    pub(crate) fn players<D: DataAccess>(
+    pub fn players<D: DataAccess>(
         &self,
         script: &Script,
         mut access: impl FnMut() -> D,

@@ -11,10 +11,10 @@
 //! | `popularity.rs` | popularity of records | |
 //! | `slice.rs` | one slice of a job | |
 
-pub(crate) mod checkpoint;
-pub(crate) mod job;
-mod page;
-pub(crate) mod popularity;
-mod record;
-pub(crate) mod replay;
-pub(crate) mod slice;
+pub mod checkpoint;
+pub mod job;
+pub mod page;
+pub mod popularity;
+pub mod record;
+pub mod replay;
+pub mod slice;

@@ -2,12 +2,12 @@
 
 use std::hint::black_box;
 
+use lowtide_report::tally::Tally;
 use lowtide_workload::PageOp;
 use lowtide_workload::block::verify_page;
 
 use crate::bench::access::DataAccess;
 use crate::bench::content::{BLOCK_SEED, Content};
-use crate::bench::tally::Tally;
 use crate::bench::thread_pool::Player;
 
 /// Bytes of a cache line. In a file of unknown content, one byte of each line is touched, so that
@@ -15,7 +15,7 @@ use crate::bench::thread_pool::Player;
 const LINE_BYTES: usize = 64;
 
 /// One thread of reads.
-pub(crate) struct PagePlayer<D, S> {
+pub struct PagePlayer<D, S> {
     access: D,
     stream: S,
     page_bytes: usize,
@@ -25,7 +25,7 @@ pub(crate) struct PagePlayer<D, S> {
 
 impl<D: DataAccess, S: Iterator<Item = PageOp> + Send> PagePlayer<D, S> {
     /// A player of `stream`, whose operations are on single pages of `page_bytes`.
-    pub(crate) fn new(access: D, stream: S, page_bytes: usize, content: Content) -> Self {
+    pub fn new(access: D, stream: S, page_bytes: usize, content: Content) -> Self {
         Self { access, stream, page_bytes, content, offsets: Vec::new() }
     }
 }

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 /// Popularity of records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
-pub(crate) enum Popularity {
+pub enum Popularity {
     // Zipf over the records, exponent 0.99, scattered.
     Zipf,
     // YCSB's own chooser: 10^10 ranks hashed into the records, which is flatter.

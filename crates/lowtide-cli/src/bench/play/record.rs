@@ -4,16 +4,16 @@
 //! writes its next version. A step of several operations requests its reads together, and then does
 //! its updates one by one.
 
+use lowtide_report::tally::Tally;
 use lowtide_workload::record::{RECORD_BYTES, update, verify};
 use lowtide_workload::ycsb::YcsbStream;
 use lowtide_workload::{RecordOp, RecordOpKind};
 
 use crate::bench::access::DataAccess;
-use crate::bench::tally::Tally;
 use crate::bench::thread_pool::Player;
 
 /// One thread of a YCSB workload.
-pub(crate) struct RecordPlayer<D> {
+pub struct RecordPlayer<D> {
     access: D,
     stream: YcsbStream,
     /// Keys and offsets of the reads of a step, and keys of its updates.
@@ -26,7 +26,7 @@ pub(crate) struct RecordPlayer<D> {
 
 impl<D: DataAccess> RecordPlayer<D> {
     /// A player of `stream`.
-    pub(crate) fn new(access: D, stream: YcsbStream) -> Self {
+    pub fn new(access: D, stream: YcsbStream) -> Self {
         Self {
             access,
             stream,
@@ -38,7 +38,7 @@ impl<D: DataAccess> RecordPlayer<D> {
     }
 
     /// Number of reads in the last step.
-    pub(crate) const fn last_reads(&self) -> u64 {
+    pub const fn last_reads(&self) -> u64 {
         self.last_reads
     }
 

@@ -10,6 +10,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use lowtide_report::tally::Tally;
 use lowtide_workload::block::{fill_page, verify_page};
 use lowtide_workload::trace::{Format, open};
 use lowtide_workload::{OpKind, PageOp};
@@ -17,7 +18,6 @@ use lowtide_workload::{OpKind, PageOp};
 use crate::bench::access::{AccessError, DataAccess};
 use crate::bench::content::BLOCK_SEED;
 use crate::bench::error::BenchError;
-use crate::bench::tally::Tally;
 use crate::bench::thread_pool::Player;
 
 /// The longest trace, in operations: a trace is in memory, 24 bytes per operation.
@@ -27,7 +27,7 @@ const PAGES_MAX: u64 = 1 << 32;
 
 /// A trace in memory.
 #[derive(Debug)]
-pub(crate) struct Recording {
+pub struct Recording {
     ops: Vec<PageOp>,
     /// The page at which each space begins in the data file.
     base: Vec<u64>,
@@ -45,7 +45,7 @@ impl Recording {
     /// # Errors
     /// [`BenchError::Trace`] with position and reason, [`BenchError::Usage`] for a trace that is
     /// empty or too long.
-    pub(crate) fn read(path: &Path, format: Option<Format>) -> Result<Self, BenchError> {
+    pub fn read(path: &Path, format: Option<Format>) -> Result<Self, BenchError> {
         if path == Path::new("-") {
             return Err(BenchError::usage(
                 "replay reads its trace more than once, and standard input can be read only once",
@@ -97,28 +97,28 @@ impl Recording {
     }
 
     /// Number of operations.
-    pub(crate) const fn len(&self) -> u64 {
+    pub const fn len(&self) -> u64 {
         self.ops.len() as u64
     }
 
     /// Bytes of a page, if the trace says.
-    pub(crate) const fn page_bytes(&self) -> Option<u64> {
+    pub const fn page_bytes(&self) -> Option<u64> {
         self.page_bytes
     }
 
     /// Number of pages that the data file needs.
-    pub(crate) const fn pages(&self) -> u64 {
+    pub const fn pages(&self) -> u64 {
         self.pages
     }
 
     /// Whether it writes.
-    pub(crate) const fn writes(&self) -> bool {
+    pub const fn writes(&self) -> bool {
         self.writes > 0
     }
 }
 
 /// The player of a trace.
-pub(crate) struct ReplayPlayer<D> {
+pub struct ReplayPlayer<D> {
     access: D,
     trace: Arc<Recording>,
     next: usize,
@@ -133,7 +133,7 @@ pub(crate) struct ReplayPlayer<D> {
 
 impl<D: DataAccess> ReplayPlayer<D> {
     /// A player from the first operation on, over a fresh file of blocks.
-    pub(crate) fn new(access: D, trace: Arc<Recording>, page_bytes: usize) -> Self {
+    pub fn new(access: D, trace: Arc<Recording>, page_bytes: usize) -> Self {
         let seeds = vec![BLOCK_SEED as u32; usize::try_from(trace.pages).unwrap_or(usize::MAX)];
         Self {
             access,

@@ -3,23 +3,24 @@
 
 use std::time::Instant;
 
+use lowtide_report::tally::Slice;
+
 use super::checkpoint::Checkpointer;
 use crate::bench::access::DataAccess;
 use crate::bench::error::BenchError;
-use crate::bench::tally::Slice;
 use crate::bench::thread_pool::{ThreadPool, Until};
 
 /// The parameters of a slice.
 #[derive(Debug)]
-pub(crate) struct Turn<'a> {
+pub struct Turn<'a> {
     /// Its length.
-    pub(crate) until: Until,
+    pub until: Until,
     /// Operations per step.
-    pub(crate) batch: u32,
+    pub batch: u32,
     /// Whether there may be something to flush.
-    pub(crate) writes: bool,
+    pub writes: bool,
     /// Checkpoints, if there are any.
-    pub(crate) checkpointer: Option<&'a Checkpointer>,
+    pub checkpointer: Option<&'a Checkpointer>,
 }
 
 impl Turn<'_> {
@@ -28,7 +29,7 @@ impl Turn<'_> {
     ///
     /// # Errors
     /// Those of [`ThreadPool::run`].
-    pub(crate) fn play<D: DataAccess>(
+    pub fn play<D: DataAccess>(
         &self,
         pool: &mut ThreadPool,
         access: &mut D,

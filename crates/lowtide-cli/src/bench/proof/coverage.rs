@@ -3,10 +3,10 @@
 use lowtide::InjectOp;
 use lowtide_proof::coverage::Coverage;
 use lowtide_proof::disk::Fault;
+use lowtide_report::table;
 use serde::Serialize;
 
 use crate::bench::error::BenchError;
-use crate::table;
 
 /// Number of faults of a kind of request, as in the JSON.
 #[derive(Clone, Debug, Serialize)]

@@ -29,6 +29,11 @@ use lowtide_proof::layout::Layout;
 use lowtide_proof::ledger::{Findings, Ledger};
 use lowtide_proof::script::{Part, Version};
 use lowtide_proof::shape::{Beginning, Shape};
+use lowtide_report::interrupt::{self, Cut};
+use lowtide_report::progress::{Patient, Unit};
+use lowtide_report::threads::{self, Stop};
+use lowtide_report::values::budget;
+use lowtide_report::{out, table};
 use lowtide_workload::SplitMix64;
 
 use super::coverage::{drawn_table, must_have};
@@ -36,13 +41,8 @@ use super::report::{Common, Setting, Sizes, conclude};
 use super::victim::{Message, VictimArgs};
 use super::ways_of_maps;
 use crate::bench::error::BenchError;
-use crate::bench::options::values::budget;
 use crate::bench::options::{Engine, OnePolicy, threads};
-use crate::interrupt::Cut;
-use crate::progress::{Patient, Unit};
-use crate::table;
-use crate::threads::{self, Stop};
-use crate::{interrupt, itself, out};
+use crate::itself;
 
 /// The name.
 pub(crate) const NAME: &str = "crash";

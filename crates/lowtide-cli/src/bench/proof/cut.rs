@@ -11,16 +11,15 @@ use lowtide_host::file as facts;
 use lowtide_proof::files::Files;
 use lowtide_proof::power_cut::{self, PowerCuts};
 use lowtide_proof::schedule::Lie;
+use lowtide_report::interrupt::{self, Cut};
+use lowtide_report::out;
+use lowtide_report::progress::{Patient, Unit};
+use lowtide_report::values::budget;
 
-use super::coverage;
 use super::report::{Common, Setting, Sizes, conclude};
-use super::ways_of_maps;
+use super::{coverage, ways_of_maps};
 use crate::bench::error::BenchError;
-use crate::bench::options::values::budget;
 use crate::bench::options::{Io, Policies, threads};
-use crate::interrupt::Cut;
-use crate::progress::{Patient, Unit};
-use crate::{interrupt, out};
 
 /// The name.
 pub(crate) const NAME: &str = "power-cut";

@@ -4,16 +4,16 @@ use clap::Args;
 use lowtide_host::probe::Probe;
 use lowtide_proof::coverage::{Coverage, Cuts, Tally};
 use lowtide_proof::layout::Layout;
+use lowtide_report::interrupt::Cut;
+use lowtide_report::json::Report;
+use lowtide_report::out;
+use lowtide_report::table::thousands;
+use lowtide_report::values::{scale, scaled};
 use serde::Serialize;
 
 use super::coverage;
 use crate::bench::error::BenchError;
-use crate::bench::options::values::{scale, scaled};
 use crate::bench::options::{Output, ScratchPlace, Seed};
-use crate::interrupt::Cut;
-use crate::json::Report;
-use crate::out;
-use crate::table::thousands;
 
 /// Options of both proofs.
 #[derive(Debug, Args)]

@@ -17,10 +17,9 @@ use lowtide_proof::ledger::Ledger;
 use lowtide_proof::script::Part;
 use lowtide_proof::shape::Shape;
 use lowtide_proof::writer::{Step, Writer};
+use lowtide_report::threads::{self, Stop};
 use lowtide_workload::SplitMix64;
 use lowtide_workload::prng::mix64;
-
-use crate::threads::{self, Stop};
 
 /// Steps of each thread before the file is closed and reopened.
 const STEPS_BEFORE_REOPENING: u64 = 60;

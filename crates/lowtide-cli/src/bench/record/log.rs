@@ -1,20 +1,19 @@
 //! Accesses of all threads in order of time, and the thread that writes them.
 //!
 //! That thread lives as long as the log, which the players of a turn share, and not as long as one
-//! call; so it is not one of [`crate::threads`].
+//! call; so it is not one of [`lowtide_report::threads`].
 
-use std::io;
-use std::mem;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Instant;
+use std::{io, mem};
 
+use lowtide_report::threads::ThreadError;
 use lowtide_workload::trace::{Names, TraceFileError, TraceRecord, TraceWriter};
 use lowtide_workload::{OpKind, PageOp, Space, SpaceId};
 
 use crate::bench::error::BenchError;
-use crate::threads::ThreadError;
 
 /// The space of all notes: there is one file, and the trace must not contain its local name.
 const SPACE: &str = "data";
@@ -35,7 +34,7 @@ struct Note {
 
 /// The notes of a turn.
 #[derive(Debug)]
-pub(super) struct Log {
+pub struct Log {
     begin: Instant,
     notes: Mutex<Notes>,
     writer: Mutex<Option<JoinHandle<Result<TraceWriter, TraceFileError>>>>,
@@ -54,7 +53,7 @@ impl Log {
     ///
     /// # Errors
     /// [`ThreadError::Create`] when the kernel cannot create a thread.
-    pub(super) fn start(writer: TraceWriter) -> Result<Self, ThreadError> {
+    pub fn start(writer: TraceWriter) -> Result<Self, ThreadError> {
         let (chunks, inbox) = sync_channel(CHUNKS_WAITING);
         let thread = std::thread::Builder::new()
             .name("recorder".into())
@@ -72,7 +71,7 @@ impl Log {
     ///
     /// # Errors
     /// When the writer has failed; [`finish`](Self::finish) says why.
-    pub(super) fn note(
+    pub fn note(
         &self,
         thread: u32,
         kind: OpKind,
@@ -97,7 +96,7 @@ impl Log {
     ///
     /// # Errors
     /// [`BenchError::Trace`] when the writer has failed; then the file is removed.
-    pub(super) fn finish(&self) -> Result<(TraceWriter, u64), BenchError> {
+    pub fn finish(&self) -> Result<(TraceWriter, u64), BenchError> {
         let noted = {
             let mut notes = lock(&self.notes);
             // The code below detects a failed writer, and its reason.

@@ -21,8 +21,8 @@
 //! | `tap.rs` | a wrapper that records accesses |
 //! | `turn.rs` | the extra turn |
 
-mod log;
-mod tap;
-mod turn;
+pub mod log;
+pub mod tap;
+pub mod turn;
 
-pub(crate) use turn::Recorder;
+pub use turn::Recorder;

@@ -11,7 +11,7 @@ use super::log::Log;
 use crate::bench::access::{AccessError, DataAccess};
 
 /// One thread's access, and its number in the log.
-pub(super) struct Tap<D> {
+pub struct Tap<D> {
     access: D,
     notebook: Notebook,
 }
@@ -38,7 +38,7 @@ impl Notebook {
 
 impl<D: DataAccess> Tap<D> {
     /// Records the accesses of `thread` through `access`, in pages of `page_bytes`, a power of two.
-    pub(super) fn new(access: D, log: Arc<Log>, thread: u32, page_bytes: u64) -> Self {
+    pub fn new(access: D, log: Arc<Log>, thread: u32, page_bytes: u64) -> Self {
         Self { access, notebook: Notebook { log, thread, page_shift: page_bytes.trailing_zeros() } }
     }
 }

@@ -4,6 +4,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use lowtide::Size;
+use lowtide_report::interrupt;
+use lowtide_report::table::thousands;
+use lowtide_report::tally::Slice;
 use lowtide_workload::OpKind;
 use lowtide_workload::trace::{Columns, Head, TraceWriter, check_path, create};
 
@@ -12,15 +15,12 @@ use super::tap::Tap;
 use crate::bench::access::{DataAccess, ViewAccess};
 use crate::bench::error::BenchError;
 use crate::bench::play::job::{Job, Script};
-use crate::bench::tally::Slice;
 use crate::bench::thread_pool::{ThreadPool, Until};
-use crate::interrupt;
-use crate::table::thousands;
 
 /// A trace to be recorded. Its file exists under a temporary name, so that an unwritable path is
 /// detected before the first round. Drop without a finished turn removes the file.
 #[derive(Debug)]
-pub(crate) struct Recorder {
+pub struct Recorder {
     path: PathBuf,
     writer: TraceWriter,
 }
@@ -30,7 +30,7 @@ impl Recorder {
     ///
     /// # Errors
     /// [`BenchError::Trace`].
-    pub(crate) fn check(path: &Path) -> Result<(), BenchError> {
+    pub fn check(path: &Path) -> Result<(), BenchError> {
         Ok(check_path(path)?)
     }
 
@@ -38,7 +38,7 @@ impl Recorder {
     ///
     /// # Errors
     /// [`BenchError::Trace`].
-    pub(crate) fn create(path: &Path, page_bytes: u64) -> Result<Self, BenchError> {
+    pub fn create(path: &Path, page_bytes: u64) -> Result<Self, BenchError> {
         let columns = Columns { time_ns: true, thread: true, tenant: false };
         let head = Head { columns, page_bytes: Some(page_bytes) };
         Ok(Self { path: path.to_owned(), writer: create(path, head)? })
@@ -50,7 +50,7 @@ impl Recorder {
     /// [`BenchError::Trace`] when the trace cannot be written, [`BenchError::Wrong`] when an
     /// operation failed, [`BenchError::Interrupted`], and those of [`ThreadPool`]. No trace is left
     /// then.
-    pub(crate) fn turn(
+    pub fn turn(
         self,
         label: &str,
         mut access: ViewAccess,

@@ -17,6 +17,13 @@ use std::time::Instant;
 use clap::Args;
 use lowtide::{HighPolicy, OpenOptions, Pager, Programs, Size, Tenant, View};
 use lowtide_host::usage::CpuTime;
+use lowtide_report::columns::number;
+use lowtide_report::interrupt::{self, Cut};
+use lowtide_report::progress;
+use lowtide_report::row::Row;
+use lowtide_report::spread::Spread;
+use lowtide_report::table::{self, Table};
+use lowtide_report::values::{PAGE, budget, seconds};
 use lowtide_workload::SplitMix64;
 use serde::Serialize;
 
@@ -25,14 +32,7 @@ use super::loaders::{fill, load};
 use crate::bench::content::{Content, UNIT_BYTES};
 use crate::bench::datafile::{DataFile, Purpose};
 use crate::bench::error::BenchError;
-use crate::bench::options::values::{PAGE, budget, seconds};
 use crate::bench::options::{Engine, Files, Io, Mode, OnePolicy, Output, Seed, rounds};
-use crate::bench::rounds::Spread;
-use crate::interrupt::{self, Cut};
-use crate::progress;
-use crate::sim::columns::number;
-use crate::sim::row::Row;
-use crate::table::{self, Table};
 use crate::throttle::ThrottlePolicy;
 
 /// The name.

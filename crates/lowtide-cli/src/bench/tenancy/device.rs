@@ -10,9 +10,9 @@ use std::os::unix::fs::MetadataExt;
 use std::time::Instant;
 
 use lowtide::Pager;
+use lowtide_report::row::DeviceSample;
 
 use crate::bench::datafile::DataFile;
-use crate::sim::row::DeviceSample;
 
 /// Counters at one moment.
 #[derive(Clone, Copy, Debug)]

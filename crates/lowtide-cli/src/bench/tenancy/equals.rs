@@ -21,6 +21,12 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use lowtide::{OpenOptions, Pager, Policy, Size, Swap, Tenant, View};
 use lowtide_host::probe::Probe;
+use lowtide_report::interrupt::Cut;
+use lowtide_report::json::LatencyUs;
+use lowtide_report::row::{Bucket, Row, RowLatency};
+use lowtide_report::tally::Latency;
+use lowtide_report::values::{budget, grain, part, seconds};
+use lowtide_report::{columns, out, progress};
 use lowtide_sim::client::tenants::BUCKETS_S;
 use lowtide_sim::statistics::Spread;
 use lowtide_workload::heap::PAGE;
@@ -33,17 +39,11 @@ use crate::bench::datafile::{DataDir, DataFile, Purpose};
 use crate::bench::error::BenchError;
 use crate::bench::heap::Checked;
 use crate::bench::machine::Machine;
-use crate::bench::options::values::{budget, grain, part, seconds};
 use crate::bench::options::{Files, Io, Output, Policies, Seed};
-use crate::bench::tally::Latency;
-use crate::interrupt::Cut;
-use crate::json::LatencyUs;
-pub(crate) use crate::lab::tenants::{ABOUT, NAME};
 use crate::lab::tenants::{Having, PROGRAM, describe};
-use crate::out;
-use crate::progress;
-use crate::sim::row::{Bucket, Row, RowLatency};
-use crate::sim::{columns, compare};
+use crate::sim::compare;
+
+pub(crate) use crate::lab::tenants::{ABOUT, NAME};
 
 /// Resident share at full size, in percent.
 const RESIDENT_PERCENT: u64 = 47;

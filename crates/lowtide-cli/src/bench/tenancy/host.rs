@@ -3,6 +3,11 @@
 use clap::Args;
 use lowtide::{Builder, Pager, Policy, Programs, Size, Tenant, TenantPolicyError};
 use lowtide_host::probe::Probe;
+use lowtide_report::interrupt::Cut;
+use lowtide_report::json::Report;
+use lowtide_report::out;
+use lowtide_report::table::Table;
+use lowtide_report::values::{self, PAGE, grain};
 use serde::Serialize;
 
 use super::loaders;
@@ -10,13 +15,7 @@ use crate::bench::content::UNIT_BYTES;
 use crate::bench::datafile::DataFile;
 use crate::bench::error::BenchError;
 use crate::bench::machine::Machine;
-use crate::bench::options::memory;
-use crate::bench::options::values::{self, PAGE, grain};
-use crate::bench::options::{Files, Io, Output};
-use crate::interrupt::Cut;
-use crate::json::Report;
-use crate::out;
-use crate::table::Table;
+use crate::bench::options::{Files, Io, Output, memory};
 use crate::throttle::{ProgramError, ThrottlePolicy};
 
 /// Options of all workloads with tenants.

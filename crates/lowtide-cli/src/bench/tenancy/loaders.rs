@@ -3,16 +3,17 @@
 //! Every load verifies one kilobyte of the page. Counts are read while the threads run, so the
 //! measurement does not wait for a thread that a limit makes sleep for seconds.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use lowtide::View;
+use lowtide_report::interrupt;
+use lowtide_report::threads::{self, Stop, ThreadError};
 
 use crate::bench::content::{Content, UNIT_BYTES};
 use crate::bench::error::BenchError;
-use crate::interrupt;
-use crate::threads::{self, Stop, ThreadError};
 
 /// Pages of a read-around window: 128 KiB, aligned, as the kernel's for a mapping.
 pub(crate) const WINDOW_PAGES: u64 = 32;

@@ -13,12 +13,17 @@
 //! result (`oom`), and the round does not count. The process uses the budget's frames and, in
 //! addition, 7/8 of the budget for the heap. Source: `docs/kernel/workloads.md` §3.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use clap::Args;
 use lowtide::{Error, OpenOptions, Policy, Size, Tenant, View};
+use lowtide_report::interrupt::{self, Cut};
+use lowtide_report::row::Row;
+use lowtide_report::values::{budget, seconds};
+use lowtide_report::{columns, progress};
 use lowtide_sim::client::mix::MixConfig;
 
 use super::host::{Common, check_memory, head, tail, whole_windows};
@@ -26,12 +31,7 @@ use super::loaders::{Count, Loaders};
 use crate::bench::content::{Content, UNIT_BYTES};
 use crate::bench::datafile::{DataFile, Purpose};
 use crate::bench::error::BenchError;
-use crate::bench::options::values::{budget, seconds};
 use crate::bench::options::{Policies, Seed, rounds};
-use crate::interrupt::{self, Cut};
-use crate::progress;
-use crate::sim::columns;
-use crate::sim::row::Row;
 
 /// The name.
 pub(crate) const NAME: &str = "file-anon-mix";

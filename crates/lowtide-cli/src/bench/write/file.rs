@@ -11,6 +11,8 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::PathBuf;
 use std::time::Instant;
 
+use lowtide_report::interrupt;
+use lowtide_report::tally::{Latency, Slice};
 use lowtide_workload::writer::Writer;
 use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
@@ -18,8 +20,6 @@ use serde::{Deserialize, Serialize};
 use crate::bench::access::AccessError;
 use crate::bench::content::{Content, UNIT_BYTES};
 use crate::bench::error::BenchError;
-use crate::bench::tally::{Latency, Slice};
-use crate::interrupt;
 
 /// Bytes per write.
 pub(super) const CHUNK_BYTES: usize = Writer::BLOCK as usize;

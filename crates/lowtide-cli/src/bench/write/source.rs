@@ -8,11 +8,12 @@
 use std::io::{self, Write};
 use std::path::Path;
 
+use lowtide_report::{interrupt, progress};
+
 use super::file::CHUNK_BYTES;
 use crate::bench::content::Content;
 use crate::bench::datafile::{DataDir, Scratch};
 use crate::bench::error::BenchError;
-use crate::{interrupt, progress};
 
 /// The bytes to be written, which the kernel may drop from memory. Removed on drop.
 #[derive(Debug)]

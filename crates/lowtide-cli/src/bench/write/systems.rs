@@ -11,6 +11,7 @@ use std::time::Duration;
 use clap::ValueEnum;
 use lowtide::{Error, OpenOptions, Pager, Policy, View};
 use lowtide_host::usage::CpuTime;
+use lowtide_report::tally::{Slice, WriteBack};
 use lowtide_workload::writer::Writer;
 
 use super::file::Fill;
@@ -21,7 +22,6 @@ use crate::bench::error::BenchError;
 use crate::bench::peer::dd::Dd;
 use crate::bench::peer::filler::Filler;
 use crate::bench::system::{System, count, dirty_bytes};
-use crate::bench::tally::{Slice, WriteBack};
 use crate::bench::thread_pool::Until;
 
 /// Interval at which dirty pages are counted during a turn of lowtide.

@@ -11,14 +11,14 @@ use std::time::Duration;
 
 use clap::Args;
 use lowtide::Size;
+use lowtide_report::columns::{Columns, label, number, p99};
+use lowtide_report::row::{Row, RowLatency};
+use lowtide_report::table::us;
+use lowtide_report::values::{budget, scale};
 use lowtide_workload::heap::{AnonZipf as Program, HeapProgram};
 
-use crate::bench::options::values::{budget, scale};
 use crate::lab::heap::{Heap, each_cell, seconds_cell};
-use crate::sim::columns::{Columns, label, number, p99};
 use crate::sim::options::{seconds, threads};
-use crate::sim::row::{Row, RowLatency};
-use crate::table::us;
 
 /// Options of `anon-zipf`.
 #[derive(Debug, Args)]

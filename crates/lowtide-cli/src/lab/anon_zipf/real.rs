@@ -13,6 +13,16 @@
 use clap::{Args, ValueEnum};
 use lowtide::{Pager, Policy, Size, Swap};
 use lowtide_host::probe::Probe;
+use lowtide_report::rounds;
+use lowtide_report::columns::{self, Columns, number, p99};
+use lowtide_report::interrupt::Cut;
+use lowtide_report::json::LatencyUs;
+use lowtide_report::rounds::ratio;
+use lowtide_report::row::{Row, RowLatency};
+use lowtide_report::spread::Spread;
+use lowtide_report::table::us;
+use lowtide_report::tally::{Latency, Slice};
+use lowtide_report::{out, progress};
 use lowtide_workload::heap::{AnonZipf as Program, PAGE};
 
 use super::AnonZipf;
@@ -24,19 +34,13 @@ use crate::bench::options::memory::check_memory;
 use crate::bench::options::{FewPolicies, Output, ScratchPlace, Seed, chosen, rounds};
 use crate::bench::peer::protocol::HeapJob;
 use crate::bench::peer::swap::Swapping;
-use crate::bench::rounds::{self as turns, Spread, ratio, take_turns};
+use crate::bench::rounds as turns;
+use crate::bench::rounds::take_turns;
 use crate::bench::system::System;
-use crate::bench::tally::{Latency, Slice};
 use crate::bench::tenancy::host::tail;
 use crate::bench::thread_pool::Until;
-use crate::interrupt::Cut;
-use crate::json::LatencyUs;
 use crate::lab::heap::Heap;
 use crate::lab::turns::{checked, row as row_of};
-use crate::sim::columns::{self, Columns, number, p99};
-use crate::sim::row::{Row, RowLatency};
-use crate::table::us;
-use crate::{out, progress};
 
 /// What is compared with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -148,7 +152,7 @@ impl RealAnonZipf {
             progress.finish_and_clear();
             let results = results?;
             rows.extend(results.iter().map(|result| self.row(&program, result, &results[0])));
-            wrong = wrong.and(results.iter().try_for_each(turns::Row::verdict));
+            wrong = wrong.and(results.iter().try_for_each(turns::verdict));
             if cut.is_cut() || wrong.is_err() {
                 break;
             }
@@ -238,7 +242,7 @@ impl RealAnonZipf {
         Ok(systems)
     }
 
-    fn row(&self, program: &Program, result: &turns::Row, base: &turns::Row) -> Row {
+    fn row(&self, program: &Program, result: &rounds::Row, base: &rounds::Row) -> Row {
         let sum = result.sum();
         Row {
             workload: AnonZipf::NAME,

@@ -20,17 +20,17 @@ pub(crate) mod simulated;
 use std::fmt;
 
 use clap::Args;
+use lowtide_report::columns::Columns;
+use lowtide_report::json::LatencyUs;
+use lowtide_report::outcome::{KillRow, Naps};
+use lowtide_report::row::Row;
+use lowtide_report::span::Span;
+use lowtide_report::spread::Spread;
 use lowtide_workload::writer::Writer;
 
 use super::Sizes;
-use crate::bench::Spread;
 use crate::bench::error::BenchError;
 use crate::bench::write::FillPeer;
-use crate::json::LatencyUs;
-use crate::sim::columns::Columns;
-use crate::sim::outcome::{KillRow, Naps};
-use crate::sim::row::Row;
-use crate::span::Span;
 
 /// An experiment with a writer. The value has its own options.
 pub(crate) trait Writing: Args + fmt::Debug {

@@ -13,6 +13,16 @@ use std::rc::Rc;
 use clap::Args;
 use lowtide::{Pager, Policy, Size};
 use lowtide_host::probe::{Availability, Probe};
+use lowtide_report::rounds;
+use lowtide_report::interrupt::Cut;
+use lowtide_report::json::LatencyUs;
+use lowtide_report::outcome::Naps;
+use lowtide_report::rounds::ratio;
+use lowtide_report::row::Row;
+use lowtide_report::spread::Spread;
+use lowtide_report::tally::{Latency, Slice};
+use lowtide_report::values::{PAGE, page};
+use lowtide_report::{columns, out, progress};
 use lowtide_workload::writer::Writer;
 
 use super::{Beside, Writing, Written};
@@ -21,24 +31,17 @@ use crate::bench::datafile::Scratch;
 use crate::bench::error::BenchError;
 use crate::bench::machine::Machine;
 use crate::bench::options::memory::{can_cache, check_memory};
-use crate::bench::options::values::{PAGE, page};
 use crate::bench::options::{Io, Output, Policies, ScratchPlace, Slowdown, YoungFaults, rounds};
 use crate::bench::peer::dd::Dd;
 use crate::bench::peer::filler::Filler;
-use crate::bench::rounds::{self as turns, Spread, ratio, take_turns};
+use crate::bench::rounds as turns;
+use crate::bench::rounds::take_turns;
 use crate::bench::slow::Slowness;
 use crate::bench::system::System;
-use crate::bench::tally::{Latency, Slice};
 use crate::bench::tenancy::host::tail;
 use crate::bench::thread_pool::Until;
 use crate::bench::write::{FillPeer, Place, Source, Way, WritingSystem};
-use crate::interrupt::Cut;
-use crate::json::LatencyUs;
 use crate::lab::turns::{checked, row as row_of};
-use crate::sim::columns;
-use crate::sim::outcome::Naps;
-use crate::sim::row::Row;
-use crate::{out, progress};
 
 /// `lowtide bench NAME` of an experiment with a writer.
 #[derive(Debug, Args)]
@@ -112,7 +115,7 @@ impl<W: Writing> RealWriting<W> {
         let results = take_turns(&mut systems, self.rounds, |_| slice, &progress, &mut cut)?;
         progress.finish_and_clear();
 
-        let without_cache = |row: &&turns::Row| ["dd", "direct"].contains(&row.system);
+        let without_cache = |row: &&rounds::Row| ["dd", "direct"].contains(&row.system);
         let base = results.iter().find(without_cache).or(results.first());
         let row = |result| self.rows(&writer, &slowness, result, base.unwrap_or(result));
         let rows: Vec<Row> = results.iter().flat_map(row).collect();
@@ -123,7 +126,7 @@ impl<W: Writing> RealWriting<W> {
         )];
         closing.extend(self.own.closing(&rows));
         let table = columns::table(W::COLUMNS, &rows);
-        let wrong = results.iter().try_for_each(turns::Row::verdict);
+        let wrong = results.iter().try_for_each(turns::verdict);
         tail(&self.output, &machine, &table, rows, &closing, cut).and(wrong)
     }
 
@@ -186,8 +189,8 @@ impl<W: Writing> RealWriting<W> {
         &self,
         writer: &Writer,
         slowness: &Slowness,
-        result: &turns::Row,
-        base: &turns::Row,
+        result: &rounds::Row,
+        base: &rounds::Row,
     ) -> Vec<Row> {
         let (sum, rounds) = (result.sum(), result.slices.len() as u64);
         let rate = |slice: &Slice| writer.file as f64 / f64::from(1 << 20) / slice.seconds;

@@ -5,21 +5,21 @@ use std::sync::atomic::AtomicU64;
 
 use clap::Args;
 use lowtide::{Policy, Size};
+use lowtide_report::interrupt::{self, Cut};
+use lowtide_report::json::LatencyUs;
+use lowtide_report::outcome::{KillRow, Naps};
+use lowtide_report::progress::{Patient, Unit};
+use lowtide_report::row::Row;
+use lowtide_report::spread::Spread;
 use lowtide_sim::client::dd::{self, DdResult};
 use lowtide_sim::spec::MachineSpec;
 use lowtide_sim::{MachineConfig, MachineError};
 use lowtide_workload::writer::Writer;
 
 use super::{Writing, Written};
-use crate::bench::Spread;
-use crate::interrupt::{self, Cut};
-use crate::json::LatencyUs;
-use crate::progress::{Patient, Unit};
 use crate::sim::error::SimError;
 use crate::sim::host::Host;
 use crate::sim::options::{self, Common, OnMachine};
-use crate::sim::outcome::{KillRow, Naps};
-use crate::sim::row::Row;
 use crate::sim::{jobs, show};
 
 /// Bytes of a mebibyte.

@@ -9,9 +9,9 @@
 //! *Still there* is a change: pages read ahead and not used yet at the end, less those at the
 //! beginning of the measurement. So the lines add up to the device's reads, and it can be negative.
 
-use super::reading::DatabaseRow;
-use crate::sim::row::Row;
-use crate::table;
+use lowtide_report::reading::DatabaseRow;
+use lowtide_report::row::Row;
+use lowtide_report::table;
 
 /// The sources, in the order in which they are printed.
 const SOURCES: [&str; 6] = [

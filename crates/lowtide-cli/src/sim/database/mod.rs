@@ -12,7 +12,6 @@
 //! | `explain` | where each byte read came from |
 
 mod explain;
-pub(super) mod reading;
 pub(super) mod wt;
 pub(super) mod ycsb;
 
@@ -21,24 +20,23 @@ use std::sync::atomic::AtomicU64;
 use clap::Args;
 use lowtide::{Policy, Size};
 use lowtide_core::{DirtyLimits, DirtyShare};
+use lowtide_report::columns::{self, Columns};
+use lowtide_report::interrupt::{self, Cut};
+use lowtide_report::json::LatencyUs;
+use lowtide_report::progress::{Patient, Unit};
+use lowtide_report::reading::DatabaseRow;
+use lowtide_report::row::{Row, RowLatency};
+use lowtide_report::table::thousands;
 use lowtide_sim::client::database::{self, DatabaseConfig, DatabaseResult, Layout};
 use lowtide_sim::spec::MachineSpec;
 use lowtide_sim::{MachineConfig, MachineError};
 
 use super::clock::Stopwatch;
-use super::columns::{self, Columns};
-use super::compare;
 use super::error::SimError;
 use super::host::Host;
-use super::jobs;
 use super::options::{self, Common};
-use super::row::{Row, RowLatency};
 use super::show::{self, Head};
-use crate::interrupt::{self, Cut};
-use crate::json::LatencyUs;
-use crate::progress::{Patient, Unit};
-use crate::table::thousands;
-use reading::DatabaseRow;
+use super::{compare, jobs};
 
 /// Read-ahead, and what is printed about it. Both experiments have these options.
 #[derive(Debug, Args)]

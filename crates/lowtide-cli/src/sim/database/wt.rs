@@ -4,10 +4,10 @@
 
 use clap::{Args, ValueEnum};
 use lowtide::Size;
+use lowtide_report::count::Count;
 use lowtide_sim::client::database::{DatabaseConfig, Layout};
 
 use super::{Dirty, Plan, Reading, columns};
-use crate::sim::count::Count;
 use crate::sim::error::SimError;
 use crate::sim::options::{self, Common, OnMachine, Timing, threads};
 

@@ -1,12 +1,12 @@
 //! `lowtide sim ycsb-a|b|c`: the published experiment, at full size or scaled down.
 
 use clap::Args;
+use lowtide_report::count::Count;
 use lowtide_sim::client::database::DatabaseConfig;
 use lowtide_sim::spec::MachineSpec;
 use lowtide_workload::Letter;
 
 use super::{Dirty, Plan, Reading, columns};
-use crate::sim::count::Count;
 use crate::sim::error::SimError;
 use crate::sim::options::{self, AtScale, threads};
 

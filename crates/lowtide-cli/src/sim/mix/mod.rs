@@ -17,29 +17,30 @@ mod finished;
 mod reproducer;
 mod seeds;
 
-pub(crate) use self::finished::FinishedError;
+pub(crate) use crate::sim::mix::finished::FinishedError;
 
 use std::path::PathBuf;
 use std::sync::atomic::AtomicU64;
 
 use clap::Args;
 use lowtide::{Policy, Size};
+use lowtide_report::columns;
+use lowtide_report::interrupt::{self, Cut};
+use lowtide_report::outcome::KillRow;
+use lowtide_report::progress::{Patient, Unit};
+use lowtide_report::row::{Row, named};
 use lowtide_sim::client::mix::{self, Faulted, MixConfig, MixResult, Posting};
 use lowtide_sim::published::{Arm, PublishedMix, published_mix};
 use lowtide_sim::spec::MachineSpec;
 use lowtide_sim::{MachineConfig, MachineError};
 
-use self::reproducer::Reproducer;
 use super::clock::Stopwatch;
 use super::error::SimError;
 use super::host::Host;
+use super::jobs;
 use super::options::{self, AtScale};
-use super::outcome::KillRow;
-use super::row::{Row, named};
 use super::show::{self, Head};
-use super::{columns, jobs};
-use crate::interrupt::{self, Cut};
-use crate::progress::{Patient, Unit};
+use crate::sim::mix::reproducer::Reproducer;
 
 /// The machine of the published runs: files on a ramdisk.
 const MACHINE: &str = "ramdisk";

@@ -8,17 +8,18 @@
 //! that an interrupted command has compared its policies over the same seeds.
 
 use lowtide::Policy;
+use lowtide_report::columns;
+use lowtide_report::interrupt::{self, Cut};
+use lowtide_report::outcome::SeedsRow;
+use lowtide_report::progress::{Patient, Unit};
+use lowtide_report::row::Row;
+use lowtide_report::spread::Spread;
 use lowtide_sim::client::mix::MixResult;
 
 use super::finished::{Ended, Finished, Setup};
 use super::{NAME, Options, Plan};
-use crate::bench::Spread;
-use crate::interrupt::{self, Cut};
-use crate::progress::{Patient, Unit};
 use crate::sim::error::SimError;
-use crate::sim::outcome::SeedsRow;
-use crate::sim::row::Row;
-use crate::sim::{columns, jobs, show};
+use crate::sim::{jobs, show};
 
 /// The 97.5th percentile of the normal distribution.
 const Z: f64 = 1.959_963_985;

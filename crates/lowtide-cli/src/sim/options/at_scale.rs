@@ -8,13 +8,13 @@ use super::{Common, OnMachine, Timing};
 /// The machine, the budget and the scale. Each workload sets the defaults of the first two, and
 /// may set another scale.
 #[derive(Debug, Args)]
-pub(crate) struct AtScale {
+pub struct AtScale {
     /// The machine.
     #[command(flatten)]
-    pub(crate) machine: OnMachine,
+    pub machine: OnMachine,
     /// Budget; `max` for all of the machine's memory
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
-    pub(crate) max: Option<Size>,
+    pub max: Option<Size>,
     /// Size of the experiment relative to the published one
     #[arg(
         long,
@@ -23,20 +23,20 @@ pub(crate) struct AtScale {
         default_value = "1",
         allow_negative_numbers = true
     )]
-    pub(crate) scale: f64,
+    pub scale: f64,
     /// Whether rows include the simulation's speed.
     #[command(flatten)]
-    pub(crate) timing: Timing,
+    pub timing: Timing,
     /// Policies, seed and results.
     #[command(flatten)]
-    pub(crate) common: Common,
+    pub common: Common,
 }
 
 /// A size of an experiment relative to the published one.
 ///
 /// # Errors
 /// What to write instead.
-pub(crate) fn scale(text: &str) -> Result<f64, &'static str> {
+pub fn scale(text: &str) -> Result<f64, &'static str> {
     let scale = text.parse().ok().filter(|scale| (0.001..=100.0).contains(scale));
     scale.ok_or("give a number from 0.001 to 100, such as 0.1")
 }

@@ -10,7 +10,7 @@ use crate::sim::error::SimError;
 ///
 /// # Errors
 /// [`SimError::Usage`].
-pub(crate) fn plain_budget(max: Option<Size>, page: u64) -> Result<Option<u64>, SimError> {
+pub fn plain_budget(max: Option<Size>, page: u64) -> Result<Option<u64>, SimError> {
     let Some(max) = max else { return Ok(None) };
     if max.is_max() {
         return Err(SimError::usage(
@@ -25,7 +25,7 @@ pub(crate) fn plain_budget(max: Option<Size>, page: u64) -> Result<Option<u64>, 
 ///
 /// # Errors
 /// [`SimError::Usage`] for what is no budget, or more than the machine has.
-pub(crate) fn machine_budget(
+pub fn machine_budget(
     max: Option<Size>,
     machine: &MachineSpec,
     default: Option<u64>,
@@ -56,7 +56,7 @@ pub(crate) fn machine_budget(
 ///
 /// # Errors
 /// [`SimError::Usage`] for what is no budget, or more than the machine has.
-pub(crate) fn group_budget(max: Size, machine: &MachineSpec) -> Result<u64, SimError> {
+pub fn group_budget(max: Size, machine: &MachineSpec) -> Result<u64, SimError> {
     machine_budget(Some(max), machine, None)?.ok_or_else(|| {
         SimError::usage(
             "this workload cannot fill a budget of --max max",
@@ -95,7 +95,7 @@ fn pages_of(max: Size, page: u64) -> Result<u64, SimError> {
 ///
 /// # Errors
 /// [`SimError::Usage`].
-pub(crate) fn data_pages(size: Size, page: u64) -> Result<u64, SimError> {
+pub fn data_pages(size: Size, page: u64) -> Result<u64, SimError> {
     let pages = size.bytes() / page;
     if size.is_max() || pages == 0 || pages > lowtide_workload::SPACE_PAGES_MAX {
         return Err(SimError::usage(
@@ -111,7 +111,7 @@ pub(crate) fn data_pages(size: Size, page: u64) -> Result<u64, SimError> {
 }
 
 /// Memory, rounded down for display: to a mebibyte, or above a gibibyte to an eighth of one.
-pub(crate) fn floor(bytes: u64) -> Size {
+pub fn floor(bytes: u64) -> Size {
     let grain = match bytes >> 20 {
         0 => 1,
         1..1024 => 1 << 20,

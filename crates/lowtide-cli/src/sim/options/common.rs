@@ -2,19 +2,19 @@
 
 use clap::Args;
 use lowtide::Policy;
+use lowtide_report::names::{once, policy};
+use lowtide_report::out;
 
 use super::Results;
-use crate::names::{once, policy};
-use crate::out;
 use crate::sim::error::SimError;
 
 /// The default rows of an experiment that was published: the three that were measured, and what the
 /// kernel does since.
-pub(crate) const PUBLISHED_POLICIES: &str = "mglru,mglru-7.1+series,mglru-7.1,lru";
+pub const PUBLISHED_POLICIES: &str = "mglru,mglru-7.1+series,mglru-7.1,lru";
 
 /// Policies, seed and results.
 #[derive(Debug, Args)]
-pub(crate) struct Common {
+pub struct Common {
     /// Reclaim policies, one row each; switches may follow, as in mglru-7.1+S10
     #[arg(
         long,
@@ -26,10 +26,10 @@ pub(crate) struct Common {
     policy: Vec<Policy>,
     /// Seed of all random choices
     #[arg(long, value_name = "N", default_value_t = 42, allow_negative_numbers = true)]
-    pub(crate) seed: u64,
+    pub seed: u64,
     /// The destination of results.
     #[command(flatten)]
-    pub(crate) results: Results,
+    pub results: Results,
 }
 
 impl Common {
@@ -37,7 +37,7 @@ impl Common {
     ///
     /// # Errors
     /// [`SimError::Results`] for a file that cannot be written, before any work starts.
-    pub(crate) fn begin(&self) -> Result<Vec<Policy>, SimError> {
+    pub fn begin(&self) -> Result<Vec<Policy>, SimError> {
         self.results.check()?;
         Ok(once(&self.policy, ToString::to_string, out::note))
     }

@@ -3,11 +3,11 @@
 use clap::builder::{RangedI64ValueParser, RangedU64ValueParser};
 
 /// A number of threads.
-pub(crate) fn threads() -> RangedI64ValueParser<u32> {
+pub fn threads() -> RangedI64ValueParser<u32> {
     clap::value_parser!(u32).range(1..=65_536)
 }
 
 /// Virtual seconds, at most a day.
-pub(crate) fn seconds() -> RangedU64ValueParser<u64> {
+pub fn seconds() -> RangedU64ValueParser<u64> {
     clap::value_parser!(u64).range(1..=86_400)
 }

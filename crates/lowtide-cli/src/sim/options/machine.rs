@@ -8,7 +8,7 @@ use crate::sim::error::SimError;
 
 /// The machine of workloads that always need one. Each workload sets its default.
 #[derive(Debug, Args)]
-pub(crate) struct OnMachine {
+pub struct OnMachine {
     /// Simulated machine: a name (`lowtide list machines`) or a TOML file
     #[arg(long, value_name = "NAME|FILE", default_value = "laptop")]
     machine: String,
@@ -19,7 +19,7 @@ pub(crate) struct OnMachine {
 
 /// The machine of workloads that run on the plain one unless a machine is named.
 #[derive(Debug, Args)]
-pub(crate) struct OrPlain {
+pub struct OrPlain {
     /// Full machine: a name (`lowtide list machines`) or a TOML file [default: the plain one]
     #[arg(long, value_name = "NAME|FILE")]
     machine: Option<String>,
@@ -39,7 +39,7 @@ impl OnMachine {
     ///
     /// # Errors
     /// [`SimError::Machine`].
-    pub(crate) fn load(&self) -> Result<MachineSpec, SimError> {
+    pub fn load(&self) -> Result<MachineSpec, SimError> {
         with_device(&self.machine, self.device.as_deref())
     }
 }
@@ -49,7 +49,7 @@ impl OrPlain {
     ///
     /// # Errors
     /// [`SimError::Machine`].
-    pub(crate) fn load(&self) -> Result<Option<MachineSpec>, SimError> {
+    pub fn load(&self) -> Result<Option<MachineSpec>, SimError> {
         let machine = self.machine.as_deref();
         machine.map(|machine| with_device(machine, self.device.as_deref())).transpose()
     }

@@ -13,21 +13,21 @@
 //! | `budget` | valid values of `--max` and `--size` |
 //! | `swap` | swap of the plain machine |
 
-mod at_scale;
-mod budget;
-mod common;
-mod load;
-mod machine;
-mod results;
-mod swap;
+pub mod at_scale;
+pub mod budget;
+pub mod common;
+pub mod load;
+pub mod machine;
+pub mod results;
+pub mod swap;
 
-pub(crate) use at_scale::{AtScale, scale};
-pub(crate) use budget::{data_pages, floor, group_budget, machine_budget, plain_budget};
-pub(crate) use common::{Common, PUBLISHED_POLICIES};
-pub(crate) use load::{seconds, threads};
-pub(crate) use machine::{OnMachine, OrPlain};
-pub(crate) use results::{Output, Results, Switch, Timing};
-pub(crate) use swap::Swap;
+pub use at_scale::{AtScale, scale};
+pub use budget::{data_pages, floor, group_budget, machine_budget, plain_budget};
+pub use common::{Common, PUBLISHED_POLICIES};
+pub use load::{seconds, threads};
+pub use machine::{OnMachine, OrPlain};
+pub use results::{Output, Results, Switch, Timing};
+pub use swap::Swap;
 
 /// Bytes of a page of the plain machine, unless a trace says otherwise.
-pub(crate) const PAGE_BYTES: u64 = 4096;
+pub const PAGE_BYTES: u64 = 4096;

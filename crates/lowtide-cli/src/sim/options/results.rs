@@ -3,13 +3,13 @@
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
+use lowtide_report::json::check_path;
 
-use crate::json::check_path;
 use crate::sim::error::SimError;
 
 /// The destination of results, as given.
 #[derive(Debug, Args)]
-pub(crate) struct Results {
+pub struct Results {
     /// Print JSON instead of a table; with FILE, print the table and write JSON to FILE
     #[arg(long, value_name = "FILE", num_args = 0..=1)]
     json: Option<Option<PathBuf>>,
@@ -17,7 +17,7 @@ pub(crate) struct Results {
 
 /// The destination of results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Output<'a> {
+pub enum Output<'a> {
     /// A table.
     Table,
     /// JSON on standard output, and no table.
@@ -28,7 +28,7 @@ pub(crate) enum Output<'a> {
 
 impl Results {
     /// The destination.
-    pub(crate) fn output(&self) -> Output<'_> {
+    pub fn output(&self) -> Output<'_> {
         match &self.json {
             None => Output::Table,
             Some(None) => Output::Json,
@@ -41,7 +41,7 @@ impl Results {
     ///
     /// # Errors
     /// [`SimError::Results`].
-    pub(crate) fn check(&self) -> Result<(), SimError> {
+    pub fn check(&self) -> Result<(), SimError> {
         match self.output() {
             Output::Both(path) => Ok(check_path(Some(path))?),
             Output::Table | Output::Json => Ok(()),
@@ -51,7 +51,7 @@ impl Results {
 
 /// Whether rows include the simulation's speed.
 #[derive(Debug, Args)]
-pub(crate) struct Timing {
+pub struct Timing {
     /// Include the simulation's speed: host_seconds, accesses_per_s, bytes_per_page
     #[arg(
         long,
@@ -68,14 +68,14 @@ pub(crate) struct Timing {
 
 impl Timing {
     /// Whether rows include it.
-    pub(crate) fn is_on(&self) -> bool {
+    pub fn is_on(&self) -> bool {
         self.timing == Switch::On
     }
 }
 
 /// On or off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Switch {
+pub enum Switch {
     /// Yes.
     On,
     /// No.

@@ -6,7 +6,7 @@ use lowtide_sim::{PlainConfig, PlainSwap};
 
 /// Swap of heaps on the plain machine. A machine of `--machine` describes its own.
 #[derive(Debug, Args)]
-pub(crate) struct Swap {
+pub struct Swap {
     /// Size of the swap for heaps; 0 for none [default: unlimited]
     #[arg(long, value_name = "SIZE", conflicts_with = "machine")]
     swap: Option<Size>,
@@ -42,7 +42,7 @@ enum SwapDevice {
 
 impl Swap {
     /// The plain machine of a policy with a budget, on pages of `page` bytes.
-    pub(crate) fn plain_config(&self, policy: Policy, pages: u64, page: u64) -> PlainConfig {
+    pub fn plain_config(&self, policy: Policy, pages: u64, page: u64) -> PlainConfig {
         // Never more than half full: a fuller swap would change the behaviour of reclaim.
         const PLENTY: u64 = 1 << 31;
         let slots = self.swap.map_or(PLENTY, |swap| (swap.bytes() / page).min(PLENTY));

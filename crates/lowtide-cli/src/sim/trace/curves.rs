@@ -19,6 +19,10 @@ use lowtide_mrc::{
     Advice, AdviceRow, Curve, MakePlayer, MrcError, Player, PlayerError, Progress, RecordError,
     Refusal, Row, Run, Storage, System, Table, Tape, chart, page, refusals, rows, spread,
 };
+use lowtide_report::json::{Report, writable};
+use lowtide_report::progress::{Patient, Unit};
+use lowtide_report::table::{self, thousands};
+use lowtide_report::{interrupt, out};
 use lowtide_sim::Plain;
 use lowtide_workload::trace::Trace;
 use lowtide_workload::{PageOp, SpaceKind};
@@ -26,20 +30,16 @@ use serde::Serialize;
 
 use super::source::{Source, reading};
 use super::{Options, paging};
-use crate::json::{Report, writable};
-use crate::progress::{Patient, Unit};
 use crate::sim::error::SimError;
 use crate::sim::options::{Output, Swap};
 use crate::sim::show::{self, Head, PlainMachine};
-use crate::table::{self, thousands};
-use crate::{interrupt, out};
 
 /// Records between two checks of progress and Ctrl-C.
 const STRIDE: u64 = 4096;
 
 /// Options for many budgets instead of one.
 #[derive(Debug, Args)]
-pub(super) struct Curves {
+pub struct Curves {
     /// Print the miss-ratio curve of each policy and baseline
     #[arg(long)]
     mrc: bool,
@@ -88,7 +88,7 @@ impl FromStr for BaselineName {
 
 impl Curves {
     /// Whether curves are requested, or advice, which needs them.
-    pub(super) const fn are_wanted(&self) -> bool {
+    pub const fn are_wanted(&self) -> bool {
         self.mrc || self.advise.is_some()
     }
 
@@ -135,7 +135,7 @@ struct Measured {
 ///
 /// # Errors
 /// Any [`SimError`].
-pub(super) fn run(options: &Options, policies: &[Policy], source: &Source) -> Result<(), SimError> {
+pub fn run(options: &Options, policies: &[Policy], source: &Source) -> Result<(), SimError> {
     let wanted = &options.curves;
     if let Some(path) = &wanted.plot {
         check_plot(path)?;

@@ -12,13 +12,13 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
+use lowtide_report::interrupt;
 use lowtide_sim::MachineError;
 use lowtide_sim::client::stream::Stream;
 use lowtide_workload::PageOp;
 use lowtide_workload::trace::TraceRecord;
 
 use super::source::{Records, Source, Survey};
-use crate::interrupt;
 use crate::sim::error::SimError;
 use crate::sim::full::Streams;
 
@@ -55,7 +55,7 @@ struct ThreadStream {
 ///
 /// # Errors
 /// [`SimError::Trace`].
-pub(super) fn deal(source: &Source, survey: &Survey) -> Result<Streams, SimError> {
+pub fn deal(source: &Source, survey: &Survey) -> Result<Streams, SimError> {
     deal_within(source, survey, KEPT_MAX)
 }
 

@@ -1,6 +1,10 @@
 //! A trace on a full machine: one task for each of its threads.
 
 use lowtide::Policy;
+use lowtide_report::columns;
+use lowtide_report::progress::{Patient, Unit};
+use lowtide_report::row::Row;
+use lowtide_report::table::{self, thousands};
 use lowtide_sim::client::stream::StreamSpace;
 use lowtide_sim::spec::MachineSpec;
 
@@ -8,14 +12,10 @@ use super::deal::deal;
 use super::paging::{self, Repage};
 use super::source::Source;
 use super::{Options, WORKLOAD};
-use crate::progress::{Patient, Unit};
-use crate::sim::columns;
 use crate::sim::error::SimError;
 use crate::sim::full::{self, Play, Rows};
 use crate::sim::options::machine_budget;
-use crate::sim::row::Row;
 use crate::sim::show::{self, Head};
-use crate::table::{self, thousands};
 
 /// The largest number of tasks.
 const THREADS_MAX: usize = 65_536;
@@ -24,7 +24,7 @@ const THREADS_MAX: usize = 65_536;
 ///
 /// # Errors
 /// Any [`SimError`].
-pub(super) fn run(
+pub fn run(
     options: &Options,
     policies: &[Policy],
     source: Source,

@@ -14,13 +14,13 @@
 //! | `deal` | the operations of each thread, from one reader |
 //! | `full` | a full machine for each policy |
 
-mod curves;
-mod deal;
-mod footprint;
-mod full;
-mod paging;
-mod plain;
-mod source;
+pub mod curves;
+pub mod deal;
+pub mod footprint;
+pub mod full;
+pub mod paging;
+pub mod plain;
+pub mod source;
 
 use std::path::PathBuf;
 
@@ -33,9 +33,9 @@ use super::options::{Common, OrPlain, Swap, Timing};
 use source::Source;
 
 /// The name on the command line.
-pub(crate) const NAME: &str = "trace";
+pub const NAME: &str = "trace";
 /// One line for listings.
-pub(crate) const ABOUT: &str =
+pub const ABOUT: &str =
     "a recorded trace, on the plain machine or a full one; miss-ratio curves and advice";
 
 /// The workload's name in rows, as in `lowtide bench`.
@@ -58,7 +58,7 @@ Examples:
     mut_arg("seed", |arg| arg.requires("machine")),
     mut_arg("timing", |arg| arg.conflicts_with("curves"))
 )]
-pub(crate) struct Options {
+pub struct Options {
     /// The trace; `-` is standard input
     file: PathBuf,
     /// Format: csv, compact, oracle-general, object-csv, msr, lackey or filemap [default: detected]
@@ -91,7 +91,7 @@ pub(crate) struct Options {
 ///
 /// # Errors
 /// Any [`SimError`].
-pub(crate) fn run(options: &Options) -> Result<(), SimError> {
+pub fn run(options: &Options) -> Result<(), SimError> {
     let policies = options.common.begin()?;
     let source = Source::new(&options.file, options.format);
     if options.curves.are_wanted() {

@@ -10,10 +10,10 @@
 //! pages share one, and a large page covers several.
 
 use lowtide::Size;
+use lowtide_report::out;
 use lowtide_workload::PageOp;
 use lowtide_workload::trace::{Trace, page_is_possible};
 
-use crate::out;
 use crate::sim::error::SimError;
 
 /// The page size if neither the trace nor an option specifies it.
@@ -23,7 +23,7 @@ const USUAL_BYTES: u64 = 4096;
 ///
 /// # Errors
 /// [`SimError::Usage`] for an impossible `--page`.
-pub(super) fn page_of(asked: Option<Size>, trace: &Trace) -> Result<u64, SimError> {
+pub fn page_of(asked: Option<Size>, trace: &Trace) -> Result<u64, SimError> {
     let said = trace.page_bytes();
     let Some(asked) = asked else { return Ok(said.unwrap_or(USUAL_BYTES)) };
     let bytes = asked.bytes();
@@ -44,7 +44,7 @@ pub(super) fn page_of(asked: Option<Size>, trace: &Trace) -> Result<u64, SimErro
 }
 
 /// A page size for the lines above the table, and its source.
-pub(super) fn shown(asked: Option<Size>, trace: &Trace, page: u64) -> String {
+pub fn shown(asked: Option<Size>, trace: &Trace, page: u64) -> String {
     let from = match (asked, trace.page_bytes()) {
         (None, None) => " (the trace does not say; --page may)",
         _ => "",
@@ -54,17 +54,17 @@ pub(super) fn shown(asked: Option<Size>, trace: &Trace, page: u64) -> String {
 
 /// The conversion of pages of one size to another. Both are powers of two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Repage {
+pub struct Repage {
     from: u64,
     to: u64,
 }
 
 impl Repage {
     /// The identity.
-    pub(super) const NONE: Self = Self { from: 1, to: 1 };
+    pub const NONE: Self = Self { from: 1, to: 1 };
 
     /// Pages of `from` bytes become pages of `to` bytes.
-    pub(super) const fn new(from: u64, to: u64) -> Self {
+    pub const fn new(from: u64, to: u64) -> Self {
         Self { from, to }
     }
 
@@ -72,7 +72,7 @@ impl Repage {
     ///
     /// # Errors
     /// [`SimError::Usage`] when there are more of them than a space can have.
-    pub(super) fn op(self, op: PageOp) -> Result<PageOp, SimError> {
+    pub fn op(self, op: PageOp) -> Result<PageOp, SimError> {
         if self.from == self.to {
             return Ok(op);
         }

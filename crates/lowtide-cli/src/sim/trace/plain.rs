@@ -16,25 +16,23 @@ use std::time::Duration;
 use lowtide::{Policy, Size};
 use lowtide_core::MemoryStat;
 use lowtide_core::limits::MIN_BUDGET;
+use lowtide_report::interrupt::{self, Interrupted};
+use lowtide_report::row::Row;
+use lowtide_report::table::{self, thousands};
+use lowtide_report::threads::{self, Stop};
+use lowtide_report::{columns, out};
 use lowtide_sim::{Plain, PlainConfig, PlainCounts, PlayError};
 use lowtide_workload::trace::Trace;
 use lowtide_workload::{PageOp, SpaceKind};
 
-use super::paging;
 use super::source::{Source, SpaceSurvey, reading};
-use super::{Options, WORKLOAD};
-use crate::interrupt::{self, Interrupted};
-use crate::out;
+use super::{Options, WORKLOAD, paging};
 use crate::sim::clock::Stopwatch;
-use crate::sim::columns;
 use crate::sim::error::SimError;
 use crate::sim::full::Outcome;
 use crate::sim::host::{Host, needed};
 use crate::sim::options::plain_budget;
-use crate::sim::row::Row;
 use crate::sim::show::{self, Head, PlainMachine};
-use crate::table::{self, thousands};
-use crate::threads::{self, Stop};
 
 /// The default budget, as a share of the touched pages.
 const MAX_PART: u64 = 4;
@@ -66,7 +64,7 @@ struct Played {
 ///
 /// # Errors
 /// Any [`SimError`].
-pub(super) fn run(options: &Options, policies: &[Policy], source: &Source) -> Result<(), SimError> {
+pub fn run(options: &Options, policies: &[Policy], source: &Source) -> Result<(), SimError> {
     if options.max.is_none() && source.is_standard_input() {
         return Err(SimError::usage(
             "the default budget depends on the pages that the trace touches, and standard input \

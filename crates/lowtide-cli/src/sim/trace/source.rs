@@ -3,13 +3,13 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use lowtide_report::interrupt;
+use lowtide_report::progress::{Patient, Unit};
 use lowtide_workload::trace::{Format, Names, Progress, Trace, TraceRecord, open};
 use lowtide_workload::{OpKind, PageOp, SpaceKind};
 
 use super::footprint::Footprint;
 use super::paging::Repage;
-use crate::interrupt;
-use crate::progress::{Patient, Unit};
 use crate::sim::error::SimError;
 
 /// Records between two checks of progress and Ctrl-C.
@@ -17,7 +17,7 @@ const STRIDE: u64 = 4096;
 
 /// A trace, which can be opened any number of times unless it is standard input.
 #[derive(Clone, Debug)]
-pub(super) struct Source {
+pub struct Source {
     path: PathBuf,
     format: Option<Format>,
     repage: Repage,
@@ -25,50 +25,50 @@ pub(super) struct Source {
 
 /// The operations of a trace, in pages of the machine that plays them.
 #[derive(Debug)]
-pub(super) struct Records {
+pub struct Records {
     trace: Trace,
     repage: Repage,
 }
 
 /// The result of a pass over a trace.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Survey {
+pub struct Survey {
     /// Number of operations.
-    pub(super) ops: u64,
+    pub ops: u64,
     /// The spaces, by number.
-    pub(super) spaces: Vec<SpaceSurvey>,
+    pub spaces: Vec<SpaceSurvey>,
     /// The numbers of all threads.
-    pub(super) threads: BTreeSet<u32>,
+    pub threads: BTreeSet<u32>,
 }
 
 /// The result of a pass for one space.
 #[derive(Clone, Debug)]
-pub(super) struct SpaceSurvey {
+pub struct SpaceSurvey {
     /// Its kind.
-    pub(super) kind: SpaceKind,
+    pub kind: SpaceKind,
     /// One more than the last page of any operation.
-    pub(super) end: u64,
+    pub end: u64,
     footprint: Footprint,
 }
 
 impl Source {
     /// The trace in a file, in the given format or the one detected from its content.
-    pub(super) fn new(path: &Path, format: Option<Format>) -> Self {
+    pub fn new(path: &Path, format: Option<Format>) -> Self {
         Self { path: path.to_owned(), format, repage: Repage::NONE }
     }
 
     /// The same trace for a machine with another page size.
-    pub(super) fn on(self, repage: Repage) -> Self {
+    pub fn on(self, repage: Repage) -> Self {
         Self { repage, ..self }
     }
 
     /// Whether it can be read only once.
-    pub(super) fn is_standard_input(&self) -> bool {
+    pub fn is_standard_input(&self) -> bool {
         self.path == Path::new("-")
     }
 
     /// Its name as given.
-    pub(super) fn name(&self) -> String {
+    pub fn name(&self) -> String {
         self.path.display().to_string()
     }
 
@@ -76,7 +76,7 @@ impl Source {
     ///
     /// # Errors
     /// [`SimError::Trace`].
-    pub(super) fn open(&self) -> Result<Trace, SimError> {
+    pub fn open(&self) -> Result<Trace, SimError> {
         Ok(open(&self.path, self.format)?)
     }
 
@@ -84,7 +84,7 @@ impl Source {
     ///
     /// # Errors
     /// [`SimError::Trace`].
-    pub(super) fn records(&self) -> Result<Records, SimError> {
+    pub fn records(&self) -> Result<Records, SimError> {
         Ok(Records { trace: self.open()?, repage: self.repage })
     }
 
@@ -93,7 +93,7 @@ impl Source {
     /// # Errors
     /// [`SimError::Trace`] for the first error in it, [`SimError::Usage`] for a
     /// trace without operations, [`SimError::Interrupted`].
-    pub(super) fn survey(&self) -> Result<Survey, SimError> {
+    pub fn survey(&self) -> Result<Survey, SimError> {
         let mut trace = self.records()?;
         let mut progress = reading(trace.progress());
         let mut survey = Survey::default();
@@ -119,7 +119,7 @@ impl Source {
     ///
     /// # Errors
     /// [`SimError::Usage`].
-    pub(super) fn refuse_empty(&self, ops: u64) -> Result<(), SimError> {
+    pub fn refuse_empty(&self, ops: u64) -> Result<(), SimError> {
         if ops == 0 {
             return Err(SimError::usage(
                 format!("the trace {} holds no operations", self.name()),
@@ -135,37 +135,37 @@ impl Records {
     ///
     /// # Errors
     /// [`SimError::Trace`], those of [`Repage::op`].
-    pub(super) fn next(&mut self) -> Result<Option<TraceRecord>, SimError> {
+    pub fn next(&mut self) -> Result<Option<TraceRecord>, SimError> {
         let Some(record) = self.trace.next().transpose()? else { return Ok(None) };
         Ok(Some(TraceRecord { op: self.repage.op(record.op)?, ..record }))
     }
 
     /// The spaces and tenants seen so far.
-    pub(super) fn names(&self) -> &Names {
+    pub fn names(&self) -> &Names {
         self.trace.names()
     }
 
     /// The position in the file.
-    pub(super) fn progress(&self) -> Progress {
+    pub fn progress(&self) -> Progress {
         self.trace.progress()
     }
 }
 
 impl Survey {
     /// Different pages that are touched.
-    pub(super) fn footprint(&self) -> u64 {
+    pub fn footprint(&self) -> u64 {
         self.spaces.iter().map(|space| space.footprint.pages()).sum()
     }
 }
 
 impl SpaceSurvey {
     /// A space without operations so far.
-    pub(super) fn new(kind: SpaceKind) -> Self {
+    pub fn new(kind: SpaceKind) -> Self {
         Self { kind, end: 0, footprint: Footprint::default() }
     }
 
     /// Adds an operation. `sync` and `free` do not count as touching a page.
-    pub(super) fn add(&mut self, op: &PageOp) {
+    pub fn add(&mut self, op: &PageOp) {
         self.end = self.end.max(op.last_page() + 1);
         if !matches!(op.kind, OpKind::Sync | OpKind::Free) {
             self.footprint.touch(op.page, op.pages.into());
@@ -173,12 +173,12 @@ impl SpaceSurvey {
     }
 
     /// Different pages that are touched.
-    pub(super) const fn pages(&self) -> u64 {
+    pub const fn pages(&self) -> u64 {
         self.footprint.pages()
     }
 }
 
 /// A bar over the bytes of a trace's file.
-pub(super) fn reading(progress: Progress) -> Patient {
+pub fn reading(progress: Progress) -> Patient {
     Patient::new("reading the trace", Unit::Bytes, progress.file_bytes.unwrap_or(0))
 }

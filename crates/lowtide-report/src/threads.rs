@@ -16,11 +16,11 @@
 //! thread must outlive the call that starts them, and are kept elsewhere: those of a measured
 //! system (`bench/thread_pool.rs`) and the one that writes a trace (`bench/record/log.rs`).
 
-use std::io;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::channel;
-use std::thread;
+use std::{io, thread};
 
 use thiserror::Error;
 
@@ -28,7 +28,7 @@ use crate::interrupt;
 
 /// Why threads have no result.
 #[derive(Debug, Error)]
-pub(crate) enum ThreadError {
+pub enum ThreadError {
     /// The kernel cannot create them.
     #[error(
         "cannot start {count} threads: {source}; use fewer threads, or raise the limit on \
@@ -47,18 +47,18 @@ pub(crate) enum ThreadError {
 
 /// A request to stop.
 #[derive(Debug, Default)]
-pub(crate) struct Stop(AtomicBool);
+pub struct Stop(AtomicBool);
 
 impl Stop {
     /// Whether threads should stop: because of [`request`](Self::request), or of Ctrl-C. Two
     /// relaxed loads.
     #[inline]
-    pub(crate) fn is_requested(&self) -> bool {
+    pub fn is_requested(&self) -> bool {
         self.0.load(Relaxed) || interrupt::requested()
     }
 
     /// Stops them.
-    pub(crate) fn request(&self) {
+    pub fn request(&self) {
         self.0.store(true, Relaxed);
     }
 }
@@ -83,7 +83,7 @@ impl Drop for StopOnPanic<'_> {
 ///
 /// # Panics
 /// If `beside` panics, after the threads have ended.
-pub(crate) fn run<W, T, B>(
+pub fn run<W, T, B>(
     stop: &Stop,
     works: impl IntoIterator<Item = W>,
     beside: impl FnOnce() -> B,

@@ -7,7 +7,7 @@ use lowtide_workload::nearest;
 ///
 /// # Errors
 /// The error of the name, with the nearest known one.
-pub(crate) fn policy(text: &str) -> Result<Policy, String> {
+pub fn policy(text: &str) -> Result<Policy, String> {
     text.parse().map_err(|error: lowtide::PolicyError| {
         let end = text.find('+').unwrap_or(text.len());
         let (name, switches) = text.split_at(end);
@@ -20,7 +20,7 @@ pub(crate) fn policy(text: &str) -> Result<Policy, String> {
 ///
 /// # Errors
 /// The error of the name, with the nearest known one.
-pub(crate) fn high_policy(text: &str) -> Result<HighPolicy, String> {
+pub fn high_policy(text: &str) -> Result<HighPolicy, String> {
     let known = HighPolicy::ALL.map(|(policy, _)| policy.to_string());
     text.parse::<HighPolicy>().map_err(|error| error.to_string() + &hint(text, "", known))
 }
@@ -35,7 +35,7 @@ fn hint(given: &str, rest: &str, known: impl IntoIterator<Item = String>) -> Str
 }
 
 /// The items of a list, each once, in order. Notes each item that occurs more than once.
-pub(crate) fn once<T: PartialEq + Clone>(
+pub fn once<T: PartialEq + Clone>(
     items: &[T],
     name: impl Fn(&T) -> String,
     mut note: impl FnMut(String),

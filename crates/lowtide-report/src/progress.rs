@@ -11,12 +11,12 @@ const TICK: Duration = Duration::from_millis(500);
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// A bar over bytes.
-pub(crate) fn bytes(what: &'static str, total: u64) -> ProgressBar {
+pub fn bytes(what: &'static str, total: u64) -> ProgressBar {
     bar(what, total, "{msg} [{bar:30}] {bytes}/{total_bytes} ({eta})")
 }
 
 /// A bar over steps; the message names the step.
-pub(crate) fn steps(what: &'static str, total: u64) -> ProgressBar {
+pub fn steps(what: &'static str, total: u64) -> ProgressBar {
     bar(what, total, "[{bar:30}] {pos}/{len} {msg} ({elapsed})")
 }
 
@@ -33,7 +33,7 @@ fn bar(what: &'static str, total: u64, template: &str) -> ProgressBar {
 
 /// The unit of a bar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Unit {
+pub enum Unit {
     /// Bytes read.
     Bytes,
     /// Operations done.
@@ -42,7 +42,7 @@ pub(crate) enum Unit {
 
 /// A bar that appears after [`PATIENCE`], and disappears on drop.
 #[derive(Debug)]
-pub(crate) struct Patient {
+pub struct Patient {
     what: &'static str,
     unit: Unit,
     total: u64,
@@ -52,12 +52,12 @@ pub(crate) struct Patient {
 
 impl Patient {
     /// Work of `total` units that begins now.
-    pub(crate) fn new(what: &'static str, unit: Unit, total: u64) -> Self {
+    pub fn new(what: &'static str, unit: Unit, total: u64) -> Self {
         Self { what, unit, total, began: Instant::now(), bar: None }
     }
 
     /// Corrects the total.
-    pub(crate) fn of(&mut self, total: u64) {
+    pub fn of(&mut self, total: u64) {
         self.total = total;
         if let Some(bar) = &self.bar {
             bar.set_length(total);
@@ -65,7 +65,7 @@ impl Patient {
     }
 
     /// Sets the position of the work. Cheap enough to call every millisecond.
-    pub(crate) fn set(&mut self, position: u64) {
+    pub fn set(&mut self, position: u64) {
         if self.bar.is_none() && self.began.elapsed() < PATIENCE {
             return;
         }

@@ -8,16 +8,16 @@ use thiserror::Error;
 
 /// A time with its unit: `7ns`, `500us`, `2ms`, `1.5s`. Less than a day.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Span(pub(crate) Duration);
+pub struct Span(pub Duration);
 
 /// The text is not a time.
 #[derive(Debug, PartialEq, Eq, Error)]
 #[error("`{0}` is not a time below one day; write a number and ns, us, ms or s, such as 10ms")]
-pub(crate) struct BadSpan(String);
+pub struct BadSpan(String);
 
 impl Span {
     /// Nanoseconds: less than a day has few enough for 64 bits.
-    pub(crate) const fn ns(self) -> u64 {
+    pub const fn ns(self) -> u64 {
         self.0.as_nanos() as u64
     }
 }

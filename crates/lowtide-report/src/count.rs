@@ -7,7 +7,7 @@ use thiserror::Error;
 
 /// A number of operations, at least one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Count(pub(crate) u64);
+pub struct Count(pub u64);
 
 /// The text is not a count.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -15,7 +15,7 @@ pub(crate) struct Count(pub(crate) u64);
     "`{0}` is not a number of operations; write a whole number from 1, perhaps with k, M or G, \
      such as 200k, 50M or 1.5G"
 )]
-pub(crate) struct CountError(String);
+pub struct CountError(String);
 
 impl FromStr for Count {
     type Err = CountError;

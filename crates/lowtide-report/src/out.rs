@@ -13,7 +13,7 @@ use std::sync::{Mutex, PoisonError};
 static FAILED: Mutex<Option<io::Error>> = Mutex::new(None);
 
 /// Prints one line to standard output. [`failure`] returns any error.
-pub(crate) fn line(text: impl Display) {
+pub fn line(text: impl Display) {
     let mut out = io::stdout().lock();
     if let Err(error) = unless_left(writeln!(out, "{text}").and_then(|()| out.flush())) {
         FAILED.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
@@ -24,13 +24,13 @@ pub(crate) fn line(text: impl Display) {
 ///
 /// # Errors
 /// Those of writing, except a reader that has exited.
-pub(crate) fn all(bytes: &[u8]) -> io::Result<()> {
+pub fn all(bytes: &[u8]) -> io::Result<()> {
     let mut out = io::stdout().lock();
     unless_left(out.write_all(bytes).and_then(|()| out.flush()))
 }
 
 /// The first error of printing. Called once, at the end.
-pub(crate) fn failure() -> Option<io::Error> {
+pub fn failure() -> Option<io::Error> {
     FAILED.lock().unwrap_or_else(PoisonError::into_inner).take()
 }
 
@@ -42,6 +42,6 @@ fn unless_left(result: io::Result<()>) -> io::Result<()> {
 }
 
 /// Prints a note for the user to standard error, separate from results.
-pub(crate) fn note(text: impl Display) {
+pub fn note(text: impl Display) {
     let _ = writeln!(io::stderr(), "lowtide: {text}");
 }

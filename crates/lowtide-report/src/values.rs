@@ -8,18 +8,18 @@ use lowtide::Size;
 use crate::span::Span;
 
 /// Data sizes are multiples of this, so that every possible page divides them.
-pub(crate) const GRAIN_BYTES: u64 = 64 << 10;
+pub const GRAIN_BYTES: u64 = 64 << 10;
 /// The default page of lowtide: the kernel's.
-pub(crate) const PAGE: &str = "4K";
+pub const PAGE: &str = "4K";
 /// The same in bytes.
-pub(crate) const PAGE_BYTES: u64 = 4096;
+pub const PAGE_BYTES: u64 = 4096;
 
 fn bytes(text: &str) -> Result<Size, String> {
     text.parse::<Size>().map_err(|error| error.to_string())
 }
 
 /// A memory budget, in bytes.
-pub(crate) fn budget(text: &str) -> Result<u64, String> {
+pub fn budget(text: &str) -> Result<u64, String> {
     let max = bytes(text)?;
     if max.is_max() || max.bytes() == 0 {
         return Err("this is not a budget; give a size that fits in memory, such as 256M".into());
@@ -28,7 +28,7 @@ pub(crate) fn budget(text: &str) -> Result<u64, String> {
 }
 
 /// An amount of data, in bytes.
-pub(crate) fn size(text: &str) -> Result<u64, String> {
+pub fn size(text: &str) -> Result<u64, String> {
     let size = bytes(text)?;
     if size.is_max() || size.bytes() == 0 {
         return Err("the size is zero; give a size such as 256M".into());
@@ -37,26 +37,26 @@ pub(crate) fn size(text: &str) -> Result<u64, String> {
 }
 
 /// The data as a multiple of the budget.
-pub(crate) fn scale(text: &str) -> Result<f64, String> {
+pub fn scale(text: &str) -> Result<f64, String> {
     let possible = |scale: &f64| (0.01..=1e6).contains(scale);
     let scale = text.parse().ok().filter(possible);
     scale.ok_or_else(|| "give a number from 0.01 to 1000000, such as 4".into())
 }
 
 /// A part of a published size.
-pub(crate) fn part(text: &str) -> Result<f64, String> {
+pub fn part(text: &str) -> Result<f64, String> {
     let part = text.parse().ok().filter(|part| *part > 0.0 && *part <= 1.0);
     part.ok_or_else(|| "give a number above 0 and up to 1, such as 0.001".into())
 }
 
 /// A number of seconds: positive and less than a month.
-pub(crate) fn seconds(text: &str) -> Result<f64, String> {
+pub fn seconds(text: &str) -> Result<f64, String> {
     let seconds = text.parse().ok().filter(|seconds| *seconds > 0.0 && *seconds < 2.6e6);
     seconds.ok_or_else(|| "give a number of seconds above 0, such as 5".into())
 }
 
 /// A time between checkpoints.
-pub(crate) fn interval(text: &str) -> Result<Duration, String> {
+pub fn interval(text: &str) -> Result<Duration, String> {
     let span: Span = text.parse().map_err(|error| format!("{error}"))?;
     if span.0 < Duration::from_millis(1) {
         return Err("give a time of at least 1ms, such as 10s".into());
@@ -65,7 +65,7 @@ pub(crate) fn interval(text: &str) -> Result<Duration, String> {
 }
 
 /// A base page of lowtide, in bytes.
-pub(crate) fn page(text: &str) -> Result<u64, String> {
+pub fn page(text: &str) -> Result<u64, String> {
     let page = bytes(text)?.bytes();
     if !page.is_power_of_two() || !(512..=GRAIN_BYTES).contains(&page) {
         return Err("give a power of two from 512 bytes to 64K, such as 4K".into());
@@ -74,7 +74,7 @@ pub(crate) fn page(text: &str) -> Result<u64, String> {
 }
 
 /// A whole number of grains, at least one.
-pub(crate) fn grain(bytes: u64) -> u64 {
+pub fn grain(bytes: u64) -> u64 {
     bytes
         .checked_next_multiple_of(GRAIN_BYTES)
         .unwrap_or(u64::MAX - GRAIN_BYTES + 1)
@@ -82,7 +82,7 @@ pub(crate) fn grain(bytes: u64) -> u64 {
 }
 
 /// The size of the data, `scale` times a budget.
-pub(crate) fn scaled(budget: u64, scale: f64) -> u64 {
+pub fn scaled(budget: u64, scale: f64) -> u64 {
     grain((budget as f64 * scale) as u64)
 }
 

@@ -2,13 +2,13 @@
 
 use lowtide::MissTimes;
 
-use super::json::{amplification, bytes_per_write};
+use super::measured::{amplification, bytes_per_write};
 use super::rounds::{Row, ratio};
 use super::tally::{Latency, Slice};
 use crate::table::{self, Table, mib, thousands, us};
 
 /// The rows of a workload, with ratios to the first.
-pub(crate) fn of_workload(rows: &[Row]) -> Table {
+pub fn of_workload(rows: &[Row]) -> Table {
     let mut table = table::new(
         &[
             "system", "ops/s", "mean µs", "p50", "p99", "p99.9", "refaults", "MiB read", "written",
@@ -38,7 +38,7 @@ pub(crate) fn of_workload(rows: &[Row]) -> Table {
 }
 
 /// Writeback of dirty pages: a row for each system that reports it.
-pub(crate) fn of_write_back(rows: &[Row]) -> Table {
+pub fn of_write_back(rows: &[Row]) -> Table {
     let mut table = table::new(
         &[
             "write-back",
@@ -79,7 +79,7 @@ pub(crate) fn of_write_back(rows: &[Row]) -> Table {
 }
 
 /// Where the time of misses went: a row for each view of lowtide's, in nanoseconds for each miss.
-pub(crate) fn of_misses(rows: &[(String, MissTimes)]) -> Table {
+pub fn of_misses(rows: &[(String, MissTimes)]) -> Table {
     let mut table = table::new(
         &[
             "misses",
@@ -113,17 +113,17 @@ pub(crate) fn of_misses(rows: &[(String, MissTimes)]) -> Table {
 }
 
 /// Mean KiB of a write request.
-pub(crate) fn kib_per_write(slice: &Slice) -> String {
+pub fn kib_per_write(slice: &Slice) -> String {
     bytes_per_write(slice).map_or_else(String::new, |bytes| format!("{:.1}", bytes / 1024.0))
 }
 
 /// Milliseconds that dirty throttling paused writers.
-pub(crate) fn slept_ms(slice: &Slice) -> String {
+pub fn slept_ms(slice: &Slice) -> String {
     slice.write_back.dirty_throttled_ns.map_or_else(String::new, |ns| thousands(ns as f64 / 1e6))
 }
 
 /// Milliseconds of the longest such sleep.
-pub(crate) fn longest_ms(slice: &Slice) -> String {
+pub fn longest_ms(slice: &Slice) -> String {
     slice.write_back.longest_pause_ns.map_or_else(String::new, |ns| thousands(ns as f64 / 1e6))
 }
 

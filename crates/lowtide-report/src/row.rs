@@ -16,308 +16,308 @@ use lowtide_sim::statistics::Spread as WorkerSpread;
 use lowtide_sim::{MachineStat, PlainCounts};
 use serde::Serialize;
 
-use super::database::reading::DatabaseRow;
 use super::outcome::{CheckpointsRow, KillRow, LaunchesRow, Naps, RetriesRow, SeedsRow};
-use crate::bench::Spread;
+use super::reading::DatabaseRow;
 use crate::json::LatencyUs;
+use crate::spread::Spread;
 
 /// Counters by their kernel names, in the kernel's units: events in pages or occurrences, `pgpgin`
 /// and `pgpgout` in KiB, sizes in bytes.
-pub(crate) type Counters = BTreeMap<Cow<'static, str>, u64>;
+pub type Counters = BTreeMap<Cow<'static, str>, u64>;
 
 /// See the module documentation.
 #[derive(Clone, Debug, Default, Serialize)]
-pub(crate) struct Row {
+pub struct Row {
     /// The workload's name.
-    pub(crate) workload: &'static str,
+    pub workload: &'static str,
     /// The program of the workload, if `bench` and `sim` have different programs with the same
     /// name.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) program: Option<&'static str>,
+    pub program: Option<&'static str>,
     /// The trace, as it was named.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) trace: Option<String>,
+    pub trace: Option<String>,
     /// `sim`; `real` for published results, which were measured.
-    pub(crate) world: &'static str,
+    pub world: &'static str,
     /// `lowtide` or `published`.
-    pub(crate) system: &'static str,
+    pub system: &'static str,
     /// The posting of a published row.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) source: Option<&'static str>,
+    pub source: Option<&'static str>,
     /// The policy; empty for another program, and `null` in the JSON.
     #[serde(serialize_with = "or_null")]
-    pub(crate) policy: String,
+    pub policy: String,
     /// The simulated machine's name.
     #[serde(skip_serializing_if = "String::is_empty")]
-    pub(crate) machine: String,
+    pub machine: String,
     /// The budget; absent when it is all of the machine's memory.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) max_bytes: Option<u64>,
+    pub max_bytes: Option<u64>,
     /// Bytes of data: of a trace, of the pages that it touches.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) data_bytes: Option<u64>,
+    pub data_bytes: Option<u64>,
     /// Different pages that a trace touches.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) footprint_pages: Option<u64>,
+    pub footprint_pages: Option<u64>,
     /// Bytes of a page.
-    pub(crate) page_bytes: u64,
+    pub page_bytes: u64,
     /// Threads of the workload.
-    pub(crate) threads: u32,
+    pub threads: u32,
     /// Records of a call, on real memory.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) batch: Option<u32>,
+    pub batch: Option<u32>,
     /// The seed.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) seed: Option<u64>,
+    pub seed: Option<u64>,
     /// The size of the experiment relative to the published one, if it is scaled.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) scale: Option<f64>,
+    pub scale: Option<f64>,
     /// Nodes that the machine is divided into, if there are several.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) nodes: Option<u32>,
+    pub nodes: Option<u32>,
     /// Virtual seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) seconds: Option<f64>,
+    pub seconds: Option<f64>,
     /// Operations.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) ops: Option<u64>,
+    pub ops: Option<u64>,
     /// Operations per virtual second.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) ops_per_s: Option<f64>,
+    pub ops_per_s: Option<f64>,
     /// Latency of an operation, in virtual microseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) latency_us: Option<RowLatency>,
+    pub latency_us: Option<RowLatency>,
     /// Jain's index of fairness between workers.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) jain: Option<f64>,
+    pub jain: Option<f64>,
     /// Operations of the workers.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) workers: Option<Workers>,
+    pub workers: Option<Workers>,
     /// Operations by their latency in seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) latency_buckets: Option<Vec<Bucket>>,
+    pub latency_buckets: Option<Vec<Bucket>>,
     /// Total time that tasks spun for the lock of the lists.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) lruvec_lock_ms: Option<f64>,
+    pub lruvec_lock_ms: Option<f64>,
     /// Total time that tasks spun for the lock of swap slots.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) swap_lock_ms: Option<f64>,
+    pub swap_lock_ms: Option<f64>,
     /// Processor seconds that programs computed, on a simulated machine.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) user_s: Option<f64>,
+    pub user_s: Option<f64>,
     /// Processor seconds of everything else: faults, reclaim, compression, locks, switches.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) system_s: Option<f64>,
+    pub system_s: Option<f64>,
     /// Bytes of pages in swap at the end, as they were before compression.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) swap_bytes: Option<u64>,
+    pub swap_bytes: Option<u64>,
     /// Memory that compressed pages took at the end.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) zram_bytes: Option<u64>,
+    pub zram_bytes: Option<u64>,
     /// Launches of apps.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) launches: Option<LaunchesRow>,
+    pub launches: Option<LaunchesRow>,
     /// Accesses to pages.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) accesses: Option<u64>,
+    pub accesses: Option<u64>,
     /// Accesses to pages that were not resident.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) misses: Option<u64>,
+    pub misses: Option<u64>,
     /// The share of such accesses; 0 if there were none.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) miss_ratio: Option<f64>,
+    pub miss_ratio: Option<f64>,
     /// Operations that the device failed.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) errors: Option<u64>,
+    pub errors: Option<u64>,
     /// Charges that failed, each of which would have been an out-of-memory kill.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) oom: Option<u64>,
+    pub oom: Option<u64>,
     /// Completed rounds.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) rounds: Option<u32>,
+    pub rounds: Option<u32>,
     /// Mean seconds of a completed round.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) round_seconds: Option<f64>,
+    pub round_seconds: Option<f64>,
     /// The same of a published row, in the posting's words.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) rounds_published: Option<&'static str>,
+    pub rounds_published: Option<&'static str>,
     /// The out-of-memory kill that ended the run. Counters are as of the kill.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) kill: Option<KillRow>,
+    pub kill: Option<KillRow>,
     /// Runs of several seeds, and how many of them a kill ended.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) seeds: Option<SeedsRow>,
+    pub seeds: Option<SeedsRow>,
     /// Bytes that the program had written at the end, or at the kill.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) written_bytes: Option<u64>,
+    pub written_bytes: Option<u64>,
     /// The speed of writing a file and making it durable.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) mib_per_s: Option<Spread>,
+    pub mib_per_s: Option<Spread>,
     /// The device's largest write bandwidth.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) device_write_mib_per_s: Option<f64>,
+    pub device_write_mib_per_s: Option<f64>,
     /// Number of pauses by dirty throttling.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) dirty_pauses: Option<u64>,
+    pub dirty_pauses: Option<u64>,
     /// Checkpoints, and what reads noticed of them.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) checkpoints: Option<CheckpointsRow>,
+    pub checkpoints: Option<CheckpointsRow>,
     /// The share of the group's cached file pages that was dirty or under writeback at the kill.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) unclean_pct: Option<f64>,
+    pub unclean_pct: Option<f64>,
     /// Naps of reclaim, by their reason.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) naps: Option<Naps>,
+    pub naps: Option<Naps>,
     /// The published outcome, in the posting's words.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) outcome_published: Option<&'static str>,
+    pub outcome_published: Option<&'static str>,
     /// The share of the time in which the device was busy.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) device_util_pct: Option<f64>,
+    pub device_util_pct: Option<f64>,
     /// What was read from it, per virtual second.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) device_read_kib_per_s: Option<f64>,
+    pub device_read_kib_per_s: Option<f64>,
     /// What runs beside the tenants: `alone`, `scanner`, or `scanner, low`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) company: Option<&'static str>,
+    pub company: Option<&'static str>,
     /// The share of the tenants' accesses that found their page.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) hit_ratio: Option<f64>,
+    pub hit_ratio: Option<f64>,
     /// Its change relative to the tenants alone, in percent.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) hit_ratio_change_pct: Option<f64>,
+    pub hit_ratio_change_pct: Option<f64>,
     /// The share for each tenant.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) tenant_hit_ratios: Option<Vec<f64>>,
+    pub tenant_hit_ratios: Option<Vec<f64>>,
     /// Pages that the scanner read per virtual second.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) scanned_pages_per_s: Option<f64>,
+    pub scanned_pages_per_s: Option<f64>,
     /// Commands of the device per virtual second.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) device_tps: Option<f64>,
+    pub device_tps: Option<f64>,
     /// The device, second by second.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) samples: Option<Vec<DeviceSample>>,
+    pub samples: Option<Vec<DeviceSample>>,
     /// The throttle policy of `memory.high`; `bpf:NAME` for a program.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) high_policy: Option<String>,
+    pub high_policy: Option<String>,
     /// `memory.high` of the group.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) high_bytes: Option<u64>,
+    pub high_bytes: Option<u64>,
     /// `memory.swap.high` of each tenant.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) swap_high_bytes: Option<u64>,
+    pub swap_high_bytes: Option<u64>,
     /// Whether the group above high needs its memory again: `hot` or `cold`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) memory: Option<&'static str>,
+    pub memory: Option<&'static str>,
     /// Whether the kernel reads ahead.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) readahead: Option<bool>,
+    pub readahead: Option<bool>,
     /// The neighbour on the same device, measured in a separate run.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) neighbour: Option<NeighbourRow>,
+    pub neighbour: Option<NeighbourRow>,
     /// Total time that reclaim slept; or that tasks above a limit slept, in experiments about
     /// limits.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) throttled_ms: Option<f64>,
+    pub throttled_ms: Option<f64>,
     /// Total time that dirty throttling paused writers.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) dirty_throttled_ms: Option<f64>,
+    pub dirty_throttled_ms: Option<f64>,
     /// Wakings of the flusher by reclaim.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) flusher_wakes: Option<u64>,
+    pub flusher_wakes: Option<u64>,
     /// What a document store requested, and what the device read for it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) database: Option<DatabaseRow>,
+    pub database: Option<DatabaseRow>,
     /// How a simulated fault waits for its I/O, in experiments about that.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) fault_path: Option<&'static str>,
+    pub fault_path: Option<&'static str>,
     /// Retries of faults, and what they depend on.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) retries: Option<RetriesRow>,
+    pub retries: Option<RetriesRow>,
     /// Retried faults whose page was not in the cache any more.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) retry_io_miss: Option<u64>,
+    pub retry_io_miss: Option<u64>,
     /// Times that a fault gave a lock up and was to be retried.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) retry_mmap_drop: Option<u64>,
+    pub retry_mmap_drop: Option<u64>,
     /// Ratios to another row.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) ratio: Option<Ratio>,
+    pub ratio: Option<Ratio>,
     /// Contents checked and found correct, on real memory.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) verified: Option<u64>,
+    pub verified: Option<u64>,
     /// The source of a real device's figures: `diskstats:NAME`, which counts all users, or
     /// `lowtide`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) device_source: Option<String>,
+    pub device_source: Option<String>,
     /// Reads that lowtide itself requested of a real device, per second.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) own_reads_per_s: Option<f64>,
+    pub own_reads_per_s: Option<f64>,
     /// KiB that lowtide itself read from it, per second.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) own_read_kib_per_s: Option<f64>,
+    pub own_read_kib_per_s: Option<f64>,
     /// The part of the seconds that the flush took, or what it took after them, on real memory.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) flush_seconds: Option<f64>,
+    pub flush_seconds: Option<f64>,
     /// CPU seconds of a real system, in user and kernel mode.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) cpu_seconds: Option<f64>,
+    pub cpu_seconds: Option<f64>,
     /// The longest pause by dirty throttling since a real system began.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) longest_pause_ms: Option<f64>,
+    pub longest_pause_ms: Option<f64>,
     /// Bytes dirty or under writeback before the last flush, on real memory.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) dirty_bytes: Option<u64>,
+    pub dirty_bytes: Option<u64>,
     /// The largest sampled value of those bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) dirty_max_bytes: Option<u64>,
+    pub dirty_max_bytes: Option<u64>,
     /// Bytes written to a real device.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) device_write_bytes: Option<u64>,
+    pub device_write_bytes: Option<u64>,
     /// Write requests to a real device.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) device_writes: Option<u64>,
+    pub device_writes: Option<u64>,
     /// Mean bytes of such a request.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) bytes_per_write: Option<f64>,
+    pub bytes_per_write: Option<f64>,
     /// Artificial delays of a real device.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) slowed: Option<String>,
+    pub slowed: Option<String>,
     /// Speed relative to another real system, round by round. No row has both ratios.
     #[serde(rename = "ratio", skip_serializing_if = "Option::is_none")]
-    pub(crate) speed_ratio: Option<Spread>,
+    pub speed_ratio: Option<Spread>,
     /// Number of runs of a program.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) program_runs: Option<u64>,
+    pub program_runs: Option<u64>,
     /// Counters.
-    pub(crate) stat: Counters,
+    pub stat: Counters,
     /// CPU seconds of the simulation on the host.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) host_seconds: Option<f64>,
+    pub host_seconds: Option<f64>,
     /// Simulated accesses to pages per second of one core of the host.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) accesses_per_s: Option<f64>,
+    pub accesses_per_s: Option<f64>,
     /// Bytes of real memory for each page of data.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) bytes_per_page: Option<f64>,
+    pub bytes_per_page: Option<f64>,
 }
 
 /// A device in one second, as `sar` shows it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub(crate) struct DeviceSample {
+pub struct DeviceSample {
     /// Commands.
-    pub(crate) tps: f64,
+    pub tps: f64,
     /// KiB read.
-    pub(crate) read_kib: f64,
+    pub read_kib: f64,
     /// Busy, in percent; absent where only lowtide's own counters are known.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) util_pct: Option<f64>,
+    pub util_pct: Option<f64>,
 }
 
 impl DeviceSample {
     /// The mean, or `None` without values.
-    pub(crate) fn mean(samples: &[Self]) -> Self {
+    pub fn mean(samples: &[Self]) -> Self {
         let n = samples.len().max(1) as f64;
         let mean = |of: fn(&Self) -> f64| samples.iter().map(of).sum::<f64>() / n;
         let known = !samples.is_empty() && samples.iter().all(|sample| sample.util_pct.is_some());
@@ -331,38 +331,38 @@ impl DeviceSample {
 
 /// A neighbour on the same device.
 #[derive(Clone, Debug, Default, Serialize)]
-pub(crate) struct NeighbourRow {
+pub struct NeighbourRow {
     /// Reads per virtual second.
-    pub(crate) ops_per_s: f64,
+    pub ops_per_s: f64,
     /// The same when it uses the device alone.
-    pub(crate) alone_ops_per_s: f64,
+    pub alone_ops_per_s: f64,
     /// Latency of a read, in virtual microseconds.
-    pub(crate) latency_us: LatencyUs,
+    pub latency_us: LatencyUs,
     /// Operations of the row's own workload per second beside it.
-    pub(crate) thrasher_ops_per_s: f64,
+    pub thrasher_ops_per_s: f64,
 }
 
 /// Operations of equal workers, as far as they are known.
 #[derive(Clone, Debug, Default, Serialize)]
-pub(crate) struct Workers {
+pub struct Workers {
     /// The mean per worker.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) mean: Option<f64>,
+    pub mean: Option<f64>,
     /// The 95 % confidence interval of the mean.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) ci95: Option<[f64; 2]>,
+    pub ci95: Option<[f64; 2]>,
     /// The sample standard deviation.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) stdev: Option<f64>,
+    pub stdev: Option<f64>,
     /// The smallest number of a worker.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) least: Option<f64>,
+    pub least: Option<f64>,
     /// The largest number of a worker.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) most: Option<f64>,
+    pub most: Option<f64>,
     /// The number of each worker, grouped by tenant.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(crate) requests: Vec<u64>,
+    pub requests: Vec<u64>,
 }
 
 impl Workers {
@@ -379,7 +379,7 @@ impl Workers {
     }
 
     /// The results in a posting, or computed from it.
-    pub(crate) fn published(published: &PublishedTenants) -> Self {
+    pub fn published(published: &PublishedTenants) -> Self {
         Self {
             mean: published.mean.or(published.ci95.map(|(low, high)| low.midpoint(high))),
             ci95: published.ci95.map(|(low, high)| [low, high]),
@@ -391,16 +391,16 @@ impl Workers {
 
 /// Operations with at least this latency, and less than that of the next bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub(crate) struct Bucket {
+pub struct Bucket {
     /// Seconds.
-    pub(crate) from_s: u64,
+    pub from_s: u64,
     /// Operations.
-    pub(crate) ops: u64,
+    pub ops: u64,
 }
 
 impl Bucket {
     /// The buckets with these bounds.
-    pub(crate) fn all(bounds: &[u64], counts: &[u64]) -> Vec<Self> {
+    pub fn all(bounds: &[u64], counts: &[u64]) -> Vec<Self> {
         bounds.iter().zip(counts).map(|(&from_s, &ops)| Self { from_s, ops }).collect()
     }
 }
@@ -408,7 +408,7 @@ impl Bucket {
 /// A latency, as far as it is known.
 #[derive(Clone, Copy, Debug, Serialize)]
 #[serde(untagged)]
-pub(crate) enum RowLatency {
+pub enum RowLatency {
     /// Simulated.
     Whole(LatencyUs),
     /// Published: the mean alone.
@@ -420,7 +420,7 @@ pub(crate) enum RowLatency {
 
 impl RowLatency {
     /// The mean.
-    pub(crate) const fn mean(self) -> f64 {
+    pub const fn mean(self) -> f64 {
         match self {
             Self::Whole(latency) => latency.mean,
             Self::Mean { mean } => mean,
@@ -428,7 +428,7 @@ impl RowLatency {
     }
 
     /// The 99.9th percentile, if it is known.
-    pub(crate) const fn p999(self) -> Option<f64> {
+    pub const fn p999(self) -> Option<f64> {
         match self {
             Self::Whole(latency) => Some(latency.p999),
             Self::Mean { .. } => None,
@@ -436,7 +436,7 @@ impl RowLatency {
     }
 
     /// The 99th percentile, if it is known.
-    pub(crate) const fn p99(self) -> Option<f64> {
+    pub const fn p99(self) -> Option<f64> {
         match self {
             Self::Whole(latency) => Some(latency.p99),
             Self::Mean { .. } => None,
@@ -446,20 +446,20 @@ impl RowLatency {
 
 /// A row relative to another.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Ratio {
+pub struct Ratio {
     /// The policy of the other row.
-    pub(crate) to: String,
+    pub to: String,
     /// Operations per second.
-    pub(crate) ops_per_s: f64,
+    pub ops_per_s: f64,
     /// Bytes read.
-    pub(crate) pgpgin: f64,
+    pub pgpgin: f64,
     /// Refaults of file pages.
-    pub(crate) workingset_refault_file: f64,
+    pub workingset_refault_file: f64,
 }
 
 impl Row {
     /// A row of lowtide's on real memory.
-    pub(crate) fn real(
+    pub fn real(
         workload: &'static str,
         pager: &Pager,
         policy: Policy,
@@ -479,18 +479,13 @@ impl Row {
     }
 
     /// A counter; 0 if the row has none with that name.
-    pub(crate) fn count(&self, name: &str) -> u64 {
+    pub fn count(&self, name: &str) -> u64 {
         self.stat.get(name).copied().unwrap_or(0)
     }
 
     /// This row with the results of `ops` operations on a full machine, between two readings of its
     /// counters.
-    pub(crate) fn on_machine(
-        self,
-        began: Option<&MachineStat>,
-        ended: &MachineStat,
-        ops: u64,
-    ) -> Self {
+    pub fn on_machine(self, began: Option<&MachineStat>, ended: &MachineStat, ops: u64) -> Self {
         let since = |count: fn(&MachineStat) -> u64| count(ended) - began.map_or(0, count);
         let seconds = since(|stat| stat.now_ns) as f64 / 1e9;
         let rate = |amount: f64| if seconds > 0.0 { amount / seconds } else { 0.0 };
@@ -521,7 +516,7 @@ impl Row {
     /// This row with the counts of a pager between two readings, in `seconds`, and with the
     /// accesses and misses of its users. All contents were verified, otherwise the run would have
     /// failed.
-    pub(crate) fn on_pager(
+    pub fn on_pager(
         self,
         before: &Stat,
         after: &Stat,
@@ -545,13 +540,13 @@ impl Row {
     }
 
     /// This row with the operations of equal workers.
-    pub(crate) fn with_workers(self, requests: Vec<u64>) -> Self {
+    pub fn with_workers(self, requests: Vec<u64>) -> Self {
         let spread = WorkerSpread::of(&requests);
         Self { jain: Some(spread.jain), workers: Some(Workers::of(&spread, requests)), ..self }
     }
 
     /// This row with the results of its workload in the measured time.
-    pub(crate) fn with_ops(self, ops: u64) -> Self {
+    pub fn with_ops(self, ops: u64) -> Self {
         let seconds = self.seconds.filter(|&seconds| seconds > 0.0);
         let rate = seconds.map_or(0.0, |seconds| ops as f64 / seconds);
         Self { ops: Some(ops), ops_per_s: Some(rate), ..self }
@@ -559,7 +554,7 @@ impl Row {
 
     /// This row with what was counted in another part of the machine added: counters and sizes,
     /// accesses, failed charges, and naps of reclaim.
-    pub(crate) fn plus_counts(mut self, other: &Self) -> Self {
+    pub fn plus_counts(mut self, other: &Self) -> Self {
         for (name, count) in &other.stat {
             *self.stat.entry(name.clone()).or_default() += count;
         }
@@ -573,7 +568,7 @@ impl Row {
     }
 
     /// This row with the counters of a group instead of those of the whole machine.
-    pub(crate) fn with_group(mut self, group: &MemoryStat) -> Self {
+    pub fn with_group(mut self, group: &MemoryStat) -> Self {
         let (read, written) = (self.count("pgpgin"), self.count("pgpgout"));
         self.stat = counters(&group.events, group, read << 10, written << 10);
         self.oom = Some(group.limits.oom);
@@ -581,7 +576,7 @@ impl Row {
     }
 
     /// This row with the results of a plain machine.
-    pub(crate) fn on_plain(self, counts: &PlainCounts, memory: &MemoryStat) -> Self {
+    pub fn on_plain(self, counts: &PlainCounts, memory: &MemoryStat) -> Self {
         let bytes = |pages: u64| pages * memory.page_bytes;
         let stat = counters(&memory.events, memory, bytes(counts.reads), bytes(counts.writes));
         Self { stat, ..self }.with_accesses(counts.accesses, counts.misses)
@@ -599,7 +594,7 @@ impl Row {
 
     /// This row with the simulation's speed: its accesses in `took`, with `bytes` of memory for all
     /// pages of data.
-    pub(crate) fn timed(self, took: Duration, bytes: usize, pages: u64) -> Self {
+    pub fn timed(self, took: Duration, bytes: usize, pages: u64) -> Self {
         let seconds = took.as_secs_f64();
         let rate = |accesses: u64| if seconds > 0.0 { accesses as f64 / seconds } else { 0.0 };
         Self {
@@ -611,7 +606,7 @@ impl Row {
     }
 
     /// A published row, for comparison with a simulated one of the same arm.
-    pub(crate) fn published(beside: &Self, published: Published) -> Self {
+    pub fn published(beside: &Self, published: Published) -> Self {
         Self {
             workload: beside.workload,
             world: "real",
@@ -632,7 +627,7 @@ impl Row {
     }
 
     /// A published row about tenants, for comparison with a simulated one of the same arm.
-    pub(crate) fn published_tenants(beside: &Self, published: &PublishedTenants) -> Self {
+    pub fn published_tenants(beside: &Self, published: &PublishedTenants) -> Self {
         Self {
             workload: beside.workload,
             world: "real",
@@ -651,7 +646,7 @@ impl Row {
     }
 
     /// The share of operations that took `from_s` seconds, or up to the end of that bucket longer.
-    pub(crate) fn bucket_share(&self, from_s: u64) -> Option<f64> {
+    pub fn bucket_share(&self, from_s: u64) -> Option<f64> {
         let buckets = self.latency_buckets.as_ref()?;
         let all: u64 = buckets.iter().map(|bucket| bucket.ops).sum();
         let found = buckets.iter().find(|bucket| bucket.from_s == from_s)?;
@@ -659,7 +654,7 @@ impl Row {
     }
 
     /// This row with its ratio to `base`.
-    pub(crate) fn compared_with(mut self, base: &Self) -> Self {
+    pub fn compared_with(mut self, base: &Self) -> Self {
         let ratio = |name| self.count(name) as f64 / base.count(name) as f64;
         let rate = |row: &Self| row.ops_per_s.unwrap_or(f64::NAN);
         self.ratio = Some(Ratio {
@@ -684,6 +679,6 @@ fn counters(events: &Events, memory: &MemoryStat, read: u64, written: u64) -> Co
 }
 
 /// Counters with the names of the source.
-pub(crate) fn named(counts: impl IntoIterator<Item = (&'static str, u64)>) -> Counters {
+pub fn named(counts: impl IntoIterator<Item = (&'static str, u64)>) -> Counters {
     counts.into_iter().map(|(name, count)| (name.into(), count)).collect()
 }

@@ -8,7 +8,8 @@
 use std::fmt;
 use std::io::IsTerminal;
 use std::sync::LazyLock;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 
 use comfy_table::CellAlignment;
 use comfy_table::presets::NOTHING;
@@ -26,13 +27,13 @@ static WIDE: AtomicBool = AtomicBool::new(false);
 static TERMINAL: LazyLock<bool> = LazyLock::new(|| std::io::stdout().is_terminal());
 
 /// Disables the split of wide tables.
-pub(crate) fn be_wide() {
+pub fn be_wide() {
     WIDE.store(true, Relaxed);
 }
 
 /// A table. It displays without trailing blanks, and with the meaning of its headers below.
 #[derive(Debug)]
-pub(crate) struct Table {
+pub struct Table {
     headers: Vec<String>,
     rows: Vec<Vec<String>>,
     /// The first columns, which are left-aligned text.
@@ -42,7 +43,7 @@ pub(crate) struct Table {
 }
 
 /// A table whose first columns, `text_columns` of them, are text and the others numbers.
-pub(crate) fn new(headers: &[&str], text_columns: usize) -> Table {
+pub fn new(headers: &[&str], text_columns: usize) -> Table {
     Table {
         headers: headers.iter().copied().map(String::from).collect(),
         rows: Vec::new(),
@@ -53,12 +54,12 @@ pub(crate) fn new(headers: &[&str], text_columns: usize) -> Table {
 
 impl Table {
     /// Adds a row of as many cells as there are headers.
-    pub(crate) fn add_row(&mut self, row: impl IntoIterator<Item = String>) {
+    pub fn add_row(&mut self, row: impl IntoIterator<Item = String>) {
         self.rows.push(row.into_iter().collect());
     }
 
     /// Aligns a column of text like numbers.
-    pub(crate) fn align_right(&mut self, column: usize) {
+    pub fn align_right(&mut self, column: usize) {
         self.text[column] = false;
         self.names = 1;
     }
@@ -139,7 +140,7 @@ fn wrap(text: &str, most: usize) -> Vec<String> {
 }
 
 /// A whole number; on a terminal a blank separates its thousands.
-pub(crate) fn thousands(number: f64) -> String {
+pub fn thousands(number: f64) -> String {
     if *TERMINAL { grouped(number) } else { format!("{number:.0}") }
 }
 
@@ -157,7 +158,7 @@ fn grouped(number: f64) -> String {
 }
 
 /// Microseconds, with only significant digits.
-pub(crate) fn us(us: f64) -> String {
+pub fn us(us: f64) -> String {
     if us < 10.0 {
         format!("{us:.2}")
     } else if us < 100.0 {
@@ -168,7 +169,7 @@ pub(crate) fn us(us: f64) -> String {
 }
 
 /// An amount of memory for display, rounded to the nearest, as `7.8M`, `312M` or `1.2G`.
-pub(crate) fn memory(bytes: u64) -> String {
+pub fn memory(bytes: u64) -> String {
     let (unit, name) = match bytes {
         0..1024 => return bytes.to_string(),
         1024..0x10_0000 => (1024.0, 'K'),
@@ -183,7 +184,7 @@ pub(crate) fn memory(bytes: u64) -> String {
 }
 
 /// Whole mebibytes.
-pub(crate) fn mib(bytes: u64) -> String {
+pub fn mib(bytes: u64) -> String {
     thousands(bytes as f64 / f64::from(1 << 20))
 }
 

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
-use super::play::checkpoint::{Checkpoints, Reads};
+use super::tally::{Checkpoints, Reads};
 
 /// The longest recorded latency, in nanoseconds; longer ones count as this (one hour).
 const LATENCY_NS_MAX: u64 = 3600 * 1_000_000_000;
@@ -18,7 +18,7 @@ const DIGITS: u8 = 2;
 
 /// Latencies in nanoseconds, to one percent.
 #[derive(Clone, Debug)]
-pub(crate) struct Latency(Histogram<u64>);
+pub struct Latency(Histogram<u64>);
 
 impl Default for Latency {
     fn default() -> Self {
@@ -33,41 +33,41 @@ impl Default for Latency {
 impl Latency {
     /// Counts `times` operations that took `took` each.
     #[inline]
-    pub(crate) fn record(&mut self, took: Duration, times: u64) {
+    pub fn record(&mut self, took: Duration, times: u64) {
         let ns = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
         self.0.saturating_record_n(ns, times);
     }
 
     /// Adds the counts of another one.
-    pub(crate) fn add(&mut self, other: &Self) {
+    pub fn add(&mut self, other: &Self) {
         // Both have the same bounds, so nothing can be out of range.
         let added = self.0.add(&other.0);
         debug_assert!(added.is_ok());
     }
 
     /// The mean in microseconds; 0 when nothing was counted.
-    pub(crate) fn mean_us(&self) -> f64 {
+    pub fn mean_us(&self) -> f64 {
         self.0.mean() / 1e3
     }
 
     /// The latency in microseconds that this share of operations (0 to 1) did not exceed; 0 when
     /// nothing was counted.
-    pub(crate) fn quantile_us(&self, quantile: f64) -> f64 {
+    pub fn quantile_us(&self, quantile: f64) -> f64 {
         self.0.value_at_quantile(quantile) as f64 / 1e3
     }
 
     /// The counts, in nanoseconds.
-    pub(crate) const fn histogram(&self) -> &Histogram<u64> {
+    pub const fn histogram(&self) -> &Histogram<u64> {
         &self.0
     }
 
     /// The counts, as pairs of nanoseconds and operations.
-    pub(crate) fn pairs(&self) -> Vec<(u64, u64)> {
+    pub fn pairs(&self) -> Vec<(u64, u64)> {
         self.0.iter_recorded().map(|at| (at.value_iterated_to(), at.count_at_value())).collect()
     }
 
     /// The inverse of [`Latency::pairs`].
-    pub(crate) fn from_pairs(pairs: &[(u64, u64)]) -> Self {
+    pub fn from_pairs(pairs: &[(u64, u64)]) -> Self {
         let mut latency = Self::default();
         for &(ns, count) in pairs {
             latency.0.saturating_record_n(ns, count);
@@ -78,30 +78,30 @@ impl Latency {
 
 /// Counts of one thread in one slice.
 #[derive(Debug)]
-pub(crate) struct Tally {
+pub struct Tally {
     /// Latencies of operations.
-    pub(crate) latency: Latency,
+    pub latency: Latency,
     /// Operations done, including failed ones.
-    pub(crate) ops: u64,
+    pub ops: u64,
     /// Contents checked and found correct.
-    pub(crate) verified: u64,
+    pub verified: u64,
     /// Operations that failed or found wrong bytes.
-    pub(crate) errors: u64,
+    pub errors: u64,
     /// The first error.
-    pub(crate) first_error: Option<String>,
+    pub first_error: Option<String>,
     /// Operations that have no meaning for a file and were skipped.
-    pub(crate) ignored: u64,
+    pub ignored: u64,
     /// Bytes of records or pages that operations requested.
-    pub(crate) asked_bytes: u64,
+    pub asked_bytes: u64,
     /// Latencies of reads, apart from other operations, where there are checkpoints.
-    pub(crate) reads: Option<Reads>,
+    pub reads: Option<Reads>,
     /// When the thread began and ended.
-    pub(crate) span: (Instant, Instant),
+    pub span: (Instant, Instant),
 }
 
 impl Tally {
     /// An empty tally that starts now.
-    pub(crate) fn new() -> Self {
+    pub fn new() -> Self {
         let now = Instant::now();
         Self {
             latency: Latency::default(),
@@ -118,7 +118,7 @@ impl Tally {
 
     /// Counts one content: correct, or wrong with a reason.
     #[inline]
-    pub(crate) fn check<E: std::fmt::Display>(&mut self, result: Result<(), E>) {
+    pub fn check<E: std::fmt::Display>(&mut self, result: Result<(), E>) {
         match result {
             Ok(()) => self.verified += 1,
             Err(error) => self.fail(&error),
@@ -127,7 +127,7 @@ impl Tally {
 
     /// Counts an operation that failed.
     #[cold]
-    pub(crate) fn fail(&mut self, error: &dyn std::fmt::Display) {
+    pub fn fail(&mut self, error: &dyn std::fmt::Display) {
         self.errors += 1;
         self.first_error.get_or_insert_with(|| error.to_string());
     }
@@ -135,26 +135,26 @@ impl Tally {
 
 /// Writeback of dirty pages, as far as a system reports it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct WriteBack {
+pub struct WriteBack {
     /// Write requests to the device.
-    pub(crate) requests: Option<u64>,
+    pub requests: Option<u64>,
     /// Nanoseconds that threads slept because a limit was exceeded, all threads together.
-    pub(crate) throttled_ns: Option<u64>,
+    pub throttled_ns: Option<u64>,
     /// Nanoseconds that dirty throttling paused writers, all threads together.
-    pub(crate) dirty_throttled_ns: Option<u64>,
+    pub dirty_throttled_ns: Option<u64>,
     /// How often it paused them.
-    pub(crate) dirty_pauses: Option<u64>,
+    pub dirty_pauses: Option<u64>,
     /// Nanoseconds of the longest such sleep since the system began.
-    pub(crate) longest_pause_ns: Option<u64>,
+    pub longest_pause_ns: Option<u64>,
     /// How often reclaim woke the flushers.
-    pub(crate) flusher_wakes: Option<u64>,
+    pub flusher_wakes: Option<u64>,
     /// Bytes dirty or under writeback after the operations and before the closing flush; of several
     /// slices, the last one's.
-    pub(crate) dirty_bytes: Option<u64>,
+    pub dirty_bytes: Option<u64>,
     /// The largest sampled value of those bytes.
-    pub(crate) dirty_max_bytes: Option<u64>,
+    pub dirty_max_bytes: Option<u64>,
     /// Writes that failed because no page could be evicted in time.
-    pub(crate) oom: Option<u64>,
+    pub oom: Option<u64>,
 }
 
 impl WriteBack {
@@ -177,60 +177,60 @@ impl WriteBack {
 
 /// What of a heap is in swap.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct SwapLevel {
+pub struct SwapLevel {
     /// Bytes of its pages.
-    pub(crate) orig_bytes: u64,
+    pub orig_bytes: u64,
     /// Bytes of memory that those take which are kept in memory.
-    pub(crate) memory_bytes: u64,
+    pub memory_bytes: u64,
 }
 
 /// Counts of one system in one slice.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub(crate) struct Slice {
+pub struct Slice {
     /// From the first thread's begin to the end of the closing flush.
-    pub(crate) seconds: f64,
+    pub seconds: f64,
     /// The part of it that the closing flush took.
-    pub(crate) flush_seconds: f64,
+    pub flush_seconds: f64,
     /// As in [`Tally`], over all threads.
-    pub(crate) ops: u64,
+    pub ops: u64,
     /// As in [`Tally`], over all threads.
-    pub(crate) verified: u64,
+    pub verified: u64,
     /// As in [`Tally`], over all threads.
-    pub(crate) errors: u64,
+    pub errors: u64,
     /// As in [`Tally`], of any thread.
-    pub(crate) first_error: Option<String>,
+    pub first_error: Option<String>,
     /// As in [`Tally`], over all threads.
-    pub(crate) ignored: u64,
+    pub ignored: u64,
     /// As in [`Tally`], over all threads.
-    pub(crate) asked_bytes: u64,
+    pub asked_bytes: u64,
     /// Latencies, as in [`Latency::pairs`].
-    pub(crate) latency: Vec<(u64, u64)>,
+    pub latency: Vec<(u64, u64)>,
     /// Processor time of the system, in user and kernel mode.
-    pub(crate) cpu_seconds: f64,
+    pub cpu_seconds: f64,
     /// Bytes read from the device.
-    pub(crate) read_bytes: u64,
+    pub read_bytes: u64,
     /// Bytes written to the device.
-    pub(crate) write_bytes: u64,
+    pub write_bytes: u64,
     /// Writeback, if it is known.
-    pub(crate) write_back: WriteBack,
+    pub write_back: WriteBack,
     /// Checkpoints, where there are any.
-    pub(crate) checkpoints: Option<Checkpoints>,
+    pub checkpoints: Option<Checkpoints>,
     /// Counters that moved, by their kernel names.
-    pub(crate) stat: BTreeMap<String, u64>,
+    pub stat: BTreeMap<String, u64>,
     /// Memory charged to the budget at the end.
-    pub(crate) current_bytes: u64,
+    pub current_bytes: u64,
     /// Memory that the system needs in addition to the budget, if it is known.
-    pub(crate) metadata_bytes: Option<u64>,
+    pub metadata_bytes: Option<u64>,
     /// Bytes of its file in the page cache when its operations ended, if the budget is kept there
     /// by looking; of several slices the most.
-    pub(crate) cached_bytes: Option<u64>,
+    pub cached_bytes: Option<u64>,
     /// What of its heap is in swap at the end, where there is swap.
-    pub(crate) swap: Option<SwapLevel>,
+    pub swap: Option<SwapLevel>,
 }
 
 impl Slice {
     /// The tallies of all threads together.
-    pub(crate) fn of(tallies: &[Tally]) -> Self {
+    pub fn of(tallies: &[Tally]) -> Self {
         let mut slice = Self::default();
         let mut latency = Latency::default();
         for tally in tallies {
@@ -254,19 +254,19 @@ impl Slice {
     }
 
     /// Adds the time of the closing flush.
-    pub(crate) fn add_flush(&mut self, took: Duration) {
+    pub fn add_flush(&mut self, took: Duration) {
         self.flush_seconds = took.as_secs_f64();
         self.seconds += self.flush_seconds;
     }
 
     /// Operations per second; 0 for an empty slice.
-    pub(crate) fn rate(&self) -> f64 {
+    pub fn rate(&self) -> f64 {
         if self.seconds > 0.0 { self.ops as f64 / self.seconds } else { 0.0 }
     }
 
     /// All slices of a row together. Levels (`current_bytes`, `metadata_bytes`) are those of the
     /// last.
-    pub(crate) fn sum(slices: &[Self]) -> Self {
+    pub fn sum(slices: &[Self]) -> Self {
         let mut sum = Self::default();
         let mut latency = Latency::default();
         for slice in slices {
@@ -299,6 +299,35 @@ impl Slice {
         sum.latency = latency.pairs();
         sum
     }
+}
+
+/// The checkpoints of a slice, and the reads during and outside them.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Checkpoints {
+    /// Duration of each, in seconds.
+    pub seconds: Vec<f64>,
+    /// Latencies of reads during a checkpoint, as in [`Latency::pairs`].
+    pub during: Vec<(u64, u64)>,
+    /// Latencies of the other reads.
+    pub outside: Vec<(u64, u64)>,
+}
+
+impl Checkpoints {
+    /// Adds those of another slice.
+    pub fn add(&mut self, other: &Self) {
+        self.seconds.extend(&other.seconds);
+        self.during.extend(&other.during);
+        self.outside.extend(&other.outside);
+    }
+}
+
+/// Latencies of one thread's reads.
+#[derive(Clone, Debug, Default)]
+pub struct Reads {
+    /// During a checkpoint.
+    pub during: Latency,
+    /// Otherwise.
+    pub outside: Latency,
 }
 
 #[cfg(test)]

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::rounds::{Row, Spread, ratio};
+use super::rounds::{Row, ratio};
 use super::tally::{Latency, Slice};
 use crate::json::LatencyUs;
+use crate::spread::Spread;
 
 impl From<&Latency> for LatencyUs {
     fn from(latency: &Latency) -> Self {
@@ -16,32 +17,32 @@ impl From<&Latency> for LatencyUs {
 
 /// The fields that all rows of a run share.
 #[derive(Clone, Debug)]
-pub(crate) struct Common {
+pub struct Common {
     /// The workload's name.
-    pub(crate) workload: &'static str,
+    pub workload: &'static str,
     /// The budget.
-    pub(crate) max_bytes: u64,
+    pub max_bytes: u64,
     /// Bytes of data.
-    pub(crate) data_bytes: u64,
+    pub data_bytes: u64,
     /// Bytes of lowtide's page.
-    pub(crate) page_bytes: u64,
+    pub page_bytes: u64,
     /// Threads.
-    pub(crate) threads: u32,
+    pub threads: u32,
     /// Records or pages per call.
-    pub(crate) batch: u32,
+    pub batch: u32,
     /// Seed of the streams.
-    pub(crate) seed: u64,
+    pub seed: u64,
     /// Pages from one read of a scan to the next, if not one.
-    pub(crate) stride: Option<u64>,
+    pub stride: Option<u64>,
     /// The delays of the device, as text.
-    pub(crate) slowed: Option<String>,
+    pub slowed: Option<String>,
     /// Seconds from checkpoint to checkpoint.
-    pub(crate) checkpoint_seconds: Option<f64>,
+    pub checkpoint_seconds: Option<f64>,
 }
 
 /// A row of a workload.
 #[derive(Debug, Serialize)]
-pub(crate) struct WorkloadRow {
+pub struct WorkloadRow {
     workload: &'static str,
     /// The program of the workload, if `sim` has another program with the same name.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -107,7 +108,7 @@ pub(crate) struct WorkloadRow {
 
 impl WorkloadRow {
     /// `row`, with its ratio to `base` in operations per second.
-    pub(crate) fn new(common: &Common, row: &Row, base: &Row) -> Self {
+    pub fn new(common: &Common, row: &Row, base: &Row) -> Self {
         let sum = row.sum();
         let ms = |ns: Option<u64>| ns.map(|ns| ns as f64 / 1e6);
         Self {
@@ -158,7 +159,7 @@ impl WorkloadRow {
     }
 
     /// A row for reads at a depth: `iops` counts device reads, and the ratio is of IOPS.
-    pub(crate) fn at_depth(mut self, depth: u32, iops: f64, ratio: Spread) -> Self {
+    pub fn at_depth(mut self, depth: u32, iops: f64, ratio: Spread) -> Self {
         self.depth = Some(depth);
         self.iops = Some(iops);
         self.ratio = ratio;
@@ -167,7 +168,7 @@ impl WorkloadRow {
 }
 
 /// Mean bytes of a write request, if the number of requests is known.
-pub(crate) fn bytes_per_write(slice: &Slice) -> Option<f64> {
+pub fn bytes_per_write(slice: &Slice) -> Option<f64> {
     slice
         .write_back
         .requests
@@ -176,6 +177,6 @@ pub(crate) fn bytes_per_write(slice: &Slice) -> Option<f64> {
 }
 
 /// Bytes read from the device for each requested byte; 0 if no byte was requested.
-pub(crate) fn amplification(slice: &Slice) -> f64 {
+pub fn amplification(slice: &Slice) -> f64 {
     if slice.asked_bytes == 0 { 0.0 } else { slice.read_bytes as f64 / slice.asked_bytes as f64 }
 }

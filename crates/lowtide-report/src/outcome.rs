@@ -4,76 +4,76 @@
 use lowtide_core::Events;
 use serde::Serialize;
 
-use crate::bench::Spread;
 use crate::json::LatencyUs;
+use crate::spread::Spread;
 
 /// An out-of-memory kill.
 #[derive(Clone, Copy, Debug, Serialize)]
-pub(crate) struct KillRow {
+pub struct KillRow {
     /// Virtual seconds since the start of the run.
-    pub(crate) seconds: f64,
+    pub seconds: f64,
     /// The kind of the failed charge: `heap`, `file`, or `writer`.
-    pub(crate) faulted: &'static str,
+    pub faulted: &'static str,
     /// Virtual milliseconds for which the charge had been retried.
-    pub(crate) tried_ms: f64,
+    pub tried_ms: f64,
     /// Bytes of the file that were cached and clean.
-    pub(crate) clean_file_bytes: u64,
+    pub clean_file_bytes: u64,
 }
 
 /// Runs of several seeds.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct SeedsRow {
+pub struct SeedsRow {
     /// The first seed.
-    pub(crate) first: u64,
+    pub first: u64,
     /// Finished runs.
-    pub(crate) runs: u32,
+    pub runs: u32,
     /// Rounds of a run that is not killed.
-    pub(crate) rounds: u32,
+    pub rounds: u32,
     /// Runs that ended in a kill.
-    pub(crate) kills: u32,
+    pub kills: u32,
     /// The probability of a kill, in percent: its 95 % confidence interval (Wilson's).
-    pub(crate) kills_ci95_pct: [f64; 2],
+    pub kills_ci95_pct: [f64; 2],
     /// Completed rounds at the kill.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) kill_rounds: Option<Spread>,
+    pub kill_rounds: Option<Spread>,
     /// Clean file pages at the kill, in bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) kill_clean_file_bytes: Option<Spread>,
+    pub kill_clean_file_bytes: Option<Spread>,
 }
 
 /// Checkpoints of a run, and what reads noticed of them.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct CheckpointsRow {
+pub struct CheckpointsRow {
     /// Seconds between the starts of checkpoints.
-    pub(crate) every_s: f64,
+    pub every_s: f64,
     /// Number of completed checkpoints.
-    pub(crate) count: usize,
+    pub count: usize,
     /// Their durations in seconds.
-    pub(crate) seconds: Spread,
+    pub seconds: Spread,
     /// Reads during a checkpoint.
-    pub(crate) reads_during: u64,
+    pub reads_during: u64,
     /// Reads outside checkpoints.
-    pub(crate) reads_outside: u64,
+    pub reads_outside: u64,
     /// Latency of reads during a checkpoint, in virtual microseconds.
-    pub(crate) during_us: LatencyUs,
+    pub during_us: LatencyUs,
     /// Latency of the other reads, in virtual microseconds.
-    pub(crate) outside_us: LatencyUs,
+    pub outside_us: LatencyUs,
 }
 
 /// Sleeps of reclaim.
 #[derive(Clone, Copy, Debug, Serialize)]
-pub(crate) struct Naps {
+pub struct Naps {
     /// All dirty pages were already under writeback.
-    pub(crate) congested: u64,
+    pub congested: u64,
     /// The background reclaimer found pages still under writeback.
-    pub(crate) writeback: u64,
+    pub writeback: u64,
     /// Other reclaimers had isolated too many folios.
-    pub(crate) isolated: u64,
+    pub isolated: u64,
 }
 
 impl Naps {
     /// Those of a group.
-    pub(crate) const fn of(events: &Events) -> Self {
+    pub const fn of(events: &Events) -> Self {
         Self {
             congested: events.nr_throttled_congested,
             writeback: events.nr_throttled_writeback,
@@ -84,35 +84,35 @@ impl Naps {
 
 /// Retries of faults, and what they depend on.
 #[derive(Clone, Debug, Default, Serialize)]
-pub(crate) struct RetriesRow {
+pub struct RetriesRow {
     /// Retries that found their page gone, in percent of the locks that were given up.
-    pub(crate) miss_per_drop_pct: f64,
+    pub miss_per_drop_pct: f64,
     /// How likely a window is longer than a lifetime, both drawn on their own, in percent.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) expected_pct: Option<f64>,
+    pub expected_pct: Option<f64>,
     /// From the end of a fault's I/O to its next look, in virtual microseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) window_us: Option<LatencyUs>,
+    pub window_us: Option<LatencyUs>,
     /// From the insertion of a page until it was evicted.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) lifetime_us: Option<LatencyUs>,
+    pub lifetime_us: Option<LatencyUs>,
     /// The shortest of these.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) shortest_lifetime_us: Option<f64>,
+    pub shortest_lifetime_us: Option<f64>,
     /// Mean wait for the mmap lock.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) mmap_lock_wait_us: Option<f64>,
+    pub mmap_lock_wait_us: Option<f64>,
 }
 
 /// Launches of apps, in virtual milliseconds.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
-pub(crate) struct LaunchesRow {
+pub struct LaunchesRow {
     /// The mean.
-    pub(crate) mean_ms: f64,
+    pub mean_ms: f64,
     /// The median.
-    pub(crate) p50_ms: f64,
+    pub p50_ms: f64,
     /// The 90th percentile.
-    pub(crate) p90_ms: f64,
+    pub p90_ms: f64,
     /// The 95th percentile.
-    pub(crate) p95_ms: f64,
+    pub p95_ms: f64,
 }

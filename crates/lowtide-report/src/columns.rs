@@ -1,17 +1,17 @@
 //! The tables of simulations, as lists of columns. The simulation's speed is shown if it is known.
 
-use super::database::reading::DatabaseRow;
 use super::outcome::SeedsRow;
+use super::reading::DatabaseRow;
 use super::row::{Ratio, Row, RowLatency, Workers};
-use crate::bench::Spread;
+use crate::spread::Spread;
 use crate::table::{self, Table, mib, thousands, us};
 
 /// A column: its header, and its cell for a row.
-pub(crate) type Column = (&'static str, fn(&Row) -> String);
+pub type Column = (&'static str, fn(&Row) -> String);
 
 /// The columns of a table.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Columns {
+pub struct Columns {
     /// The number of first columns that name a row. Each part of a wide table repeats them.
     names: usize,
     /// The columns, in groups that tables share.
@@ -20,7 +20,7 @@ pub(crate) struct Columns {
 
 impl Columns {
     /// Columns of which the first `names` name a row.
-    pub(crate) const fn named(names: usize, all: &'static [Column]) -> Self {
+    pub const fn named(names: usize, all: &'static [Column]) -> Self {
         Self { names, groups: [all, &[], &[]] }
     }
 
@@ -37,10 +37,10 @@ impl From<&'static [Column]> for Columns {
 }
 
 /// The published database: published rows are below the rows that they belong to.
-pub(crate) const DATABASE: Columns = Columns::of_policy(SERVICE, READING);
+pub const DATABASE: Columns = Columns::of_policy(SERVICE, READING);
 
 /// The database of the real kernels, whose times mean little.
-pub(crate) const WT: Columns = Columns::of_policy(READING, SERVICE);
+pub const WT: Columns = Columns::of_policy(READING, SERVICE);
 
 /// A database, as its clients and the device see it.
 const SERVICE: &[Column] = &[
@@ -75,7 +75,7 @@ const READING: &[Column] = &[
 ];
 
 /// Tenants: published rows are below the rows that they belong to.
-pub(crate) const TENANTS: &[Column] = &[
+pub const TENANTS: &[Column] = &[
     ("policy", label),
     ("requests", |row| number(row.ops.map(|ops| ops as f64))),
     ("a worker", |row| worker(row, |workers| workers.mean)),
@@ -96,7 +96,7 @@ pub(crate) const TENANTS: &[Column] = &[
 ];
 
 /// Operation streams on the plain machine.
-pub(crate) const PLAIN: &[Column] = &[
+pub const PLAIN: &[Column] = &[
     ("policy", label),
     ("accesses", accesses),
     ("misses", misses),
@@ -107,7 +107,7 @@ pub(crate) const PLAIN: &[Column] = &[
 ];
 
 /// Operation streams on a full machine.
-pub(crate) const STREAMS: &[Column] = &[
+pub const STREAMS: &[Column] = &[
     ("policy", label),
     ("accesses", accesses),
     ("misses", misses),
@@ -124,7 +124,7 @@ pub(crate) const STREAMS: &[Column] = &[
 ];
 
 /// Readers beside threads that allocate: published rows are below the rows that they belong to.
-pub(crate) const MIX: &[Column] = &[
+pub const MIX: &[Column] = &[
     ("policy", label),
     ("rounds", |row| {
         row.rounds.map_or_else(
@@ -144,7 +144,7 @@ pub(crate) const MIX: &[Column] = &[
 ];
 
 /// Readers beside threads that allocate, over several seeds.
-pub(crate) const MIX_SEEDS: &[Column] = &[
+pub const MIX_SEEDS: &[Column] = &[
     ("policy", label),
     ("runs", |row| of_seeds(row, |seeds| Some(seeds.runs.to_string()))),
     ("kills", |row| of_seeds(row, |seeds| Some(seeds.kills.to_string()))),
@@ -198,7 +198,7 @@ const WRITE_BACK: &[Column] = &[
 ];
 
 /// A table with these columns, except those that no row fills and that name no row.
-pub(crate) fn table(columns: impl Into<Columns>, rows: &[Row]) -> Table {
+pub fn table(columns: impl Into<Columns>, rows: &[Row]) -> Table {
     let Columns { names, groups } = columns.into();
     let all = groups.concat();
     let timed = rows.iter().any(|row| row.host_seconds.is_some());
@@ -217,7 +217,7 @@ pub(crate) fn table(columns: impl Into<Columns>, rows: &[Row]) -> Table {
 }
 
 /// The policy, the other program or the posting, and whether the row ended in a kill.
-pub(crate) fn label(row: &Row) -> String {
+pub fn label(row: &Row) -> String {
     match (row.source, row.oom) {
         (Some(posting), _) => format!("  published {posting}"),
         _ if row.policy.is_empty() => row.system.into(),
@@ -227,24 +227,24 @@ pub(crate) fn label(row: &Row) -> String {
 }
 
 /// Loads for each MiB that the device read.
-pub(crate) fn loads_per_mib(row: &Row) -> String {
+pub fn loads_per_mib(row: &Row) -> String {
     let ratio = row.ops_per_s.zip(row.device_read_kib_per_s).map(|(ops, kib)| ops / (kib / 1024.0));
     ratio.map_or_else(String::new, |ratio| format!("{ratio:.1}"))
 }
 
 /// Milliseconds per second that threads slept.
-pub(crate) fn slept(row: &Row) -> String {
+pub fn slept(row: &Row) -> String {
     let rate = row.throttled_ms.zip(row.seconds).map(|(ms, seconds)| ms / seconds);
     number(rate)
 }
 
 /// A counter, if the row has it.
-pub(crate) fn counted(row: &Row, name: &str, text: fn(u64) -> String) -> String {
+pub fn counted(row: &Row, name: &str, text: fn(u64) -> String) -> String {
     row.stat.get(name).copied().map_or_else(String::new, text)
 }
 
 /// A whole number.
-pub(crate) fn whole(count: u64) -> String {
+pub fn whole(count: u64) -> String {
     thousands(count as f64)
 }
 
@@ -269,7 +269,7 @@ fn reading(row: &Row, cell: fn(&DatabaseRow, &dyn Fn(u64) -> String) -> String) 
 }
 
 /// Refaulted pages of files.
-pub(crate) fn refaults(row: &Row) -> String {
+pub fn refaults(row: &Row) -> String {
     thousands(row.count("workingset_refault_file") as f64)
 }
 
@@ -282,7 +282,7 @@ fn pgsteal(row: &Row) -> String {
 }
 
 /// The 99th percentile of the latency.
-pub(crate) fn p99(row: &Row) -> String {
+pub fn p99(row: &Row) -> String {
     row.latency_us.and_then(RowLatency::p99).map_or_else(String::new, us)
 }
 
@@ -295,7 +295,7 @@ fn share(row: &Row, from_s: u64) -> String {
 }
 
 /// A whole number, if there is one.
-pub(crate) fn number(number: Option<f64>) -> String {
+pub fn number(number: Option<f64>) -> String {
     number.map_or_else(String::new, thousands)
 }
 

@@ -4,9 +4,8 @@
 //! The names are an interface: a field may be added, none renamed. Times are in the unit that the
 //! name ends with. Counters under `stat` have the kernel's names and units.
 
-use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 use hdrhistogram::Histogram;
 use rustix::fs::Access;
@@ -15,7 +14,7 @@ use thiserror::Error;
 
 /// Results that cannot be written to a file.
 #[derive(Debug, Error)]
-pub(crate) enum ResultsError {
+pub enum ResultsError {
     /// A path that cannot be written.
     #[error(
         "cannot write results to {}: {why}; give --json a file in an existing directory",
@@ -42,7 +41,7 @@ pub(crate) enum ResultsError {
 
 /// A whole result: the machine, and the rows.
 #[derive(Debug, Serialize)]
-pub(crate) struct Report<'a, M, R> {
+pub struct Report<'a, M, R> {
     lowtide: &'static str,
     /// The commit of the build, if known.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -58,7 +57,7 @@ pub(crate) struct Report<'a, M, R> {
 
 impl<'a, M: Serialize, R: Serialize> Report<'a, M, R> {
     /// A result of this version of lowtide.
-    pub(crate) const fn new(machine: &'a M, rows: Vec<R>) -> Self {
+    pub const fn new(machine: &'a M, rows: Vec<R>) -> Self {
         Self {
             lowtide: env!("CARGO_PKG_VERSION"),
             commit: option_env!("LOWTIDE_COMMIT"),
@@ -70,13 +69,13 @@ impl<'a, M: Serialize, R: Serialize> Report<'a, M, R> {
     }
 
     /// The same, of a run that was interrupted if `cut`.
-    pub(crate) const fn cut_short(mut self, cut: bool) -> Self {
+    pub const fn cut_short(mut self, cut: bool) -> Self {
         self.interrupted = cut;
         self
     }
 
     /// The same, all rows of one seed.
-    pub(crate) const fn seeded(mut self, seed: u64) -> Self {
+    pub const fn seeded(mut self, seed: u64) -> Self {
         self.seed = Some(seed);
         self
     }
@@ -85,7 +84,7 @@ impl<'a, M: Serialize, R: Serialize> Report<'a, M, R> {
     ///
     /// # Errors
     /// Those of serialisation, which does not fail for rows of numbers and text.
-    pub(crate) fn text(&self) -> io::Result<Vec<u8>> {
+    pub fn text(&self) -> io::Result<Vec<u8>> {
         let mut text = serde_json::to_vec_pretty(self)?;
         text.push(b'\n');
         Ok(text)
@@ -95,7 +94,7 @@ impl<'a, M: Serialize, R: Serialize> Report<'a, M, R> {
     ///
     /// # Errors
     /// [`ResultsError::Write`].
-    pub(crate) fn write(&self, path: Option<&Path>) -> Result<(), ResultsError> {
+    pub fn write(&self, path: Option<&Path>) -> Result<(), ResultsError> {
         let Some(path) = path else { return Ok(()) };
         self.text()
             .and_then(|text| fs::write(path, text))
@@ -107,7 +106,7 @@ impl<'a, M: Serialize, R: Serialize> Report<'a, M, R> {
 ///
 /// # Errors
 /// [`ResultsError::Place`].
-pub(crate) fn check_path(path: Option<&Path>) -> Result<(), ResultsError> {
+pub fn check_path(path: Option<&Path>) -> Result<(), ResultsError> {
     path.map_or(Ok(()), |path| {
         writable(path).map_err(|why| ResultsError::Place { path: path.to_owned(), why })
     })
@@ -117,7 +116,7 @@ pub(crate) fn check_path(path: Option<&Path>) -> Result<(), ResultsError> {
 ///
 /// # Errors
 /// Why not.
-pub(crate) fn writable(path: &Path) -> Result<(), String> {
+pub fn writable(path: &Path) -> Result<(), String> {
     let parent =
         path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let access = |path, how| {
@@ -136,23 +135,23 @@ pub(crate) fn writable(path: &Path) -> Result<(), String> {
 
 /// Latencies in microseconds.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
-pub(crate) struct LatencyUs {
+pub struct LatencyUs {
     /// The mean; 0 when nothing was counted.
-    pub(crate) mean: f64,
+    pub mean: f64,
     /// The 50th percentile.
-    pub(crate) p50: f64,
+    pub p50: f64,
     /// The 90th percentile.
-    pub(crate) p90: f64,
+    pub p90: f64,
     /// The 95th percentile.
-    pub(crate) p95: f64,
+    pub p95: f64,
     /// The 99th percentile.
-    pub(crate) p99: f64,
+    pub p99: f64,
     /// The 99.9th percentile.
-    pub(crate) p999: f64,
+    pub p999: f64,
     /// The 99.99th percentile.
-    pub(crate) p9999: f64,
+    pub p9999: f64,
     /// The longest.
-    pub(crate) max: f64,
+    pub max: f64,
 }
 
 impl From<&Histogram<u64>> for LatencyUs {

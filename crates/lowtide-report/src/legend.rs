@@ -112,7 +112,7 @@ const WORDS: &[(&str, &str)] = &[
 ];
 
 /// The headers of a table that have an entry, each with its meaning, in the table's order.
-pub(crate) fn of(headers: &[String]) -> impl Iterator<Item = (&str, &'static str)> {
+pub fn of(headers: &[String]) -> impl Iterator<Item = (&str, &'static str)> {
     headers.iter().filter_map(|header| {
         let meaning = WORDS.iter().find(|(word, _)| word == header)?.1;
         Some((header.as_str(), meaning))

@@ -8,9 +8,8 @@
 //! SIGXFSZ, which the kernel raises for a file beyond `ulimit -f`, would end the process without a
 //! message. It is caught, so that the write fails with an ordinary error.
 
-use std::io;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
-use std::thread;
+use std::{io, thread};
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::iterator::Signals;
@@ -25,23 +24,23 @@ static SIGNAL: AtomicI32 = AtomicI32::new(SIGINT);
 /// The handler cannot be installed.
 #[derive(Debug, Error)]
 #[error("cannot listen for Ctrl-C: {0}")]
-pub(crate) struct HandlerError(#[from] io::Error);
+pub struct HandlerError(#[from] io::Error);
 
 /// A signal requested the end of the run.
 #[derive(Debug, Error)]
 #[error("interrupted {during}")]
-pub(crate) struct Interrupted {
+pub struct Interrupted {
     /// The time, as in `while measuring mmap` or `after 3 seeds`.
-    pub(crate) during: String,
+    pub during: String,
 }
 
 /// A run that was interrupted and has shown its results so far.
 #[derive(Debug, Error)]
 #[error("{0}; the results shown were measured before that")]
-pub(crate) struct CutShort(Interrupted);
+pub struct CutShort(Interrupted);
 
 /// Errors that include an interruption.
-pub(crate) trait Interruptible: Sized + From<Interrupted> + From<CutShort> {
+pub trait Interruptible: Sized + From<Interrupted> + From<CutShort> {
     /// The interruption, if the error is one.
     ///
     /// # Errors
@@ -51,17 +50,14 @@ pub(crate) trait Interruptible: Sized + From<Interrupted> + From<CutShort> {
 
 /// The interruption of a run between its rows, if any. Completed rows are kept and shown.
 #[derive(Debug, Default)]
-pub(crate) struct Cut(Option<Interrupted>);
+pub struct Cut(Option<Interrupted>);
 
 impl Cut {
     /// A result with which the run continues; `None` after an interruption.
     ///
     /// # Errors
     /// Any error other than an interruption.
-    pub(crate) fn take<T, E: Interruptible>(
-        &mut self,
-        result: Result<T, E>,
-    ) -> Result<Option<T>, E> {
+    pub fn take<T, E: Interruptible>(&mut self, result: Result<T, E>) -> Result<Option<T>, E> {
         match result {
             Ok(value) => Ok(Some(value)),
             Err(error) => {
@@ -72,7 +68,7 @@ impl Cut {
     }
 
     /// Whether the run has been interrupted.
-    pub(crate) const fn is_cut(&self) -> bool {
+    pub const fn is_cut(&self) -> bool {
         self.0.is_some()
     }
 
@@ -80,7 +76,7 @@ impl Cut {
     ///
     /// # Errors
     /// The interruption.
-    pub(crate) fn refuse_nothing(&mut self, nothing: bool) -> Result<(), Interrupted> {
+    pub fn refuse_nothing(&mut self, nothing: bool) -> Result<(), Interrupted> {
         self.0.take_if(|_| nothing).map_or(Ok(()), Err)
     }
 
@@ -88,7 +84,7 @@ impl Cut {
     ///
     /// # Errors
     /// [`CutShort`] if it was interrupted.
-    pub(crate) fn verdict<E: Interruptible>(self) -> Result<(), E> {
+    pub fn verdict<E: Interruptible>(self) -> Result<(), E> {
         self.0.map_or(Ok(()), |interrupted| Err(CutShort(interrupted).into()))
     }
 }
@@ -97,7 +93,7 @@ impl Cut {
 ///
 /// # Errors
 /// [`HandlerError`] when it cannot be installed.
-pub(crate) fn install() -> Result<(), HandlerError> {
+pub fn install() -> Result<(), HandlerError> {
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP, SIGXFSZ])?;
     thread::Builder::new().name("signals".into()).spawn(move || {
         for signal in signals.forever().filter(|&signal| signal != SIGXFSZ) {
@@ -118,17 +114,17 @@ pub(crate) fn install() -> Result<(), HandlerError> {
 
 /// Whether the work should stop. One relaxed load.
 #[inline]
-pub(crate) fn requested() -> bool {
+pub fn requested() -> bool {
     REQUESTED.load(Ordering::Relaxed)
 }
 
 /// The flag itself, for libraries that check one.
-pub(crate) const fn flag() -> &'static AtomicBool {
+pub const fn flag() -> &'static AtomicBool {
     &REQUESTED
 }
 
 /// The exit code of a run that a signal ended.
-pub(crate) fn exit_code() -> u8 {
+pub fn exit_code() -> u8 {
     // Signal numbers are below 128.
     128 + SIGNAL.load(Ordering::SeqCst) as u8
 }
@@ -137,6 +133,6 @@ pub(crate) fn exit_code() -> u8 {
 ///
 /// # Errors
 /// [`Interrupted`].
-pub(crate) fn check(during: impl FnOnce() -> String) -> Result<(), Interrupted> {
+pub fn check(during: impl FnOnce() -> String) -> Result<(), Interrupted> {
     if requested() { Err(Interrupted { during: format!("while {}", during()) }) } else { Ok(()) }
 }

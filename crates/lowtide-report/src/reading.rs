@@ -11,36 +11,36 @@ use serde::Serialize;
 
 /// See the module documentation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub(crate) struct DatabaseRow {
+pub struct DatabaseRow {
     /// The machine's largest read-ahead window.
-    pub(crate) read_ahead_bytes: u64,
+    pub read_ahead_bytes: u64,
     /// KiB that the device read, for each operation.
-    pub(crate) read_kib_per_op: f64,
+    pub read_kib_per_op: f64,
     /// KiB that reads of leaves requested, for each operation.
-    pub(crate) asked_kib_per_op: f64,
+    pub asked_kib_per_op: f64,
     /// Pages requested that were not in memory.
-    pub(crate) missing_pages: u64,
+    pub missing_pages: u64,
     /// Pages of those that had been in memory before.
-    pub(crate) missing_again_pages: u64,
+    pub missing_again_pages: u64,
     /// Accesses that found a page with the read-ahead mark.
-    pub(crate) marked_hits: u64,
+    pub marked_hits: u64,
     /// Windows that those opened.
-    pub(crate) marked_windows: u64,
+    pub marked_windows: u64,
     /// Mean pages of those windows; 0 without any.
-    pub(crate) mean_window_pages: f64,
+    pub mean_window_pages: f64,
     /// Pages that read-ahead brought in.
-    pub(crate) readahead_pages: u64,
+    pub readahead_pages: u64,
     /// Pages read ahead that were used later.
-    pub(crate) readahead_used_pages: u64,
+    pub readahead_used_pages: u64,
     /// Pages read ahead that were evicted before anything used them.
-    pub(crate) readahead_unused_pages: u64,
+    pub readahead_unused_pages: u64,
     /// The part of the cached file pages that was dirty, on average.
-    pub(crate) dirty_share_pct: f64,
+    pub dirty_share_pct: f64,
 }
 
 impl DatabaseRow {
     /// That of a run on `machine`.
-    pub(crate) fn of(result: &DatabaseResult, machine: &MachineSpec) -> Self {
+    pub fn of(result: &DatabaseResult, machine: &MachineSpec) -> Self {
         let per_op = |bytes: u64| bytes as f64 / 1024.0 / result.ops.max(1) as f64;
         let (began, ended): (&MachineStat, &MachineStat) = (&result.began, &result.ended);
         let since = |count: fn(&KernelCounts) -> u64| count(&ended.kernel) - count(&began.kernel);

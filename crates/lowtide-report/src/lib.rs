@@ -1,0 +1,40 @@
+//! Results of lowtide's commands: rows, tables, JSON, and what every command does around them.
+//!
+//! `lowtide bench` measures real memory, `lowtide sim` simulates, and the laboratory does both.
+//! This crate lies below all three: a row is the same in each, a name in the JSON means one thing,
+//! and no world knows of another.
+//!
+//! | file | concept |
+//! |---|---|
+//! | `row`, `outcome`, `reading` | a row of results, and its parts |
+//! | `tally`, `rounds` | counts of threads and slices; systems that took turns |
+//! | `measured`, `measured_table` | rows of such systems |
+//! | `spread` | a median with its extremes |
+//! | `columns`, `table`, `legend` | rows as a table, with the meaning of its headers |
+//! | `json` | results as JSON |
+//! | `out`, `progress` | standard output and standard error |
+//! | `interrupt`, `threads` | Ctrl-C; threads that begin together and end with it |
+//! | `names`, `span`, `count`, `values` | policies, times, numbers and sizes on the command line |
+
+#![forbid(unsafe_code)]
+
+pub mod columns;
+pub mod count;
+pub mod interrupt;
+pub mod json;
+pub mod legend;
+pub mod measured;
+pub mod measured_table;
+pub mod names;
+pub mod out;
+pub mod outcome;
+pub mod progress;
+pub mod reading;
+pub mod rounds;
+pub mod row;
+pub mod span;
+pub mod spread;
+pub mod table;
+pub mod tally;
+pub mod threads;
+pub mod values;
