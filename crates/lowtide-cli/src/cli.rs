@@ -7,9 +7,8 @@ use clap::{Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
 use crate::bench::Bench;
-use crate::bench::proof::victim::VictimArgs;
 use crate::run::RunArgs;
-use crate::sim::{Simulation, spelling};
+use crate::sim::Simulation;
 
 /// The command line.
 #[derive(Debug, Parser)]
@@ -21,7 +20,7 @@ use crate::sim::{Simulation, spelling};
     after_help = "Exit codes: 0 success, 1 failure, 2 bad usage, 130 ended by Ctrl-C, 143 by \
         SIGTERM."
 )]
-pub struct Cli {
+pub(crate) struct Cli {
     /// The command.
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -31,14 +30,13 @@ pub struct Cli {
 }
 
 impl Cli {
-    /// Parses the command line of this process. Spellings of older versions are accepted.
+    /// Parses the command line of this process.
     pub(crate) fn parse_current() -> Self {
-        let args = spelling::current(env::args_os().collect());
-        if args.get(1).is_some_and(|name| name == "run") {
-            let RunAlone { command: Alone::Run(run), wide } = RunAlone::parse_from(args);
+        if env::args_os().nth(1).is_some_and(|name| name == "run") {
+            let RunAlone { command: Alone::Run(run), wide } = RunAlone::parse();
             return Self { command: Command::Run(run), wide };
         }
-        Self::parse_from(args)
+        Self::parse()
     }
 }
 
@@ -68,9 +66,7 @@ Run a workload on a real file under a memory budget, and compare lowtide with ot
 All systems run side by side, each with the same budget, and take turns in short slices. Ratios
 compare a row with the first row of the same round. Every byte read is verified.
 
-Workloads with tenants (high-thrash to program-cost) run their rows one after another, each in its
-own pager. crash and power-cut are proofs: they kill writers or cut the disk's power, and fail if
-a flushed byte is lost.";
+The repository's `lowtide-lab` has the experiments and proofs of lowtide's builders.";
 
 const BENCH_HELP: &str = "\
 `lowtide bench WORKLOAD --help` lists the options of a workload.
@@ -78,17 +74,9 @@ const BENCH_HELP: &str = "\
 Examples:
   lowtide bench ycsb-b --against none
   lowtide bench ycsb-b --policy mglru,mglru-7.1,lru --device-delay read=2ms,write=10ms
-  lowtide bench ycsb-b --record run.lt.zst && lowtide sim --trace run.lt.zst --mrc
+  lowtide bench ycsb-b --record run.lt.zst && lowtide sim trace run.lt.zst --mrc
   lowtide bench replay --trace mix.csv --max 64M
-  lowtide bench mixed --threads 8 --checkpoint 10s
-  lowtide bench random-read --depth 1,8,32 --against fio
   lowtide bench scan --stride 16 --against mmap-random,map-userfault,map-pagecache
-  lowtide bench fill --max 256M
-  lowtide bench high-thrash --threads 1,4,16 --no-readahead
-  lowtide bench high-thrash --bpf examples/bpf/refault_recency.bpf.o
-  lowtide bench program-cost --bpf examples/bpf/noop.bpf.o
-  lowtide bench crash --cycles 1000 --threads 8 --seed 1
-  lowtide bench power-cut --cuts 10000 --seed 1
 
 Exit codes: 0 success, 1 failure, 2 bad usage, 130 ended by Ctrl-C, 143 by SIGTERM.";
 
@@ -104,7 +92,7 @@ bytes_per_page describe the simulator itself and vary between runs; --timing=off
 output is then identical for the same seed.
 
 Examples:
-  lowtide sim ycsb-b --scale 0.05 --policy mglru-7.1,mglru-7.1+S10,mglru
+  lowtide sim zipf --ops 1M --policy mglru-7.1,mglru-7.1+S10,mglru
   lowtide sim zipf --machine laptop --max 512M --threads 4 --write 10
   lowtide sim trace t.csv --mrc --advise 0.01
 
@@ -135,7 +123,7 @@ Go, set-user-ID, of another architecture); 126 it cannot be executed, 127 it was
 
 /// The commands.
 #[derive(Debug, Subcommand)]
-pub enum Command {
+pub(crate) enum Command {
     /// Run a workload on a real file under a memory budget, beside other systems for comparison
     #[command(
         subcommand,
@@ -183,14 +171,11 @@ pub enum Command {
     /// The worker behind `--against mmap`; speaks JSON lines with the bench that started it
     #[command(hide = true)]
     PeerMmap,
-    /// The process that `bench crash` kills
-    #[command(hide = true)]
-    CrashWriter(VictimArgs),
 }
 
 /// What `lowtide list` can list.
 #[derive(Clone, Copy, Debug, ValueEnum)]
-pub enum Listing {
+pub(crate) enum Listing {
     /// Names for `lowtide bench`
     Workloads,
     /// Names for `--policy`, and the switches that can follow them

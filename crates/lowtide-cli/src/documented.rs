@@ -1,13 +1,11 @@
 //! Promise: command lines in documents and help texts are valid, and help fits on a screen.
 
-use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use clap::{Command, CommandFactory, Parser};
 
 use crate::cli::Cli;
-use crate::sim::spelling;
 
 /// Beginnings of a command line in documents.
 const STARTS: [&str; 3] =
@@ -61,7 +59,6 @@ fn command_lines(text: &str) -> Vec<Vec<String>> {
 
 fn understood(words: &[String]) -> Result<(), String> {
     let line = [&["lowtide".to_owned()], words].concat();
-    let line = spelling::current(line.iter().map(OsString::from).collect());
     match Cli::try_parse_from(line) {
         Ok(_) => Ok(()),
         Err(error) if error.exit_code() == 0 => Ok(()),

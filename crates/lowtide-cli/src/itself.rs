@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 /// Its path: as /proc says, or without it by the name that it was started by (`AT_EXECFN`).
-pub(crate) fn path() -> PathBuf {
+pub fn path() -> PathBuf {
     env::current_exe().unwrap_or_else(|_| {
         let named = rustix::param::linux_execfn().to_bytes();
         let path = PathBuf::from(OsStr::from_bytes(named));

@@ -1,29 +1,28 @@
 //! The `lowtide` command, as a library: the laboratory plays its experiments with the same parts.
 //!
-//! This file only dispatches: [`cli`] defines the command line, and [`cmd`] has one file for each
+//! This file only dispatches: `cli` defines the command line, and [`cmd`] has one file for each
 //! command. The work of `lowtide bench` is in [`mod@bench`], that of `lowtide sim` in [`mod@sim`],
-//! that of `lowtide run` in [`mod@run`], and experiments that bench and sim share in [`mod@lab`].
-//! Results go to standard output; errors, notes and progress go to standard error.
+//! and that of `lowtide run` in `run`. Results go to standard output; errors, notes and progress go
+//! to standard error.
 //!
 //! Exit codes: 0 success, 1 failure, 2 bad usage, 130 and 143 for a run that Ctrl-C or SIGTERM
 //! ended.
 
 #![deny(unsafe_code)]
+#![allow(missing_docs, reason = "the laboratory alone uses this library; its files explain it")]
 
 pub mod bench;
-pub mod cli;
-mod cmd;
+mod cli;
+pub mod cmd;
 #[cfg(test)]
 mod documented;
-mod itself;
-mod lab;
+pub mod itself;
 mod run;
 pub mod sim;
-mod throttle;
 
 use std::process::ExitCode;
 
-use lowtide_report::{out, table};
+use lowtide_report::table;
 
 /// Runs the command line of this process.
 pub fn main() -> ExitCode {
@@ -32,7 +31,7 @@ pub fn main() -> ExitCode {
     if cli.wide {
         table::be_wide();
     }
-    let code = match cli.command {
+    cmd::ended(match cli.command {
         cli::Command::Bench(bench) => cmd::bench::run(&bench),
         cli::Command::Sim(args) => cmd::sim::run(&args),
         cli::Command::Run(args) => cmd::run::run(&args),
@@ -41,16 +40,5 @@ pub fn main() -> ExitCode {
         cli::Command::Completions { shell } => cmd::completions::run(shell),
         cli::Command::Man { dir } => cmd::man::run(&dir),
         cli::Command::PeerMmap => cmd::peer_mmap::run(),
-        cli::Command::CrashWriter(args) => cmd::crash_writer::run(&args),
-    };
-    match out::failure() {
-        Some(error) => {
-            out::note(format_args!(
-                "error: cannot write the results to standard output: {error}; free some space, or \
-                 redirect the output"
-            ));
-            if code == ExitCode::SUCCESS { ExitCode::FAILURE } else { code }
-        }
-        None => code,
-    }
+    })
 }

@@ -63,59 +63,6 @@ fn fails(output: &Output, code: i32, words: &[&str], others: &[&str]) {
 }
 
 #[test]
-fn rows_of_maps_that_cannot_be_had_are_left_out_and_nothing_is_measured_of_them() {
-    for program in [THRASH, FIO] {
-        for refused in ["userfaultfd=1", "scan=25", "eventfd=38"] {
-            let args = [&program[..], &["map-pagecache"]].concat();
-            let Some((rows, said)) = measured(&[refused], &args) else { return };
-            assert_eq!(systems(&rows), ["map-pagecache"], "{said}");
-            assert!(said.contains("map-userfault mglru left out: "), "{said}");
-            assert!(rows.iter().all(|row| row["errors"] == 0), "{rows:?}");
-        }
-        // Nothing else was to be measured.
-        let dir = tempfile::tempdir().unwrap();
-        let args = [&program[..], &["none"]].concat();
-        let Some(output) = bench(&["userfaultfd=1"], dir.path(), &args) else { return };
-        fails(&output, 1, &["the way `userfault` cannot be used"], &["wrong bytes"]);
-    }
-}
-
-#[test]
-fn steps_of_a_map_that_cannot_be_measured_are_left_out() {
-    for refused in ["scan=25", "userfaultfd=1", "cachestat=38"] {
-        let Some((rows, said)) = measured(&[refused], &FAULT) else { return };
-        let has = |step: &str| rows.iter().any(|row| row["step"] == step);
-        assert_eq!(has("scan"), refused != "scan=25", "{said}");
-        assert_eq!(said.contains("the step `scan` is left out"), refused == "scan=25", "{said}");
-        let served = systems(&rows).contains(&"map-userfault");
-        assert_eq!(served, refused == "cachestat=38", "{said}");
-        for system in ["map-pagecache", "mmap-random"] {
-            for step in ["fault", "zap", "touch"] {
-                let is = |row: &&Value| row["system"] == system && row["step"] == step;
-                let row = rows.iter().find(is).unwrap_or_else(|| panic!("{system} {step}: {said}"));
-                assert_eq!(row["errors"], 0, "{row}");
-            }
-        }
-    }
-}
-
-#[test]
-fn a_heap_behind_a_pointer_that_cannot_be_had_is_left_out() {
-    let args = [&HEAP[..], &["--against", "pointer"]].concat();
-    let Some((rows, said)) = measured(&["userfaultfd=1"], &args) else { return };
-    assert_eq!(systems(&rows), ["lowtide"], "{said}");
-    assert!(said.contains("lowtide pointer mglru left out: "), "{said}");
-    assert!(!said.contains("wrong bytes"), "{said}");
-}
-
-#[test]
-fn writers_are_killed_through_the_maps_that_there_are() {
-    let crash = ["crash", "--cycles", "24", "--threads", "2", "--seed", "1"];
-    let Some((rows, said)) = measured(&["eventfd=38"], &crash) else { return };
-    assert_eq!((&rows[0]["lost_bytes"], &rows[0]["wrong_bytes"]), (&0.into(), &0.into()), "{said}");
-}
-
-#[test]
 fn where_files_cannot_be_locked_the_option_is_named_that_helps() {
     for refused in ["flock=37", "flock=38"] {
         let dir = tempfile::tempdir().unwrap();
@@ -189,45 +136,9 @@ fn apart(script: &str, dir: &Path, args: &[&str]) -> Option<Output> {
 }
 
 #[test]
-fn without_proc_files_are_filled_and_writers_killed() {
-    for args in [
-        &["fill", "--max", "8M", "--rounds", "1", "--policy", "mglru"][..],
-        &["crash", "--cycles", "8", "--threads", "2", "--seed", "1"],
-    ] {
-        let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-        let hidden = "mount -t tmpfs none /proc && exec \"$@\"";
-        let Some(output) = apart(hidden, dir.path(), args) else { return };
-        assert!(output.status.success(), "{args:?}: {}", text(&output.stderr));
-    }
-}
-
-#[test]
 fn a_file_system_that_does_not_count_its_space_is_used() {
     let dir = tempfile::tempdir().unwrap();
     let ramfs = format!("mount -t ramfs none {} && exec \"$@\"", dir.path().display());
     let Some(output) = apart(&ramfs, dir.path(), &READS) else { return };
     assert!(output.status.success(), "{}", text(&output.stderr));
-}
-
-/// What is to be written may be larger than the memory that there is.
-#[test]
-fn a_file_is_filled_in_less_memory_than_it_has_bytes() {
-    if !memcg_or_skip("filling a file in a small memory cgroup") {
-        return;
-    }
-    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-    let group = Memcg::create("fill", 64 << 20).unwrap();
-    let args = ["bench", "fill", "--max", "16M", "--scale", "8", "--rounds", "1"];
-    let rest = ["--policy", "mglru", "--against", "none", "--dir", dir.path().to_str().unwrap()];
-    let command = lowtide(&[&args[..], &rest].concat());
-    let mut shell = Command::new("sh");
-    shell.args(["-c", "read line; exec \"$@\"", "sh"]).arg(command.get_program());
-    shell.args(command.get_args()).stdin(Stdio::piped());
-    let mut child = shell.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    group.add(child.id()).unwrap();
-    std::io::Write::write_all(&mut child.stdin.take().unwrap(), b"go\n").unwrap();
-    let output = child.wait_with_output().unwrap();
-    let said = text(&output.stdout) + &text(&output.stderr);
-    assert!(output.status.success(), "{:?}: {said}", output.status);
-    assert!(said.contains("memory has no room for 128M of what is to be written"), "{said}");
 }

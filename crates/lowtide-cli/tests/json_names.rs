@@ -31,50 +31,7 @@ fn names(value: &Value, prefix: &str, found: &mut BTreeSet<String>) {
 
 /// The shortest run of each workload that has all of its fields.
 fn runs(trace: &str) -> Vec<(&'static str, Vec<&str>)> {
-    let both = "mglru-7.1,mglru";
-    let ycsb = |name| vec![name, "--scale", "0.002", "--ops", "1k", "--policy", "mglru"];
     vec![
-        ("ycsb-a", ycsb("ycsb-a")),
-        ("ycsb-b", [ycsb("ycsb-b"), vec!["--timing"]].concat()),
-        ("ycsb-c", ycsb("ycsb-c")),
-        ("wt", vec!["wt", "--ops", "1k", "--policy", "mglru"]),
-        ("tenants", vec!["tenants", "--scale", "0.004", "--seconds", "5", "--policy", both]),
-        ("high-thrash", vec!["high-thrash", "--seconds", "1", "--threads", "2"]),
-        ("circles", vec!["circles", "--seconds", "1", "--policy", "mglru"]),
-        ("noisy-neighbour", vec!["noisy-neighbour", "--seconds", "1", "--policy", "mglru"]),
-        (
-            "file-anon-mix",
-            vec!["file-anon-mix", "--scale", "0.0078125", "--rounds", "1", "--seed", "12"],
-        ),
-        (
-            "file-anon-mix over seeds",
-            [
-                vec!["file-anon-mix", "--scale", "0.0078125", "--rounds", "2"],
-                vec!["--seed", "12", "--seeds", "1", "--policy", "mglru-7.1"],
-            ]
-            .concat(),
-        ),
-        (
-            "mmap-thrash",
-            vec!["mmap-thrash", "--scale", "0.02", "--seconds", "1", "--policy", "mglru"],
-        ),
-        ("fio-mmap", vec!["fio-mmap", "--scale", "0.01", "--seconds", "1", "--policy", "mglru"]),
-        (
-            "anon-zipf",
-            vec!["anon-zipf", "--max", "1M", "--ratio", "2", "--seconds", "1", "--policy", "mglru"],
-        ),
-        (
-            "sysbench-ro",
-            vec!["sysbench-ro", "--scale", "0.02", "--seconds", "1", "--policy", "mglru-7.1"],
-        ),
-        ("kernel-build", vec!["kernel-build", "--scale", "0.01", "--policy", "mglru-7.1"]),
-        ("android", vec!["android", "--scale", "0.02", "--rounds", "1", "--policy", "mglru-7.1"]),
-        ("dd-oom", vec!["dd-oom", "--policy", both]),
-        ("fill", vec!["fill", "--max", "16M", "--policy", "mglru"]),
-        (
-            "mixed",
-            vec!["mixed", "--max", "16M", "--seconds", "2", "--checkpoint", "1s", "--threads", "2"],
-        ),
         ("zipf", vec!["zipf", "--ops", "10k", "--size", "4M", "--max", "1M"]),
         (
             "zipf on a machine",
@@ -82,12 +39,9 @@ fn runs(trace: &str) -> Vec<(&'static str, Vec<&str>)> {
         ),
         ("uniform", vec!["uniform", "--ops", "10k", "--size", "4M", "--max", "1M"]),
         ("loop", vec!["loop", "--ops", "10k", "--size", "4M", "--max", "1M"]),
-        ("trace", vec!["--trace", trace, "--max", "1M"]),
-        ("trace on a machine", vec!["--trace", trace, "--machine", "laptop"]),
-        ("trace with curves", vec!["--trace", trace, "--mrc", "--advise", "0.5"]),
-        ("corpus", vec!["corpus", "--trace", "loop-8k", "--half", "all", "--scale", "0.02"]),
-        ("scaling", vec!["scaling", "--scale", "0.02", "--cpus", "1,2", "--hold", "150"]),
-        ("swarm", vec!["--swarm", "2", "--seed", "1"]),
+        ("trace", vec!["trace", trace, "--max", "1M"]),
+        ("trace on a machine", vec!["trace", trace, "--machine", "laptop"]),
+        ("trace with curves", vec!["trace", trace, "--mrc", "--advise", "0.5"]),
     ]
 }
 
@@ -111,10 +65,7 @@ fn the_names_of_all_fields_are_those_in_the_list() {
     let first = workloads.next().unwrap().clone();
     let common: BTreeSet<String> = all
         .iter()
-        .filter(|(name, _)| {
-            !["corpus", "scaling", "swarm", "trace with curves", "file-anon-mix over seeds"]
-                .contains(name)
-        })
+        .filter(|(name, _)| **name != "trace with curves")
         .fold(first, |common, (_, names)| common.intersection(names).cloned().collect());
     let mut list = String::from("# In every row of a workload or trace, but those of curves\n");
     common.iter().for_each(|name| writeln!(list, "{name}").unwrap());

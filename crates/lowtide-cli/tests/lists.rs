@@ -40,8 +40,7 @@ fn machines_are_listed_with_their_size_and_device() {
 fn workloads_and_policies_are_listed_with_a_line_about_each() {
     for (what, name) in [
         ("workloads", "ycsb-b"),
-        ("workloads", "hit"),
-        ("workloads", "map-fault"),
+        ("workloads", "zipf"),
         ("policies", "mglru-7.1"),
         ("policies", "mglru-7.1+series"),
         ("policies", "lru"),
@@ -61,7 +60,7 @@ fn completions_know_the_workloads_and_their_options() {
         let output = run(&["completions", shell]);
         assert!(output.status.success(), "{shell}: {}", text(&output.stderr));
         let script = text(&output.stdout);
-        for name in ["noisy-neighbour", "no-readahead", "high-policy"] {
+        for name in ["random-read", "device-delay", "advise"] {
             assert!(script.contains(name), "{shell}: {name}");
         }
         assert!(!script.contains("peer-mmap"), "{shell}: what is hidden is not completed");
@@ -79,8 +78,8 @@ fn there_is_a_manual_page_for_each_command() {
     let page = |name: &str| std::fs::read_to_string(dir.path().join(name));
     for (name, word) in [
         ("lowtide.1", "doctor"),
-        ("lowtide-sim.1", "ycsb"),
-        ("lowtide-sim-high-thrash.1", "neighbour"),
+        ("lowtide-sim.1", "zipf"),
+        ("lowtide-sim-trace.1", "curves"),
         ("lowtide-bench.1", "budget"),
     ] {
         assert!(page(name).unwrap().contains(word), "{name}: {word}");

@@ -119,7 +119,7 @@ fn a_replay_reads_what_the_trace_misses_and_nothing_ahead() {
 /// What `lowtide sim --trace` says of a trace, and its standard error.
 fn simulated(trace: &Path, more: &[&str]) -> (Value, String) {
     let output =
-        run(&[&["sim", "--trace", trace.to_str().unwrap(), "--policy", "mglru", "--json"], more]
+        run(&[&["sim", "trace", trace.to_str().unwrap(), "--policy", "mglru", "--json"], more]
             .concat());
     assert!(output.status.success(), "{}", text(&output.stderr));
     (serde_json::from_slice(&output.stdout).unwrap(), text(&output.stderr))
@@ -197,7 +197,7 @@ fn a_page_is_said_for_a_trace_that_does_not_and_what_differs_is_noted() {
 
     let table = |more: &[&str]| {
         let output =
-            run(&[&["sim", "--trace", silent.to_str().unwrap(), "--policy", "lru"], more].concat());
+            run(&[&["sim", "trace", silent.to_str().unwrap(), "--policy", "lru"], more].concat());
         (output.status.code(), text(&output.stdout) + &text(&output.stderr))
     };
     assert!(table(&[]).1.contains("pages of 4K (the trace does not say; --page may)"));

@@ -11,8 +11,6 @@ use common::sim::{args, count, has_no, json, keys, refused};
 use common::{Running, rows, run, text};
 use serde_json::Value;
 
-/// A two-hundredth of the published experiment.
-const YCSB: [&str; 6] = ["sim", "ycsb-b", "--scale", "0.005", "--ops", "5k"];
 const ZIPF: [&str; 8] = ["sim", "zipf", "--ops", "60k", "--size", "16M", "--max", "4M"];
 
 fn write(dir: &Path, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
@@ -24,7 +22,8 @@ fn write(dir: &Path, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
 /// The names in the JSON are an interface: adding one is fine, losing or renaming one is not.
 #[test]
 fn the_names_in_the_json_are_pinned() {
-    let results = json(&args(&YCSB, &["--policy", "mglru-7.1,mglru"]));
+    let machine = args(&ZIPF, &["--machine", "laptop", "--policy", "mglru-7.1,mglru"]);
+    let results = json(&args(&machine, &["--timing=off"]));
     assert!(keys(&results).is_superset(&BTreeSet::from(["lowtide", "machine", "seed", "rows"])));
     let commit = results["commit"].as_str().unwrap_or("outside of a repository");
     assert!(
@@ -102,16 +101,12 @@ fn the_names_in_the_json_are_pinned() {
             keys(&row["latency_us"]),
             BTreeSet::from(["mean", "p50", "p90", "p95", "p99", "p999", "p9999", "max"])
         );
-        assert_eq!(
-            keys(&row["ratio"]),
-            BTreeSet::from(["to", "ops_per_s", "pgpgin", "workingset_refault_file"])
-        );
         assert!(
             about_the_host.iter().all(|name| row[name].is_null()),
             "host fields only when requested: {row}"
         );
     }
-    for row in rows(&json(&args(&YCSB, &["--policy", "lru", "--timing"]))) {
+    for row in rows(&json(&args(&machine, &["--timing"]))) {
         check(row, &about_the_host);
     }
     for row in rows(&json(&ZIPF)) {
@@ -123,203 +118,6 @@ fn the_names_in_the_json_are_pinned() {
     }
 }
 
-/// A thrash as short as it can be.
-const THRASH: [&str; 7] =
-    ["sim", "high-thrash", "--no-readahead", "--seconds", "1", "--policy", "mglru"];
-/// The program that does what the published patch does.
-const TWIN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/bpf/refault_recency.bpf.o");
-
-#[test]
-fn a_row_of_a_thrash_says_what_device_and_neighbour_got_and_published_samples_stand_at_the_end() {
-    let results =
-        json(&args(&THRASH, &["--high-policy", "refault-recency,stall-debt", "--bpf", TWIN]));
-    let all = rows(&results);
-    assert_eq!((&results["machine"]["name"], all.len()), (&"thrash".into(), 3 + 3));
-    let names: Vec<&str> =
-        all[..3].iter().map(|row| row["high_policy"].as_str().unwrap()).collect();
-    assert_eq!(names, ["refault-recency", "stall-debt", "bpf:refault_recency"]);
-    for row in &all[..3] {
-        for name in
-            ["device_tps", "device_read_kib_per_s", "device_util_pct", "throttled_ms", "ops_per_s"]
-        {
-            assert!(row[name].as_f64().unwrap() > 0.0, "{name} in {row}");
-        }
-        assert_eq!((&row["high_bytes"], &row["readahead"]), (&(150 << 20).into(), &false.into()));
-        let samples = row["samples"].as_array().unwrap();
-        assert_eq!(samples.len(), 1);
-        assert_eq!(keys(&samples[0]), BTreeSet::from(["tps", "read_kib", "util_pct"]));
-        let neighbour = &row["neighbour"];
-        assert_eq!(
-            keys(neighbour),
-            BTreeSet::from(["ops_per_s", "alone_ops_per_s", "latency_us", "thrasher_ops_per_s"])
-        );
-        assert!(neighbour["ops_per_s"].as_f64() <= neighbour["alone_ops_per_s"].as_f64(), "{row}");
-    }
-    for name in ["stat", "samples", "neighbour", "throttled_ms"] {
-        assert_eq!(all[0][name], all[2][name], "the program decides as the patch does: {name}");
-    }
-    for (row, samples) in all[3..].iter().zip([6, 5, 6]) {
-        assert_eq!((&row["system"], &row["source"]), (&"published".into(), &"patch".into()));
-        assert_eq!(row["samples"].as_array().unwrap().len(), samples);
-    }
-    let output = text(&run(&args(&THRASH, &["--high-policy", "stall-debt"])).stdout);
-    assert!(
-        output.contains("the neighbour alone") && output.contains("ours, random: device busy"),
-        "{output}"
-    );
-}
-
-#[test]
-fn a_row_of_a_noisy_neighbour_says_what_the_tenants_lost() {
-    let results = json(&["sim", "noisy-neighbour", "--policy", "mglru", "--seconds", "1"]);
-    let all = rows(&results);
-    let company: Vec<&str> = all.iter().map(|row| row["company"].as_str().unwrap()).collect();
-    assert_eq!(company, ["alone", "scanner", "scanner, low"]);
-    let change = |at: usize| all[at]["hit_ratio_change_pct"].as_f64().unwrap();
-    assert!(change(0) == 0.0 && change(1) < change(2) && change(2).abs() <= 2.0, "{results}");
-    for row in all {
-        assert_eq!(row["tenant_hit_ratios"].as_array().unwrap().len(), 4);
-        assert!((0.0..=1.0).contains(&row["hit_ratio"].as_f64().unwrap()));
-    }
-    assert!(
-        all[0]["scanned_pages_per_s"] == 0.0
-            && all[2]["scanned_pages_per_s"].as_f64() > Some(1000.0)
-    );
-}
-
-#[test]
-fn options_of_a_thrash_that_cannot_be_are_refused() {
-    let dir = tempfile::tempdir().unwrap();
-    let noise = write(dir.path(), "noise.o", "no program");
-    refused(&args(&THRASH, &["--bpf", noise.to_str().unwrap()]), 2, &["noise.o", "ELF", "clang"]);
-    refused(&args(&THRASH, &["--bpf", "/nonexistent.o"]), 2, &["/nonexistent.o", "--bpf"]);
-    refused(&args(&THRASH, &["--high-policy", "overrage"]), 2, &["overrage", "stall-debt"]);
-    has_no(&THRASH, "--swappiness", "200");
-    has_no(&THRASH, "--ops", "5");
-    has_no(&ZIPF, "--high-policy", "overage");
-    has_no(&ZIPF, "--bpf", TWIN);
-    has_no(&YCSB, "--no-readahead", "--json");
-    has_no(&["sim", "noisy-neighbour"], "--threads", "2");
-    refused(&["sim", "noisy-neighbor"], 2, &["similar", "'noisy-neighbour'"]);
-    let small = write(dir.path(), "small.toml", "cpus = 2\nmemory = \"256M\"\n");
-    for workload in ["high-thrash", "noisy-neighbour"] {
-        refused(
-            &["sim", workload, "--machine", small.to_str().unwrap()],
-            2,
-            &["small", "at least"],
-        );
-    }
-}
-
-/// The throttling OOM: a kill before the series, a file written after it.
-#[test]
-fn a_writer_to_a_slow_device_has_rows_with_outcomes_and_a_verdict() {
-    let results = json(&["sim", "dd-oom", "--policy", "mglru-7.1,mglru-7.1+series"]);
-    let all = rows(&results);
-    let kinds: Vec<_> =
-        all.iter().map(|row| (row["system"].as_str(), row["policy"].as_str())).collect();
-    let of = |policy| [(Some("lowtide"), Some(policy)), (Some("published"), Some(policy))];
-    assert_eq!(kinds, [of("mglru-7.1"), of("mglru-7.1+series")].concat());
-    let (before, after) = (&all[0], &all[2]);
-    assert_eq!(
-        (&before["oom"], &before["kill"]["faulted"]),
-        (&1.into(), &"writer".into()),
-        "{before}"
-    );
-    assert!(
-        before["unclean_pct"].as_f64() > Some(90.0)
-            && before["written_bytes"].as_u64() < Some(192 << 20)
-    );
-    assert_eq!(
-        (&after["oom"], &after["written_bytes"]),
-        (&0.into(), &(192 << 20).into()),
-        "{after}"
-    );
-    assert!(after["kill"].is_null());
-    assert_eq!(keys(&after["naps"]), BTreeSet::from(["congested", "writeback", "isolated"]));
-    assert_eq!(
-        (before["naps"]["congested"].as_u64(), count(before, "file_writeback") > 0),
-        (Some(0), true)
-    );
-    assert!(after["naps"]["congested"].as_u64() > Some(0), "{after}");
-    assert_eq!(all[1]["outcome_published"], "killed immediately");
-    let said = text(&run(&["sim", "dd-oom", "--policy", "mglru-7.1,mglru-7.1+series,lru"]).stdout);
-    assert_eq!(said.lines().filter(|line| line.ends_with("  reproduced")).count(), 9, "{said}");
-    assert!(
-        said.contains("mglru-7.1: killed after") && said.contains("published v2_v3_v7"),
-        "{said}"
-    );
-    let quick = json(&[
-        "sim", "dd-oom", "--policy", "lru", "--delay", "20ms", "--max", "32M", "--size", "40M",
-    ]);
-    let [row] = &rows(&quick)[..] else {
-        panic!("another experiment has no published row: {quick}")
-    };
-    assert_eq!((&row["max_bytes"], &row["data_bytes"]), (&(32 << 20).into(), &(40 << 20).into()));
-    assert_eq!(quick["machine"]["device"]["write_ns"], 20_000_000);
-    refused(&["sim", "dd-oom", "--delay", "5"], 2, &["`5`", "10ms"]);
-    refused(&["sim", "dd-oom", "--max", "max"], 2, &["'max' for '--max", "256M"]);
-    has_no(&["sim", "dd-oom"], "--threads", "2");
-    has_no(&ZIPF, "--delay", "1s");
-}
-
-#[test]
-fn a_writer_of_a_whole_file_has_a_rate_beside_its_device() {
-    let results = json(&["sim", "fill", "--policy", "mglru,lru", "--max", "32M"]);
-    let all = rows(&results);
-    assert_eq!(all.len(), 2);
-    for row in all {
-        let rate = row["mib_per_s"]["median"].as_f64().unwrap();
-        let device = row["device_write_mib_per_s"].as_f64().unwrap();
-        assert!(rate > 0.5 * device && rate <= device, "{rate} of {device}");
-        assert_eq!(
-            (&row["written_bytes"], &row["data_bytes"]),
-            (&(128 << 20).into(), &(128 << 20).into())
-        );
-        assert_eq!(count(row, "pgpgout"), 128 << 10, "all of it is on the device");
-        assert!(row["dirty_pauses"].is_u64() && row["latency_us"]["p999"].is_f64());
-    }
-    has_no(&["sim", "fill"], "--ops", "5");
-    refused(&["sim", "fill", "--max", "max"], 2, &["'max' for '--max", "256M"]);
-}
-
-#[test]
-fn reads_that_meet_a_checkpoint_are_told_apart() {
-    let mixed = [
-        "sim",
-        "mixed",
-        "--max",
-        "16M",
-        "--seconds",
-        "4",
-        "--checkpoint",
-        "1s",
-        "--policy",
-        "mglru",
-    ];
-    let results = json(&mixed);
-    let [row] = &rows(&results)[..] else { panic!("{results}") };
-    let checkpoints = &row["checkpoints"];
-    assert_eq!(
-        keys(checkpoints),
-        BTreeSet::from([
-            "every_s",
-            "count",
-            "seconds",
-            "reads_during",
-            "reads_outside",
-            "during_us",
-            "outside_us"
-        ])
-    );
-    assert!((3..=5).contains(&checkpoints["count"].as_u64().unwrap()), "{checkpoints}");
-    let p99 = |place: &str| checkpoints[place]["p99"].as_f64().unwrap();
-    assert!(p99("during_us") > p99("outside_us"), "{checkpoints}");
-    refused(&["sim", "mixed", "--checkpoint", "0s"], 2, &["'0s' for '--checkpoint", "10s"]);
-    has_no(&["sim", "mixed"], "--ops", "5");
-    has_no(&ZIPF, "--checkpoint", "1s");
-}
-
 #[test]
 fn the_same_seed_prints_the_same_bytes_and_another_one_does_not() {
     let dir = tempfile::tempdir().unwrap();
@@ -327,10 +125,8 @@ fn the_same_seed_prints_the_same_bytes_and_another_one_does_not() {
     let machine = ["--machine", "laptop"];
     let threads =
         ["--machine", "laptop", "--threads", "3", "--write", "10", "--access", "descriptor"];
-    let of_trace = ["sim", "--trace", trace.to_str().unwrap(), "--max", "1M"];
+    let of_trace = ["sim", "trace", trace.to_str().unwrap(), "--max", "1M"];
     for arguments in [
-        YCSB.to_vec(),
-        args(&THRASH, &["--high-policy", "stall-debt"]),
         args(&ZIPF, &["--timing=off"]),
         args(&ZIPF, &threads),
         of_trace.to_vec(),
@@ -342,7 +138,7 @@ fn the_same_seed_prints_the_same_bytes_and_another_one_does_not() {
             assert!(one.stdout == two.stdout, "{arguments:?} {form:?}");
             assert!(text(&one.stdout).contains("42"), "the seed is printed");
         }
-        let traced = arguments.contains(&"--trace");
+        let traced = arguments.contains(&"trace");
         let results = |seed| json(&args(&arguments, &["--seed", seed]))["rows"][0]["stat"].clone();
         assert!(traced || results("1") != results("2"), "{arguments:?}");
     }
@@ -386,19 +182,6 @@ fn counters_mean_what_the_accesses_did() {
 }
 
 #[test]
-fn policies_are_compared_with_mglru_7_1_wherever_it_stands() {
-    let results = json(&args(&YCSB, &["--policy", "mglru,mglru-7.1+S10,mglru-7.1,mglru"]));
-    let found: Vec<&str> =
-        rows(&results).iter().map(|row| row["policy"].as_str().unwrap()).collect();
-    assert_eq!(found, ["mglru", "mglru-7.1+S10", "mglru-7.1"], "each once");
-    for row in rows(&results) {
-        assert_eq!(row["ratio"]["to"], "mglru-7.1");
-        assert_eq!(row["world"], "sim", "a part of the experiment is not what was published");
-    }
-    assert_eq!(rows(&results)[2]["ratio"]["ops_per_s"], 1.0);
-}
-
-#[test]
 fn a_machine_file_and_options_change_what_is_simulated() {
     let dir = tempfile::tempdir().unwrap();
     let slow = write(
@@ -412,14 +195,6 @@ fn a_machine_file_and_options_change_what_is_simulated() {
         rows(&results)[0]["seconds"].as_f64().unwrap()
     };
     assert!(seconds(slow.to_str().unwrap()) > 5.0 * seconds("laptop"));
-    let row = rows(&json(&args(&YCSB, &["--threads", "2", "--max", "60M", "--policy", "lru"])))[0]
-        .clone();
-    assert_eq!(
-        (&row["threads"], &row["max_bytes"], &row["ops"]),
-        (&2.into(), &(60 << 20).into(), &5000.into())
-    );
-    let row = rows(&json(&args(&YCSB, &["--max", "max", "--policy", "mglru"])))[0].clone();
-    assert!(row["max_bytes"].is_null(), "no limit but the machine's memory");
 }
 
 /// Every kind of operation, by three threads and one that is not named.
@@ -450,7 +225,7 @@ fn mixed_trace(dir: &Path) -> (PathBuf, usize) {
 fn a_trace_is_played_on_both_machines_to_its_end() {
     let dir = tempfile::tempdir().unwrap();
     let (trace, touched) = mixed_trace(dir.path());
-    let arguments = ["sim", "--trace", trace.to_str().unwrap(), "--max", "1M"];
+    let arguments = ["sim", "trace", trace.to_str().unwrap(), "--max", "1M"];
     let plain = json(&arguments);
     assert_eq!(plain["machine"]["name"], "plain");
     let full = json(&args(&arguments, &["--machine", "laptop"]));
@@ -480,8 +255,7 @@ fn foreign_and_compressed_traces_are_told_by_their_content_or_forced() {
         "sort.txt",
         "==1== Lackey\nI  0401ab70,3\n S 1fff000658,8\n L 1fff000ffc,8\n",
     );
-    let arguments =
-        ["sim", "--trace", lackey.to_str().unwrap(), "--max", "1M", "--policy", "mglru"];
+    let arguments = ["sim", "trace", lackey.to_str().unwrap(), "--max", "1M", "--policy", "mglru"];
     for forced in [&[][..], &["--format", "lackey"]] {
         let row = rows(&json(&args(&arguments, forced)))[0].clone();
         // The last access crosses a page's end.
@@ -527,7 +301,7 @@ fn traces_that_are_damaged_are_errors_with_their_place() {
     ];
     for (name, content, code, words) in cases {
         let path = write(dir.path(), name, content);
-        let arguments = ["sim", "--trace", path.to_str().unwrap(), "--policy", "mglru"];
+        let arguments = ["sim", "trace", path.to_str().unwrap(), "--policy", "mglru"];
         let words = [&[name][..], &words].concat();
         for more in [&[][..], &["--max", "1M"], &["--machine", "laptop"]] {
             refused(&args(&arguments, more), code, &words);
@@ -535,9 +309,9 @@ fn traces_that_are_damaged_are_errors_with_their_place() {
     }
     let whole = write(dir.path(), "whole.csv", format!("{header}{}", good.repeat(100)));
     let packed = zstd_like_cut(&whole);
-    refused(&["sim", "--trace", packed.to_str().unwrap(), "--max", "1M"], 1, &["cut.zst", "byte"]);
-    refused(&["sim", "--trace", "/nonexistent/t.csv"], 1, &["/nonexistent/t.csv"]);
-    refused(&["sim", "--trace", dir.path().to_str().unwrap()], 1, &["cannot open"]);
+    refused(&["sim", "trace", packed.to_str().unwrap(), "--max", "1M"], 1, &["cut.zst", "byte"]);
+    refused(&["sim", "trace", "/nonexistent/t.csv"], 1, &["/nonexistent/t.csv"]);
+    refused(&["sim", "trace", dir.path().to_str().unwrap()], 1, &["cannot open"]);
 }
 
 /// A zstd file that ends before its first block: magic and half a header.
@@ -550,7 +324,7 @@ fn a_trace_comes_from_standard_input_too() {
     use std::io::Write;
     use std::process::Stdio;
     let mut child =
-        common::lowtide(&["sim", "--trace", "-", "--max", "1M", "--policy", "mglru", "--json"])
+        common::lowtide(&["sim", "trace", "-", "--max", "1M", "--policy", "mglru", "--json"])
             .stdin(Stdio::piped())
             .spawn()
             .unwrap();
@@ -559,9 +333,9 @@ fn a_trace_comes_from_standard_input_too() {
     assert!(output.status.success(), "{}", text(&output.stderr));
     let results: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(rows(&results)[0]["misses"], 300);
-    refused(&["sim", "--trace", "-"], 2, &["standard input", "--max"]);
+    refused(&["sim", "trace", "-"], 2, &["standard input", "--max"]);
     refused(
-        &["sim", "--trace", "-", "--max", "1M", "--machine", "laptop"],
+        &["sim", "trace", "-", "--max", "1M", "--machine", "laptop"],
         2,
         &["twice", "--machine"],
     );
@@ -572,7 +346,7 @@ fn a_heap_that_does_not_fit_is_a_row_that_ends_and_an_error() {
     let dir = tempfile::tempdir().unwrap();
     let heap = write(dir.path(), "heap.csv", "op,space,page,pages\nstore,anon:heap,0,1000\n");
     let arguments =
-        ["sim", "--trace", heap.to_str().unwrap(), "--max", "1M", "--policy", "mglru,lru"];
+        ["sim", "trace", heap.to_str().unwrap(), "--max", "1M", "--policy", "mglru,lru"];
     for machine in [&["--swap", "0"][..], &["--machine", "laptop"]] {
         let output = run(&args(&args(&arguments, machine), &["--json"]));
         assert_eq!(output.status.code(), Some(1));
@@ -597,10 +371,8 @@ fn budgets_and_machines_that_cannot_be_are_refused() {
         2,
         &["64G", "laptop", "16G", "--max max"],
     );
-    refused(&args(&YCSB, &["--max", "20M"]), 2, &["20M", "its cache", "--scale"]);
-    refused(&args(&YCSB, &["--machine", "phone", "--scale", "1"]), 2, &["10G", "phone"]);
-    refused(&args(&YCSB, &["--machine", "lapto"]), 2, &["did you mean `laptop`"]);
-    refused(&args(&YCSB, &["--machine", "/nonexistent.toml"]), 1, &["/nonexistent.toml"]);
+    refused(&args(&ZIPF, &["--machine", "lapto"]), 2, &["did you mean `laptop`"]);
+    refused(&args(&ZIPF, &["--machine", "/nonexistent.toml"]), 1, &["/nonexistent.toml"]);
     let dir = tempfile::tempdir().unwrap();
     for (content, key) in [
         ("cpus = 0\nmemory = \"1G\"\n", "cpus"),
@@ -620,12 +392,13 @@ fn options_in_the_wrong_place_and_words_that_mean_nothing_are_refused() {
     for (option, value) in [("--scale", "2"), ("--format", "csv"), ("--swap", "1G")] {
         has_no(&ZIPF, option, value);
     }
-    has_no(&YCSB, "--size", "1G");
-    has_no(&YCSB, "--write", "5");
-    has_no(&["sim", "fill"], "--timing", "");
-    refused(&args(&YCSB, &["--scale", "0"]), 2, &["--scale", "0.001"]);
+    for (option, value) in [("--high-policy", "overage"), ("--bpf", "x.o"), ("--checkpoint", "1s")]
+    {
+        has_no(&ZIPF, option, value);
+    }
+    has_no(&ZIPF, "--seconds", "5");
     refused(&["sim", "zipf", "--trace", "t.csv"], 2, &["--trace"]);
-    refused(&["sim"], 2, &["<WORKLOAD>", "ycsb-b", "trace"]);
+    refused(&["sim"], 2, &["<WORKLOAD>", "zipf", "trace"]);
     refused(&["sim", "zipff"], 2, &["'zipf'"]);
     refused(&args(&ZIPF, &["--ops", "1.5"]), 2, &["1.5", "50M"]);
     refused(&args(&ZIPF, &["--write", "101"]), 2, &["101"]);
@@ -635,25 +408,6 @@ fn options_in_the_wrong_place_and_words_that_mean_nothing_are_refused() {
         2,
         &["/nonexistent/results.json", "--json"],
     );
-}
-
-#[test]
-fn the_corpus_sets_half_of_its_traces_aside_and_ends_in_a_verdict() {
-    let short = ["sim", "--corpus", "--scale", "0.02", "--points", "3"];
-    let shown = |more: &[&str]| text(&run(&args(&short, more)).stdout);
-    let aside = shown(&["--policy", "sieve,mglru", "--trace", "loop"]);
-    assert!(aside.contains("loop-20k") && !aside.contains("loop-8k"), "{aside}");
-    assert!(aside.contains("verdict") && aside.contains(" of 9 cells"), "{aside}");
-    let tuning = shown(&["--half", "tuning", "--policy", "sieve", "--trace", "loop-8k", "--json"]);
-    let results: Value = serde_json::from_str(&tuning).unwrap();
-    let rows = rows(&results);
-    assert_eq!(rows.len(), 3, "{tuning}");
-    for row in rows {
-        let count = |name: &str| row[name].as_u64().unwrap();
-        assert!(count("misses") >= count("opt_misses") && row["half"] == "tuning", "{row}");
-    }
-    refused(&args(&short, &["--trace", "nothing"]), 2, &["no trace", "--half all"]);
-    refused(&args(&short, &["--policy", "fifo"]), 2, &["unknown policy", "s3-fifo"]);
 }
 
 #[test]
@@ -673,18 +427,13 @@ fn options_of_a_trace_have_an_effect_or_are_refused() {
     ] {
         refused(&args(&trace, more), 2, &words);
     }
-    has_no(&["sim", "swarm", "9"], "--policy", "mglru");
-    refused(&["sim", "swarm"], 2, &["required", "N"]);
-    refused(&["sim", "swarm", "9", "--plan", "seed=7"], 2, &["seed=7"]);
 }
 
 #[test]
 fn the_help_explains_every_option_and_the_list_every_workload() {
     for (what, words) in [
-        ("--help", &["ycsb-b", "trace", "swarm", "accesses_per_s", "Exit codes", "seed"][..]),
+        ("--help", &["zipf", "trace", "accesses_per_s", "Exit codes", "seed"][..]),
         ("zipf", &["--machine", "--accesses", "--timing", "[default: 20M]"]),
-        ("ycsb-b", &["[default: xeon-96t]", "[default: 10G x"]),
-        ("high-thrash", &["[default: mglru,mglru-7.1]", "[default: thrash]"]),
         ("trace", &["--mrc", "--advise", "standard input"]),
     ] {
         let help = text(&run(&["sim", what, "--help"]).stdout);
@@ -707,7 +456,6 @@ fn ctrl_c_ends_a_run_with_a_message() {
         format!("op,space,page,pages\n{}", "read,file:a,0,4000000000\n".repeat(100)),
     );
     for arguments in [
-        vec!["sim", "ycsb-b", "--scale", "0.01", "--ops", "1G"],
         vec!["sim", "zipf", "--ops", "100G", "--size", "16M", "--max", "4M"],
         vec![
             "sim",
@@ -721,7 +469,7 @@ fn ctrl_c_ends_a_run_with_a_message() {
             "--machine",
             "laptop",
         ],
-        vec!["sim", "--trace", endless.to_str().unwrap(), "--max", "1M"],
+        vec!["sim", "trace", endless.to_str().unwrap(), "--max", "1M"],
     ] {
         let mut running = Running::start(&arguments);
         running.wait_until_set_up();
@@ -741,7 +489,7 @@ fn policies_that_had_ended_are_shown_when_a_simulation_is_interrupted() {
     let endless = write(dir.path(), "endless.csv", text);
     // The trace is played by all policies in step, so each has a row for what had been read.
     let trace = endless.to_str().unwrap();
-    let arguments = ["sim", "--trace", trace, "--max", "1M", "--json", json.to_str().unwrap()];
+    let arguments = ["sim", "trace", trace, "--max", "1M", "--json", json.to_str().unwrap()];
     let mut running = Running::start(&arguments);
     running.wait_until_set_up();
     running.interrupt();
@@ -781,7 +529,7 @@ fn the_curves_are_printed_even_if_their_picture_cannot_be_written() {
     let dir = tempfile::tempdir().unwrap();
     let (trace, _) = mixed_trace(dir.path());
     let curves =
-        ["sim", "--trace", trace.to_str().unwrap(), "--mrc", "--points", "3", "--baseline", "none"];
+        ["sim", "trace", trace.to_str().unwrap(), "--mrc", "--points", "3", "--baseline", "none"];
     // No directory says beforehand that it takes no new files, if it belongs to the kernel and the
     // user is root.
     let output = run(&args(&curves, &["--plot", "/proc/x.svg"]));
@@ -796,79 +544,4 @@ fn the_curves_are_printed_even_if_their_picture_cannot_be_written() {
         );
     }
     refused(&args(&curves, &["--plot", "x.png"]), 2, &["its name does not end in", ".svg"]);
-}
-
-/// A 256th of the published experiment, a minute of it.
-const TENANTS: [&str; 6] = ["sim", "tenants", "--scale", "0.00390625", "--seconds", "60"];
-
-#[test]
-fn tenants_are_shown_with_their_fairness_beside_what_was_published() {
-    let results = json(&args(&TENANTS, &["--policy", "mglru-7.1,mglru-7.1+series"]));
-    let rows = rows(&results);
-    assert_eq!(results["machine"]["swap"]["kind"], "zram");
-    let sources: Vec<_> = rows.iter().map(|row| row["source"].as_str()).collect();
-    let postings = [None, Some("v1_secondary"), Some("v2"), Some("v3"), Some("v7")];
-    assert_eq!(sources, [postings, postings].concat());
-    for row in rows.iter().filter(|row| row["world"] == "sim") {
-        for name in [
-            "ops",
-            "seconds",
-            "scale",
-            "jain",
-            "latency_us",
-            "lruvec_lock_ms",
-            "swap_lock_ms",
-            "ratio",
-        ] {
-            assert!(!row[name].is_null(), "{name} is missing in {row}");
-        }
-        let workers = &row["workers"];
-        for name in ["mean", "ci95", "stdev", "least", "most", "requests"] {
-            assert!(!workers[name].is_null(), "workers.{name} is missing in {row}");
-        }
-        let each: Vec<u64> =
-            workers["requests"].as_array().unwrap().iter().map(|n| n.as_u64().unwrap()).collect();
-        assert_eq!((each.len(), &row["threads"]), (64, &64.into()));
-        let buckets = row["latency_buckets"].as_array().unwrap();
-        let bounds: Vec<u64> =
-            buckets.iter().map(|bucket| bucket["from_s"].as_u64().unwrap()).collect();
-        assert_eq!(bounds, [0, 1, 2, 4, 8, 16, 32, 64, 128]);
-        let counted: u64 = buckets.iter().map(|bucket| bucket["ops"].as_u64().unwrap()).sum();
-        assert_eq!((counted, row["ops"].as_u64()), (each.iter().sum(), Some(counted)));
-        assert!(count(row, "pswpin") > 0 && count(row, "pswpout") > 0);
-    }
-    let published = &rows[4];
-    assert_eq!((&published["jain"], &published["ops"]), (&0.995_893.into(), &81_898.into()));
-    assert_eq!(published["latency_buckets"][3]["ops"], 39_354);
-
-    let output = run(&args(&TENANTS, &["--policy", "mglru-7.1,mglru-7.1+series"]));
-    let table = text(&output.stdout);
-    for word in ["Jain", "published v7", "reproduced?", "a page stands for 256", "of zram for swap"]
-    {
-        assert!(table.contains(word), "`{word}` is not in: {table}");
-    }
-}
-
-#[test]
-fn tenants_on_two_nodes_with_files_and_a_limit_of_swap_are_all_there() {
-    let with = ["--nodes", "2", "--file", "64M", "--swap-high", "256M", "--policy", "lru"];
-    let results = json(&args(&TENANTS, &with));
-    let [row] = &rows(&results)[..] else { panic!("what was published had neither: {results}") };
-    assert_eq!(
-        (&row["nodes"], row["workers"]["requests"].as_array().unwrap().len()),
-        (&2.into(), 64)
-    );
-    assert_eq!(row["swap_high_bytes"], 1 << 20);
-    assert!(row["throttled_ms"].as_f64().unwrap() > 0.0, "4 GiB of heap a worker: {row}");
-    assert!(count(row, "pgpgin") >= 32 * 256 && count(row, "pswpin") > 0, "32 files: {row}");
-}
-
-#[test]
-fn tenants_print_the_same_bytes_for_the_same_seed_and_refuse_what_they_do_not_have() {
-    let arguments = args(&TENANTS, &["--policy", "lru"]);
-    assert_eq!(json(&arguments), json(&arguments));
-    for (option, value) in [("--ops", "5k"), ("--threads", "4"), ("--size", "1G")] {
-        has_no(&TENANTS, option, value);
-    }
-    has_no(&ZIPF, "--seconds", "5");
 }

@@ -19,7 +19,7 @@
 //! | [`coverage`] | what was done, which faults happened, and which places were reached |
 //! | [`files`], [`error`] | the files of a proof; what keeps one from going on |
 //!
-//! `lowtide bench power-cut` plays the cycles of [`power_cut`]. The other proof, `lowtide bench
+//! `lowtide-lab bench power-cut` plays the cycles of [`power_cut`]. The other proof, `lowtide bench
 //! crash`, is in the command, because the processes that it kills are the command's own.
 //!
 //! # What is promised, and what is checked

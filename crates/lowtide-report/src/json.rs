@@ -12,6 +12,11 @@ use rustix::fs::Access;
 use serde::Serialize;
 use thiserror::Error;
 
+/// The version of lowtide.
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+/// The commit that it is built from. A build outside of a repository has none.
+pub const COMMIT: Option<&str> = option_env!("LOWTIDE_COMMIT");
+
 /// Results that cannot be written to a file.
 #[derive(Debug, Error)]
 pub enum ResultsError {
@@ -58,14 +63,7 @@ pub struct Report<'a, M, R> {
 impl<'a, M: Serialize, R: Serialize> Report<'a, M, R> {
     /// A result of this version of lowtide.
     pub const fn new(machine: &'a M, rows: Vec<R>) -> Self {
-        Self {
-            lowtide: env!("CARGO_PKG_VERSION"),
-            commit: option_env!("LOWTIDE_COMMIT"),
-            machine,
-            seed: None,
-            interrupted: false,
-            rows,
-        }
+        Self { lowtide: VERSION, commit: COMMIT, machine, seed: None, interrupted: false, rows }
     }
 
     /// The same, of a run that was interrupted if `cut`.

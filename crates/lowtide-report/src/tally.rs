@@ -9,8 +9,6 @@ use std::time::{Duration, Instant};
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
-use super::tally::{Checkpoints, Reads};
-
 /// The longest recorded latency, in nanoseconds; longer ones count as this (one hour).
 const LATENCY_NS_MAX: u64 = 3600 * 1_000_000_000;
 /// Latencies are kept to two significant digits, which keeps a histogram near 30 KiB.

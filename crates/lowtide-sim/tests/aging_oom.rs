@@ -4,7 +4,7 @@
 //!
 //! Most of it at a hundred-and-twenty-eighth of the published size, so that it is short; that the
 //! policies which were published as survivors are survivors at larger sizes, too, takes two rounds
-//! of four seeds. More of either is what `lowtide sim file-anon-mix` is for.
+//! of four seeds. More of either is what `lowtide-lab sim file-anon-mix` is for.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 

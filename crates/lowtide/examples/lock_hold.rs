@@ -6,7 +6,7 @@
 //!
 //! Reads records at random from a file of four budgets, with one thread and with THREADS, for each
 //! policy. A reader of the clock is part of what is measured: the least that one look costs here is
-//! printed too. What comes out is the `--hold` of `lowtide sim scaling`.
+//! printed too. What comes out is the `--hold` of `lowtide-lab sim scaling`.
 #![allow(clippy::print_stdout, reason = "an example shows something")]
 
 use lowtide::{Pager, Policy, Size};

@@ -8,7 +8,6 @@ use std::path::{Path, PathBuf};
 
 use lowtide::{BuildError, Size};
 use lowtide_host::memcg::MemcgError;
-use lowtide_proof::error::ProofError;
 use lowtide_report::interrupt::{self, CutShort, HandlerError, Interrupted, Interruptible};
 use lowtide_report::json::ResultsError;
 use lowtide_report::table::memory;
@@ -16,8 +15,6 @@ use lowtide_report::threads::ThreadError;
 use lowtide_workload::DistributionError;
 use lowtide_workload::trace::TraceFileError;
 use thiserror::Error;
-
-use crate::throttle::ProgramError;
 
 /// Why a benchmark ended without a result that can be trusted.
 #[derive(Debug, Error)]
@@ -160,9 +157,6 @@ pub enum BenchError {
     /// An operation on a tenant failed.
     #[error(transparent)]
     Tenant(#[from] lowtide::TenantError),
-    /// An eBPF program cannot be used.
-    #[error(transparent)]
-    Program(#[from] ProgramError),
     /// A memory cgroup stopped working during the run.
     #[error(transparent)]
     Memcg(#[from] MemcgError),
@@ -200,48 +194,9 @@ pub enum BenchError {
         /// The first of them.
         first: String,
     },
-    /// The data of `bench hit` was not entirely in memory.
-    #[error(
-        "{pages} pages were read from the device during `bench hit`; the data did not fit in the \
-         budget"
-    )]
-    NotResident {
-        /// How many.
-        pages: u64,
-    },
-    /// lowtide did not count pages of its own map.
-    #[error(
-        "{pages} pages of the map were touched, and not noticed within seconds: the machine is too \
-         busy, or does not say which pages are in memory (see `lowtide doctor`)"
-    )]
-    NotNoticed {
-        /// How many.
-        pages: u64,
-    },
-    /// A durability guarantee was broken.
-    #[error(
-        "{proof}: {lost} bytes lost and {wrong} wrong; please report this with the command line; \
-         the first: {first}"
-    )]
-    Broken {
-        /// Which proof failed.
-        proof: &'static str,
-        /// Flushed bytes that were older after the failure.
-        lost: u64,
-        /// Bytes that were never written there.
-        wrong: u64,
-        /// The first of them.
-        first: String,
-    },
-    /// A proof did not reach every case that it must cover.
-    #[error(
-        "no byte was lost or wrong, but these cases never occurred: {missing}; run more cuts with \
-         --cuts, or choose another --seed"
-    )]
-    Uncovered {
-        /// What.
-        missing: String,
-    },
+    /// A workload that another command adds failed in its own way.
+    #[error(transparent)]
+    Own(Box<dyn std::error::Error + Send + Sync>),
     /// The results cannot be written.
     #[error(transparent)]
     Results(#[from] ResultsError),
@@ -254,22 +209,6 @@ pub enum BenchError {
     /// Ctrl-C after some measurements.
     #[error("{0}; peers, memory cgroups and unfinished files are removed")]
     CutShort(#[from] CutShort),
-}
-
-impl From<ProofError> for BenchError {
-    fn from(error: ProofError) -> Self {
-        match error {
-            ProofError::File { action, path, source } => Self::file(action, &path, source),
-            ProofError::Setup { max, page_bytes, source } => {
-                Self::Setup { max, page_bytes, source }
-            }
-            ProofError::Open(error) => Self::Open(error),
-            ProofError::Image(_) | ProofError::Region(_) => {
-                Self::Peer { peer: "power-cut", what: error.to_string() }
-            }
-            ProofError::Worker => Self::Threads(ThreadError::Panicked),
-        }
-    }
 }
 
 impl BenchError {
@@ -301,7 +240,6 @@ impl BenchError {
             | Self::Trace(TraceFileError::Name { .. })
             | Self::Setup { .. }
             | Self::Distribution(_)
-            | Self::Program(_)
             | Self::Results(ResultsError::Place { .. }) => 2,
             _ => 1,
         }

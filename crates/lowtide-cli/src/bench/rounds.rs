@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 use indicatif::ProgressBar;
 use lowtide_report::interrupt::{self, Cut};
 use lowtide_report::out;
+use lowtide_report::rounds::Row;
 use lowtide_report::tally::Slice;
-use serde::Serialize;
 
 use super::error::BenchError;
 use super::system::System;

@@ -2,7 +2,8 @@
 //!
 //! A thread lives as long as its system, so that per-thread state (rings, registrations, page
 //! tables) is set up once and not in every slice. Between slices it blocks on a channel. That is
-//! why these are not threads of [`lowtide_report::threads`], which end with the call that starts them.
+//! why these are not threads of [`lowtide_report::threads`], which end with the call that starts
+//! them.
 //!
 //! Latency takes one clock reading per step: a step starts when the previous one ends, so it
 //! includes generating the operation and checking its bytes, equally for every system. Each

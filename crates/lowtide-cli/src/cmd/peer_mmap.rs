@@ -2,11 +2,12 @@
 
 use std::process::ExitCode;
 
-use crate::bench::peer;
+use crate::bench::peer::child::{self, Peer};
 
 /// Serves the bench on standard input and output until the bench closes them.
 pub(crate) fn run() -> ExitCode {
-    match peer::child::serve() {
+    let mut peer = Peer::default();
+    match child::serve(|request| peer.answer(request)) {
         Ok(()) => ExitCode::SUCCESS,
         // The bench has already received the error, if it still reads.
         Err(_) => ExitCode::FAILURE,

@@ -2,17 +2,10 @@
 
 use std::process::ExitCode;
 
-use lowtide_report::{interrupt, out};
-
+use super::started;
 use crate::sim::Simulation;
 
-/// Runs the simulation and turns a failure into one message and an exit code.
+/// Runs the simulation.
 pub(crate) fn run(simulation: &Simulation) -> ExitCode {
-    match interrupt::install().map_err(Into::into).and_then(|()| simulation.run()) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            out::note(format_args!("error: {error}"));
-            ExitCode::from(error.exit_code())
-        }
-    }
+    started(|| simulation.run())
 }

@@ -17,9 +17,6 @@ use lowtide_workload::DistributionError;
 use lowtide_workload::trace::TraceFileError;
 use thiserror::Error;
 
-use super::mix::FinishedError;
-use crate::throttle::ProgramError;
-
 /// Why a simulation ended without a result, or with an incomplete one.
 #[derive(Debug, Error)]
 #[non_exhaustive]
@@ -78,9 +75,6 @@ pub enum SimError {
     /// The results cannot be written to a file.
     #[error(transparent)]
     Results(#[from] ResultsError),
-    /// The file of finished runs cannot be used.
-    #[error(transparent)]
-    Finished(#[from] FinishedError),
     /// The results cannot be written to standard output.
     #[error("cannot write the results to standard output: {0}; name a file with --json FILE")]
     Output(#[source] io::Error),
@@ -95,12 +89,9 @@ pub enum SimError {
         /// The system's error.
         source: io::Error,
     },
-    /// An eBPF program cannot be used.
+    /// A workload that another command adds failed in its own way.
     #[error(transparent)]
-    Program(#[from] ProgramError),
-    /// A swarm found a failure.
-    #[error("{0}")]
-    Swarm(String),
+    Own(Box<dyn std::error::Error + Send + Sync>),
     /// A trace cannot be packed for repeated replay.
     #[error("{0}")]
     Tape(String),
@@ -145,9 +136,7 @@ impl SimError {
             | Self::Machine(_)
             | Self::Distribution(_)
             | Self::Budget(_)
-            | Self::Program(_)
             | Self::Results(ResultsError::Place { .. })
-            | Self::Finished(FinishedError::Foreign { .. })
             | Self::Simulation { source: MachineError::NoRoom { .. }, .. } => 2,
             _ => 1,
         }

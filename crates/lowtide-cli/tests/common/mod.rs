@@ -1,4 +1,4 @@
-//! The command under test, run as a user runs it.
+//! The command under test, run as a user runs it: `lowtide`, or `lowtide-lab` in its tests.
 
 #![allow(dead_code, reason = "every test file uses its own part")]
 
@@ -17,7 +17,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The command with these arguments.
 pub(crate) fn lowtide(args: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_lowtide"));
+    let command = option_env!("CARGO_BIN_EXE_lowtide").or(option_env!("CARGO_BIN_EXE_lowtide-lab"));
+    let mut command = Command::new(command.expect("a package with one of the commands"));
     command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }

@@ -58,7 +58,7 @@ impl SwarmFailure {
     /// The command that replays the shrunk plan.
     #[must_use]
     pub fn command(&self) -> String {
-        format!("lowtide sim swarm --plan '{}'", self.shrunk)
+        format!("lowtide-lab sim swarm --plan '{}'", self.shrunk)
     }
 }
 

@@ -12,22 +12,22 @@ use crate::bench::options::{Seed, Slowdown, Timing, UserFile, YoungFaults, threa
 #[derive(Debug, Args)]
 pub struct OnPages {
     #[command(flatten)]
-    pub timing: Timing,
+    timing: Timing,
     /// Threads of each system
     #[arg(long, value_name = "N", value_parser = threads(), default_value_t = 1)]
     threads: u32,
     #[command(flatten)]
-    pub seed: Seed,
+    seed: Seed,
     #[command(flatten)]
-    pub common: Common,
+    common: Common,
     #[command(flatten)]
-    pub young: YoungFaults,
+    young: YoungFaults,
     #[command(flatten)]
     slowdown: Slowdown,
     #[command(flatten)]
     record: Record,
     #[command(flatten)]
-    pub file: UserFile,
+    file: UserFile,
 }
 
 impl OnPages {

@@ -18,20 +18,20 @@ use lowtide_host::probe::{Availability, Probe};
 use lowtide_report::columns::Columns;
 use lowtide_report::row::Row;
 use lowtide_report::values::{GRAIN_BYTES, PAGE_BYTES, page};
-use lowtide_report::{measured, out};
+use lowtide_report::{measured, out, rounds};
 use lowtide_workload::Workload;
 
 use crate::bench::content::{Content, UNIT_BYTES};
 use crate::bench::datafile::{DataFile, Purpose};
 use crate::bench::error::BenchError;
 use crate::bench::machine::direct_align;
+use crate::bench::map;
 use crate::bench::options::memory::check_memory;
 use crate::bench::options::{Files, Io, MmapPeer, Mode, Output, Policies, Seed, Source};
 use crate::bench::play::popularity::Popularity;
 use crate::bench::play::replay::Recording;
 use crate::bench::slow::Slowness;
 use crate::bench::thread_pool::{Until, share};
-use crate::bench::{map, rounds};
 
 /// Default bytes per read of a scan: the kernel's default read-ahead.
 const SCAN_BYTES: u64 = 128 << 10;
@@ -57,7 +57,7 @@ pub struct Common {
 }
 
 /// Makes a row from what all rows share, the results, and those that ratios are to.
-pub type RowOf = fn(&json::Common, &rounds::Row, &rounds::Row) -> Row;
+pub type RowOf = fn(&measured::Common, &rounds::Row, &rounds::Row) -> Row;
 
 /// The plan of a comparison. Fields outside [`Common`] have defaults, which a workload replaces.
 #[derive(Debug)]

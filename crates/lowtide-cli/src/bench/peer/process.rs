@@ -18,8 +18,9 @@ use lowtide_host::memcg::Memcg;
 use lowtide_host::usage::ProcIo;
 use lowtide_report::interrupt;
 use lowtide_report::tally::Slice;
+use serde::Serialize;
 
-use super::protocol::{Reply, Request, receive, send};
+use super::protocol::{Reply, receive, send};
 use crate::bench::error::BenchError;
 use crate::bench::system::add_device_kib;
 use crate::itself;
@@ -54,7 +55,7 @@ impl Process {
     pub fn start(
         name: &'static str,
         max_bytes: u64,
-        ready: Option<&Request>,
+        ready: Option<&impl Serialize>,
     ) -> Result<Self, BenchError> {
         let broken = |what: &str| {
             let what = what.to_owned();
@@ -95,7 +96,7 @@ impl Process {
     ///
     /// # Errors
     /// Those of [`ask`](Self::ask); [`BenchError::Memcg`].
-    pub fn play(&mut self, request: &Request) -> Result<Slice, BenchError> {
+    pub fn play(&mut self, request: &impl Serialize) -> Result<Slice, BenchError> {
         let pid = self.child.id();
         let (stat, io) = (self.group.stat()?, ProcIo::read(pid).unwrap_or_default());
         let Reply::Played { mut slice } = self.ask(request)? else {
@@ -124,7 +125,7 @@ impl Process {
     /// # Errors
     /// [`BenchError::Peer`] when the reply is a failure, or there is none;
     /// [`BenchError::PeerKilled`], [`BenchError::Interrupted`].
-    pub fn ask(&mut self, request: &Request) -> Result<Reply, BenchError> {
+    pub fn ask(&mut self, request: &impl Serialize) -> Result<Reply, BenchError> {
         let sent = self.requests.as_mut().map_or(Ok(()), |to| send(to, request));
         if sent.is_err() {
             return Err(self.gone());

@@ -6,52 +6,24 @@
 //!     │  Prepare{job, …}  ─────────►   reads the trace, makes players' tables: charged outside
 //!     │  ◄─────────────────  Done
 //!     │  (moves the peer into the memory cgroup)
-//!     │  Map  ─────────────────────►   maps the file (fills the heap), starts its threads
+//!     │  Map  ─────────────────────►   maps the file, starts its threads
 //!     │  ◄─────────────────  Done
 //!     │  Run{until}  ──────────────►   plays one slice, flushes
-//!     │  ◄────────────  Played{slice}
-//!     │  Fill{fill}  ──────────────►   or: writes a whole file, flushes
-//!     │  ◄────────────  Played{slice}
-//!     │  Mapped{program, until}  ──►   or: reads files through mappings
 //!     │  ◄────────────  Played{slice}
 //!     │  (end of file)  ───────────►   ends
 //! ```
 //!
-//! Any reply may be `Failed` instead.
+//! Any reply may be `Failed` instead. A command with other peers has requests of its own.
 
 use std::io::{self, BufRead, Write};
 use std::path::PathBuf;
 
 use lowtide_report::tally::Slice;
-use lowtide_workload::heap::AnonZipf;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::bench::mapped::Mapped;
 use crate::bench::play::job::Job;
 use crate::bench::thread_pool::Until;
-use crate::bench::write::Fill;
-
-/// `anon-zipf`, in numbers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct HeapJob {
-    /// Bytes of the heap.
-    pub heap: u64,
-    /// Threads.
-    pub threads: u32,
-    /// Operations that store, in percent.
-    pub stores: u32,
-    /// Seed of the choices.
-    pub seed: u64,
-}
-
-impl From<HeapJob> for AnonZipf {
-    /// Its sizes of time are those of a new one: a player on real memory has its own.
-    fn from(job: HeapJob) -> Self {
-        let HeapJob { heap, threads, stores, seed } = job;
-        Self { heap, threads, stores, seed, ..Self::new(heap, 1.0) }
-    }
-}
 
 /// A request from the bench.
 #[derive(Debug, Serialize, Deserialize)]
@@ -65,32 +37,11 @@ pub enum Request {
         /// With `MADV_RANDOM`.
         random: bool,
     },
-    /// Prepare for a program with a heap without touching the heap.
-    PrepareHeap {
-        /// The program.
-        job: HeapJob,
-    },
-    /// Map the file, or fill the heap, and start the threads.
+    /// Map the file, and start the threads.
     Map,
     /// Play a slice.
     Run {
         /// Its length.
-        until: Until,
-    },
-    /// Write a file from its start to its end.
-    Fill {
-        /// The file, and the source of its bytes.
-        fill: Fill,
-        /// Through a mapping instead of the descriptor.
-        mapped: bool,
-    },
-    /// Read files through mappings.
-    Mapped {
-        /// What is read, and how.
-        program: Mapped,
-        /// With `MADV_RANDOM`.
-        random: bool,
-        /// How long.
         until: Until,
     },
 }

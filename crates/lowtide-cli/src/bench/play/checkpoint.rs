@@ -11,10 +11,9 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
-use lowtide_report::tally::{Latency, Tally};
+use lowtide_report::tally::{Checkpoints, Latency, Tally};
 use lowtide_report::threads::{self, Stop};
 use lowtide_workload::ycsb::YcsbStream;
-use serde::{Deserialize, Serialize};
 
 use super::record::RecordPlayer;
 use crate::bench::access::{AccessError, DataAccess};

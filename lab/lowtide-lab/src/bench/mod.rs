@@ -1,0 +1,117 @@
+//! `lowtide-lab bench`: measurements of parts of lowtide on real memory, and proofs.
+//!
+//! | file | concept |
+//! |---|---|
+//! | `cold`, `depth`, `in_order` | cold reads: at a depth, and each way to read in order |
+//! | `hit` | hits beside a raw pointer |
+//! | `map_fault` | what a page of a map costs, without a device |
+//! | `write` | files written from start to end, by lowtide and its peers |
+//! | `heap` | a heap behind a pointer, and its players |
+//! | `mapped` | programs that read files through mappings, lowtide's and the kernel's |
+//! | `storm`, `blocks` | such programs: threads that map, read and unmap files; that copy blocks |
+//! | `tenancy` | limits, throttle policies, programs: what workloads with tenants share |
+//! | `peer` | systems that only experiments are compared with |
+//! | `proof` | killed, cut off and lied to, without losing a flushed byte |
+
+pub(crate) mod blocks;
+mod cold;
+pub(crate) mod depth;
+pub(crate) mod heap;
+pub(crate) mod hit;
+pub(crate) mod in_order;
+pub(crate) mod map_fault;
+pub(crate) mod mapped;
+pub(crate) mod peer;
+pub(crate) mod proof;
+pub(crate) mod storm;
+pub(crate) mod tenancy;
+pub(crate) mod write;
+
+use clap::Subcommand;
+use lowtide_cli::bench::error::BenchError;
+use lowtide_workload::Workload;
+
+use crate::experiments::anon_zipf::RealAnonZipf;
+use crate::experiments::circles::Circles;
+use crate::experiments::dd_oom::DdOom;
+use crate::experiments::fill::Fill;
+use crate::experiments::high_thrash::HighThrash;
+use crate::experiments::mixed::RealMixed;
+use crate::experiments::noisy::Noisy;
+use crate::experiments::real::Real;
+use crate::experiments::real_mapping::{Fio, RealMapping, RealProgram, Thrash};
+use crate::experiments::writing::Writing;
+use crate::experiments::writing::real::RealWriting;
+use crate::experiments::{Experiment, file_anon_mix, tenants};
+use proof::{crash, cut};
+use tenancy::cost;
+
+/// The measurements and proofs, in the order of the listing.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Bench {
+    #[command(name = "mixed", about = Workload::Mixed.description())]
+    Mixed(Box<RealMixed>),
+    #[command(name = depth::NAME, about = depth::ABOUT)]
+    Depth(Box<depth::DepthArgs>),
+    #[command(name = in_order::NAME, about = in_order::ABOUT)]
+    InOrder(Box<in_order::InOrderArgs>),
+    #[command(name = hit::NAME, about = hit::ABOUT)]
+    Hit(Box<hit::HitArgs>),
+    #[command(name = map_fault::NAME, about = map_fault::ABOUT)]
+    MapFault(Box<map_fault::MapFaultArgs>),
+    #[command(name = Fill::NAME, about = Fill::ABOUT)]
+    Fill(Box<RealWriting<Fill>>),
+    #[command(name = DdOom::NAME, about = DdOom::ABOUT)]
+    DdOom(Box<RealWriting<DdOom>>),
+    #[command(name = RealAnonZipf::NAME, about = RealAnonZipf::ABOUT)]
+    AnonZipf(Box<RealAnonZipf>),
+    #[command(name = HighThrash::NAME, about = HighThrash::ABOUT)]
+    HighThrash(Box<Real<HighThrash>>),
+    #[command(name = Thrash::NAME, about = Thrash::ABOUT)]
+    MmapThrash(Box<RealMapping<Thrash>>),
+    #[command(name = Fio::NAME, about = Fio::ABOUT)]
+    FioMmap(Box<RealMapping<Fio>>),
+    #[command(name = Circles::NAME, about = Circles::ABOUT)]
+    Circles(Box<Real<Circles>>),
+    #[command(name = Noisy::NAME, about = Noisy::ABOUT)]
+    NoisyNeighbour(Box<Real<Noisy>>),
+    #[command(name = tenants::NAME, about = tenants::ABOUT)]
+    Tenants(Box<tenants::real::TenantsArgs>),
+    #[command(name = file_anon_mix::real::NAME, about = file_anon_mix::real::ABOUT)]
+    FileAnonMix(Box<file_anon_mix::real::MixArgs>),
+    #[command(name = cost::NAME, about = cost::ABOUT)]
+    ProgramCost(Box<cost::CostArgs>),
+    #[command(name = crash::NAME, about = crash::ABOUT)]
+    Crash(Box<crash::CrashArgs>),
+    #[command(name = cut::NAME, about = cut::ABOUT)]
+    PowerCut(Box<cut::CutArgs>),
+}
+
+impl Bench {
+    /// Runs it.
+    ///
+    /// # Errors
+    /// The reason why there is no trustworthy result.
+    pub(crate) fn run(&self) -> Result<(), BenchError> {
+        match self {
+            Self::Mixed(args) => args.run(),
+            Self::Depth(args) => depth::run(args),
+            Self::InOrder(args) => in_order::run(args),
+            Self::Hit(args) => hit::run(args),
+            Self::MapFault(args) => map_fault::run(args),
+            Self::Fill(args) => args.run(),
+            Self::DdOom(args) => args.run(),
+            Self::AnonZipf(args) => args.run(),
+            Self::HighThrash(args) => args.run(),
+            Self::MmapThrash(args) => args.run(),
+            Self::FioMmap(args) => args.run(),
+            Self::Circles(args) => args.run(),
+            Self::NoisyNeighbour(args) => args.run(),
+            Self::Tenants(args) => tenants::real::run(args),
+            Self::FileAnonMix(args) => file_anon_mix::real::run(args),
+            Self::ProgramCost(args) => cost::run(args),
+            Self::Crash(args) => crash::run(args),
+            Self::PowerCut(args) => cut::run(args),
+        }
+    }
+}

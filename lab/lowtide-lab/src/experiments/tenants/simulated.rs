@@ -1,0 +1,302 @@
+//! `lowtide-lab sim tenants`: many programs of equal demand on one machine without enough memory.
+//!
+//! At a scale below 1 each page represents many: memory, swap and buffers shrink, the cost of a
+//! page grows by the same factor, and the numbers of workers, CPUs and seconds do not change
+//! (`docs/kernel/workloads.md` §0.3, T-mode). So requests take as long as at full size and fall
+//! into the same buckets.
+
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use clap::Args;
+use lowtide::{Policy, Size};
+use lowtide_cli::sim::clock::Stopwatch;
+use lowtide_cli::sim::error::SimError;
+use lowtide_cli::sim::host::Host;
+use lowtide_cli::sim::jobs;
+use lowtide_cli::sim::options::{self, AtScale, seconds};
+use lowtide_cli::sim::show::{self, Head};
+use lowtide_report::columns;
+use lowtide_report::interrupt::{self, Cut};
+use lowtide_report::json::LatencyUs;
+use lowtide_report::progress::{Patient, Unit};
+use lowtide_report::row::{Bucket, Row, RowLatency};
+use lowtide_sim::client::tenants::{self, BUCKETS_S, CONTENDED_SLOT_NS, TenantsResult};
+use lowtide_sim::spec::{MachineSpec, SwapSpec};
+use lowtide_sim::{Costs, MachineConfig, MachineError, MachineStat};
+use lowtide_workload::tenants::Tenants;
+
+use crate::experiments::tenants::{Having, PROGRAM, describe};
+use crate::sim::compare;
+
+pub(crate) use crate::experiments::tenants::{ABOUT, NAME};
+
+/// The machine of the published evaluation.
+const MACHINE: &str = "xeon-96t";
+/// Swap, as a multiple of memory, if the machine has none: 256 GiB of zram on 128 GiB
+/// (`docs/kernel/workloads.md` §2(b)).
+const SWAP_TIMES: u64 = 2;
+/// Default scale of the published experiment, so that three policies take a few minutes. The 600
+/// virtual seconds have the same reason; the published runs took about 3,600.
+const SCALE: &str = "0.0625";
+
+const MAX_HELP: &str = "Budget [default: all of the machine's memory]";
+const HELP: &str = "\
+64 workers with large buffers run on a machine with zram, without a group limit. Below full size a
+page stands for many: memory shrinks, what a page costs grows, numbers and times stay. So the rows
+stand beside the published figures at any --scale, on xeon-96t with all of its memory, for the
+published heaps. A worker is bound to a node; nodes share the lock of swap slots and nothing else.
+
+Examples:
+  lowtide-lab sim tenants --seconds 120 --policy mglru-7.1,mglru-7.1+series
+  lowtide-lab sim tenants --nodes 2 --policy mglru-7.1,lru
+  lowtide-lab sim tenants --file 128M --content objects --swap-high 4G --policy mglru,lru";
+
+/// Options of `sim tenants`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = HELP,
+    mut_arg("machine", |arg| arg.default_value(MACHINE)),
+    mut_arg("max", |arg| arg.help(MAX_HELP)),
+    mut_arg("policy", |arg| arg.default_value(options::PUBLISHED_POLICIES)),
+    mut_arg("scale", |arg| arg.default_value(SCALE))
+)]
+pub(crate) struct Options {
+    /// Virtual seconds measured
+    #[arg(
+        long,
+        value_name = "N",
+        value_parser = seconds(),
+        default_value_t = 600
+    )]
+    seconds: u64,
+    /// Nodes of memory and processors that the machine and the workers are divided into; each has
+    /// its own lists of each tenant
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=2),
+          default_value_t = 1)]
+    nodes: u32,
+    /// What tenants have.
+    #[command(flatten)]
+    having: Having,
+    /// The machine, the budget, the scale and the results.
+    #[command(flatten)]
+    at_scale: AtScale,
+}
+
+/// One run, with all options resolved.
+#[derive(Clone, Debug)]
+struct Plan {
+    /// One node of the machine.
+    machine: MachineSpec,
+    nodes: u32,
+    /// The budget of a node.
+    max: Option<u64>,
+    tenants: Tenants,
+    run_ns: u64,
+    scale: f64,
+    /// Whether it is the published experiment at any scale.
+    published: bool,
+}
+
+impl Plan {
+    fn new(options: &Options) -> Result<Self, SimError> {
+        let scale = options.at_scale.scale;
+        let whole = options.at_scale.machine.load()?;
+        let published = MachineSpec::preset(MACHINE)?.as_ref() == Some(&whole)
+            && options.at_scale.max.is_none()
+            && options.having.is_published();
+        let calibrated = if published {
+            MachineSpec {
+                costs: Costs { swap_slot_ns: CONTENDED_SLOT_NS, ..whole.costs.clone() },
+                ..whole
+            }
+        } else {
+            whole
+        };
+        let nodes = options.nodes;
+        let machine = tenants::node(&part_of(&calibrated, scale), nodes);
+        machine.validate()?;
+        let max = options.at_scale.max.map(|max| match max.is_max() {
+            true => max,
+            false => Size::new(max.bytes() / u64::from(nodes)),
+        });
+        let max = options::machine_budget(max, &machine, None)?;
+        let run_ns = options.seconds * 1_000_000_000;
+        let tenants = options.having.tenants(scale, options.at_scale.common.seed);
+        Ok(Self { machine, nodes, max, tenants, run_ns, scale, published })
+    }
+
+    fn head(&self) -> Head {
+        let swap = self.machine.swap.as_ref().map_or_else(
+            || "no swap".into(),
+            |swap| format!("{} of {} for swap", options::floor(swap.size), swap.kind),
+        );
+        Head {
+            what: format!("{NAME}: {ABOUT}"),
+            machine: match self.nodes {
+                1 => format!("{}; {swap}", show::machine(&self.machine)),
+                nodes => format!("{nodes} nodes, each {}; {swap}", show::machine(&self.machine)),
+            },
+            max: self.max,
+            data: format!(
+                "{}: {} in all; a page stands for {}",
+                describe(&self.tenants),
+                options::floor(self.tenants.bytes()),
+                (1.0 / self.scale * 100.0).round() / 100.0
+            ),
+            run: format!("{} s, of which nothing is left out", self.run_ns / 1_000_000_000),
+        }
+    }
+
+    /// One node under a policy.
+    fn simulate(
+        &self,
+        policy: Policy,
+        which: u32,
+        done: &AtomicU64,
+    ) -> Result<TenantsResult, MachineError> {
+        let machine = MachineConfig {
+            spec: self.machine.clone(),
+            policy,
+            max: self.max,
+            seed: self.tenants.seed.wrapping_add(u64::from(which)),
+        };
+        let node = (which, self.nodes);
+        tenants::run(&machine, &self.tenants, node, self.run_ns, done, interrupt::flag())
+    }
+
+    /// The row of all nodes together.
+    fn row(&self, policy: Policy, nodes: &[TenantsResult]) -> Row {
+        let mut workers: Vec<_> = nodes.iter().flat_map(|node| &node.workers).collect();
+        workers.sort_by_key(|worker| worker.tenant);
+        let requests: Vec<u64> = workers.iter().map(|worker| worker.requests).collect();
+        let total = requests.iter().sum();
+        let mut latency = nodes[0].latency.clone();
+        let mut buckets = nodes[0].buckets;
+        for node in &nodes[1..] {
+            latency += &node.latency;
+            buckets.iter_mut().zip(node.buckets).for_each(|(sum, ops)| *sum += ops);
+        }
+        let ms = |of: fn(&MachineStat) -> u64| {
+            Some(nodes.iter().map(|node| of(&node.stat)).sum::<u64>() as f64 / 1e6)
+        };
+        let row = Row {
+            workload: NAME,
+            program: Some(PROGRAM),
+            world: "sim",
+            system: "lowtide",
+            policy: policy.to_string(),
+            machine: self.machine.name.clone(),
+            max_bytes: self.max.map(|max| max * u64::from(self.nodes)),
+            data_bytes: Some(self.tenants.bytes()),
+            page_bytes: self.machine.page,
+            threads: self.tenants.all_workers(),
+            seed: Some(self.tenants.seed),
+            scale: Some(self.scale),
+            nodes: (self.nodes > 1).then_some(self.nodes),
+            swap_high_bytes: self.tenants.swap_high,
+            latency_us: Some(RowLatency::Whole(LatencyUs::from(&latency))),
+            latency_buckets: Some(Bucket::all(&BUCKETS_S, &buckets)),
+            lruvec_lock_ms: ms(|stat| stat.lruvec_lock.waited_ns),
+            swap_lock_ms: ms(|stat| stat.swap_lock.waited_ns),
+            zram_bytes: Some(nodes.iter().map(|node| node.stat.zram_bytes).sum()),
+            ..Row::default()
+        };
+        let of_node = |node: &TenantsResult| Row::default().on_machine(None, &node.stat, 0);
+        let others: Vec<Row> = nodes[1..].iter().map(of_node).collect();
+        let row = row.with_workers(requests).on_machine(None, &nodes[0].stat, total);
+        let row = others.iter().fold(row, Row::plus_counts);
+        // With a limit, what matters is how long tasks slept for it.
+        let slept = ms(|stat| stat.kernel.high_sleep_ns);
+        Row {
+            throttled_ms: if self.tenants.swap_high.is_some() { slept } else { row.throttled_ms },
+            ..row
+        }
+    }
+}
+
+/// The machine in which each page represents `1 / scale` pages of `whole`, with swap.
+fn part_of(whole: &MachineSpec, scale: f64) -> MachineSpec {
+    let part = |bytes: u64| ((bytes / whole.page) as f64 * scale).round() as u64 * whole.page;
+    let swap = whole.swap.clone().unwrap_or_else(|| SwapSpec::zram(SWAP_TIMES * whole.memory));
+    MachineSpec {
+        memory: part(whole.memory),
+        kernel: part(whole.kernel),
+        swap: Some(SwapSpec { size: part(swap.size), ..swap }),
+        costs: whole.costs.coarse(1.0 / scale),
+        ..whole.clone()
+    }
+}
+
+/// Simulates the tenants under every policy and prints the rows.
+///
+/// # Errors
+/// Any [`SimError`].
+pub(crate) fn run(options: &Options) -> Result<(), SimError> {
+    let policies = options.at_scale.common.begin()?;
+    let plan = Plan::new(options)?;
+    let timing = options.at_scale.timing.is_on();
+    let frames = plan.max.map_or(plan.machine.pages(), |max| max / plan.machine.page);
+    let data_pages = plan.tenants.bytes() / plan.machine.page;
+    let nodes = plan.nodes as usize;
+    let parallel = Host::ask().parallel(frames, data_pages / u64::from(plan.nodes))?;
+    plan.head().print(&options.at_scale.common);
+
+    let runs = policies.len() * nodes;
+    let total = plan.run_ns / 1_000_000 * runs as u64;
+    let progress = Patient::new("virtual milliseconds", Unit::Steps, total);
+    let results = jobs::run(runs, if timing { 1 } else { parallel }, progress, |number, done| {
+        let began = Stopwatch::start();
+        let (policy, which) = (policies[number / nodes], (number % nodes) as u32);
+        plan.simulate(policy, which, done).map(|result| (result, began.elapsed()))
+    });
+    let mut rows = Vec::with_capacity(policies.len());
+    let mut cut = Cut::default();
+    let mut results = results.into_iter();
+    for &policy in &policies {
+        let (mut of_nodes, mut took) = (Vec::with_capacity(nodes), Duration::ZERO);
+        for result in results.by_ref().take(nodes) {
+            let result =
+                result.map_err(|error| SimError::of_machine(policy, error, "simulating tenants"));
+            if let Some((result, time)) = cut.take(result)? {
+                of_nodes.push(result);
+                took += time;
+            }
+        }
+        if of_nodes.len() < nodes {
+            continue;
+        }
+        let row = plan.row(policy, &of_nodes);
+        let bytes = of_nodes.iter().map(|node| node.stat.bytes).sum();
+        rows.push(if timing { row.timed(took, bytes, data_pages) } else { row });
+    }
+    let mut rows = compare::with_ratios(rows);
+    let mut closing = compare::ratio_line(&rows);
+    if plan.published {
+        closing.extend(compare::tenants_verdict_lines(&rows));
+        rows = compare::with_published_tenants(rows);
+    }
+    show::results(&options.at_scale.common, &plan.machine, &rows, columns::TENANTS, &closing, cut)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_of_a_machine_has_all_of_its_cpus_and_dearer_pages() {
+        let whole = MachineSpec::load(MACHINE).unwrap();
+        let part = part_of(&whole, 1.0 / 16.0);
+        part.validate().unwrap();
+        assert_eq!((part.cpus, part.memory, part.kernel), (96, 8 << 30, 512 << 20));
+        assert_eq!(
+            part.swap,
+            Some(SwapSpec::zram(16 << 30)),
+            "the published one had twice its memory"
+        );
+        assert_eq!(part.costs.unmap_ns, 16 * whole.costs.unmap_ns);
+        assert_eq!(part.costs.context_switch_ns, whole.costs.context_switch_ns);
+        let phone = MachineSpec::load("phone").unwrap();
+        assert_eq!(part_of(&phone, 1.0).swap, phone.swap, "a machine's own swap stays");
+    }
+}

@@ -1,0 +1,50 @@
+//! Promise: a run that ends early, by Ctrl-C or because its file is truncated, stops soon, shows
+//! its results so far and the reason, exits with 130 (143 for SIGTERM, 1 for an error), and leaves
+//! no process, memory cgroup or unfinished file. The next run removes the files of a killed run.
+
+#[path = "../../../crates/lowtide-cli/tests/common/mod.rs"]
+mod common;
+
+use std::fs::OpenOptions;
+use std::path::Path;
+use std::time::Duration;
+
+use common::{Running, files, groups_of, memcg_or_skip, rows, run, text};
+use serde_json::Value;
+
+#[test]
+fn a_proof_that_is_interrupted_shows_what_it_has_found() {
+    let dir = tempfile::tempdir().unwrap();
+    let place = dir.path().to_str().unwrap();
+    // However slow the machine is: sooner or later the power has been cut when the signal comes.
+    for seconds in [1, 10, 50] {
+        let running = Running::start(&["bench", "power-cut", "--cuts", "999999", "--dir", place]);
+        std::thread::sleep(Duration::from_secs(seconds));
+        running.interrupt();
+        let (code, output, message) = running.end_with_output();
+        if code == Some(130) && output.contains("0 lost, 0 wrong") {
+            assert!(message.contains("the results shown were measured before that"), "{message}");
+            return;
+        }
+        assert!(!output.contains("verified"), "{code:?} {output} {message}");
+    }
+    panic!("the power was not cut once in 50 seconds");
+}
+
+#[test]
+fn ctrl_c_while_files_are_filled_leaves_none_and_no_group() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("made");
+    let text = data.to_str().unwrap();
+    let mut running =
+        Running::start(&["bench", "fill", "--max", "8M", "--rounds", "10000", "--dir", text]);
+    let pid = running.id();
+    running.wait_until_set_up();
+    running.wait_until(|| !files(&data).is_empty());
+    running.interrupt();
+    let (code, message) = running.end();
+    assert_eq!(code, Some(130), "{message}");
+    assert!(message.contains("interrupted while measuring"), "{message}");
+    assert!(groups_of(pid).is_empty(), "{:?}", groups_of(pid));
+    assert!(!data.exists(), "the directory was made for it and is empty");
+}

@@ -1,0 +1,100 @@
+//! Promise: no flushed byte is lost in a kill or a power cut, and the proofs fail when it is.
+
+#[path = "../../../crates/lowtide-cli/tests/common/mod.rs"]
+mod common;
+
+use common::{files, results, rows, run, text};
+
+#[test]
+fn killed_writers_leave_every_flushed_byte() {
+    let dir = tempfile::tempdir().unwrap();
+    let results =
+        results(dir.path(), &["bench", "crash", "--cycles", "60", "--threads", "8", "--seed", "1"]);
+    let row = &rows(&results)[0];
+    assert_eq!((row["workload"].as_str(), row["cycles"].as_u64()), (Some("crash"), Some(60)));
+    assert_eq!((row["lost_bytes"].as_u64(), row["wrong_bytes"].as_u64()), (Some(0), Some(0)));
+    assert_eq!(row["verified_bytes"].as_u64().unwrap(), 60 * row["data_bytes"].as_u64().unwrap());
+    assert!(row["flushes"].as_u64().unwrap() > 0, "nothing was promised: {row}");
+    assert_drawn(row, &["files shrunk", "ranges punched"]);
+    assert!(files(dir.path()).is_empty(), "files are left behind");
+}
+
+/// That each of these happened.
+fn assert_drawn(row: &serde_json::Value, whats: &[&str]) {
+    let drawn = row["drawn"].as_array().unwrap();
+    for what in whats {
+        let times = drawn.iter().find(|of| of["what"] == *what).and_then(|of| of["count"].as_u64());
+        assert!(times > Some(0), "{what}: {row}");
+    }
+}
+
+#[test]
+fn power_cuts_on_a_failing_disk_leave_every_flushed_byte() {
+    let dir = tempfile::tempdir().unwrap();
+    let results = results(dir.path(), &["bench", "power-cut", "--cuts", "200", "--seed", "1"]);
+    let row = &rows(&results)[0];
+    assert_eq!((row["workload"].as_str(), row["cycles"].as_u64()), (Some("power-cut"), Some(200)));
+    assert_eq!((row["lost_bytes"].as_u64(), row["wrong_bytes"].as_u64()), (Some(0), Some(0)));
+    for counted in ["flushes", "writes", "reads", "refused"] {
+        assert!(row[counted].as_u64().unwrap() > 100, "{counted}: {row}");
+    }
+    for lost in ["sectors_dropped", "sectors_kept", "writes_torn", "cuts_reordered"] {
+        assert!(row["disk"][lost].as_u64().unwrap() > 0, "{lost}: the disk is too kind: {row}");
+    }
+    assert_drawn(
+        row,
+        &[
+            "files shrunk",
+            "ranges punched",
+            "ranges discarded",
+            "files that began sparse",
+            "files that the pager made",
+        ],
+    );
+    for kind in ["faults", "sites"] {
+        let reached =
+            row[kind].as_array().unwrap().iter().filter(|of| of["count"].as_u64() > Some(0));
+        assert!(reached.count() >= 10, "{row}");
+    }
+    assert!(files(dir.path()).is_empty(), "files are left behind");
+}
+
+/// Each lie within a number of cuts.
+#[test]
+fn a_disk_that_lies_is_found_out_within_200_cuts() {
+    for lie in ["lost-sync", "lost-write", "lost-shrink", "lost-tail", "lost-punch", "lost-name"] {
+        let dir = tempfile::tempdir().unwrap();
+        let place = dir.path().to_str().unwrap();
+        let args = [
+            "bench",
+            "power-cut",
+            "--cuts",
+            "200",
+            "--seed",
+            "1",
+            "--sabotage",
+            lie,
+            "--dir",
+            place,
+        ];
+        let output = run(&args);
+        let message = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{lie} went unnoticed: {}", text(&output.stdout));
+        assert!(message.contains("power-cut") && message.contains("lost"), "{message}");
+    }
+}
+
+#[test]
+fn what_is_for_measurements_is_refused() {
+    for args in [
+        &["bench", "crash", "--cuts", "3"][..],
+        &["bench", "power-cut", "--cycles", "3"],
+        &["bench", "crash", "--seconds", "3"],
+        &["bench", "power-cut", "--against", "mmap"],
+        &["bench", "ycsb-b", "--cuts", "3"],
+    ] {
+        let output = run(args);
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {}", text(&output.stderr));
+        assert!(text(&output.stderr).contains(args[2]), "{args:?}: {}", text(&output.stderr));
+    }
+}
