@@ -15,7 +15,7 @@ use lowtide_bpf::{Hook, Programs};
 use lowtide_core::hooks::{LimitHooks, LimitSnapshot};
 use lowtide_core::{Policy, Size};
 use lowtide_sim::spec::MachineSpec;
-use lowtide_sim::swarm::Plan;
+use lowtide_experiments::swarm::Plan;
 use lowtide_workload::trace::{
     Columns, CompactWriter, Format, Names, TraceRecord, Writer, read_from,
 };

@@ -26,14 +26,12 @@
 //! | `report.rs` | [`Table`], [`Row`]: results as text and JSON |
 //! | `picture.rs` | [`chart`], [`page`]: results as SVG and HTML |
 //! | `plain.rs` | the engine's policies, on the simulator's plain machine, as a [`Player`] |
-//! | [`corpus`] | the traces that judge a policy, and the judgement |
 //! | [`baseline`] | textbook caches, for comparison with the engine's policies |
 //! | [`plot`] | charts and pages |
 #![forbid(unsafe_code)]
 
 mod advise;
 pub mod baseline;
-pub mod corpus;
 mod curve;
 mod next_use;
 mod numbering;

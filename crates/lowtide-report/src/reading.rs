@@ -4,9 +4,6 @@
 //! memory) or *read ahead* (nothing had requested it). A page that was read ahead is used later, or
 //! evicted before that, or still there at the end. All counts are of the measured operations alone.
 
-use lowtide_sim::client::database::DatabaseResult;
-use lowtide_sim::spec::MachineSpec;
-use lowtide_sim::{KernelCounts, MachineStat};
 use serde::Serialize;
 
 /// See the module documentation.
@@ -36,29 +33,4 @@ pub struct DatabaseRow {
     pub readahead_unused_pages: u64,
     /// The part of the cached file pages that was dirty, on average.
     pub dirty_share_pct: f64,
-}
-
-impl DatabaseRow {
-    /// That of a run on `machine`.
-    pub fn of(result: &DatabaseResult, machine: &MachineSpec) -> Self {
-        let per_op = |bytes: u64| bytes as f64 / 1024.0 / result.ops.max(1) as f64;
-        let (began, ended): (&MachineStat, &MachineStat) = (&result.began, &result.ended);
-        let since = |count: fn(&KernelCounts) -> u64| count(&ended.kernel) - count(&began.kernel);
-        let windows = since(|kernel| kernel.marked_windows);
-        Self {
-            read_ahead_bytes: machine.readahead,
-            read_kib_per_op: per_op(ended.device.read_bytes - began.device.read_bytes),
-            asked_kib_per_op: per_op(result.asked_pages * machine.page),
-            missing_pages: since(|kernel| kernel.missing),
-            missing_again_pages: since(|kernel| kernel.missing_again),
-            marked_hits: since(|kernel| kernel.marked_hits),
-            marked_windows: windows,
-            mean_window_pages: since(|kernel| kernel.marked_window_pages) as f64
-                / windows.max(1) as f64,
-            readahead_pages: since(|kernel| kernel.readahead),
-            readahead_used_pages: since(|kernel| kernel.readahead_used),
-            readahead_unused_pages: since(|kernel| kernel.readahead_unused),
-            dirty_share_pct: 100.0 * result.dirty_share,
-        }
-    }
 }

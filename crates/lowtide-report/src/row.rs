@@ -10,8 +10,6 @@ use std::time::Duration;
 
 use lowtide::{Pager, Policy, Stat};
 use lowtide_core::{Events, MemoryStat};
-use lowtide_sim::client::tenants::BUCKETS_S;
-use lowtide_sim::published::{Published, PublishedTenants};
 use lowtide_sim::statistics::Spread as WorkerSpread;
 use lowtide_sim::{MachineStat, PlainCounts};
 use serde::Serialize;
@@ -377,16 +375,6 @@ impl Workers {
             requests,
         }
     }
-
-    /// The results in a posting, or computed from it.
-    pub fn published(published: &PublishedTenants) -> Self {
-        Self {
-            mean: published.mean.or(published.ci95.map(|(low, high)| low.midpoint(high))),
-            ci95: published.ci95.map(|(low, high)| [low, high]),
-            stdev: published.stdev,
-            ..Self::default()
-        }
-    }
 }
 
 /// Operations with at least this latency, and less than that of the next bucket.
@@ -602,46 +590,6 @@ impl Row {
             accesses_per_s: self.accesses.map(rate),
             bytes_per_page: (pages > 0).then(|| bytes as f64 / pages as f64),
             ..self
-        }
-    }
-
-    /// A published row, for comparison with a simulated one of the same arm.
-    pub fn published(beside: &Self, published: Published) -> Self {
-        Self {
-            workload: beside.workload,
-            world: "real",
-            system: "published",
-            source: Some(published.posting),
-            policy: beside.policy.clone(),
-            machine: beside.machine.clone(),
-            max_bytes: beside.max_bytes,
-            page_bytes: beside.page_bytes,
-            threads: beside.threads,
-            seconds: published.ops_per_s.zip(beside.ops).map(|(rate, ops)| ops as f64 / rate),
-            ops: beside.ops,
-            ops_per_s: published.ops_per_s,
-            latency_us: published.mean_us.map(|mean| RowLatency::Mean { mean }),
-            stat: named(published.stat),
-            ..Self::default()
-        }
-    }
-
-    /// A published row about tenants, for comparison with a simulated one of the same arm.
-    pub fn published_tenants(beside: &Self, published: &PublishedTenants) -> Self {
-        Self {
-            workload: beside.workload,
-            world: "real",
-            system: "published",
-            source: Some(published.posting),
-            policy: beside.policy.clone(),
-            machine: beside.machine.clone(),
-            page_bytes: beside.page_bytes,
-            threads: beside.threads,
-            ops: published.total,
-            jain: published.jain,
-            workers: Some(Workers::published(published)),
-            latency_buckets: published.buckets.map(|counts| Bucket::all(&BUCKETS_S, &counts)),
-            ..Self::default()
         }
     }
 

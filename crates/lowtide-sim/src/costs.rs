@@ -74,7 +74,7 @@ macro_rules! costs {
             }
 
             /// All costs, multiplied.
-            pub(crate) const fn times(&self, times: u64) -> Self {
+            pub const fn times(&self, times: u64) -> Self {
                 Self { $($name: self.$name * times,)* }
             }
 

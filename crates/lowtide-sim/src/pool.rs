@@ -18,23 +18,23 @@ use std::sync::Arc;
 
 /// The work of unmapping the victims of a batch, which determines its cost.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct UnmapWork {
+pub struct UnmapWork {
     /// Translations dropped.
-    pub(crate) translations: u64,
+    pub translations: u64,
     /// Pages compressed.
-    pub(crate) compressed: u64,
+    pub compressed: u64,
     /// Pages that were found to hold zeros, so that there was nothing to compress.
-    pub(crate) zeros: u64,
+    pub zeros: u64,
 }
 
 /// The pool of frames, the engine that decides about them, and their content.
 #[derive(Debug)]
-pub(crate) struct Pool {
-    pub(crate) engine: Engine,
-    pub(crate) memory: Memory,
-    pub(crate) zram: Zram,
+pub struct Pool {
+    pub engine: Engine,
+    pub memory: Memory,
+    pub zram: Zram,
     /// Frames that read-ahead has filled and that nothing has used since.
-    pub(crate) unused: Unused,
+    pub unused: Unused,
     accesses: Arc<AccessCounts>,
     frames: Frames,
 }
@@ -44,7 +44,7 @@ impl Pool {
     ///
     /// # Errors
     /// [`ConfigError`].
-    pub(crate) fn new(config: &EngineConfig) -> Result<Self, ConfigError> {
+    pub fn new(config: &EngineConfig) -> Result<Self, ConfigError> {
         if config.frames > Cached::FRAMES_MAX {
             return Err(ConfigError::BudgetTooLarge {
                 pages: config.max,
@@ -64,33 +64,33 @@ impl Pool {
     }
 
     /// Whether accesses through the descriptor move folios between lists at once.
-    pub(crate) fn classical(&self) -> bool {
+    pub fn classical(&self) -> bool {
         self.engine.policy().lists() == Lists::Classical
     }
 
     /// Whether an object is a heap.
-    pub(crate) fn is_anon(&self, object: ObjectId) -> bool {
+    pub fn is_anon(&self, object: ObjectId) -> bool {
         self.memory.objects[object.0 as usize].lru_type == LruType::Anon
     }
 
     /// Whether a folio is dirty.
-    pub(crate) fn is_dirty(&self, frame: FolioId) -> bool {
+    pub fn is_dirty(&self, frame: FolioId) -> bool {
         self.engine.folio(frame).is_some_and(|f| f.flags().contains(Flags::DIRTY))
     }
 
     /// Whether a folio is being written.
-    pub(crate) fn is_writing(&self, frame: FolioId) -> bool {
+    pub fn is_writing(&self, frame: FolioId) -> bool {
         self.engine.folio(frame).is_some_and(|f| f.flags().contains(Flags::WRITEBACK))
     }
 
     /// The frame of a resident page.
     #[inline]
-    pub(crate) fn frame(&self, object: ObjectId, page: u64) -> Option<FolioId> {
+    pub fn frame(&self, object: ObjectId, page: u64) -> Option<FolioId> {
         self.memory.cached(object, page).frame()
     }
 
     /// Whether one of some pages is resident.
-    pub(crate) fn any_resident(&self, object: ObjectId, mut pages: Range<u64>) -> bool {
+    pub fn any_resident(&self, object: ObjectId, mut pages: Range<u64>) -> bool {
         pages.any(|page| self.frame(object, page).is_some())
     }
 
@@ -100,7 +100,7 @@ impl Pool {
     ///
     /// # Panics
     /// When there is no free frame: what is charged has one.
-    pub(crate) fn insert(
+    pub fn insert(
         &mut self,
         object: ObjectId,
         page: u64,
@@ -118,7 +118,7 @@ impl Pool {
     /// then they come in smaller ones.
     ///
     /// The shadow of the last of them that was evicted counts for all.
-    pub(crate) fn insert_large(
+    pub fn insert_large(
         &mut self,
         order: u8,
         object: ObjectId,
@@ -154,19 +154,19 @@ impl Pool {
     }
 
     /// The pages of a folio, and which of its frames one of them is in.
-    pub(crate) fn extent(&self, folio: FolioId) -> (Range<u64>, u8) {
+    pub fn extent(&self, folio: FolioId) -> (Range<u64>, u8) {
         let folio = self.engine.folio(folio).expect("a resident page has a folio");
         let first = folio.owner().page;
         (first..first + folio.pages(), folio.order())
     }
 
     /// The frame of a page of a folio.
-    pub(crate) fn frame_in(&self, folio: FolioId, page: u64) -> FolioId {
+    pub fn frame_in(&self, folio: FolioId, page: u64) -> FolioId {
         FolioId(folio.0 + (page - self.extent(folio).0.start) as u32)
     }
 
     /// Files may have large folios from now on.
-    pub(crate) fn allow_large(&mut self) {
+    pub fn allow_large(&mut self) {
         self.frames.join();
     }
 
@@ -175,13 +175,7 @@ impl Pool {
     ///
     /// # Panics
     /// When there is no free frame, or the page is not in swap.
-    pub(crate) fn swap_in(
-        &mut self,
-        object: ObjectId,
-        page: u64,
-        memcg: MemcgId,
-        task: Task,
-    ) -> FolioId {
+    pub fn swap_in(&mut self, object: ObjectId, page: u64, memcg: MemcgId, task: Task) -> FolioId {
         let frame = self.frames.take(0).expect("what is charged has a frame");
         let shadow = self.memory.cached(object, page).shadow();
         let owner = Owner { space: SpaceId(object.0), page };
@@ -193,7 +187,7 @@ impl Pool {
 
     /// Counts an access through the descriptor.
     #[inline]
-    pub(crate) fn mark_accessed(&mut self, frame: FolioId, task: Task) {
+    pub fn mark_accessed(&mut self, frame: FolioId, task: Task) {
         if self.accesses.record(frame) {
             self.engine.mark_accessed(frame, task);
         }
@@ -201,7 +195,7 @@ impl Pool {
 
     /// Drops the translations of those victims of a reclaim that are not `held`, and compresses
     /// those that go to swap.
-    pub(crate) fn unmap_victims(
+    pub fn unmap_victims(
         &mut self,
         reclaim: &mut Reclaim,
         held: impl Fn(ObjectId, Range<u64>) -> bool,
@@ -232,7 +226,7 @@ impl Pool {
     }
 
     /// Takes the frames that a reclaim freed, and remembers their pages. Returns how many.
-    pub(crate) fn take_freed(&mut self, reclaim: &Reclaim) -> u64 {
+    pub fn take_freed(&mut self, reclaim: &Reclaim) -> u64 {
         let mut pages = 0;
         for gone in reclaim.freed() {
             let object = ObjectId(gone.owner.space.0);
@@ -251,7 +245,7 @@ impl Pool {
 
     /// Begins to write a dirty page. Returns its frame, or `None` if it is not dirty or is being
     /// written already.
-    pub(crate) fn start_writeback(&mut self, object: ObjectId, page: u64) -> Option<FolioId> {
+    pub fn start_writeback(&mut self, object: ObjectId, page: u64) -> Option<FolioId> {
         let frame = self.frame(object, page)?;
         if !self.engine.start_writeback(frame) {
             return None;
@@ -262,7 +256,7 @@ impl Pool {
 
     /// Gives a page up, with all that is remembered of it, in swap too. Returns false if it cannot
     /// go at the moment: it is being written, or isolated.
-    pub(crate) fn discard(&mut self, object: ObjectId, page: u64) -> bool {
+    pub fn discard(&mut self, object: ObjectId, page: u64) -> bool {
         let cached = self.memory.cached(object, page);
         if let Some(frame) = cached.frame() {
             let (extent, order) = self.extent(frame);
@@ -289,7 +283,7 @@ impl Pool {
     /// that takes it at once: the folio may be freed. Its translations have been dropped, and
     /// `stored` is whether there was a store through one. Returns whether there was anything to
     /// write.
-    pub(crate) fn begin_swap_out(&mut self, victim: &mut Victim, stored: bool) -> bool {
+    pub fn begin_swap_out(&mut self, victim: &mut Victim, stored: bool) -> bool {
         if !victim.to_swap {
             return false;
         }
@@ -307,7 +301,7 @@ impl Pool {
     ///
     /// # Errors
     /// Where they are, if they are not.
-    pub(crate) fn validate_swap(&self, slots: u64) -> Result<(), String> {
+    pub fn validate_swap(&self, slots: u64) -> Result<(), String> {
         let heaps = self.memory.objects.iter().filter(|o| o.lru_type == LruType::Anon);
         let tables =
             heaps.flat_map(|o| (0..o.pages.tables()).filter_map(|table| o.pages.table(table)));
@@ -324,7 +318,7 @@ impl Pool {
     }
 
     /// Adds an object that is mapped once, into an address space that there is.
-    pub(crate) fn add_mapped(
+    pub fn add_mapped(
         &mut self,
         process: SpaceId,
         lru_type: LruType,
@@ -335,17 +329,17 @@ impl Pool {
     }
 
     /// Frames there are.
-    pub(crate) const fn frames(&self) -> usize {
+    pub const fn frames(&self) -> usize {
         self.frames.len()
     }
 
     /// Free frames.
-    pub(crate) const fn free_frames(&self) -> usize {
+    pub const fn free_frames(&self) -> usize {
         self.frames.free()
     }
 
     /// Bytes of memory that the simulation of this pool takes.
-    pub(crate) fn bytes(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         self.engine.metadata_bytes() + self.memory.bytes() + self.frames.bytes()
     }
 }

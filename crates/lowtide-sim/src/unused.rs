@@ -7,7 +7,7 @@ use lowtide_core::FolioId;
 
 /// Frames that read-ahead has filled and that nothing has used since, a bit a frame.
 #[derive(Debug, Default)]
-pub(crate) struct Unused {
+pub struct Unused {
     bits: Vec<u64>,
 }
 

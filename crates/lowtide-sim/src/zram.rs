@@ -12,7 +12,7 @@ use crate::memory::ObjectId;
 /// See the module documentation. The default keeps everything for nothing, which is right for swap
 /// on a device.
 #[derive(Debug, Default)]
-pub(crate) struct Zram {
+pub struct Zram {
     /// Bytes that a page takes unless it holds zeros.
     page_bytes: u64,
     /// Heaps that hold nothing but zeros, by number.

@@ -2,8 +2,8 @@
 //! same seed gives the same run.
 
 use lowtide_core::Policy;
-use lowtide_sim::client::stream::{self, Stream, StreamSpace};
 use lowtide_sim::spec::{MachineSpec, SwapSpec};
+use lowtide_sim::stream::{self, Stream, StreamSpace};
 use lowtide_sim::{MachineConfig, MachineStat, Plain, PlainConfig, PlainSwap};
 use lowtide_workload::{Distribution, OpKind, PageOp, SpaceId, SpaceKind, SplitMix64};
 use std::sync::atomic::{AtomicBool, AtomicU64};

@@ -15,13 +15,7 @@
 //! | [`distribution`] | the choice of the next item: uniform or one of the two skews |
 //! | [`catalog`] | the workloads by name |
 //! | [`ycsb`], [`random`], [`scan`] | the streams behind those names |
-//! | [`script`] | experiments of groups that share memory, for both players |
-//! | [`mapping`] | files read through mappings, for both players |
-//! | [`heap`] | programs most of whose memory is heap, for both players |
-//! | [`tenants`] | servers and browsers of equal demand, for both players |
-//! | [`writer`] | a file written from start to end, for both players |
 //! | [`record`], [`block`], [`layout`] | the bytes of records and pages: every read is verified |
-//! | [`groundtruth`] | the exact sequences that real kernels were measured on |
 //! | [`trace`] | recorded streams: our exchange format, and the formats of other tools |
 
 #![forbid(unsafe_code)]
@@ -29,20 +23,14 @@
 pub mod block;
 pub mod catalog;
 pub mod distribution;
-pub mod groundtruth;
-pub mod heap;
 pub mod layout;
-pub mod mapping;
 mod nearest;
 pub mod op;
 pub mod prng;
 pub mod random;
 pub mod record;
 pub mod scan;
-pub mod script;
-pub mod tenants;
 pub mod trace;
-pub mod writer;
 pub mod ycsb;
 pub mod zipf;
 

@@ -44,9 +44,8 @@ struct Module {
 pub fn crates() -> Vec<Crate> {
     let mut modules: BTreeMap<String, BTreeMap<Path, Module>> = BTreeMap::new();
     for text in texts() {
-        let Some((name, file)) =
-            text.path.strip_prefix("crates/").and_then(|p| p.split_once("/src/"))
-        else {
+        let inside = text.path.strip_prefix("crates/").or(text.path.strip_prefix("lab/"));
+        let Some((name, file)) = inside.and_then(|path| path.split_once("/src/")) else {
             continue;
         };
         let Some(file) = file.strip_suffix(".rs") else { continue };

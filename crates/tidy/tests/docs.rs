@@ -128,10 +128,11 @@ fn links_lead_somewhere_and_every_page_is_linked() {
 fn home(first: &str) -> Option<String> {
     let name = match first {
         "lowtide" => "lowtide".to_owned(),
-        "core" | "sys" | "swap" | "bpf" | "sim" | "mrc" | "proof" | "host" | "cli" | "workload"
-        | "preload" | "programs" => {
+        "core" | "sys" | "swap" | "bpf" | "sim" | "mrc" | "host" | "cli" | "workload"
+        | "preload" | "programs" | "report" => {
             format!("lowtide-{first}")
         }
+        "lab" | "experiments" | "proof" => return Some(format!("lab/lowtide-{first}/src")),
         _ => return None,
     };
     Some(format!("crates/{name}/src"))
@@ -154,8 +155,8 @@ fn sources_that_documents_name_exist() {
             for path in parts(line, true).filter(is_path) {
                 let (first, rest) = path.split_once('/').unwrap_or(("", path));
                 let place = match home(first) {
+                    _ if root.join(path).exists() => path.to_owned(),
                     Some(home) => format!("{home}/{rest}"),
-                    None if root.join(path).exists() => path.to_owned(),
                     None => format!("{folder}/{path}"),
                 };
                 named += 1;
@@ -175,7 +176,7 @@ fn sources_that_documents_name_exist() {
 fn commands_in_documents_name_workloads_that_exist() {
     let root = root();
     let mut sources = String::new();
-    for file in ["crates/lowtide-cli/src", "crates/lowtide-workload/src"] {
+    for file in ["crates/lowtide-cli/src", "lab/lowtide-lab/src", "crates/lowtide-workload/src"] {
         for text in texts().into_iter().filter(|text| text.path.starts_with(file)) {
             sources += &fs::read_to_string(root.join(&text.path)).expect("a source");
         }
@@ -185,9 +186,11 @@ fn commands_in_documents_name_workloads_that_exist() {
     for text in documents() {
         for (n, line) in commands(&text.content) {
             let line = line.replace("cargo run --release -- ", "lowtide ");
+            let line = line.replace("cargo run --release -p lowtide-lab -- ", "lowtide-lab ");
             let mut words = line.split_whitespace();
             let command = (words.next(), words.next(), words.next());
-            let (Some("lowtide"), Some("bench" | "sim"), Some(workload)) = command else {
+            let (Some("lowtide" | "lowtide-lab"), Some("bench" | "sim"), Some(workload)) = command
+            else {
                 continue;
             };
             if workload.starts_with('-') {

@@ -10,17 +10,32 @@ use syn::visit::Visit;
 const PRODUCT: [&str; 6] =
     ["lowtide", "lowtide-bpf", "lowtide-core", "lowtide-swap", "lowtide-sys", "lowtide-zstd"];
 
-/// Crates of the repository that each crate uses, tests and examples apart. The command may use
+/// Crates of the repository that each crate uses, tests and examples apart. `lowtide-lab` may use
 /// all of them; `lowtide-tidy` looks at files only.
-const USES: [(&str, &[&str]); 13] = [
+const USES: [(&str, &[&str]); 15] = [
     ("lowtide", &["lowtide-bpf", "lowtide-core", "lowtide-swap", "lowtide-sys"]),
     ("lowtide-bpf", &["lowtide-core"]),
+    (
+        "lowtide-cli",
+        &[
+            "lowtide",
+            "lowtide-core",
+            "lowtide-host",
+            "lowtide-mrc",
+            "lowtide-report",
+            "lowtide-sim",
+            "lowtide-sys",
+            "lowtide-workload",
+        ],
+    ),
     ("lowtide-core", &[]),
+    ("lowtide-experiments", &["lowtide-core", "lowtide-mrc", "lowtide-sim", "lowtide-workload"]),
     ("lowtide-host", &["lowtide-sys"]),
     ("lowtide-mrc", &["lowtide-core", "lowtide-sim", "lowtide-workload"]),
     ("lowtide-preload", &["lowtide", "lowtide-sys"]),
     ("lowtide-programs", &["lowtide-workload"]),
     ("lowtide-proof", &["lowtide", "lowtide-workload"]),
+    ("lowtide-report", &["lowtide", "lowtide-core", "lowtide-sim", "lowtide-workload"]),
     ("lowtide-sim", &["lowtide-core", "lowtide-workload"]),
     ("lowtide-swap", &["lowtide-zstd"]),
     ("lowtide-sys", &[]),
@@ -73,16 +88,16 @@ fn dependencies(manifest: &str) -> BTreeMap<String, Vec<String>> {
     sections
 }
 
-/// Manifests of the crates below `crates/`, by name.
+/// Manifests of the crates below `crates/` and `lab/`, by name.
 fn manifests() -> BTreeMap<String, String> {
-    let dirs = fs::read_dir(root().join("crates")).expect("the crates");
-    let all = dirs.map(|dir| {
+    let dirs = |folder| fs::read_dir(root().join(folder)).expect("the crates");
+    let all = dirs("crates").chain(dirs("lab")).map(|dir| {
         let path = dir.expect("a crate").path();
         let name = path.file_name().expect("a name").to_string_lossy().into_owned();
         let manifest = fs::read_to_string(path.join("Cargo.toml")).expect("a manifest");
         (name, manifest)
     });
-    all.filter(|(name, _)| !["tidy", "lowtide-cli"].contains(&name.as_str())).collect()
+    all.filter(|(name, _)| !["tidy", "lowtide-lab"].contains(&name.as_str())).collect()
 }
 
 #[test]
@@ -148,6 +163,45 @@ impl<'ast> Visit<'ast> for Hidden {
     fn visit_impl_item_fn(&mut self, item: &'ast syn::ImplItemFn) {
         self.look(&item.attrs, || format!("fn {}", item.sig.ident));
         syn::visit::visit_impl_item_fn(self, item);
+    }
+}
+
+#[test]
+fn nothing_of_the_laboratory_is_published_or_used_by_what_is_installed() {
+    for (name, manifest) in manifests() {
+        let in_lab = root().join("lab").join(&name).exists();
+        assert!(!in_lab || manifest.contains("\npublish = false\n"), "{name} can be published");
+        let used = USES.iter().find(|(known, _)| *known == name).map_or(&[][..], |(_, used)| used);
+        let of_lab = used.iter().find(|used| root().join("lab").join(used).exists());
+        assert!(in_lab || of_lab.is_none(), "{name} uses {of_lab:?} of the laboratory");
+    }
+}
+
+/// Lines of the command's sources, and its workloads: what users install stays small.
+const COMMAND_LINES_MAX: usize = 12_000;
+const COMMAND_WORKLOADS_MAX: usize = 12;
+
+#[test]
+fn the_command_stays_what_users_need() {
+    let sources = "crates/lowtide-cli/src/";
+    let all: Vec<_> = texts().into_iter().filter(|text| text.path.starts_with(sources)).collect();
+    let lines: usize = all.iter().map(|text| text.content.lines().count()).sum();
+    assert!((5000..=COMMAND_LINES_MAX).contains(&lines), "{lines} lines in {sources}");
+    let named = |room: &str| {
+        let list = all.iter().find(|text| text.path == format!("{sources}{room}/mod.rs"));
+        let variants = |item| match item {
+            syn::Item::Enum(list) => list.variants.len(),
+            _ => 0,
+        };
+        let list = syn::parse_file(&list.expect("a list of workloads").content).expect("Rust");
+        list.items.into_iter().map(variants).sum::<usize>()
+    };
+    let workloads = named("bench") + named("sim");
+    assert!((1..=COMMAND_WORKLOADS_MAX).contains(&workloads), "{workloads} workloads");
+    for (room, other) in [("bench", "crate::sim"), ("sim", "crate::bench")] {
+        let inside = all.iter().filter(|text| text.path.starts_with(&format!("{sources}{room}/")));
+        let users: Vec<_> = inside.filter(|text| text.content.contains(other)).collect();
+        assert!(users.is_empty(), "{room} uses {other}: {users:?}");
     }
 }
 

@@ -14,9 +14,9 @@ use lowtide_cli::bench::peer::child::{self, Peer};
 use lowtide_cli::bench::peer::mapping::{MappingAccess, Use};
 use lowtide_cli::bench::peer::protocol::{self, Reply};
 use lowtide_cli::bench::thread_pool::{ThreadPool, Until};
+use lowtide_experiments::programs::heap::AnonZipf;
 use lowtide_host::usage::CpuTime;
 use lowtide_report::tally::Slice;
-use lowtide_workload::heap::AnonZipf;
 use serde::{Deserialize, Serialize};
 
 use crate::bench::heap::{Counts, Plain, fill, players};

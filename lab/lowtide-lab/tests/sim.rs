@@ -1,5 +1,6 @@
-//! Promise: `lowtide-lab sim` prints the JSON that tools depend on, with the same bytes for the same
-//! seed, and rejects invalid input with a message that names the error, its place and a remedy.
+//! Promise: `lowtide-lab sim` prints the JSON that tools depend on, with the same bytes for the
+//! same seed, and rejects invalid input with a message that names the error, its place and a
+//! remedy.
 
 #[path = "../../../crates/lowtide-cli/tests/common/mod.rs"]
 mod common;

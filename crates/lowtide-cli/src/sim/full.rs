@@ -10,8 +10,8 @@ use lowtide_report::interrupt::{self, Cut};
 use lowtide_report::json::LatencyUs;
 use lowtide_report::progress::Patient;
 use lowtide_report::row::{Row, RowLatency};
-use lowtide_sim::client::stream::{self, Stream, StreamSpace};
 use lowtide_sim::spec::MachineSpec;
+use lowtide_sim::stream::{self, Stream, StreamSpace};
 use lowtide_sim::{MachineConfig, MachineError};
 use serde::Serialize;
 

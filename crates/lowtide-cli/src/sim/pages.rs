@@ -18,8 +18,8 @@ use lowtide_report::interrupt::{self, Cut};
 use lowtide_report::progress::{Patient, Unit};
 use lowtide_report::row::Row;
 use lowtide_report::table::thousands;
-use lowtide_sim::client::stream::{Stream, StreamSpace};
 use lowtide_sim::spec::MachineSpec;
+use lowtide_sim::stream::{Stream, StreamSpace};
 use lowtide_sim::{Plain, PlainConfig, PlainCounts, PlayError};
 use lowtide_workload::{Access, PageOp, SpaceKind};
 

@@ -11,7 +11,7 @@ use super::files::FileId;
 
 impl Ctx {
     /// A task answers for what it has dirtied of a file.
-    pub(crate) async fn balance_dirty(&self, file: FileId) {
+    pub async fn balance_dirty(&self, file: FileId) {
         loop {
             let balance = {
                 let mut guard = self.w();

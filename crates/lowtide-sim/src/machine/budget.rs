@@ -13,7 +13,7 @@ impl Ctx {
     ///
     /// # Errors
     /// [`ConfigError`] when the budget is impossible.
-    pub(crate) async fn set_max(&self, pages: u64) -> Result<bool, ConfigError> {
+    pub async fn set_max(&self, pages: u64) -> Result<bool, ConfigError> {
         self.w().pool.engine.set_max(MemcgId::ROOT, pages)?;
         let mut tries = TRIES;
         loop {

@@ -19,12 +19,12 @@ const WALK_CHUNK: u64 = 4096;
 impl Ctx {
     /// Charges one page. Returns false when that is impossible: in the kernel, the out-of-memory
     /// killer comes.
-    pub(crate) async fn charge(&self, in_lru_fault: bool) -> bool {
+    pub async fn charge(&self, in_lru_fault: bool) -> bool {
         self.charge_pages(1, in_lru_fault).await
     }
 
     /// The same for the pages of a folio.
-    pub(crate) async fn charge_pages(&self, pages: u64, in_lru_fault: bool) -> bool {
+    pub async fn charge_pages(&self, pages: u64, in_lru_fault: bool) -> bool {
         let began = self.now();
         let charged = self.try_charge(Charge::new(self.memcg(), pages), in_lru_fault).await;
         let locked = {
@@ -46,7 +46,7 @@ impl Ctx {
 
     /// Charges a folio's pages that read-ahead would like to have. Returns false if that takes more
     /// than one reclaim.
-    pub(crate) async fn charge_readahead(&self, pages: u64, in_lru_fault: bool) -> bool {
+    pub async fn charge_readahead(&self, pages: u64, in_lru_fault: bool) -> bool {
         self.try_charge(Charge::without_retries(self.memcg(), pages), in_lru_fault).await
     }
 
@@ -77,7 +77,7 @@ impl Ctx {
     }
 
     /// Runs an invocation of reclaim to its end. Returns the pages reclaimed.
-    pub(crate) async fn reclaim(&self, mut reclaim: Reclaim) -> u64 {
+    pub async fn reclaim(&self, mut reclaim: Reclaim) -> u64 {
         let mut cost = 0;
         // The next step opens the generation of an aging.
         let mut opening = false;

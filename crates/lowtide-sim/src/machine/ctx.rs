@@ -14,41 +14,41 @@ use std::task::{Context, Poll};
 
 /// A task's view of the machine.
 #[derive(Clone, Debug)]
-pub(crate) struct Ctx {
+pub struct Ctx {
     pub(super) world: Rc<RefCell<World>>,
-    pub(crate) id: TaskId,
+    pub id: TaskId,
 }
 
 impl Ctx {
     /// The world, until the next await.
-    pub(crate) fn w(&self) -> RefMut<'_, World> {
+    pub fn w(&self) -> RefMut<'_, World> {
         self.world.borrow_mut()
     }
 
     /// The task's own time.
-    pub(crate) fn now(&self) -> u64 {
+    pub fn now(&self) -> u64 {
         self.w().sched.local(self.id)
     }
 
     /// Spends CPU time.
-    pub(crate) const fn spend(&self, nanos: u64) -> Spend<'_> {
+    pub const fn spend(&self, nanos: u64) -> Spend<'_> {
         Spend { ctx: self, nanos, until_zero: false, parked: false }
     }
 
     /// Pays all CPU time spent so far: the machine's time is the task's own afterwards.
-    pub(crate) const fn settle(&self) -> Spend<'_> {
+    pub const fn settle(&self) -> Spend<'_> {
         Spend { ctx: self, nanos: 0, until_zero: true, parked: false }
     }
 
     /// Sleeps.
-    pub(crate) async fn sleep(&self, nanos: u64) {
+    pub async fn sleep(&self, nanos: u64) {
         self.settle().await;
         Block { ctx: self, nanos: Some(nanos), parked: false }.await;
     }
 
     /// Blocks until woken, or for `nanos` at most. Before this call, the task has to be where its
     /// waker will find it, and its debt has to be paid.
-    pub(crate) const fn block(&self, nanos: Option<u64>) -> Block<'_> {
+    pub const fn block(&self, nanos: Option<u64>) -> Block<'_> {
         Block { ctx: self, nanos, parked: false }
     }
 }
@@ -56,7 +56,7 @@ impl Ctx {
 /// See [`Ctx::spend`].
 #[must_use]
 #[derive(Debug)]
-pub(crate) struct Spend<'a> {
+pub struct Spend<'a> {
     ctx: &'a Ctx,
     nanos: u64,
     until_zero: bool,
@@ -89,7 +89,7 @@ impl Future for Spend<'_> {
 /// See [`Ctx::block`].
 #[must_use]
 #[derive(Debug)]
-pub(crate) struct Block<'a> {
+pub struct Block<'a> {
     ctx: &'a Ctx,
     nanos: Option<u64>,
     parked: bool,

@@ -62,7 +62,7 @@ pub struct DeviceCounts {
 
 /// Which way data goes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Direction {
+pub enum Direction {
     Read,
     Write,
     Flush,
@@ -70,8 +70,8 @@ pub(crate) enum Direction {
 
 /// See the module documentation.
 #[derive(Debug)]
-pub(crate) struct Device {
-    pub(crate) spec: DeviceSpec,
+pub struct Device {
+    pub spec: DeviceSpec,
     rng: SplitMix64,
     slots: BinaryHeap<Reverse<u64>>,
     link_free: u64,
@@ -79,12 +79,12 @@ pub(crate) struct Device {
     /// Byte after the last command's last.
     head: u64,
     /// A factor on the time of every command.
-    pub(crate) slow: u64,
-    pub(crate) counts: DeviceCounts,
+    pub slow: u64,
+    pub counts: DeviceCounts,
 }
 
 impl Device {
-    pub(crate) fn new(spec: DeviceSpec, seed: u64) -> Self {
+    pub fn new(spec: DeviceSpec, seed: u64) -> Self {
         let slots = (0..spec.queue_depth).map(|_| Reverse(0)).collect();
         let rng = SplitMix64::new(seed);
         Self {
@@ -111,13 +111,7 @@ impl Device {
 
     /// Submits a command at `now`. Returns when it completes. `position` is its first byte on the
     /// device.
-    pub(crate) fn submit(
-        &mut self,
-        now: u64,
-        direction: Direction,
-        position: u64,
-        bytes: u64,
-    ) -> u64 {
+    pub fn submit(&mut self, now: u64, direction: Direction, position: u64, bytes: u64) -> u64 {
         let Reverse(slot) = self.slots.pop().expect("a device has at least one slot");
         let start = now.max(slot);
         let (median, bandwidth) = match direction {
@@ -156,7 +150,7 @@ impl Device {
 }
 /// The machine's device as what writes go to.
 #[derive(Debug)]
-pub(crate) struct Writeback {
+pub struct Writeback {
     pub(super) device: DeviceId,
     pub(super) flusher: Option<TaskId>,
     /// The flusher sleeps until it is woken.
@@ -167,7 +161,7 @@ pub(crate) struct Writeback {
 
 impl Writeback {
     /// A device that nothing is written to yet.
-    pub(crate) fn new(engine: &mut Engine) -> Self {
+    pub fn new(engine: &mut Engine) -> Self {
         Self {
             device: engine.add_device(0),
             flusher: None,
@@ -178,17 +172,17 @@ impl Writeback {
     }
 
     /// Sets the task that writes to it.
-    pub(crate) const fn has_flusher(&mut self, flusher: TaskId) {
+    pub const fn has_flusher(&mut self, flusher: TaskId) {
         self.flusher = Some(flusher);
     }
 
     /// A write command has completed.
-    pub(crate) const fn ended(&mut self) {
+    pub const fn ended(&mut self) {
         self.writes_in_flight -= 1;
     }
 
     /// The tasks that wait for a write command to complete.
-    pub(crate) fn take_room_waiters(&mut self) -> Vec<TaskId> {
+    pub fn take_room_waiters(&mut self) -> Vec<TaskId> {
         std::mem::take(&mut self.room_waiters)
     }
 }

@@ -100,7 +100,7 @@ impl Ctx {
 
     /// Gives up pages of a mapping: `munmap` of a heap, punching a hole into a file. Takes the
     /// address space's lock for writing.
-    pub(crate) async fn give_up(&self, id: MappingId, first: u64, pages: u64) {
+    pub async fn give_up(&self, id: MappingId, first: u64, pages: u64) {
         let mapping = self.w().mappings[id.0 as usize];
         self.take(mapping.mmap_lock, true).await;
         self.take(mapping.vma_lock, true).await;
@@ -124,7 +124,7 @@ impl Ctx {
 
     /// Frees pages of a heap lazily (madvise(2), `MADV_FREE`). Takes the address space's lock for
     /// reading.
-    pub(crate) async fn free_lazily(&self, id: MappingId, first: u64, pages: u64) {
+    pub async fn free_lazily(&self, id: MappingId, first: u64, pages: u64) {
         let mapping = self.w().mappings[id.0 as usize];
         self.take(mapping.mmap_lock, false).await;
         let cost = {
@@ -141,7 +141,7 @@ impl Ctx {
     }
 
     /// Drops those of some pages of a file from memory that can go at once.
-    pub(crate) async fn drop_cached(&self, object: ObjectId, first: u64, pages: u64) {
+    pub async fn drop_cached(&self, object: ObjectId, first: u64, pages: u64) {
         let cost = {
             let mut world = self.w();
             let dropped =

@@ -16,7 +16,7 @@
 
 /// The failures of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct WriteErrors {
+pub struct WriteErrors {
     count: u64,
     /// The last failure has been reported.
     reported: bool,
@@ -25,11 +25,11 @@ pub(crate) struct WriteErrors {
 /// The last failure that an open description has reported. The default is that of a file without
 /// failures.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct ErrorCursor(u64);
+pub struct ErrorCursor(u64);
 
 impl WriteErrors {
     /// A write failed, or the device did not keep what was written.
-    pub(crate) const fn failed(&mut self) {
+    pub const fn failed(&mut self) {
         if self.reported || self.count == 0 {
             self.count += 1;
             self.reported = false;
@@ -37,13 +37,13 @@ impl WriteErrors {
     }
 
     /// The cursor of a description that is opened now.
-    pub(crate) const fn opened(&self) -> ErrorCursor {
+    pub const fn opened(&self) -> ErrorCursor {
         ErrorCursor(if self.reported { self.count } else { 0 })
     }
 
     /// Whether something has failed since the last check with this cursor. True once for each
     /// failure.
-    pub(crate) const fn check(&mut self, cursor: &mut ErrorCursor) -> bool {
+    pub const fn check(&mut self, cursor: &mut ErrorCursor) -> bool {
         if cursor.0 == self.count {
             return false;
         }

@@ -176,7 +176,7 @@ impl World {
 
 impl Ctx {
     /// Loads from, or stores to, pages of a mapping.
-    pub(crate) async fn access(
+    pub async fn access(
         &self,
         id: MappingId,
         first: u64,
@@ -221,7 +221,7 @@ impl Ctx {
     /// start to end. Mapped pages are touched many at a time, but no more than until the task's
     /// debt is due: so the result is the same as of single accesses, to the nanosecond, and others
     /// run in between as often.
-    pub(crate) async fn sweep(
+    pub async fn sweep(
         &self,
         id: MappingId,
         first: u64,

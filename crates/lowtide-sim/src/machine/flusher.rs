@@ -30,7 +30,7 @@ const NOT_YET_NS: u64 = 10_000_000;
 impl World {
     /// Reclaim met only dirty pages: everything dirty now is to be written. A kernel does not tell
     /// groups apart here.
-    pub(crate) fn wake_flusher(&mut self) {
+    pub fn wake_flusher(&mut self) {
         self.counts.flusher_wakes += 1;
         if !self.pool.engine.ask_to_flush(MemcgId::ROOT).is_empty() {
             self.rouse_flusher();
@@ -59,7 +59,7 @@ impl World {
 
 impl Ctx {
     /// Publishes group statistics for ever.
-    pub(crate) async fn publisher(self) {
+    pub async fn publisher(self) {
         loop {
             self.sleep(PUBLISH_INTERVAL_NS).await;
             let mut world = self.w();
@@ -71,7 +71,7 @@ impl Ctx {
     }
 
     /// The flusher's life.
-    pub(crate) async fn flusher(self) {
+    pub async fn flusher(self) {
         loop {
             self.settle().await;
             let work = {

@@ -34,8 +34,8 @@ const NOT_WORTH_NS: u64 = lowtide_core::high::handler::NOT_WORTH_NS;
 
 /// A task as a member of its group.
 #[derive(Clone, Debug)]
-pub(crate) struct Member {
-    pub(crate) memcg: MemcgId,
+pub(super) struct Member {
+    pub memcg: MemcgId,
     /// Pages charged over a limit, not answered for.
     over_high: u64,
     debt: TaskDebt,
@@ -70,9 +70,9 @@ struct Reads {
 
 /// The members of all groups, and refaults whose contents are on their way.
 #[derive(Debug, Default)]
-pub(crate) struct Groups {
+pub struct Groups {
     members: Vec<Member>,
-    pub(crate) io_max: IoLimits,
+    pub io_max: IoLimits,
     refaults: BTreeMap<FolioId, Refaulted>,
 }
 
@@ -88,18 +88,18 @@ impl Groups {
 
 impl World {
     /// The group that a task charges.
-    pub(crate) fn memcg(&self, id: TaskId) -> MemcgId {
+    pub fn memcg(&self, id: TaskId) -> MemcgId {
         self.groups.members.get(id.0 as usize).map_or(MemcgId::ROOT, |member| member.memcg)
     }
 
     /// Makes a task a member of a group. What it charged before stays where it is.
-    pub(crate) fn join(&mut self, id: TaskId, memcg: MemcgId) {
+    pub fn join(&mut self, id: TaskId, memcg: MemcgId) {
         self.groups.member(id).memcg = memcg;
     }
 
     /// Submits a read for a task, and remembers how long it keeps the device. Returns the CPU
     /// nanoseconds that the device takes of the task.
-    pub(crate) fn submit_read_of(
+    pub fn submit_read_of(
         &mut self,
         id: TaskId,
         file: FileId,
@@ -122,19 +122,19 @@ impl World {
     }
 
     /// The last read of a task will have been served by then.
-    pub(crate) fn served(&mut self, id: TaskId, until: u64) {
+    pub fn served(&mut self, id: TaskId, until: u64) {
         self.groups.member(id).reads.until = until;
     }
 
     /// A page that came back is on its way.
-    pub(crate) fn note_refault(&mut self, frame: FolioId, refaulted: Option<Refaulted>) {
+    pub fn note_refault(&mut self, frame: FolioId, refaulted: Option<Refaulted>) {
         if let Some(refaulted) = refaulted {
             self.groups.refaults.insert(frame, refaulted);
         }
     }
 
     /// A page's contents have arrived, or never will.
-    pub(crate) fn forget_refault(&mut self, frame: FolioId) {
+    pub fn forget_refault(&mut self, frame: FolioId) {
         self.groups.refaults.remove(&frame);
     }
 
@@ -160,7 +160,7 @@ pub(super) struct Wait {
 
 impl Ctx {
     /// The group that this task charges.
-    pub(crate) fn memcg(&self) -> MemcgId {
+    pub fn memcg(&self) -> MemcgId {
         self.w().memcg(self.id)
     }
 
@@ -221,7 +221,7 @@ impl Ctx {
     }
 
     /// Pays what is owed before the task returns to its program. It must hold nothing.
-    pub(crate) async fn settle_limits(&self) {
+    pub async fn settle_limits(&self) {
         let owes = {
             let mut guard = self.w();
             let world = &mut *guard;

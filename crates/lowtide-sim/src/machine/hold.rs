@@ -19,14 +19,14 @@ use std::ops::Range;
 
 /// The page that each task holds, and the pages that are held, each as often as tasks hold it.
 #[derive(Debug, Default)]
-pub(crate) struct Holds {
+pub struct Holds {
     by_task: BTreeMap<TaskId, (ObjectId, u64)>,
     pages: BTreeMap<(ObjectId, u64), u32>,
 }
 
 impl Holds {
     /// Whether any task holds one of some pages. Cost: O(log of holders).
-    pub(crate) fn is_held(&self, object: ObjectId, pages: &Range<u64>) -> bool {
+    pub fn is_held(&self, object: ObjectId, pages: &Range<u64>) -> bool {
         self.pages.range((object, pages.start)..(object, pages.end)).next().is_some()
     }
 
@@ -53,20 +53,20 @@ impl Holds {
 
 impl World {
     /// A task holds a page from now on, and releases the one that it held before.
-    pub(crate) fn hold(&mut self, task: TaskId, object: ObjectId, page: u64) {
+    pub fn hold(&mut self, task: TaskId, object: ObjectId, page: u64) {
         let before = self.holds.set(task, Some((object, page)));
         self.watched_release(before);
     }
 
     /// Drops the translations of those victims of a reclaim that no task holds, and compresses
     /// those that go to swap.
-    pub(crate) fn unmap_victims(&mut self, reclaim: &mut Reclaim, task: Task) -> UnmapWork {
+    pub fn unmap_victims(&mut self, reclaim: &mut Reclaim, task: Task) -> UnmapWork {
         let holds = &self.holds;
         self.pool.unmap_victims(reclaim, |object, pages| holds.is_held(object, &pages), task)
     }
 
     /// A task holds nothing any more.
-    pub(crate) fn let_go(&mut self, task: TaskId) {
+    pub fn let_go(&mut self, task: TaskId) {
         let before = self.holds.set(task, None);
         self.watched_release(before);
     }

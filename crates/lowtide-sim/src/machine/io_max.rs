@@ -40,14 +40,14 @@ impl IoMax {
 
 /// The limits of all groups that have one.
 #[derive(Debug, Default)]
-pub(crate) struct IoLimits(BTreeMap<MemcgId, IoMax>);
+pub struct IoLimits(BTreeMap<MemcgId, IoMax>);
 
 impl IoLimits {
     /// Limits the reads of a group, in bytes a second.
     ///
     /// # Panics
     /// When it may read nothing.
-    pub(crate) fn set(&mut self, memcg: MemcgId, bytes_per_s: u64) {
+    pub fn set(&mut self, memcg: MemcgId, bytes_per_s: u64) {
         assert!(bytes_per_s > 0, "a group that may read nothing would wait for ever");
         self.0.insert(memcg, IoMax::new(bytes_per_s));
     }

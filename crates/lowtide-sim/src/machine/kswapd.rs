@@ -18,18 +18,18 @@ const REST_NS: u64 = 1_000_000_000;
 
 /// Watermarks of free frames, and the task that maintains them.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Kswapd {
+pub struct Kswapd {
     /// The watermarks in pages, zero with a group limit.
-    pub(crate) min: u64,
-    pub(crate) low: u64,
-    pub(crate) high: u64,
-    pub(crate) task: Option<TaskId>,
+    pub min: u64,
+    pub low: u64,
+    pub high: u64,
+    pub task: Option<TaskId>,
     asleep: bool,
 }
 
 impl Kswapd {
     /// Watermarks for a memory of `pages` pages of `page_bytes`.
-    pub(crate) fn for_memory(pages: u64, page_bytes: u64) -> Self {
+    pub fn for_memory(pages: u64, page_bytes: u64) -> Self {
         let kib = pages * page_bytes / 1024;
         let min_kib = (kib * 16).isqrt().clamp(128, 262_144);
         let min = (min_kib * 1024 / page_bytes).min(pages / 8);
@@ -40,13 +40,13 @@ impl Kswapd {
 
 impl World {
     /// Frames that could be charged at once.
-    pub(crate) fn free_pages(&self) -> u64 {
+    pub fn free_pages(&self) -> u64 {
         let engine = &self.pool.engine;
         (engine.max(MemcgId::ROOT) + self.kswapd.min).saturating_sub(engine.usage(MemcgId::ROOT))
     }
 
     /// Wakes the background reclaimer when little is free.
-    pub(crate) fn wake_kswapd_if_low(&mut self) {
+    pub fn wake_kswapd_if_low(&mut self) {
         if let Some(task) = self.kswapd.task
             && self.kswapd.asleep
             && self.free_pages() < self.kswapd.low
@@ -60,7 +60,7 @@ impl World {
 
 impl Ctx {
     /// The background reclaimer's life.
-    pub(crate) async fn kswapd(self) {
+    pub async fn kswapd(self) {
         let mut fruitless = 0;
         loop {
             let (free, high) = {

@@ -40,17 +40,17 @@ impl Contention {
 
 /// A lock that is spun for.
 #[derive(Debug, Default)]
-pub(crate) struct SpinLock {
+pub struct SpinLock {
     /// When it is held, from and until, in order: what is over is forgotten.
     held: VecDeque<(u64, u64)>,
-    pub(crate) contention: Contention,
+    pub contention: Contention,
 }
 
 impl SpinLock {
     /// Takes the lock at `now` for `hold` nanoseconds. Returns the nanoseconds from now until it is
     /// released again: waiting and holding. No task will come before `past`. Cost: O(times that it
     /// is held at from then on), those without a gap counting as one.
-    pub(crate) fn take(&mut self, past: u64, now: u64, hold: u64) -> u64 {
+    pub fn take(&mut self, past: u64, now: u64, hold: u64) -> u64 {
         while self.held.front().is_some_and(|&(_, until)| until <= past) {
             self.held.pop_front();
         }
@@ -91,7 +91,7 @@ impl SpinLock {
 
 /// One lock for all that a miss has the engine do, as the runtime has it.
 #[derive(Debug)]
-pub(crate) struct PoolLock {
+pub struct PoolLock {
     lock: SpinLock,
     /// For how long a miss holds it.
     hold_ns: u64,
@@ -99,15 +99,15 @@ pub(crate) struct PoolLock {
 
 /// The number of a semaphore in the world's table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct RwSemId(pub(crate) u32);
+pub struct RwSemId(pub u32);
 
 /// A lock that is slept for: any number of readers, or one writer.
 #[derive(Debug, Default)]
-pub(crate) struct RwSem {
+pub struct RwSem {
     readers: u32,
     writer: bool,
     waiting: VecDeque<(TaskId, bool)>,
-    pub(crate) contention: Contention,
+    pub contention: Contention,
 }
 
 impl RwSem {
@@ -125,7 +125,7 @@ impl RwSem {
     }
 
     /// Takes the lock if no task has to be waited for.
-    pub(crate) fn try_take(&mut self, write: bool) -> bool {
+    pub fn try_take(&mut self, write: bool) -> bool {
         let free = self.waiting.is_empty() && self.may_enter(write);
         if free {
             self.enter(write);
@@ -136,19 +136,19 @@ impl RwSem {
 
 impl RwSem {
     /// Whether no task has it.
-    pub(crate) const fn is_free(&self) -> bool {
+    pub const fn is_free(&self) -> bool {
         self.readers == 0 && !self.writer
     }
 }
 
 impl World {
     /// From now on each miss takes one lock for this time, and none of the kernel's for lists.
-    pub(crate) fn lock_pool(&mut self, hold_ns: u64) {
+    pub fn lock_pool(&mut self, hold_ns: u64) {
         self.pool_lock = Some(PoolLock { lock: SpinLock::default(), hold_ns });
     }
 
     /// The lock that misses take.
-    pub(crate) fn lock_of_misses(&self) -> Contention {
+    pub fn lock_of_misses(&self) -> Contention {
         self.pool_lock.as_ref().map_or(self.lruvec_lock.contention, |pool| pool.lock.contention)
     }
 
@@ -174,7 +174,7 @@ impl World {
     }
 
     /// Releases a semaphore and hands it to the tasks that may have it next.
-    pub(crate) fn release(&mut self, id: RwSemId, write: bool) {
+    pub fn release(&mut self, id: RwSemId, write: bool) {
         let sem = &mut self.rwsems[id.0 as usize];
         if write {
             sem.writer = false;
@@ -195,7 +195,7 @@ impl World {
 
 impl Ctx {
     /// Takes a semaphore, blocking as long as it takes.
-    pub(crate) async fn take(&self, id: RwSemId, write: bool) {
+    pub async fn take(&self, id: RwSemId, write: bool) {
         if self.w().rwsems[id.0 as usize].try_take(write) {
             return;
         }

@@ -54,18 +54,18 @@ mod window;
 mod world;
 mod writeback;
 
-pub(crate) use ctx::Ctx;
+pub use ctx::Ctx;
 pub use device::DeviceCounts;
 pub use ended::MachineError;
-pub(crate) use files::{File, FileId, OpenId};
+pub use files::{File, FileId, OpenId};
 pub use lock::Contention;
-pub(crate) use requests::Fails;
-pub(crate) use resize::Size;
+pub use requests::Fails;
+pub use resize::Size;
 pub use retry::RetryTimes;
-pub(crate) use sched::TaskId;
-pub(crate) use watch::{FlushEvent, PageEvent, Watch};
+pub use sched::TaskId;
+pub use watch::{FlushEvent, PageEvent, Watch};
 pub use world::KernelCounts;
-pub(crate) use world::{AddressSpace, MappingId, World};
+pub use world::{AddressSpace, MappingId, World};
 
 use crate::pool::Pool;
 use crate::spec::MachineSpec;
@@ -101,7 +101,7 @@ pub struct MachineConfig {
 type Running = Pin<Box<dyn Future<Output = ()>>>;
 
 /// A machine with its tasks. See the module documentation.
-pub(crate) struct Machine {
+pub struct Machine {
     world: Rc<RefCell<World>>,
     running: Vec<Option<Running>>,
 }
@@ -144,7 +144,7 @@ impl Machine {
     ///
     /// # Errors
     /// [`MachineError::Config`].
-    pub(crate) fn new(config: &MachineConfig) -> Result<Self, MachineError> {
+    pub fn new(config: &MachineConfig) -> Result<Self, MachineError> {
         let spec = &config.spec;
         let cpus = u16::try_from(spec.cpus).unwrap_or(u16::MAX);
         let memory = spec.pages();
@@ -207,7 +207,7 @@ impl Machine {
     }
 
     /// The world, to set up files and mappings before the run.
-    pub(crate) fn world(&self) -> std::cell::RefMut<'_, World> {
+    pub fn world(&self) -> std::cell::RefMut<'_, World> {
         self.world.borrow_mut()
     }
 
@@ -220,7 +220,7 @@ impl Machine {
     }
 
     /// Adds a client: the run is over when all clients have finished. The first error ends it.
-    pub(crate) fn client<F>(&mut self, life: impl FnOnce(Ctx) -> F + 'static)
+    pub fn client<F>(&mut self, life: impl FnOnce(Ctx) -> F + 'static)
     where
         F: Future<Output = Result<(), MachineError>> + 'static,
     {
@@ -235,7 +235,7 @@ impl Machine {
     }
 
     /// A client that is a member of a group.
-    pub(crate) fn client_in<F>(&mut self, memcg: MemcgId, life: impl FnOnce(Ctx) -> F + 'static)
+    pub fn client_in<F>(&mut self, memcg: MemcgId, life: impl FnOnce(Ctx) -> F + 'static)
     where
         F: Future<Output = Result<(), MachineError>> + 'static,
     {
@@ -246,7 +246,7 @@ impl Machine {
     }
 
     /// A task that the run does not wait for, as a member of a group.
-    pub(crate) fn background_in<F>(&mut self, memcg: MemcgId, life: impl FnOnce(Ctx) -> F + 'static)
+    pub fn background_in<F>(&mut self, memcg: MemcgId, life: impl FnOnce(Ctx) -> F + 'static)
     where
         F: Future<Output = Result<(), MachineError>> + 'static,
     {
@@ -257,7 +257,7 @@ impl Machine {
     }
 
     /// Adds a task that the run does not wait for. Its error ends the run all the same.
-    pub(crate) fn background<F>(&mut self, life: impl FnOnce(Ctx) -> F + 'static)
+    pub fn background<F>(&mut self, life: impl FnOnce(Ctx) -> F + 'static)
     where
         F: Future<Output = Result<(), MachineError>> + 'static,
     {
@@ -273,7 +273,7 @@ impl Machine {
     /// # Errors
     /// The first error of a client, [`MachineError::Stuck`], or [`MachineError::Interrupted`] when
     /// `stop` is set. `progress` is called now and then.
-    pub(crate) fn run(
+    pub fn run(
         &mut self,
         stop: &AtomicBool,
         progress: &mut dyn FnMut(),
@@ -324,14 +324,14 @@ impl Machine {
     }
 
     /// Counters as of now.
-    pub(crate) fn stat(&self) -> MachineStat {
+    pub fn stat(&self) -> MachineStat {
         MachineStat::of(&self.world.borrow())
     }
 }
 
 impl MachineStat {
     /// Counters of a world as of now.
-    pub(crate) fn of(world: &World) -> Self {
+    pub fn of(world: &World) -> Self {
         let mut rwsems = Contention::default();
         for sem in &world.rwsems {
             rwsems.acquired += sem.contention.acquired;

@@ -30,7 +30,7 @@ impl World {
 
 impl Ctx {
     /// Waits until a page's contents have arrived, or it is gone, and holds it.
-    pub(crate) async fn wait_page(&self, object: ObjectId, page: u64) {
+    pub async fn wait_page(&self, object: ObjectId, page: u64) {
         self.w().hold(self.id, object, page);
         self.settle().await;
         let wait = {
@@ -50,12 +50,7 @@ impl Ctx {
 
     /// Reads pages through the descriptor: each is looked up, waited for, marked accessed and
     /// copied. Behind the end of the file there is nothing to read.
-    pub(crate) async fn read(
-        &self,
-        open: OpenId,
-        first: u64,
-        pages: u64,
-    ) -> Result<(), MachineError> {
+    pub async fn read(&self, open: OpenId, first: u64, pages: u64) -> Result<(), MachineError> {
         let result = self.read_pages(open, first, pages).await;
         self.w().let_go(self.id);
         self.settle_limits().await;
@@ -159,18 +154,13 @@ impl Ctx {
     }
 
     /// Writes whole pages through the descriptor. Pages that are not cached are not read.
-    pub(crate) async fn write(
-        &self,
-        open: OpenId,
-        first: u64,
-        pages: u64,
-    ) -> Result<(), MachineError> {
+    pub async fn write(&self, open: OpenId, first: u64, pages: u64) -> Result<(), MachineError> {
         self.write_some_of(open, first, pages, true).await
     }
 
     /// Writes a part of each of some pages through the descriptor. Pages that are not cached are
     /// read first.
-    pub(crate) async fn write_parts(
+    pub async fn write_parts(
         &self,
         open: OpenId,
         first: u64,

@@ -14,24 +14,24 @@ use crate::frames::ORDERS;
 
 /// A window of pages from `start`, and the place of its mark, if it has one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Window {
-    pub(crate) start: u64,
-    pub(crate) size: u64,
-    pub(crate) mark: Option<u64>,
+pub struct Window {
+    pub start: u64,
+    pub size: u64,
+    pub mark: Option<u64>,
     /// log2 of the pages of its folios, where the file has large ones.
-    pub(crate) order: u32,
+    pub order: u32,
 }
 
 impl Window {
     /// A single page.
-    pub(crate) const fn page(page: u64) -> Self {
+    pub const fn page(page: u64) -> Self {
         Self { start: page, size: 1, mark: None, order: 0 }
     }
 
     /// log2 of the pages of the folio that begins at a page of the window, of which only the pages
     /// before `end` are read: aligned, and smaller at the ends.
     /// Source: `docs/kernel/fault-and-writeback.md` A6.6.
-    pub(crate) fn folio_order(&self, page: u64, end: u64) -> u8 {
+    pub fn folio_order(&self, page: u64, end: u64) -> u8 {
         let left = end - page;
         let most = self.order.min(self.size.ilog2()).min(page.trailing_zeros()).min(left.ilog2());
         most.min(ORDERS as u32 - 1) as u8
@@ -40,7 +40,7 @@ impl Window {
 
 /// The state of one open file description.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Readahead {
+pub struct Readahead {
     /// Largest window in pages; 0 switches read-ahead off.
     max: u64,
     start: u64,
@@ -58,7 +58,7 @@ pub(crate) struct Readahead {
 /// What of the misses a fault that finds its page takes back. Source:
 /// `docs/kernel/fault-and-writeback.md` A6.3.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) enum MissRule {
+pub enum MissRule {
     /// One. Since Linux 7.
     #[default]
     Faults,
@@ -71,7 +71,7 @@ const MISSES_MAX: u32 = 1000;
 const MISSES_RANDOM: u32 = 100;
 
 impl Readahead {
-    pub(crate) const fn new(max: u64) -> Self {
+    pub const fn new(max: u64) -> Self {
         Self {
             max,
             start: 0,
@@ -115,12 +115,7 @@ impl Readahead {
 
     /// Page `idx` of a read is missing, and `r` pages from there on are wanted. `cached_before(n)`
     /// counts the cached pages directly before `idx`, `n` at most.
-    pub(crate) fn missing(
-        &mut self,
-        idx: u64,
-        r: u64,
-        cached_before: impl FnOnce(u64) -> u64,
-    ) -> Window {
+    pub fn missing(&mut self, idx: u64, r: u64, cached_before: impl FnOnce(u64) -> u64) -> Window {
         if self.max == 0 {
             return Window { start: idx, size: r, mark: None, order: 0 };
         }
@@ -146,7 +141,7 @@ impl Readahead {
 
     /// The mark was met at `idx` with `r` pages still wanted. `next_missing(n)` finds the first
     /// page after `idx` that is not cached, `n` pages away at most.
-    pub(crate) fn mark_met(
+    pub fn mark_met(
         &mut self,
         idx: u64,
         r: u64,
@@ -174,17 +169,17 @@ impl Readahead {
     }
 
     /// A read has reached `page`.
-    pub(crate) const fn read_to(&mut self, page: u64) {
+    pub const fn read_to(&mut self, page: u64) {
         self.prev = Some(page);
     }
 
     /// The page that was read last.
-    pub(crate) const fn last(&self) -> Option<u64> {
+    pub const fn last(&self) -> Option<u64> {
         self.prev
     }
 
     /// A fault found page `idx` missing: what to read around it.
-    pub(crate) fn fault_missed(&mut self, idx: u64) -> Window {
+    pub fn fault_missed(&mut self, idx: u64) -> Window {
         if self.max == 0 {
             return Window { start: idx, size: 1, mark: None, order: 0 };
         }
@@ -200,23 +195,23 @@ impl Readahead {
     }
 
     /// Sets what a fault that finds its page takes back.
-    pub(crate) const fn set_rule(&mut self, rule: MissRule) {
+    pub const fn set_rule(&mut self, rule: MissRule) {
         self.rule = rule;
     }
 
     /// Whether pages that a fault maps are of interest.
-    pub(crate) const fn counts_pages(&self) -> bool {
+    pub const fn counts_pages(&self) -> bool {
         matches!(self.rule, MissRule::MappedPages)
     }
 
     /// Takes misses back: that many faults found what they needed.
-    pub(crate) const fn take_back(&mut self, hits: u32) {
+    pub const fn take_back(&mut self, hits: u32) {
         self.misses = self.misses.saturating_sub(hits);
     }
 
     /// Faults that missed, less those that hit.
     #[cfg(test)]
-    pub(crate) const fn misses(&self) -> u32 {
+    pub const fn misses(&self) -> u32 {
         self.misses
     }
 }

@@ -42,20 +42,20 @@ const HANG_NS: u64 = 20_000_000_000;
 
 /// One command in n fails, at no regular distance, and one read in n hangs; 0 for none.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Fails {
-    pub(crate) reads: u64,
-    pub(crate) writes: u64,
-    pub(crate) flushes: u64,
-    pub(crate) hangs: u64,
+pub struct Fails {
+    pub reads: u64,
+    pub writes: u64,
+    pub flushes: u64,
+    pub hangs: u64,
 }
 
 /// The table of requests in flight.
 #[derive(Debug, Default)]
-pub(crate) struct Requests {
+pub struct Requests {
     slots: Vec<Option<Request>>,
     free: Vec<u32>,
-    pub(crate) in_flight: u32,
-    pub(crate) fails: Fails,
+    pub in_flight: u32,
+    pub fails: Fails,
     submitted: u64,
     writes: u64,
     flushes: u64,
@@ -89,12 +89,12 @@ impl Requests {
     }
 
     /// The number of the last write submitted.
-    pub(crate) const fn last_write(&self) -> u64 {
+    pub const fn last_write(&self) -> u64 {
         self.writes
     }
 
     /// Pages that are being read, and those that are being written.
-    pub(crate) fn pages_in_flight(&self) -> (usize, usize) {
+    pub fn pages_in_flight(&self) -> (usize, usize) {
         let mut pages = (0, 0);
         for request in self.slots.iter().flatten() {
             match &request.purpose {
@@ -107,7 +107,7 @@ impl Requests {
     }
 
     /// The frames that reads which hang are to fill, and the pages that these will be.
-    pub(crate) fn hung(&self) -> impl Iterator<Item = (FileId, u64, FolioId)> {
+    pub fn hung(&self) -> impl Iterator<Item = (FileId, u64, FolioId)> {
         self.slots.iter().flatten().filter(|request| request.hung).flat_map(|request| {
             let (first, frames) = match &request.purpose {
                 Purpose::Read { first, frames } => (*first, frames.as_slice()),
@@ -118,7 +118,7 @@ impl Requests {
     }
 
     /// Tasks that wait for flushes of the device's cache.
-    pub(crate) fn flushing(&self) -> impl Iterator<Item = TaskId> {
+    pub fn flushing(&self) -> impl Iterator<Item = TaskId> {
         self.slots.iter().flatten().filter_map(|request| match request.purpose {
             Purpose::Flush { task, .. } => Some(task),
             _ => None,
@@ -192,7 +192,7 @@ impl World {
     }
 
     /// Keeps a read of pages that have been inserted and locked from the device until `start`.
-    pub(crate) fn hold_read(
+    pub fn hold_read(
         &mut self,
         start: u64,
         task: TaskId,
@@ -208,7 +208,7 @@ impl World {
 
     /// The time of a request has come: of one that was held, to go to the device; of others, to
     /// complete.
-    pub(crate) fn due(&mut self, slot: u32) {
+    pub fn due(&mut self, slot: u32) {
         let Some((task, file, first, pages)) = self.requests.release(slot) else {
             return self.complete(slot);
         };
@@ -221,7 +221,7 @@ impl World {
     /// Submits a read of pages that have been inserted and locked. Returns when they will have
     /// arrived, and the CPU nanoseconds that the device takes of the task that submits: those of
     /// the whole read if it is synchronous, and the pages have arrived then.
-    pub(crate) fn submit_read(
+    pub fn submit_read(
         &mut self,
         now: u64,
         file: FileId,
@@ -233,13 +233,7 @@ impl World {
     }
 
     /// Submits a write of pages whose writeback has been started.
-    pub(crate) fn submit_write(
-        &mut self,
-        now: u64,
-        file: FileId,
-        first: u64,
-        frames: Vec<FolioId>,
-    ) {
+    pub fn submit_write(&mut self, now: u64, file: FileId, first: u64, frames: Vec<FolioId>) {
         let pages = frames.len() as u64;
         let sequence = self.requests.next_write();
         self.files[file.0 as usize].allocate(first..first + pages);
@@ -259,7 +253,7 @@ impl World {
 
     /// Submits a flush of the device's cache for a task that has written a file, and that will be
     /// woken.
-    pub(crate) fn submit_flush(&mut self, file: FileId, task: TaskId) {
+    pub fn submit_flush(&mut self, file: FileId, task: TaskId) {
         self.requests.flushes += 1;
         let (now, number) = (self.sched.now, self.requests.flushes);
         self.watched(|watch, world| watch.flush(world, FlushEvent::Began, number));
@@ -267,7 +261,7 @@ impl World {
     }
 
     /// A request has completed.
-    pub(crate) fn complete(&mut self, slot: u32) {
+    pub fn complete(&mut self, slot: u32) {
         let Request { file, purpose, failed, .. } = self.requests.take(slot);
         let object = self.files[file.0 as usize].object;
         self.counts.io_errors += u64::from(failed);

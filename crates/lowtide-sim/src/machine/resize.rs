@@ -22,9 +22,9 @@ use lowtide_core::FolioId;
 
 /// A size: whole pages, and whether the last of them is there in part.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Size {
-    pub(crate) pages: u64,
-    pub(crate) partial: bool,
+pub struct Size {
+    pub pages: u64,
+    pub partial: bool,
 }
 
 impl Size {
@@ -45,7 +45,7 @@ impl Ctx {
     /// # Errors
     /// [`MachineError::Io`] and [`MachineError::OutOfMemory`] if the page that it ends in cannot be
     /// read; the size is the old one then.
-    pub(crate) async fn resize(&self, open: OpenId, size: Size) -> Result<(), MachineError> {
+    pub async fn resize(&self, open: OpenId, size: Size) -> Result<(), MachineError> {
         let file = self.w().opens[open.0 as usize].file;
         while self.wait_resized(file).await {}
         self.w().file(file).resizing = true;

@@ -55,19 +55,19 @@ impl RetryTimes {
 
 /// The times of a machine, if they are kept, and when each frame was filled.
 #[derive(Debug, Default)]
-pub(crate) struct Retries {
+pub struct Retries {
     times: Option<Box<RetryTimes>>,
     inserted: Vec<u64>,
 }
 
 impl Retries {
     /// Keeps times from now on; what was kept is forgotten.
-    pub(crate) fn keep(&mut self) {
+    pub fn keep(&mut self) {
         self.times = Some(Box::new(RetryTimes::new()));
     }
 
     /// What was kept.
-    pub(crate) fn times(&self) -> Option<RetryTimes> {
+    pub fn times(&self) -> Option<RetryTimes> {
         self.times.as_deref().cloned()
     }
 

@@ -34,11 +34,11 @@ use std::collections::{BTreeSet, BinaryHeap};
 
 /// Nanoseconds of CPU time a task may run ahead of the machine's clock, unless the machine is a
 /// slow one.
-pub(crate) const QUANTUM_NS: u64 = 5_000;
+pub(super) const QUANTUM_NS: u64 = 5_000;
 
 /// The number of a task.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub(crate) struct TaskId(pub(crate) u32);
+pub struct TaskId(pub u32);
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
@@ -53,7 +53,7 @@ enum State {
 
 /// Why a task returned from its poll.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Parked {
+pub enum Parked {
     /// To pay its debt.
     Spending,
     /// Until it is woken.
@@ -62,29 +62,29 @@ pub(crate) enum Parked {
 
 /// What the scheduler knows of a task.
 #[derive(Debug)]
-pub(crate) struct Task {
+pub struct Task {
     state: State,
-    pub(crate) cpu: u16,
+    pub cpu: u16,
     /// CPU time spent and not yet paid.
-    pub(crate) debt: u64,
+    pub debt: u64,
     /// CPU time since it was put on its CPU.
     ran: u64,
     /// Counts blocks, so that a wake-up that comes too late is recognised.
     epoch: u32,
-    pub(crate) parked: Parked,
+    pub parked: Parked,
     /// CPU time in all.
-    pub(crate) cpu_ns: u64,
+    pub cpu_ns: u64,
     /// CPU time, and what it was put forward by when it woke.
     vruntime: u64,
     /// How far it was behind the virtual time when it blocked.
     lag: u64,
     /// What it has dirtied and not answered for.
-    pub(crate) dirtier: Dirtier,
+    pub dirtier: Dirtier,
 }
 
 /// What happens at a time.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) enum Event {
+pub enum Event {
     /// A task has paid its debt.
     Paid(TaskId),
     /// A task's sleep is over, unless it was woken before.
@@ -95,11 +95,11 @@ pub(crate) enum Event {
 
 /// The scheduler. See the module documentation.
 #[derive(Debug)]
-pub(crate) struct Sched {
-    pub(crate) now: u64,
+pub struct Sched {
+    pub now: u64,
     order: u64,
     events: BinaryHeap<Reverse<(u64, u64, Event)>>,
-    pub(crate) tasks: Vec<Task>,
+    pub tasks: Vec<Task>,
     /// By virtual runtime, then in the order in which they became runnable.
     runnable: BTreeSet<(u64, u64, TaskId)>,
     /// Of the tasks that run or are runnable: their number, and the sum of their virtual runtimes.
@@ -111,17 +111,17 @@ pub(crate) struct Sched {
     slice_ns: u64,
     switch_ns: u64,
     /// Nanoseconds of CPU time a task may run ahead of the machine's clock.
-    pub(crate) quantum_ns: u64,
+    pub quantum_ns: u64,
     /// Events handled.
-    pub(crate) handled: u64,
+    pub handled: u64,
     /// CPU time of all tasks.
-    pub(crate) busy_ns: u64,
+    pub busy_ns: u64,
     /// Switches from one task to another.
-    pub(crate) switches: u64,
+    pub switches: u64,
 }
 
 impl Sched {
-    pub(crate) fn new(cpus: u16, slice_ns: u64, switch_ns: u64) -> Self {
+    pub fn new(cpus: u16, slice_ns: u64, switch_ns: u64) -> Self {
         Self {
             now: 0,
             order: 0,
@@ -142,7 +142,7 @@ impl Sched {
     }
 
     /// Adds a task, runnable now.
-    pub(crate) fn spawn(&mut self) -> TaskId {
+    pub fn spawn(&mut self) -> TaskId {
         let id = TaskId(self.tasks.len() as u32);
         self.tasks.push(Task {
             state: State::Runnable,
@@ -161,7 +161,7 @@ impl Sched {
         id
     }
 
-    pub(crate) fn task(&mut self, id: TaskId) -> &mut Task {
+    pub fn task(&mut self, id: TaskId) -> &mut Task {
         &mut self.tasks[id.0 as usize]
     }
 
@@ -205,17 +205,17 @@ impl Sched {
     }
 
     /// The task's own time.
-    pub(crate) fn local(&self, id: TaskId) -> u64 {
+    pub fn local(&self, id: TaskId) -> u64 {
         self.now + self.tasks[id.0 as usize].debt
     }
 
-    pub(crate) fn at(&mut self, time: u64, event: Event) {
+    pub fn at(&mut self, time: u64, event: Event) {
         self.order += 1;
         self.events.push(Reverse((time.max(self.now), self.order, event)));
     }
 
     /// Blocks a task until it is woken, or for `nanos` at most.
-    pub(crate) fn block(&mut self, id: TaskId, nanos: Option<u64>) {
+    pub fn block(&mut self, id: TaskId, nanos: Option<u64>) {
         let task = self.task(id);
         debug_assert_eq!(task.debt, 0, "a task pays before it blocks");
         task.parked = Parked::Blocked;
@@ -229,7 +229,7 @@ impl Sched {
     }
 
     /// Makes a blocked task runnable. Tasks that are not blocked are left alone.
-    pub(crate) fn wake(&mut self, id: TaskId) {
+    pub fn wake(&mut self, id: TaskId) {
         let task = self.task(id);
         if task.state == State::Blocked {
             task.state = State::Runnable;
@@ -240,7 +240,7 @@ impl Sched {
 
     /// The next task that has a CPU and is to be polled now, or what happens next instead. `None`
     /// when nothing ever will.
-    pub(crate) fn next(&mut self) -> Option<Happens> {
+    pub fn next(&mut self) -> Option<Happens> {
         loop {
             if let Some(task) = self.dispatch() {
                 return Some(Happens::Run(task));
@@ -295,7 +295,7 @@ impl Sched {
     }
 
     /// Adds CPU time to a running task. Returns whether its debt is to be paid now.
-    pub(crate) fn spend(&mut self, id: TaskId, nanos: u64) -> bool {
+    pub fn spend(&mut self, id: TaskId, nanos: u64) -> bool {
         self.busy_ns += nanos;
         self.vruntimes += u128::from(nanos);
         let quantum = self.quantum_ns;
@@ -308,18 +308,18 @@ impl Sched {
     }
 
     /// How often a task can spend `nanos` until its debt is to be paid, the last time included.
-    pub(crate) fn spends_until_due(&self, id: TaskId, nanos: u64) -> u64 {
+    pub fn spends_until_due(&self, id: TaskId, nanos: u64) -> u64 {
         let left = self.quantum_ns.saturating_sub(self.tasks[id.0 as usize].debt);
         left.div_ceil(nanos.max(1)).max(1)
     }
 
     /// A running task keeps its CPU for another slice: it is about to spin with interrupts off.
-    pub(crate) fn renew_slice(&mut self, id: TaskId) {
+    pub fn renew_slice(&mut self, id: TaskId) {
         self.task(id).ran = 0;
     }
 
     /// A task came back from its poll without having finished.
-    pub(crate) fn parked(&mut self, id: TaskId) {
+    pub fn parked(&mut self, id: TaskId) {
         let task = self.task(id);
         match task.parked {
             Parked::Spending => {
@@ -334,7 +334,7 @@ impl Sched {
     }
 
     /// A task came back for the last time.
-    pub(crate) fn finished(&mut self, id: TaskId) {
+    pub fn finished(&mut self, id: TaskId) {
         self.leave(id);
         let task = self.task(id);
         task.state = State::Finished;
@@ -345,7 +345,7 @@ impl Sched {
 
 /// What happens next.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Happens {
+pub enum Happens {
     /// A task goes on.
     Run(TaskId),
     /// A request to a device has completed.

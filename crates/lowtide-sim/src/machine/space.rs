@@ -19,12 +19,12 @@ use super::world::{AddressSpace, MappingId, World};
 
 impl AddressSpace {
     /// What waiting for its lock has cost.
-    pub(crate) fn mmap_lock(self, world: &World) -> Contention {
+    pub fn mmap_lock(self, world: &World) -> Contention {
         world.rwsems[self.mmap_lock.0 as usize].contention
     }
 
     /// Maps a file that the task has open: `mmap`.
-    pub(crate) async fn mmap(self, ctx: &Ctx, open: OpenId) -> MappingId {
+    pub async fn mmap(self, ctx: &Ctx, open: OpenId) -> MappingId {
         ctx.take(self.mmap_lock, true).await;
         let (id, cost) = {
             let mut world = ctx.w();
@@ -36,7 +36,7 @@ impl AddressSpace {
     }
 
     /// Removes a mapping of a file: `munmap`. No other task may use it any more.
-    pub(crate) async fn munmap(self, ctx: &Ctx, id: MappingId) {
+    pub async fn munmap(self, ctx: &Ctx, id: MappingId) {
         let vma_lock = ctx.w().mappings[id.0 as usize].vma_lock;
         ctx.take(self.mmap_lock, true).await;
         ctx.take(vma_lock, true).await;

@@ -37,11 +37,11 @@ use lowtide_core::{MemcgId, Swap};
 
 /// Swap as the machine has it.
 #[derive(Debug, Default)]
-pub(crate) struct SwapArea {
+pub struct SwapArea {
     /// Its slots; 0 is no swap.
-    pub(crate) slots: u64,
+    pub slots: u64,
     /// The lock that slots are taken and given back under.
-    pub(crate) lock: SpinLock,
+    pub lock: SpinLock,
     /// What compresses its pages.
     compressor: Compressor,
     /// Pages of the budget before compressed pages take their part of it; 0 if they take none of
@@ -77,14 +77,14 @@ impl SwapArea {
 
 impl World {
     /// Marks a heap that has only zeros, whatever is stored to it. Called before the first access.
-    pub(crate) fn set_zeros(&mut self, heap: MappingId) {
+    pub fn set_zeros(&mut self, heap: MappingId) {
         let object = self.mapped_object(heap);
         self.pool.zram.set_zeros(object);
     }
 
     /// Takes what compressed pages take now out of the budget, where it is the machine's memory
     /// that they are in.
-    pub(crate) fn fit_zram(&mut self) {
+    pub fn fit_zram(&mut self) {
         let taken = self.pool.zram.bytes().div_ceil(self.page_bytes);
         if self.swap.budget == 0 || taken == self.swap.taken {
             return;
@@ -98,7 +98,7 @@ impl World {
     }
 
     /// Nanoseconds that unmapping a batch of victims takes a task.
-    pub(crate) fn unmap_cost(&mut self, work: UnmapWork, task: TaskId) -> u64 {
+    pub fn unmap_cost(&mut self, work: UnmapWork, task: TaskId) -> u64 {
         // Slots were taken while the victims were chosen. A lock that is taken at the end of a
         // batch, which is ahead of the other tasks' time, would keep them waiting while it is free.
         let now = self.sched.local(task);

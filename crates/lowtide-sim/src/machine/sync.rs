@@ -22,7 +22,7 @@ impl Ctx {
     /// [`MachineError::WriteBack`] if a write of the file, or a flush for it, has failed since it
     /// was last synced through `open`, or since it was opened: what had been stored may or may not
     /// be durable.
-    pub(crate) async fn sync(&self, open: OpenId) -> Result<(), MachineError> {
+    pub async fn sync(&self, open: OpenId) -> Result<(), MachineError> {
         let (file, waiting, deferred) = {
             let mut world = self.w();
             let file = world.opens[open.0 as usize].file;

@@ -15,7 +15,7 @@ use std::fmt::Debug;
 
 /// What happened to a page of an object, in the order of a page's life.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum PageEvent {
+pub enum PageEvent {
     /// A heap's page was made, filled with zeros.
     Zeroed,
     /// Its contents came from the device.
@@ -42,7 +42,7 @@ pub(crate) enum PageEvent {
 
 /// What happened to a flush of the device's cache.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum FlushEvent {
+pub enum FlushEvent {
     /// It was submitted: what has been written until now is to be durable.
     Began,
     /// It is.
@@ -52,7 +52,7 @@ pub(crate) enum FlushEvent {
 }
 
 /// See the module documentation.
-pub(crate) trait Watch: Debug {
+pub trait Watch: Debug {
     /// The machine has made a turn: a task ran until it gave up its CPU, or a request completed.
     fn turn(&mut self, world: &mut World);
     /// Something happened to a resident page.
@@ -86,7 +86,7 @@ pub(crate) trait Watch: Debug {
 impl World {
     /// Reports something to the observer, if there is one.
     #[inline]
-    pub(crate) fn watched(&mut self, report: impl FnOnce(&mut dyn Watch, &mut Self)) {
+    pub fn watched(&mut self, report: impl FnOnce(&mut dyn Watch, &mut Self)) {
         if let Some(mut watch) = self.watch.take() {
             report(&mut *watch, self);
             self.watch = Some(watch);
@@ -94,13 +94,7 @@ impl World {
     }
 
     /// Reports to the observer what happened to a page of a file, in this folio.
-    pub(crate) fn watched_file(
-        &mut self,
-        event: PageEvent,
-        file: FileId,
-        page: u64,
-        folio: FolioId,
-    ) {
+    pub fn watched_file(&mut self, event: PageEvent, file: FileId, page: u64, folio: FolioId) {
         if self.watch.is_some() {
             let frame = self.pool.frame_in(folio, page);
             self.watched_frame(event, file, page, frame);
@@ -120,7 +114,7 @@ impl World {
     }
 
     /// Reports to the observer a load from, or a store to, a page through its translation.
-    pub(crate) fn watched_touch(&mut self, vma: VmaId, page: u64, store: bool) {
+    pub fn watched_touch(&mut self, vma: VmaId, page: u64, store: bool) {
         if self.watch.is_none() {
             return;
         }
@@ -141,7 +135,7 @@ impl World {
 
     /// Ends the run: an invariant does not hold.
     #[cold]
-    pub(crate) fn violated(&mut self, invariant: &'static str, what: String) {
+    pub fn violated(&mut self, invariant: &'static str, what: String) {
         let at_ns = self.sched.now;
         self.fail(Err(MachineError::Violation { at_ns, invariant, what }));
     }

@@ -85,7 +85,7 @@ pub struct KernelCounts {
 
 /// An address space.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct AddressSpace {
+pub struct AddressSpace {
     pub(super) space: SpaceId,
     memcg: MemcgId,
     pub(super) mmap_lock: RwSemId,
@@ -93,12 +93,12 @@ pub(crate) struct AddressSpace {
 
 /// The number of a mapping of the machine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct MappingId(pub(crate) u32);
+pub struct MappingId(pub u32);
 
 /// A mapping with its locks.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Mapping {
-    pub(crate) vma: VmaId,
+pub struct Mapping {
+    pub vma: VmaId,
     /// The file that is mapped, as it was opened; `None` for a heap.
     pub(super) open: Option<OpenId>,
     /// Lock of the address space.
@@ -109,106 +109,106 @@ pub(crate) struct Mapping {
 
 /// The world of one machine.
 #[derive(Debug)]
-pub(crate) struct World {
-    pub(crate) sched: Sched,
-    pub(crate) pool: Pool,
-    pub(crate) costs: Costs,
-    pub(crate) page_bytes: u64,
-    pub(crate) device: Device,
-    pub(crate) requests: Requests,
-    pub(crate) files: Vec<File>,
-    pub(crate) opens: Vec<Open>,
-    pub(crate) mappings: Vec<Mapping>,
+pub struct World {
+    pub sched: Sched,
+    pub pool: Pool,
+    pub costs: Costs,
+    pub page_bytes: u64,
+    pub device: Device,
+    pub requests: Requests,
+    pub files: Vec<File>,
+    pub opens: Vec<Open>,
+    pub mappings: Vec<Mapping>,
     /// Numbers of mappings that are gone.
     pub(super) free_mappings: Vec<MappingId>,
     /// How faults wait for their I/O.
-    pub(crate) fault_path: FaultPath,
+    pub fault_path: FaultPath,
     /// What retries depend on.
-    pub(crate) retries: Retries,
+    pub retries: Retries,
     /// Pages that read-ahead reads at once at most.
-    pub(crate) readahead_pages: u64,
+    pub readahead_pages: u64,
     /// Cached pages that one fault maps at most.
-    pub(crate) fault_around_pages: u64,
-    pub(crate) lruvec_lock: SpinLock,
+    pub fault_around_pages: u64,
+    pub lruvec_lock: SpinLock,
     /// One lock in its place, where that is simulated.
-    pub(crate) pool_lock: Option<PoolLock>,
-    pub(crate) swap: SwapArea,
-    pub(crate) rwsems: Vec<RwSem>,
+    pub pool_lock: Option<PoolLock>,
+    pub swap: SwapArea,
+    pub rwsems: Vec<RwSem>,
     /// Tasks that wait for a page's contents.
-    pub(crate) page_waiters: BTreeMap<(ObjectId, u64), Vec<TaskId>>,
-    pub(crate) writeback: Writeback,
-    pub(crate) kswapd: Kswapd,
-    pub(crate) counts: KernelCounts,
+    pub page_waiters: BTreeMap<(ObjectId, u64), Vec<TaskId>>,
+    pub writeback: Writeback,
+    pub kswapd: Kswapd,
+    pub counts: KernelCounts,
     /// Clients that have not finished.
-    pub(crate) clients: u32,
-    pub(crate) groups: Groups,
-    pub(crate) holds: Holds,
+    pub clients: u32,
+    pub groups: Groups,
+    pub holds: Holds,
     /// The first failure that ends the run.
-    pub(crate) failure: Option<MachineError>,
+    pub failure: Option<MachineError>,
     /// The observer, if there is one.
-    pub(crate) watch: Option<Box<dyn Watch>>,
+    pub watch: Option<Box<dyn Watch>>,
 }
 
 impl World {
     /// A task as the engine sees it.
-    pub(crate) fn engine_task(&self, id: TaskId, in_lru_fault: bool) -> Task {
+    pub fn engine_task(&self, id: TaskId, in_lru_fault: bool) -> Task {
         Task { cpu: self.sched.tasks[id.0 as usize].cpu, in_lru_fault }
     }
 
     /// Remembers the first error.
-    pub(crate) fn fail(&mut self, result: Result<(), MachineError>) {
+    pub fn fail(&mut self, result: Result<(), MachineError>) {
         if let Err(error) = result {
             self.failure.get_or_insert(error);
         }
     }
 
     /// Adds a semaphore.
-    pub(crate) fn add_rwsem(&mut self) -> RwSemId {
+    pub fn add_rwsem(&mut self) -> RwSemId {
         self.rwsems.push(RwSem::default());
         RwSemId(self.rwsems.len() as u32 - 1)
     }
 
     /// Whether a resident page's contents have not arrived yet.
-    pub(crate) fn is_locked(&self, frame: FolioId) -> bool {
+    pub fn is_locked(&self, frame: FolioId) -> bool {
         self.pool.memory.is_locked(frame)
     }
 
     /// Wakes all tasks that wait for a page.
-    pub(crate) fn wake_page(&mut self, object: ObjectId, page: u64) {
+    pub fn wake_page(&mut self, object: ObjectId, page: u64) {
         for task in self.page_waiters.remove(&(object, page)).unwrap_or_default() {
             self.sched.wake(task);
         }
     }
 
     /// Adds an address space: the process of a group's task.
-    pub(crate) fn add_address_space(&mut self, memcg: MemcgId) -> AddressSpace {
+    pub fn add_address_space(&mut self, memcg: MemcgId) -> AddressSpace {
         let space = self.pool.memory.add_space(&mut self.pool.engine, memcg);
         AddressSpace { space, memcg, mmap_lock: self.add_rwsem() }
     }
 
     /// Maps an open file, before the run. See [`AddressSpace::mmap`].
-    pub(crate) fn map_file(&mut self, into: AddressSpace, open: OpenId) -> MappingId {
+    pub fn map_file(&mut self, into: AddressSpace, open: OpenId) -> MappingId {
         let file = self.opens[open.0 as usize].file;
         let (object, pages) = (self.file(file).object, self.file(file).pages);
         self.add_mapping(into, object, pages, Some(open))
     }
 
     /// Maps a new heap.
-    pub(crate) fn map_heap(&mut self, into: AddressSpace, pages: u64) -> MappingId {
+    pub fn map_heap(&mut self, into: AddressSpace, pages: u64) -> MappingId {
         let object = self.pool.memory.add_object(&mut self.pool.engine, LruType::Anon, into.memcg);
         self.add_mapping(into, object, pages, None)
     }
 
     /// Advises that a mapping is accessed at random, as `MADV_RANDOM` does: misses read only their
     /// page, and accesses do not count (`docs/kernel/reclaim.md` §1.3, 2.3).
-    pub(crate) fn advise_mapping_random(&mut self, mapping: MappingId) {
+    pub fn advise_mapping_random(&mut self, mapping: MappingId) {
         let vma = self.mappings[mapping.0 as usize].vma;
         self.pool.memory.vmas[vma.0 as usize].recency = false;
     }
 
     /// A mapping is of a program's text. Reclaim spares pages that are executed
     /// (`docs/kernel/reclaim.md` §5.4, 5.5). Read-ahead treats it as any other.
-    pub(crate) fn set_executable(&mut self, mapping: MappingId) {
+    pub fn set_executable(&mut self, mapping: MappingId) {
         let vma = self.mappings[mapping.0 as usize].vma;
         self.pool.memory.vmas[vma.0 as usize].exec = true;
     }
@@ -219,7 +219,7 @@ impl World {
     }
 
     /// What a mapping maps.
-    pub(crate) fn mapped_object(&self, mapping: MappingId) -> ObjectId {
+    pub fn mapped_object(&self, mapping: MappingId) -> ObjectId {
         let vma = self.mappings[mapping.0 as usize].vma;
         self.pool.memory.vmas[vma.0 as usize].object
     }

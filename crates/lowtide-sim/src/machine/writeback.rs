@@ -23,13 +23,7 @@ const IN_FLIGHT_LEAST: u32 = 4;
 impl World {
     /// A resident page has new contents, which a task has stored. Returns whether the task must now
     /// answer for what it has dirtied.
-    pub(crate) fn set_dirty(
-        &mut self,
-        task: TaskId,
-        file: FileId,
-        page: u64,
-        frame: FolioId,
-    ) -> bool {
+    pub fn set_dirty(&mut self, task: TaskId, file: FileId, page: u64, frame: FolioId) -> bool {
         let (extent, order) = self.pool.extent(frame);
         let clean = self.pool.engine.set_dirty(frame);
         // Of a large folio that is dirty already, another page may be: only those are written.

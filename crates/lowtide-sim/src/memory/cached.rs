@@ -4,43 +4,43 @@ use lowtide_core::{FolioId, Shadow};
 
 /// A resident page's frame, or what is remembered of a page that is gone.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Cached(u32);
+pub struct Cached(u32);
 
 const RESIDENT: u32 = 1 << 31;
 const SHADOW: u32 = 1 << 30;
 
 impl Cached {
     /// Never seen, or forgotten.
-    pub(crate) const ABSENT: Self = Self(0);
+    pub const ABSENT: Self = Self(0);
     /// Frames that fit: 8 TiB of 4 KiB pages.
-    pub(crate) const FRAMES_MAX: u32 = RESIDENT;
+    pub const FRAMES_MAX: u32 = RESIDENT;
 
-    pub(crate) const fn resident(frame: FolioId) -> Self {
+    pub const fn resident(frame: FolioId) -> Self {
         Self(RESIDENT | frame.0)
     }
 
-    pub(crate) const fn gone(shadow: Shadow) -> Self {
+    pub const fn gone(shadow: Shadow) -> Self {
         Self(SHADOW | shadow.to_bits())
     }
 
     /// The frame, if the page is resident.
     #[inline]
-    pub(crate) const fn frame(self) -> Option<FolioId> {
+    pub const fn frame(self) -> Option<FolioId> {
         if self.0 & RESIDENT == 0 { None } else { Some(FolioId(self.0 & !RESIDENT)) }
     }
 
     /// The word itself, to compare two runs by.
-    pub(crate) const fn to_bits(self) -> u32 {
+    pub const fn to_bits(self) -> u32 {
         self.0
     }
 
     /// The page was evicted. A page of a heap is in swap then, and nowhere else.
-    pub(crate) const fn is_gone(self) -> bool {
+    pub const fn is_gone(self) -> bool {
         self.0 & (RESIDENT | SHADOW) == SHADOW
     }
 
     /// What is remembered, if the page was evicted.
-    pub(crate) const fn shadow(self) -> Option<Shadow> {
+    pub const fn shadow(self) -> Option<Shadow> {
         if self.0 & (RESIDENT | SHADOW) == SHADOW {
             Shadow::from_bits(self.0 & !SHADOW)
         } else {

@@ -23,11 +23,11 @@ mod page_map;
 mod table;
 mod walk;
 
-pub(crate) use cached::Cached;
-pub(crate) use page_map::PAGES_MAX;
-pub(crate) use page_map::PageMap;
-pub(crate) use table::PageTables;
-pub(crate) use walk::Walk;
+pub use cached::Cached;
+pub use page_map::PAGES_MAX;
+pub use page_map::PageMap;
+pub use table::PageTables;
+pub use walk::Walk;
 
 use lowtide_core::limits::TABLE_ENTRIES;
 use lowtide_core::{Engine, FolioId, LruType, MemcgId, SpaceId};
@@ -35,20 +35,20 @@ use table::ROW;
 
 /// The number of an object: a file or a heap.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub(crate) struct ObjectId(pub u32);
+pub struct ObjectId(pub u32);
 
 /// The number of a mapping of an object into an address space.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub(crate) struct VmaId(pub u32);
+pub struct VmaId(pub u32);
 
 /// A file or a heap.
 #[derive(Debug)]
-pub(crate) struct Object {
-    pub(crate) lru_type: LruType,
+pub struct Object {
+    pub lru_type: LruType,
     /// The group that pays for a heap; the task that brings a page of a file in pays for that.
-    pub(crate) memcg: MemcgId,
-    pub(crate) pages: PageMap<Cached>,
-    pub(crate) vmas: Vec<VmaId>,
+    pub memcg: MemcgId,
+    pub pages: PageMap<Cached>,
+    pub vmas: Vec<VmaId>,
 }
 
 impl Object {
@@ -59,24 +59,24 @@ impl Object {
 
 /// A mapping of a whole object.
 #[derive(Debug)]
-pub(crate) struct Vma {
-    pub(crate) object: ObjectId,
-    pub(crate) ptes: PageTables,
+pub struct Vma {
+    pub object: ObjectId,
+    pub ptes: PageTables,
     /// The young bit of each table.
-    pub(crate) young: Vec<bool>,
+    pub young: Vec<bool>,
     /// Tables end with the object: entries behind its last page do not count as empty ones.
-    pub(crate) pages: u64,
-    pub(crate) exec: bool,
+    pub pages: u64,
+    pub exec: bool,
     /// Young bits count. Not so after advice that accesses are random (`MADV_RANDOM`): nothing
     /// looks at them, and pages come and go in the order in which they were read.
-    pub(crate) recency: bool,
+    pub recency: bool,
 }
 
 impl Vma {
     /// Sets the bits of a present page that an access sets, as the hardware does. Returns false if
     /// the page is not mapped, or if it is not `writable` and a store needs it to be.
     #[inline]
-    pub(crate) fn touch(&mut self, page: u64, store: bool) -> bool {
+    pub fn touch(&mut self, page: u64, store: bool) -> bool {
         let touched = self.ptes.touch(page, store);
         if touched {
             self.young[(page / TABLE_ENTRIES) as usize] = true;
@@ -86,7 +86,7 @@ impl Vma {
 
     /// The same for `pages` pages from `first` on, one after the other until one faults. Returns
     /// how many did not.
-    pub(crate) fn sweep(&mut self, first: u64, pages: u64, store: bool) -> u64 {
+    pub fn sweep(&mut self, first: u64, pages: u64, store: bool) -> u64 {
         let end = first + pages;
         let mut page = first;
         while page < end {
@@ -115,18 +115,18 @@ impl Vma {
     }
 
     /// Entries of a table, those behind the end of the object left out.
-    pub(crate) fn entries(&self, table: u64) -> u64 {
+    pub fn entries(&self, table: u64) -> u64 {
         (self.pages.saturating_sub(table * TABLE_ENTRIES)).min(TABLE_ENTRIES)
     }
 }
 
 /// What a mapping had when it went.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Zapped {
+pub struct Zapped {
     /// Entries that led to a page.
-    pub(crate) entries: u64,
+    pub entries: u64,
     /// The folios of those that were young.
-    pub(crate) young: Vec<FolioId>,
+    pub young: Vec<FolioId>,
 }
 
 /// Whether a frame's bit is set.
@@ -136,9 +136,9 @@ fn is_set(bits: &[u64], frame: FolioId) -> bool {
 
 /// All objects and address spaces of a machine.
 #[derive(Debug, Default)]
-pub(crate) struct Memory {
-    pub(crate) objects: Vec<Object>,
-    pub(crate) vmas: Vec<Vma>,
+pub struct Memory {
+    pub objects: Vec<Object>,
+    pub vmas: Vec<Vma>,
     /// The mappings of each address space, by the engine's number of the space.
     spaces: Vec<Vec<VmaId>>,
     /// Frames whose contents are still on their way, a bit each.
@@ -146,15 +146,15 @@ pub(crate) struct Memory {
     /// Where the last reference check found a young bit.
     hit: Option<VmaId>,
     /// Dirty pages that reclaim meets keep their translations.
-    pub(crate) keeps_dirty_mapped: bool,
+    pub keeps_dirty_mapped: bool,
     /// Neighbours that a fault maps are mapped young.
-    pub(crate) around_is_young: bool,
+    pub around_is_young: bool,
 }
 
 impl Memory {
     /// Adds a file or a heap of a group. It has the number of a space of the engine's, which has no
     /// effect: no task runs in it, so no aging visits it.
-    pub(crate) fn add_object(
+    pub fn add_object(
         &mut self,
         engine: &mut Engine,
         lru_type: LruType,
@@ -170,7 +170,7 @@ impl Memory {
     }
 
     /// Adds an address space.
-    pub(crate) fn add_space(&mut self, engine: &mut Engine, memcg: MemcgId) -> SpaceId {
+    pub fn add_space(&mut self, engine: &mut Engine, memcg: MemcgId) -> SpaceId {
         let space = engine.add_space(memcg);
         let at = space.0 as usize;
         if at >= self.spaces.len() {
@@ -180,7 +180,7 @@ impl Memory {
     }
 
     /// Maps an object of `pages` pages, as far as is known, into an address space.
-    pub(crate) fn map_object(
+    pub fn map_object(
         &mut self,
         space: SpaceId,
         object: ObjectId,
@@ -196,7 +196,7 @@ impl Memory {
     }
 
     /// The same, as the mapping of a number whose last one is gone.
-    pub(crate) fn map_object_as(
+    pub fn map_object_as(
         &mut self,
         id: VmaId,
         space: SpaceId,
@@ -214,7 +214,7 @@ impl Memory {
 
     /// Drops all entries of a mapping, and the mapping. Cost: O(tables, and mappings of the space
     /// and the object).
-    pub(crate) fn unmap_object(&mut self, space: SpaceId, id: VmaId) -> Zapped {
+    pub fn unmap_object(&mut self, space: SpaceId, id: VmaId) -> Zapped {
         let vma = &mut self.vmas[id.0 as usize];
         let object = &mut self.objects[vma.object.0 as usize];
         object.vmas.retain(|&other| other != id);
@@ -229,18 +229,18 @@ impl Memory {
     }
 
     #[inline]
-    pub(crate) fn cached(&self, object: ObjectId, page: u64) -> Cached {
+    pub fn cached(&self, object: ObjectId, page: u64) -> Cached {
         self.objects[object.0 as usize].pages.get(page)
     }
 
     /// Returns what was there.
     #[inline]
-    pub(crate) fn set_cached(&mut self, object: ObjectId, page: u64, cached: Cached) -> Cached {
+    pub fn set_cached(&mut self, object: ObjectId, page: u64, cached: Cached) -> Cached {
         std::mem::replace(self.objects[object.0 as usize].pages.entry(page), cached)
     }
 
     /// Maps a resident page, young.
-    pub(crate) fn map(&mut self, id: VmaId, page: u64, writable: bool) {
+    pub fn map(&mut self, id: VmaId, page: u64, writable: bool) {
         let vma = &mut self.vmas[id.0 as usize];
         vma.ptes.map(page, writable);
         vma.covers(page);
@@ -248,7 +248,7 @@ impl Memory {
     }
 
     /// Maps a resident page without its being accessed (fault-around).
-    pub(crate) fn map_old(&mut self, id: VmaId, page: u64) {
+    pub fn map_old(&mut self, id: VmaId, page: u64) {
         let vma = &mut self.vmas[id.0 as usize];
         vma.ptes.map_old(page);
         vma.covers(page);
@@ -258,7 +258,7 @@ impl Memory {
     /// are not `page`, as far as `takes` accepts their frames. They are not accessed, but an x86
     /// kernel maps them young all the same, so that such a block of pages lives and dies as one
     /// (`docs/kernel/fault-and-writeback.md` A4). Returns how many those are, mapped before or not.
-    pub(crate) fn map_around(
+    pub fn map_around(
         &mut self,
         id: VmaId,
         page: u64,
@@ -292,7 +292,7 @@ impl Memory {
     }
 
     /// Drops all translations of a page. Returns how many there were.
-    pub(crate) fn unmap(&mut self, object: ObjectId, page: u64) -> u32 {
+    pub fn unmap(&mut self, object: ObjectId, page: u64) -> u32 {
         let mut dropped = 0;
         for vma in &self.objects[object.0 as usize].vmas {
             dropped += u32::from(self.vmas[vma.0 as usize].ptes.clear(page));
@@ -302,33 +302,33 @@ impl Memory {
 
     /// Whether a page has a translation.
     #[inline]
-    pub(crate) fn is_mapped(&self, object: ObjectId, page: u64) -> bool {
+    pub fn is_mapped(&self, object: ObjectId, page: u64) -> bool {
         let vmas = &self.objects[object.0 as usize].vmas;
         vmas.iter().any(|vma| self.vmas[vma.0 as usize].ptes.is_present(page))
     }
 
     /// Whether a page was stored to through a translation that it has.
-    pub(crate) fn is_dirty(&self, object: ObjectId, page: u64) -> bool {
+    pub fn is_dirty(&self, object: ObjectId, page: u64) -> bool {
         let vmas = &self.objects[object.0 as usize].vmas;
         vmas.iter().any(|vma| self.vmas[vma.0 as usize].ptes.get(page).dirty)
     }
 
     /// Forgets that a page was used and stored to: it is being freed lazily.
-    pub(crate) fn age_and_clean(&mut self, object: ObjectId, page: u64) {
+    pub fn age_and_clean(&mut self, object: ObjectId, page: u64) {
         for vma in &self.objects[object.0 as usize].vmas {
             self.vmas[vma.0 as usize].ptes.age_and_clean(page);
         }
     }
 
     /// Stores to a page fault again from now on: it is about to be written.
-    pub(crate) fn write_protect(&mut self, object: ObjectId, page: u64) {
+    pub fn write_protect(&mut self, object: ObjectId, page: u64) {
         for vma in &self.objects[object.0 as usize].vmas {
             self.vmas[vma.0 as usize].ptes.protect(page);
         }
     }
 
     /// Says whether a frame's contents are still on their way.
-    pub(crate) fn set_locked(&mut self, frame: FolioId, locked: bool) {
+    pub fn set_locked(&mut self, frame: FolioId, locked: bool) {
         let (word, bit) = (frame.index() / 64, 1 << (frame.index() % 64));
         if word >= self.locked.len() {
             self.locked.resize(word + 1, 0);
@@ -341,12 +341,12 @@ impl Memory {
     }
 
     /// Whether a frame's contents are still on their way.
-    pub(crate) fn is_locked(&self, frame: FolioId) -> bool {
+    pub fn is_locked(&self, frame: FolioId) -> bool {
         is_set(&self.locked, frame)
     }
 
     /// Bytes that page cache and page tables take.
-    pub(crate) fn bytes(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         let objects: usize = self.objects.iter().map(|o| o.pages.bytes()).sum();
         let vmas: usize = self.vmas.iter().map(|v| v.ptes.bytes() + v.young.capacity()).sum();
         objects + vmas + self.locked.capacity() * 8

@@ -8,7 +8,7 @@
 use lowtide_core::limits::TABLE_ENTRIES;
 
 /// Pages that one space may have: 16 TiB of 4 KiB pages. The top level is then at most 32 MiB.
-pub(crate) const PAGES_MAX: u64 = 1 << 32;
+pub const PAGES_MAX: u64 = 1 << 32;
 
 /// From the number of a page to that of its table.
 pub(super) const SHIFT: u32 = TABLE_ENTRIES.trailing_zeros();
@@ -58,7 +58,7 @@ impl Top {
 
 /// See the module documentation.
 #[derive(Clone, Debug)]
-pub(crate) struct PageMap<T> {
+pub struct PageMap<T> {
     top: Top,
     tables: Vec<T>,
     empty: T,
@@ -66,7 +66,7 @@ pub(crate) struct PageMap<T> {
 
 impl<T: Copy> PageMap<T> {
     /// A map in which every page has the value `empty`.
-    pub(crate) fn new(empty: T) -> Self {
+    pub fn new(empty: T) -> Self {
         Self { top: Top::default(), tables: Vec::new(), empty }
     }
 
@@ -77,7 +77,7 @@ impl<T: Copy> PageMap<T> {
 
     /// The value of a page.
     #[inline]
-    pub(crate) fn get(&self, page: u64) -> T {
+    pub fn get(&self, page: u64) -> T {
         self.position(page).map_or(self.empty, |at| self.tables[at])
     }
 
@@ -87,7 +87,7 @@ impl<T: Copy> PageMap<T> {
     /// When the page is not below [`PAGES_MAX`]: a caller that takes page numbers from outside
     /// checks them first.
     #[inline]
-    pub(crate) fn entry(&mut self, page: u64) -> &mut T {
+    pub fn entry(&mut self, page: u64) -> &mut T {
         let at = self.position(page).unwrap_or_else(|| self.make(page));
         &mut self.tables[at]
     }
@@ -102,18 +102,18 @@ impl<T: Copy> PageMap<T> {
     }
 
     /// Tables there could be, made or not: one more than the number of the last that was made.
-    pub(crate) const fn tables(&self) -> u64 {
+    pub const fn tables(&self) -> u64 {
         self.top.len()
     }
 
     /// The entries of a table that has been made.
-    pub(crate) fn table(&self, table: u64) -> Option<&[T]> {
+    pub fn table(&self, table: u64) -> Option<&[T]> {
         let at = self.position(table << SHIFT)?;
         Some(&self.tables[at..at + TABLE_ENTRIES as usize])
     }
 
     /// Bytes of memory this takes.
-    pub(crate) const fn bytes(&self) -> usize {
+    pub const fn bytes(&self) -> usize {
         self.top.bytes() + self.tables.capacity() * size_of::<T>()
     }
 }

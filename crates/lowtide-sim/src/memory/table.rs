@@ -47,11 +47,11 @@ impl Row {
 
 /// A table of 512 entries.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Table([Row; ROWS]);
+pub struct Table([Row; ROWS]);
 
 impl Table {
     /// The young entries in a part of the table, in order. Cost: O(rows and young entries).
-    pub(crate) fn young(&self, entries: std::ops::Range<u64>) -> impl Iterator<Item = u64> + use<> {
+    pub fn young(&self, entries: std::ops::Range<u64>) -> impl Iterator<Item = u64> + use<> {
         let mut rows = self.0.map(|row| row.young);
         let (mut row, end) = (entries.start / ROW, entries.end.div_ceil(ROW));
         for row in row..end {
@@ -73,7 +73,7 @@ impl Table {
     }
 
     /// Clears the young bit of an entry. Returns whether it was set.
-    pub(crate) const fn take_young(&mut self, entry: u64) -> bool {
+    pub const fn take_young(&mut self, entry: u64) -> bool {
         let (row, bit) = (&mut self.0[(entry / ROW) as usize], 1 << (entry % ROW));
         let young = row.young & bit != 0;
         row.young &= !bit;
@@ -99,20 +99,20 @@ fn bits(mut word: u64) -> impl Iterator<Item = u64> {
 
 /// An entry, looked at.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Pte {
+pub struct Pte {
     /// It leads to a page.
-    pub(crate) present: bool,
+    pub present: bool,
     /// It was used since this bit was last cleared.
-    pub(crate) young: bool,
+    pub young: bool,
     /// Stores need no fault.
-    pub(crate) writable: bool,
+    pub writable: bool,
     /// There was a store through it since it was made, or since it was last protected.
-    pub(crate) dirty: bool,
+    pub dirty: bool,
 }
 
 /// All page tables of a mapping.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct PageTables {
+pub struct PageTables {
     top: Top,
     tables: Vec<Table>,
 }
@@ -150,13 +150,13 @@ impl PageTables {
 
     /// Whether a page is mapped.
     #[inline]
-    pub(crate) fn is_present(&self, page: u64) -> bool {
+    pub fn is_present(&self, page: u64) -> bool {
         self.row(page).is_some_and(|(row, bit)| row.present & bit != 0)
     }
 
     /// The entry of a page.
     #[inline]
-    pub(crate) fn get(&self, page: u64) -> Pte {
+    pub fn get(&self, page: u64) -> Pte {
         let Some((row, bit)) = self.row(page) else { return Pte::default() };
         let is = |word: u64| word & bit != 0;
         Pte {
@@ -169,7 +169,7 @@ impl PageTables {
 
     /// An access to a page, if it needs no fault. Returns whether it did not.
     #[inline]
-    pub(crate) fn touch(&mut self, page: u64, store: bool) -> bool {
+    pub fn touch(&mut self, page: u64, store: bool) -> bool {
         let Some((row, bit)) = self.row_mut(page) else { return false };
         let allowed = row.allows(store) & bit != 0;
         if allowed {
@@ -180,7 +180,7 @@ impl PageTables {
 
     /// Accesses to `pages` pages from `first` on, within one table, as far as they need no fault.
     /// Returns how many did not: the page after them is the first that faults. Cost: O(pages / 64).
-    pub(crate) fn sweep(&mut self, first: u64, pages: u64, store: bool) -> u64 {
+    pub fn sweep(&mut self, first: u64, pages: u64, store: bool) -> u64 {
         debug_assert!(
             pages == 0 || first >> SHIFT == (first + pages - 1) >> SHIFT,
             "one table at a time"
@@ -210,7 +210,7 @@ impl PageTables {
 
     /// Clears all entries, and calls back for each that was present: its page, and whether it was
     /// young. The memory of the tables is kept for the next mapping. Cost: O(tables and entries).
-    pub(crate) fn zap(&mut self, mut gone: impl FnMut(u64, bool)) {
+    pub fn zap(&mut self, mut gone: impl FnMut(u64, bool)) {
         for (first, slot) in self.top.slots() {
             let firsts = (first << SHIFT..).step_by(ROW as usize);
             for (row, first) in self.tables[slot].0.iter_mut().zip(firsts) {
@@ -222,7 +222,7 @@ impl PageTables {
 
     /// Clears the young bit of a page. Returns whether it was set.
     #[inline]
-    pub(crate) fn take_young(&mut self, page: u64) -> bool {
+    pub fn take_young(&mut self, page: u64) -> bool {
         let Some((row, bit)) = self.row_mut(page) else { return false };
         let young = row.young & bit != 0;
         row.young &= !bit;
@@ -235,7 +235,7 @@ impl PageTables {
     /// When the page is not below [`PAGES_MAX`]: a caller that takes page numbers from outside
     /// checks them first.
     #[inline]
-    pub(crate) fn map(&mut self, page: u64, writable: bool) {
+    pub fn map(&mut self, page: u64, writable: bool) {
         let (row, bit) = self.row_made(page);
         row.present |= bit;
         row.young |= bit;
@@ -246,7 +246,7 @@ impl PageTables {
     ///
     /// # Panics
     /// As [`PageTables::map`].
-    pub(crate) fn map_old(&mut self, page: u64) {
+    pub fn map_old(&mut self, page: u64) {
         let (row, bit) = self.row_made(page);
         row.present |= bit;
     }
@@ -256,7 +256,7 @@ impl PageTables {
     ///
     /// # Panics
     /// As [`PageTables::map`].
-    pub(crate) fn map_row(&mut self, first: u64, pages: u64, young: bool) {
+    pub fn map_row(&mut self, first: u64, pages: u64, young: bool) {
         debug_assert_eq!(first % ROW, 0, "a whole row");
         if pages != 0 {
             let (row, _) = self.row_made(first);
@@ -267,7 +267,7 @@ impl PageTables {
 
     /// Drops the entry of a page. Returns whether there was one.
     #[inline]
-    pub(crate) fn clear(&mut self, page: u64) -> bool {
+    pub fn clear(&mut self, page: u64) -> bool {
         let Some((row, bit)) = self.row_mut(page) else { return false };
         let present = row.present & bit != 0;
         row.present &= !bit;
@@ -278,7 +278,7 @@ impl PageTables {
     }
 
     /// The entry of a page is present and writable as before, old, and clean.
-    pub(crate) fn age_and_clean(&mut self, page: u64) {
+    pub fn age_and_clean(&mut self, page: u64) {
         if let Some((row, bit)) = self.row_mut(page) {
             row.young &= !bit;
             row.dirty &= !bit;
@@ -286,7 +286,7 @@ impl PageTables {
     }
 
     /// The entry of a page is present as before, no longer writable, and clean.
-    pub(crate) fn protect(&mut self, page: u64) {
+    pub fn protect(&mut self, page: u64) {
         if let Some((row, bit)) = self.row_mut(page) {
             row.writable &= !bit;
             row.dirty &= !bit;
@@ -294,17 +294,17 @@ impl PageTables {
     }
 
     /// Tables there could be, made or not: one more than the number of the last that was made.
-    pub(crate) const fn tables(&self) -> u64 {
+    pub const fn tables(&self) -> u64 {
         self.top.len()
     }
 
     /// A table that has been made.
-    pub(crate) fn table_mut(&mut self, table: u64) -> Option<&mut Table> {
+    pub fn table_mut(&mut self, table: u64) -> Option<&mut Table> {
         Some(&mut self.tables[self.top.slot(table)?])
     }
 
     /// Bytes of memory this takes.
-    pub(crate) const fn bytes(&self) -> usize {
+    pub const fn bytes(&self) -> usize {
         self.top.bytes() + self.tables.capacity() * size_of::<Table>()
     }
 }

@@ -12,7 +12,7 @@ use lowtide_core::{AgeJob, Engine};
 
 /// Where a walk has come to.
 #[derive(Debug, Default)]
-pub(crate) struct Walk {
+pub struct Walk {
     /// Mappings of the space being walked that are still to be visited, the next one last.
     vmas: Vec<VmaId>,
     table: u64,
@@ -20,21 +20,21 @@ pub(crate) struct Walk {
 
 /// What part of a walk did, which is what it costs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Walked {
+pub struct Walked {
     /// Tables looked at or skipped for want of a young bit.
-    pub(crate) tables: u64,
+    pub tables: u64,
     /// Entries examined.
-    pub(crate) entries: u64,
+    pub entries: u64,
     /// Young entries among them.
-    pub(crate) young: u64,
+    pub young: u64,
     /// The walk is over.
-    pub(crate) done: bool,
+    pub done: bool,
 }
 
 impl Walk {
     /// Goes on until about `budget` entries have been examined (a skipped table counts as one), or
     /// a space has been walked, or the walk is over.
-    pub(crate) fn step(
+    pub fn step(
         &mut self,
         memory: &mut Memory,
         engine: &mut Engine,

@@ -57,23 +57,23 @@ impl FaultPath {
     }
 
     /// Whether a first attempt gives its lock up for the I/O.
-    pub(crate) const fn drops_lock(self) -> bool {
+    pub const fn drops_lock(self) -> bool {
         !matches!(self, Self::HoldVma)
     }
 
     /// Whether a fault that had to wait is attempted again.
-    pub(crate) const fn retries(self) -> bool {
+    pub const fn retries(self) -> bool {
         !matches!(self, Self::HoldVma | Self::Hold)
     }
 
     /// Whether a page keeps its reference while no lock is held.
-    pub(crate) const fn keeps_page(self) -> bool {
+    pub const fn keeps_page(self) -> bool {
         matches!(self, Self::PinRetry | Self::Hold)
     }
 
     /// Whether a fault that has given up the lock of its mapping takes that again, instead of the
     /// lock of the address space.
-    pub(crate) const fn retries_by_vma(self) -> bool {
+    pub const fn retries_by_vma(self) -> bool {
         matches!(self, Self::VmaLockRetry | Self::PinRetry | Self::Hold)
     }
 }

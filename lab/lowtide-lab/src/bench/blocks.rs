@@ -14,8 +14,8 @@ use lowtide_cli::bench::access::{AccessError, DataAccess};
 use lowtide_cli::bench::datafile::DataDir;
 use lowtide_cli::bench::error::BenchError;
 use lowtide_cli::bench::thread_pool::{Player, ThreadPool};
+use lowtide_experiments::programs::mapping::{FioBlocks, FioMmap, FioOrder};
 use lowtide_report::tally::Tally;
-use lowtide_workload::mapping::{FioBlocks, FioMmap, FioOrder};
 use rustix::fs::{Advice, fadvise};
 use serde::{Deserialize, Serialize};
 

@@ -15,8 +15,8 @@ use lowtide_cli::bench::access::{AccessError, DataAccess};
 use lowtide_cli::bench::datafile::DataDir;
 use lowtide_cli::bench::error::BenchError;
 use lowtide_cli::bench::thread_pool::{Player, ThreadPool};
+use lowtide_experiments::programs::mapping::MapThrash;
 use lowtide_report::tally::Tally;
-use lowtide_workload::mapping::MapThrash;
 use serde::{Deserialize, Serialize};
 
 use super::mapped::{Made, Mapped, PAGE};

@@ -1,19 +1,21 @@
 //! `android`: cold starts of apps, one after another, on a phone whose memory is short. See
-//! `lowtide_workload::heap` for what it exercises.
+//! `lowtide_experiments::programs::heap` for what it exercises.
 
 use std::rc::Rc;
 
 use clap::Args;
 use lowtide::Size;
 use lowtide_cli::sim::options::{PUBLISHED_POLICIES, floor, scale};
+use lowtide_experiments::client::heap::HeapResult;
+use lowtide_experiments::programs::heap::{Android as Program, HeapProgram};
+use lowtide_experiments::published::{
+    ANDROID, Arm, MeasuredAndroid, android_verdict, published_heap,
+};
 use lowtide_report::columns::{Columns, label, number};
 use lowtide_report::outcome::LaunchesRow;
 use lowtide_report::row::{Row, named};
 use lowtide_report::table::mib;
-use lowtide_sim::client::heap::HeapResult;
-use lowtide_sim::published::{ANDROID, Arm, MeasuredAndroid, android_verdict, published_heap};
 use lowtide_sim::spec::MachineSpec;
-use lowtide_workload::heap::{Android as Program, HeapProgram};
 
 use super::heap::{Heap, row_of, thousands_cell};
 use crate::sim::compare::criteria_lines;

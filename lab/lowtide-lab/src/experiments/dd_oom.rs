@@ -12,12 +12,12 @@ use std::time::Duration;
 use clap::Args;
 use lowtide_cli::bench::error::BenchError;
 use lowtide_cli::sim::options::PUBLISHED_POLICIES;
+use lowtide_experiments::programs::writer::Writer;
+use lowtide_experiments::published::{Arm, MeasuredDd, dd_verdict, published_dd};
 use lowtide_report::columns::{Columns, counted, label, number, whole};
 use lowtide_report::row::Row;
 use lowtide_report::span::Span;
 use lowtide_report::table::mib;
-use lowtide_sim::published::{Arm, MeasuredDd, dd_verdict, published_dd};
-use lowtide_workload::writer::Writer;
 
 use super::Sizes;
 use super::writing::{Beside, Writing, Written};

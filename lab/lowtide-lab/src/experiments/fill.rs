@@ -10,12 +10,12 @@ use clap::Args;
 use clap::builder::ArgPredicate::IsPresent;
 use lowtide_cli::bench::error::BenchError;
 use lowtide_cli::bench::options::chosen;
+use lowtide_experiments::programs::writer::Writer;
 use lowtide_report::columns::{Columns, counted, label, number, p99, whole};
 use lowtide_report::row::{Row, RowLatency};
 use lowtide_report::span::Span;
 use lowtide_report::spread::Spread;
 use lowtide_report::table::us;
-use lowtide_workload::writer::Writer;
 
 use super::Sizes;
 use super::writing::{Beside, Writing, Written};

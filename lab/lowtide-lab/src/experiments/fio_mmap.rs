@@ -1,15 +1,16 @@
 //! `fio-mmap`: sixteen jobs of fio's mmap engine, each of which reads blocks of a file of its own,
-//! in a group with a quarter or a fifth of the memory for them. See `lowtide_sim::client::fio`.
+//! in a group with a quarter or a fifth of the memory for them. See
+//! `lowtide_experiments::client::fio`.
 
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use lowtide::Size;
 use lowtide_cli::sim::options::{PUBLISHED_POLICIES, Switch, scale};
+use lowtide_experiments::programs::mapping::{FioMmap, FioOrder};
+use lowtide_experiments::published::{Arm, MeasuredFio, fio_verdict, published_fio};
 use lowtide_report::columns::{Columns, label, number, refaults};
 use lowtide_report::row::Row;
-use lowtide_sim::published::{Arm, MeasuredFio, fio_verdict, published_fio};
-use lowtide_workload::mapping::{FioMmap, FioOrder};
 
 use super::mapping::{Mapping, Program};
 use super::simulated::Defaults;

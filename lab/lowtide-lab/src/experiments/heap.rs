@@ -6,9 +6,9 @@
 //! ```
 //!
 //! Each is one file that does not depend on its world; the programs are described in
-//! `lowtide_workload::heap`, for a player on real memory too. The player here is that on a
-//! simulated machine (`lowtide_sim::client::heap`). A machine without swap gets compressed memory
-//! of twice its memory: these programs have nowhere to go without.
+//! `lowtide_experiments::programs::heap`, for a player on real memory too. The player here is that
+//! on a simulated machine (`lowtide_experiments::client::heap`). A machine without swap gets
+//! compressed memory of twice its memory: these programs have nowhere to go without.
 
 use std::fmt;
 use std::rc::Rc;
@@ -22,16 +22,16 @@ use lowtide_cli::sim::error::SimError;
 use lowtide_cli::sim::host::Host;
 use lowtide_cli::sim::options::{Common, OnMachine, Timing, floor};
 use lowtide_cli::sim::{jobs, show};
+use lowtide_experiments::client::heap::{HeapResult, play};
+use lowtide_experiments::programs::heap::{HeapProgram, PAGE, Work};
+use lowtide_experiments::published::Arm;
 use lowtide_report::columns::Columns;
 use lowtide_report::interrupt::{self, Cut};
 use lowtide_report::json::LatencyUs;
 use lowtide_report::progress::{Patient, Unit};
 use lowtide_report::row::{Row, RowLatency};
-use lowtide_sim::client::heap::{HeapResult, play};
-use lowtide_sim::published::Arm;
 use lowtide_sim::spec::{Compressor, MachineSpec, SwapSpec};
 use lowtide_sim::{MachineConfig, MachineError};
-use lowtide_workload::heap::{HeapProgram, PAGE, Work};
 
 /// Swap, as a multiple of memory, of a machine that has none (`docs/kernel/workloads.md` §2(b)).
 const SWAP_TIMES: u64 = 2;

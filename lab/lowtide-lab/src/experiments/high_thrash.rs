@@ -28,16 +28,16 @@ use std::time::Duration;
 use clap::Args;
 use lowtide::{HighPolicy, Policy, Size};
 use lowtide_cli::bench::options::threads;
+use lowtide_experiments::programs::script::{Actor, Call, Order, Script};
+use lowtide_experiments::published::{
+    Arm, MeasuredThrash, SarSample, ThrashArms, published_thrash, thrash_verdict,
+};
 use lowtide_report::columns::{Columns, loads_per_mib, number, slept};
 use lowtide_report::json::LatencyUs;
 use lowtide_report::names;
 use lowtide_report::row::{DeviceSample, NeighbourRow, Row};
 use lowtide_report::table::{thousands, us};
 use lowtide_report::values::budget;
-use lowtide_sim::published::{
-    Arm, MeasuredThrash, SarSample, ThrashArms, published_thrash, thrash_verdict,
-};
-use lowtide_workload::script::{Actor, Call, Order, Script};
 
 use super::simulated::Defaults;
 use super::{Experiment, Play, Played, Setting};

@@ -1,16 +1,19 @@
 //! `kernel-build`: compilers that start, fill a heap and exit, 96 at a time, in a group with less
-//! than half of the memory that they want. See `lowtide_workload::heap` for what it exercises.
+//! than half of the memory that they want. See `lowtide_experiments::programs::heap` for what it
+//! exercises.
 
 use std::rc::Rc;
 
 use clap::Args;
 use lowtide::Size;
 use lowtide_cli::sim::options::{PUBLISHED_POLICIES, scale};
+use lowtide_experiments::programs::heap::{HeapProgram, KernelBuild as Build};
+use lowtide_experiments::published::{
+    Arm, KERNEL_BUILD, MeasuredBuild, build_verdict, published_heap,
+};
 use lowtide_report::columns::{Columns, label, number, refaults};
 use lowtide_report::row::Row;
-use lowtide_sim::published::{Arm, KERNEL_BUILD, MeasuredBuild, build_verdict, published_heap};
 use lowtide_sim::spec::MachineSpec;
-use lowtide_workload::heap::{HeapProgram, KernelBuild as Build};
 
 use super::heap::{Heap, row_of, seconds_cell, thousands_cell, with_part_of_cpus};
 use crate::sim::compare::criteria_lines;

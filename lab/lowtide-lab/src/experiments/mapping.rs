@@ -5,8 +5,8 @@
 //! ```
 //!
 //! Each is one file that does not depend on its world. The player here is that on a simulated
-//! machine; the programs are described in `lowtide_workload::mapping`, for a player on real memory
-//! too.
+//! machine; the programs are described in `lowtide_experiments::programs::mapping`, for a player on
+//! real memory too.
 
 use std::fmt;
 use std::sync::atomic::AtomicU64;
@@ -19,6 +19,8 @@ use lowtide_cli::sim::error::SimError;
 use lowtide_cli::sim::host::Host;
 use lowtide_cli::sim::options::{Common, OnMachine, seconds};
 use lowtide_cli::sim::{jobs, show};
+use lowtide_experiments::client::{fio, thrash};
+use lowtide_experiments::programs::mapping::{FioMmap, MapThrash};
 use lowtide_report::columns::Columns;
 use lowtide_report::interrupt::{self, Cut};
 use lowtide_report::json::LatencyUs;
@@ -27,10 +29,8 @@ use lowtide_report::out;
 use lowtide_report::outcome::RetriesRow;
 use lowtide_report::progress::{Patient, Unit};
 use lowtide_report::row::Row;
-use lowtide_sim::client::{fio, thrash};
 use lowtide_sim::spec::{FaultPath, MachineSpec};
 use lowtide_sim::{MachineConfig, MachineError};
-use lowtide_workload::mapping::{FioMmap, MapThrash};
 
 use super::simulated::Defaults;
 

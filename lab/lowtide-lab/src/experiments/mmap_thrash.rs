@@ -1,18 +1,18 @@
 //! `mmap-thrash`: the retry storm, five hundred threads that map, read and unmap a file each in a
-//! group with an eighth of the memory that they need. See `lowtide_sim::client::thrash` for what it
-//! exercises, and `docs/design/fault-path.md` for the fault paths.
+//! group with an eighth of the memory that they need. See `lowtide_experiments::client::thrash` for
+//! what it exercises, and `docs/design/fault-path.md` for the fault paths.
 
 use std::time::Duration;
 
 use clap::Args;
 use lowtide::Size;
 use lowtide_cli::sim::options::scale;
+use lowtide_experiments::programs::mapping::MapThrash;
+use lowtide_experiments::published::{MeasuredStorm, published_storm, storm_verdict};
 use lowtide_report::columns::{Columns, label, number};
 use lowtide_report::outcome::RetriesRow;
 use lowtide_report::row::Row;
-use lowtide_sim::published::{MeasuredStorm, published_storm, storm_verdict};
 use lowtide_sim::spec::FaultPath;
-use lowtide_workload::mapping::MapThrash;
 
 use super::mapping::{Mapping, Program};
 use super::simulated::Defaults;

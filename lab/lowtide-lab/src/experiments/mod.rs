@@ -61,11 +61,11 @@ use std::time::Duration;
 
 use clap::Args;
 use lowtide::Policy;
+use lowtide_experiments::client::script::Done;
+use lowtide_experiments::programs::script::Script;
 use lowtide_report::columns::Columns;
 use lowtide_report::row::{DeviceSample, Row};
 use lowtide_report::values::{budget, grain, scale, scaled, size};
-use lowtide_sim::client::script::Done;
-use lowtide_workload::script::Script;
 
 use crate::bench::tenancy::loaders::WINDOW_PAGES;
 use crate::throttle::{ProgramError, ThrottlePolicy};

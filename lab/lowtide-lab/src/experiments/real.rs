@@ -23,13 +23,13 @@ use lowtide_cli::bench::content::{Content, UNIT_BYTES};
 use lowtide_cli::bench::datafile::{DataDir, DataFile, Purpose};
 use lowtide_cli::bench::error::BenchError;
 use lowtide_cli::bench::options::{FewPolicies, Seed};
+use lowtide_experiments::client::script::Done;
+use lowtide_experiments::programs::script::{Actor, Call, Choices, Order};
 use lowtide_host::usage::CpuTime;
 use lowtide_report::interrupt::Cut;
 use lowtide_report::row::{DeviceSample, Row};
 use lowtide_report::values::seconds;
 use lowtide_report::{columns, progress};
-use lowtide_sim::client::script::Done;
-use lowtide_workload::script::{Actor, Call, Choices, Order};
 
 use super::{Experiment, Play, Played, Setting};
 use crate::bench::tenancy::device::Device;

@@ -30,6 +30,7 @@ use lowtide_cli::bench::rounds as turns;
 use lowtide_cli::bench::rounds::take_turns;
 use lowtide_cli::bench::system::System;
 use lowtide_cli::bench::thread_pool::Until;
+use lowtide_experiments::programs::mapping::{FioMmap, MapThrash};
 use lowtide_host::probe::{Availability, Probe};
 use lowtide_report::columns::{self, Columns, label, number, refaults};
 use lowtide_report::interrupt::Cut;
@@ -39,7 +40,6 @@ use lowtide_report::row::{Row, RowLatency};
 use lowtide_report::tally::{Latency, Slice};
 use lowtide_report::values::{self, part};
 use lowtide_report::{out, progress};
-use lowtide_workload::mapping::{FioMmap, MapThrash};
 
 use super::fio_mmap::{Distribution, FioMapped};
 use super::mapping::Mapping;

@@ -11,11 +11,11 @@ use lowtide_cli::sim::error::SimError;
 use lowtide_cli::sim::host::Host;
 use lowtide_cli::sim::options::{self, Common, OnMachine, seconds};
 use lowtide_cli::sim::{jobs, show};
+use lowtide_experiments::client::script::{Sample, Throttle, play as simulate};
 use lowtide_report::interrupt::{self, Cut};
 use lowtide_report::progress::{Patient, Unit};
 use lowtide_report::row::{DeviceSample, Row};
 use lowtide_sim::MachineConfig;
-use lowtide_sim::client::script::{Sample, Throttle, play as simulate};
 use lowtide_sim::spec::MachineSpec;
 
 use super::{Experiment, Play, Played, Setting};

@@ -1,5 +1,5 @@
 //! `sysbench-ro`: a database whose buffer pool is twelve times its memory, read only, with swap on
-//! compressed memory. See `lowtide_workload::heap` for what it exercises.
+//! compressed memory. See `lowtide_experiments::programs::heap` for what it exercises.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -7,12 +7,14 @@ use std::time::Duration;
 use clap::Args;
 use lowtide::Size;
 use lowtide_cli::sim::options::{PUBLISHED_POLICIES, scale, seconds};
+use lowtide_experiments::programs::heap::{HeapProgram, SysbenchRo as Program};
+use lowtide_experiments::published::{
+    Arm, MeasuredSysbench, SYSBENCH, published_heap, sysbench_verdict,
+};
 use lowtide_report::columns::{Columns, label, number, p99};
 use lowtide_report::row::Row;
 use lowtide_report::table::us;
-use lowtide_sim::published::{Arm, MeasuredSysbench, SYSBENCH, published_heap, sysbench_verdict};
 use lowtide_sim::spec::MachineSpec;
-use lowtide_workload::heap::{HeapProgram, SysbenchRo as Program};
 
 use super::heap::{Heap, each, each_cell, row_of, seconds_cell, with_part_of_cpus};
 use crate::sim::compare::criteria_lines;

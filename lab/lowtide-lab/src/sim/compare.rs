@@ -1,12 +1,13 @@
 //! Comparisons of rows: ratios to a base, published results, and whether they are reproduced.
 
 use lowtide::Policy;
-use lowtide_report::row::{Row, Workers};
-use lowtide_report::table;
-use lowtide_sim::published::{
-    Arm, Criterion, Measured, MeasuredTenants, published, published_tenants, tenants_verdict,
-    verdict,
+use lowtide_experiments::client::tenants::BUCKETS_S;
+use lowtide_experiments::published::{
+    Arm, Criterion, Measured, MeasuredTenants, Published, PublishedTenants, published,
+    published_tenants, tenants_verdict, verdict,
 };
+use lowtide_report::row::{Bucket, Row, RowLatency, Workers, named};
+use lowtide_report::table;
 
 /// The row that others are compared with: `mglru-7.1`, so that rows with more and more of its
 /// switches show the effect of each; otherwise the first.
@@ -35,7 +36,7 @@ pub(crate) fn with_published(rows: Vec<Row>) -> Vec<Row> {
     for row in rows {
         let postings = arm(&row).map(published).unwrap_or_default();
         let postings: Vec<Row> =
-            postings.into_iter().map(|posting| Row::published(&row, posting)).collect();
+            postings.into_iter().map(|posting| published_row(&row, posting)).collect();
         all.push(row);
         all.extend(postings);
     }
@@ -48,11 +49,56 @@ pub(crate) fn with_published_tenants(rows: Vec<Row>) -> Vec<Row> {
     for row in rows {
         let postings = arm(&row).map(published_tenants).unwrap_or_default();
         let postings: Vec<Row> =
-            postings.iter().map(|posting| Row::published_tenants(&row, posting)).collect();
+            postings.iter().map(|posting| published_tenants_row(&row, posting)).collect();
         all.push(row);
         all.extend(postings);
     }
     all
+}
+
+/// A published row, for comparison with a simulated one of the same arm.
+fn published_row(beside: &Row, published: Published) -> Row {
+    Row {
+        workload: beside.workload,
+        world: "real",
+        system: "published",
+        source: Some(published.posting),
+        policy: beside.policy.clone(),
+        machine: beside.machine.clone(),
+        max_bytes: beside.max_bytes,
+        page_bytes: beside.page_bytes,
+        threads: beside.threads,
+        seconds: published.ops_per_s.zip(beside.ops).map(|(rate, ops)| ops as f64 / rate),
+        ops: beside.ops,
+        ops_per_s: published.ops_per_s,
+        latency_us: published.mean_us.map(|mean| RowLatency::Mean { mean }),
+        stat: named(published.stat),
+        ..Row::default()
+    }
+}
+
+/// A published row about tenants, for comparison with a simulated one of the same arm.
+fn published_tenants_row(beside: &Row, published: &PublishedTenants) -> Row {
+    Row {
+        workload: beside.workload,
+        world: "real",
+        system: "published",
+        source: Some(published.posting),
+        policy: beside.policy.clone(),
+        machine: beside.machine.clone(),
+        page_bytes: beside.page_bytes,
+        threads: beside.threads,
+        ops: published.total,
+        jain: published.jain,
+        workers: Some(Workers {
+            mean: published.mean.or(published.ci95.map(|(low, high)| low.midpoint(high))),
+            ci95: published.ci95.map(|(low, high)| [low, high]),
+            stdev: published.stdev,
+            ..Workers::default()
+        }),
+        latency_buckets: published.buckets.map(|counts| Bucket::all(&BUCKETS_S, &counts)),
+        ..Row::default()
+    }
 }
 
 fn arm(row: &Row) -> Option<Arm> {
@@ -134,7 +180,6 @@ fn measured(row: &Row) -> Measured {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lowtide_report::row::named;
 
     const AFTER: &str = "mglru-7.1+series";
 

@@ -3,7 +3,7 @@
 //!
 //! The table has a row for each trace: the mean excess of each policy over the fewest misses of the
 //! eight. Below are the mean, the largest, the number of cells above 2 %, and the distance to OPT;
-//! a verdict ends it. The traces and the halves are described in `lowtide_mrc::corpus`.
+//! a verdict ends it. The traces and the halves are described in `lowtide_experiments::corpus`.
 
 use std::num::NonZeroUsize;
 use std::sync::Mutex;
@@ -14,12 +14,12 @@ use lowtide_cli::sim::error::SimError;
 use lowtide_cli::sim::options::{Output, Results};
 use lowtide_cli::sim::show::{self, PlainMachine};
 use lowtide_core::Policy;
-use lowtide_mrc::Progress;
-use lowtide_mrc::baseline::Baseline;
-use lowtide_mrc::corpus::{
+use lowtide_experiments::corpus::{
     BEST_OF, Cell, Court, Half, JudgeError, Judgement, Standing, Subject, TOLERANCE, TRACES, Trace,
     judge,
 };
+use lowtide_mrc::Progress;
+use lowtide_mrc::baseline::Baseline;
 use lowtide_report::json::Report;
 use lowtide_report::names::once;
 use lowtide_report::progress::{Patient, Unit};

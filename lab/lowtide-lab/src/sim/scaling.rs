@@ -1,5 +1,5 @@
 //! `lowtide-lab sim scaling`: misses a second on more and more CPUs, with the kernel's lock for
-//! each list and with one lock for everything. See `lowtide_sim::client::scaling`.
+//! each list and with one lock for everything. See `lowtide_experiments::client::scaling`.
 
 use std::time::Duration;
 
@@ -9,12 +9,12 @@ use lowtide_cli::sim::error::SimError;
 use lowtide_cli::sim::host::Host;
 use lowtide_cli::sim::options::{Common, OnMachine, Output, scale};
 use lowtide_cli::sim::{jobs, show};
+use lowtide_experiments::client::scaling::{self, Locking, Scaling, ScalingResult};
 use lowtide_report::interrupt::{self, Cut};
 use lowtide_report::json::Report;
 use lowtide_report::progress::{Patient, Unit};
 use lowtide_report::{out, table};
 use lowtide_sim::MachineConfig;
-use lowtide_sim::client::scaling::{self, Locking, Scaling, ScalingResult};
 use lowtide_sim::spec::MachineSpec;
 use serde::Serialize;
 

@@ -7,15 +7,16 @@
 use std::sync::Mutex;
 use std::thread;
 
-use crate::error::LabError;
 use clap::Args;
 use lowtide_cli::sim::error::SimError;
 use lowtide_cli::sim::options::{Output, Results};
+use lowtide_experiments::swarm::{Bug, Coverage, Plan, SwarmConfig, replay, run as run_seeds};
 use lowtide_report::json::Report;
 use lowtide_report::progress::{Patient, Unit};
 use lowtide_report::{interrupt, out};
-use lowtide_sim::swarm::{Bug, Coverage, Plan, SwarmConfig, replay, run as run_seeds};
 use serde::Serialize;
+
+use crate::error::LabError;
 
 /// The name on the command line.
 pub(crate) const NAME: &str = "swarm";

@@ -14,7 +14,7 @@ use std::rc::Rc;
 
 use lowtide_report::interrupt;
 use lowtide_sim::MachineError;
-use lowtide_sim::client::stream::Stream;
+use lowtide_sim::stream::Stream;
 use lowtide_workload::PageOp;
 use lowtide_workload::trace::TraceRecord;
 

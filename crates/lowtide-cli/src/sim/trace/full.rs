@@ -5,8 +5,8 @@ use lowtide_report::columns;
 use lowtide_report::progress::{Patient, Unit};
 use lowtide_report::row::Row;
 use lowtide_report::table::{self, thousands};
-use lowtide_sim::client::stream::StreamSpace;
 use lowtide_sim::spec::MachineSpec;
+use lowtide_sim::stream::StreamSpace;
 
 use super::deal::deal;
 use super::paging::{self, Repage};

@@ -3,9 +3,9 @@
 use std::ops::Range;
 
 use lowtide::Anon;
+use lowtide_experiments::programs::heap::PAGE;
+use lowtide_experiments::programs::tenants::Content;
 use lowtide_workload::SplitMix64;
-use lowtide_workload::heap::PAGE;
-use lowtide_workload::tenants::Content;
 
 use super::content::{CHECKED, WORDS};
 use super::memory::Heap;

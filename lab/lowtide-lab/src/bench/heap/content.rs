@@ -13,7 +13,7 @@
 use lowtide_workload::prng::mix64;
 
 /// Words of a page.
-pub(crate) const WORDS: usize = (lowtide_workload::heap::PAGE / 8) as usize;
+pub(crate) const WORDS: usize = (lowtide_experiments::programs::heap::PAGE / 8) as usize;
 /// Words of a page that a load checks.
 pub(crate) const CHECKED: usize = 8;
 

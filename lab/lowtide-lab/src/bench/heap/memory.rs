@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
 use lowtide::Anon;
-use lowtide_workload::heap::PAGE;
+use lowtide_experiments::programs::heap::PAGE;
 
 use super::content::{CHECKED, WORDS, word};
 

@@ -2,7 +2,7 @@
 //! on.
 //!
 //! ```text
-//!   program (lowtide_workload::heap) ──► players, one for each worker ──► memory
+//!   program (lowtide_experiments::programs::heap) ──► players, one for each worker ──► memory
 //!                                                                          ├─ a region of lowtide
 //!                                                                          └─ private memory
 //! ```

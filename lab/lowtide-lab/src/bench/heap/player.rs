@@ -5,9 +5,9 @@ use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{Acquire, Release};
 
 use lowtide_cli::bench::thread_pool::Player;
+use lowtide_experiments::programs::heap::{HeapProgram, PAGE, Step, Steps};
 use lowtide_report::tally::Tally;
 use lowtide_workload::SplitMix64;
-use lowtide_workload::heap::{HeapProgram, PAGE, Step, Steps};
 
 use super::content::{CHECKED, WORDS};
 use super::memory::Heap;
@@ -115,7 +115,7 @@ mod tests {
     use crate::bench::heap::Plain;
     use crate::bench::heap::content::word;
     use crate::bench::heap::memory::Words;
-    use lowtide_workload::heap::AnonZipf;
+    use lowtide_experiments::programs::heap::AnonZipf;
 
     fn played(spoil: impl FnOnce(&Plain)) -> Tally {
         let program = AnonZipf { threads: 1, ..AnonZipf::new(64 << 10, 2.0) };

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use lowtide::map::MapMut;
-use lowtide_workload::heap::PAGE;
+use lowtide_experiments::programs::heap::PAGE;
 
 use super::content::WORDS;
 use super::memory::Words;

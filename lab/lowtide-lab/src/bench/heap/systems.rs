@@ -4,8 +4,8 @@ use lowtide::{Pager, Policy, Tenant};
 use lowtide_cli::bench::error::BenchError;
 use lowtide_cli::bench::system::{System, counted};
 use lowtide_cli::bench::thread_pool::{ThreadPool, Until};
+use lowtide_experiments::programs::heap::HeapProgram;
 use lowtide_report::tally::{Slice, SwapLevel};
-use lowtide_workload::heap::HeapProgram;
 
 use super::memory::{Heap, Plain};
 use super::player::{Counts, fill, players};

@@ -14,9 +14,9 @@ use std::time::Instant;
 use lowtide_cli::bench::access::AccessError;
 use lowtide_cli::bench::content::{Content, UNIT_BYTES};
 use lowtide_cli::bench::error::BenchError;
+use lowtide_experiments::programs::writer::Writer;
 use lowtide_report::interrupt;
 use lowtide_report::tally::{Latency, Slice};
-use lowtide_workload::writer::Writer;
 use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 

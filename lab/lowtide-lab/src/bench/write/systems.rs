@@ -15,9 +15,9 @@ use lowtide_cli::bench::datafile::DataDir;
 use lowtide_cli::bench::error::BenchError;
 use lowtide_cli::bench::system::{System, count, dirty_bytes};
 use lowtide_cli::bench::thread_pool::Until;
+use lowtide_experiments::programs::writer::Writer;
 use lowtide_host::usage::CpuTime;
 use lowtide_report::tally::{Slice, WriteBack};
-use lowtide_workload::writer::Writer;
 
 use super::file::Fill;
 use super::source::Source;

@@ -12,11 +12,11 @@ use std::time::Duration;
 use clap::Args;
 use lowtide::Size;
 use lowtide_cli::sim::options::{seconds, threads};
+use lowtide_experiments::programs::heap::{AnonZipf as Program, HeapProgram};
 use lowtide_report::columns::{Columns, label, number, p99};
 use lowtide_report::row::{Row, RowLatency};
 use lowtide_report::table::us;
 use lowtide_report::values::{budget, scale};
-use lowtide_workload::heap::{AnonZipf as Program, HeapProgram};
 
 use crate::experiments::heap::{Heap, each_cell, seconds_cell};
 

@@ -10,7 +10,6 @@
 //!
 //! Every operation checks what it loads. What the program computes besides is left out.
 
-use crate::peer::HeapJob;
 use clap::{Args, ValueEnum};
 use lowtide::{Pager, Policy, Size, Swap};
 use lowtide_cli::bench::datafile::DataDir;
@@ -22,6 +21,7 @@ use lowtide_cli::bench::rounds as turns;
 use lowtide_cli::bench::rounds::take_turns;
 use lowtide_cli::bench::system::System;
 use lowtide_cli::bench::thread_pool::Until;
+use lowtide_experiments::programs::heap::{AnonZipf as Program, PAGE};
 use lowtide_host::probe::Probe;
 use lowtide_report::columns::{self, Columns, number, p99};
 use lowtide_report::interrupt::Cut;
@@ -32,7 +32,6 @@ use lowtide_report::spread::Spread;
 use lowtide_report::table::us;
 use lowtide_report::tally::{Latency, Slice};
 use lowtide_report::{out, progress};
-use lowtide_workload::heap::{AnonZipf as Program, PAGE};
 
 use super::AnonZipf;
 use crate::bench::heap::{Access, Lowtide, Unlimited};
@@ -40,6 +39,7 @@ use crate::bench::peer::swap::Swapping;
 use crate::bench::tenancy::host::tail;
 use crate::experiments::heap::Heap;
 use crate::experiments::turns::{checked, row as row_of};
+use crate::peer::HeapJob;
 
 /// What is compared with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

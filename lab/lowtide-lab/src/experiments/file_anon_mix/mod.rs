@@ -33,13 +33,13 @@ use lowtide_cli::sim::host::Host;
 use lowtide_cli::sim::jobs;
 use lowtide_cli::sim::options::{self, AtScale};
 use lowtide_cli::sim::show::{self, Head};
+use lowtide_experiments::client::mix::{self, Faulted, MixConfig, MixResult, Posting};
+use lowtide_experiments::published::{Arm, PublishedMix, published_mix};
 use lowtide_report::columns;
 use lowtide_report::interrupt::{self, Cut};
 use lowtide_report::outcome::KillRow;
 use lowtide_report::progress::{Patient, Unit};
 use lowtide_report::row::{Row, named};
-use lowtide_sim::client::mix::{self, Faulted, MixConfig, MixResult, Posting};
-use lowtide_sim::published::{Arm, PublishedMix, published_mix};
 use lowtide_sim::spec::MachineSpec;
 use lowtide_sim::{MachineConfig, MachineError};
 

@@ -24,11 +24,11 @@ use lowtide_cli::bench::content::{Content, UNIT_BYTES};
 use lowtide_cli::bench::datafile::{DataFile, Purpose};
 use lowtide_cli::bench::error::BenchError;
 use lowtide_cli::bench::options::{Policies, Seed, rounds};
+use lowtide_experiments::client::mix::MixConfig;
 use lowtide_report::interrupt::{self, Cut};
 use lowtide_report::row::Row;
 use lowtide_report::values::{budget, seconds};
 use lowtide_report::{columns, progress};
-use lowtide_sim::client::mix::MixConfig;
 
 use crate::bench::tenancy::host::{Common, check_memory, head, tail, whole_windows};
 use crate::bench::tenancy::loaders::{Count, Loaders};

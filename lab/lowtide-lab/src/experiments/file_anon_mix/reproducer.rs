@@ -16,7 +16,7 @@
 use std::str::FromStr;
 
 use lowtide::{Size, SizeError};
-use lowtide_sim::client::mix::{MixConfig, Posting};
+use lowtide_experiments::client::mix::{MixConfig, Posting};
 use thiserror::Error;
 
 /// The largest number of threads or processes.

@@ -10,6 +10,7 @@
 use lowtide::Policy;
 use lowtide_cli::sim::error::SimError;
 use lowtide_cli::sim::{jobs, show};
+use lowtide_experiments::client::mix::MixResult;
 use lowtide_report::columns;
 use lowtide_report::interrupt::{self, Cut};
 use lowtide_report::json::{COMMIT, VERSION};
@@ -17,7 +18,6 @@ use lowtide_report::outcome::SeedsRow;
 use lowtide_report::progress::{Patient, Unit};
 use lowtide_report::row::Row;
 use lowtide_report::spread::Spread;
-use lowtide_sim::client::mix::MixResult;
 
 use super::finished::{Ended, Finished, Setup};
 use super::{NAME, Options, Plan};

@@ -6,8 +6,8 @@ pub(crate) mod simulated;
 
 use clap::{Args, ValueEnum};
 use lowtide::Size;
+use lowtide_experiments::programs::tenants::{Content, Tenants};
 use lowtide_report::values::size;
-use lowtide_workload::tenants::{Content, Tenants};
 
 /// The name of the workload.
 pub(crate) const NAME: &str = "tenants";

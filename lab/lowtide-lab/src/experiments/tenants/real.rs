@@ -1,5 +1,6 @@
 //! `lowtide-lab bench tenants`: 64 workers of equal demand in 32 tenants, as Chrome & Node.js in
-//! the published evaluation of fairness ([`lowtide_workload::tenants`]), on real memory.
+//! the published evaluation of fairness ([`lowtide_experiments::programs::tenants`]), on real
+//! memory.
 //!
 //! A worker has two regions of its tenant, the server's and the client's, and with `--file` a view
 //! of the tenant's file. What is evicted is compressed, by default zeros, of which nothing is kept,
@@ -25,6 +26,9 @@ use lowtide_cli::bench::datafile::{DataDir, DataFile, Purpose};
 use lowtide_cli::bench::error::BenchError;
 use lowtide_cli::bench::machine::Machine;
 use lowtide_cli::bench::options::{Files, Io, Output, Policies, Seed};
+use lowtide_experiments::client::tenants::BUCKETS_S;
+use lowtide_experiments::programs::heap::PAGE;
+use lowtide_experiments::programs::tenants::{Request, Requests, Tenants};
 use lowtide_host::probe::Probe;
 use lowtide_report::interrupt::Cut;
 use lowtide_report::json::LatencyUs;
@@ -32,10 +36,7 @@ use lowtide_report::row::{Bucket, Row, RowLatency};
 use lowtide_report::tally::Latency;
 use lowtide_report::values::{budget, grain, part, seconds};
 use lowtide_report::{columns, out, progress};
-use lowtide_sim::client::tenants::BUCKETS_S;
 use lowtide_sim::statistics::Spread;
-use lowtide_workload::heap::PAGE;
-use lowtide_workload::tenants::{Request, Requests, Tenants};
 
 use crate::bench::heap::Checked;
 use crate::bench::tenancy::host::{check_memory, tail};

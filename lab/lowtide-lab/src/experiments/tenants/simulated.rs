@@ -16,15 +16,15 @@ use lowtide_cli::sim::host::Host;
 use lowtide_cli::sim::jobs;
 use lowtide_cli::sim::options::{self, AtScale, seconds};
 use lowtide_cli::sim::show::{self, Head};
+use lowtide_experiments::client::tenants::{self, BUCKETS_S, CONTENDED_SLOT_NS, TenantsResult};
+use lowtide_experiments::programs::tenants::Tenants;
 use lowtide_report::columns;
 use lowtide_report::interrupt::{self, Cut};
 use lowtide_report::json::LatencyUs;
 use lowtide_report::progress::{Patient, Unit};
 use lowtide_report::row::{Bucket, Row, RowLatency};
-use lowtide_sim::client::tenants::{self, BUCKETS_S, CONTENDED_SLOT_NS, TenantsResult};
 use lowtide_sim::spec::{MachineSpec, SwapSpec};
 use lowtide_sim::{Costs, MachineConfig, MachineError, MachineStat};
-use lowtide_workload::tenants::Tenants;
 
 use crate::experiments::tenants::{Having, PROGRAM, describe};
 use crate::sim::compare;

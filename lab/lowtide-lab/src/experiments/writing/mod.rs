@@ -21,13 +21,13 @@ use std::fmt;
 
 use clap::Args;
 use lowtide_cli::bench::error::BenchError;
+use lowtide_experiments::programs::writer::Writer;
 use lowtide_report::columns::Columns;
 use lowtide_report::json::LatencyUs;
 use lowtide_report::outcome::{KillRow, Naps};
 use lowtide_report::row::Row;
 use lowtide_report::span::Span;
 use lowtide_report::spread::Spread;
-use lowtide_workload::writer::Writer;
 
 use super::Sizes;
 use crate::bench::write::FillPeer;

@@ -25,6 +25,7 @@ use lowtide_cli::bench::rounds::take_turns;
 use lowtide_cli::bench::slow::Slowness;
 use lowtide_cli::bench::system::System;
 use lowtide_cli::bench::thread_pool::Until;
+use lowtide_experiments::programs::writer::Writer;
 use lowtide_host::probe::{Availability, Probe};
 use lowtide_report::interrupt::Cut;
 use lowtide_report::json::LatencyUs;
@@ -35,7 +36,6 @@ use lowtide_report::spread::Spread;
 use lowtide_report::tally::{Latency, Slice};
 use lowtide_report::values::{PAGE, page};
 use lowtide_report::{columns, out, progress};
-use lowtide_workload::writer::Writer;
 
 use super::{Beside, Writing, Written};
 use crate::bench::peer::dd::Dd;

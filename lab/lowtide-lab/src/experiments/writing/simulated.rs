@@ -1,5 +1,5 @@
-//! The player on a simulated machine: `lowtide_sim::client::dd`, one machine for each policy, in
-//! parallel.
+//! The player on a simulated machine: `lowtide_experiments::client::dd`, one machine for each
+//! policy, in parallel.
 
 use std::sync::atomic::AtomicU64;
 
@@ -9,16 +9,16 @@ use lowtide_cli::sim::error::SimError;
 use lowtide_cli::sim::host::Host;
 use lowtide_cli::sim::options::{self, Common, OnMachine};
 use lowtide_cli::sim::{jobs, show};
+use lowtide_experiments::client::dd::{self, DdResult};
+use lowtide_experiments::programs::writer::Writer;
 use lowtide_report::interrupt::{self, Cut};
 use lowtide_report::json::LatencyUs;
 use lowtide_report::outcome::{KillRow, Naps};
 use lowtide_report::progress::{Patient, Unit};
 use lowtide_report::row::Row;
 use lowtide_report::spread::Spread;
-use lowtide_sim::client::dd::{self, DdResult};
 use lowtide_sim::spec::MachineSpec;
 use lowtide_sim::{MachineConfig, MachineError};
-use lowtide_workload::writer::Writer;
 
 use super::{Writing, Written};
 

@@ -1,6 +1,7 @@
 //! A document store with a cache of its own, on a full machine: the published experiment, and the
 //! one that real kernels performed for comparison. Both are one client
-//! (`lowtide_sim::client::database`) with different figures, so they have one row and one table.
+//! (`lowtide_experiments::client::database`) with different figures, so they have one row and one
+//! table.
 //!
 //! Each policy has its own machine; machines are simulated in parallel on all cores and are
 //! independent of each other.
@@ -26,6 +27,7 @@ use lowtide_cli::sim::jobs;
 use lowtide_cli::sim::options::{self, Common};
 use lowtide_cli::sim::show::{self, Head};
 use lowtide_core::{DirtyLimits, DirtyShare};
+use lowtide_experiments::client::database::{self, DatabaseConfig, DatabaseResult, Layout};
 use lowtide_report::columns::{self, Columns};
 use lowtide_report::interrupt::{self, Cut};
 use lowtide_report::json::LatencyUs;
@@ -33,9 +35,8 @@ use lowtide_report::progress::{Patient, Unit};
 use lowtide_report::reading::DatabaseRow;
 use lowtide_report::row::{Row, RowLatency};
 use lowtide_report::table::thousands;
-use lowtide_sim::client::database::{self, DatabaseConfig, DatabaseResult, Layout};
 use lowtide_sim::spec::MachineSpec;
-use lowtide_sim::{MachineConfig, MachineError};
+use lowtide_sim::{KernelCounts, MachineConfig, MachineError, MachineStat};
 
 use super::compare;
 
@@ -190,7 +191,7 @@ impl Plan {
             threads: self.config.threads,
             seed: Some(self.config.seed),
             latency_us: Some(RowLatency::Whole(LatencyUs::from(&result.latency))),
-            database: Some(DatabaseRow::of(result, &self.machine)),
+            database: Some(reading_of(result, &self.machine)),
             ..Row::default()
         };
         row.on_machine(Some(&result.began), &result.ended, result.ops)
@@ -233,5 +234,28 @@ impl Plan {
             rows = compare::with_published(rows);
         }
         show::results(common, &self.machine, &rows, self.columns, &closing, cut)
+    }
+}
+
+/// What the store of a run on `machine` requested, and what was read for it.
+fn reading_of(result: &DatabaseResult, machine: &MachineSpec) -> DatabaseRow {
+    let per_op = |bytes: u64| bytes as f64 / 1024.0 / result.ops.max(1) as f64;
+    let (began, ended): (&MachineStat, &MachineStat) = (&result.began, &result.ended);
+    let since = |count: fn(&KernelCounts) -> u64| count(&ended.kernel) - count(&began.kernel);
+    let windows = since(|kernel| kernel.marked_windows);
+    DatabaseRow {
+        read_ahead_bytes: machine.readahead,
+        read_kib_per_op: per_op(ended.device.read_bytes - began.device.read_bytes),
+        asked_kib_per_op: per_op(result.asked_pages * machine.page),
+        missing_pages: since(|kernel| kernel.missing),
+        missing_again_pages: since(|kernel| kernel.missing_again),
+        marked_hits: since(|kernel| kernel.marked_hits),
+        marked_windows: windows,
+        mean_window_pages: since(|kernel| kernel.marked_window_pages) as f64
+            / windows.max(1) as f64,
+        readahead_pages: since(|kernel| kernel.readahead),
+        readahead_used_pages: since(|kernel| kernel.readahead_used),
+        readahead_unused_pages: since(|kernel| kernel.readahead_unused),
+        dirty_share_pct: 100.0 * result.dirty_share,
     }
 }

@@ -6,8 +6,8 @@ use clap::{Args, ValueEnum};
 use lowtide::Size;
 use lowtide_cli::sim::error::SimError;
 use lowtide_cli::sim::options::{self, Common, OnMachine, Timing, threads};
+use lowtide_experiments::client::database::{DatabaseConfig, Layout};
 use lowtide_report::count::Count;
-use lowtide_sim::client::database::{DatabaseConfig, Layout};
 
 use super::{Dirty, Plan, Reading, columns};
 

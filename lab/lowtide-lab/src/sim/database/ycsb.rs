@@ -3,8 +3,8 @@
 use clap::Args;
 use lowtide_cli::sim::error::SimError;
 use lowtide_cli::sim::options::{self, AtScale, threads};
+use lowtide_experiments::client::database::DatabaseConfig;
 use lowtide_report::count::Count;
-use lowtide_sim::client::database::DatabaseConfig;
 use lowtide_sim::spec::MachineSpec;
 use lowtide_workload::Letter;
 
