@@ -12,7 +12,7 @@ const PRODUCT: [&str; 6] =
 
 /// Crates of the repository that each crate uses, tests and examples apart. `lowtide-lab` may use
 /// all of them; `lowtide-tidy` looks at files only.
-const USES: [(&str, &[&str]); 15] = [
+const USES: [(&str, &[&str]); 16] = [
     ("lowtide", &["lowtide-bpf", "lowtide-core", "lowtide-swap", "lowtide-sys"]),
     ("lowtide-bpf", &["lowtide-core"]),
     (

@@ -9,7 +9,7 @@
 //! [`CASES`] has every configuration that was measured, with the KiB that real kernels read for an
 //! operation. Here each is the median of three seeds. Where the simulation is within a tenth of the
 //! kernels it must stay there; of the others the test demands the order alone, and the page has the
-//! figures. `cargo test -p lowtide-sim --test database -- --nocapture` prints all.
+//! figures. `cargo test -p lowtide-experiments --test database -- --nocapture` prints all.
 #![expect(clippy::print_stdout, reason = "the table is a report")]
 
 use std::sync::LazyLock;

@@ -16,7 +16,7 @@
 //! without.
 //!
 //! The ordinary test runs five capacities. The whole table of `docs/design/fidelity-counters.md`,
-//! seventeen of them, is printed by `cargo test --release -p lowtide-sim --test fidelity --
+//! seventeen of them, is printed by `cargo test --release -p lowtide-experiments --test fidelity --
 //! --ignored --nocapture`.
 #![expect(clippy::print_stdout, reason = "the whole table is a report")]
 

@@ -111,12 +111,12 @@ pub enum CaseError {
 ///
 /// ```
 /// use lowtide_workload::OpKind;
-/// use lowtide_workload::groundtruth::Case;
+/// use lowtide_experiments::groundtruth::Case;
 ///
 /// let case: Case = "kind=loop F=3 N=5 mem=2 seed=4".parse()?;
 /// assert_eq!(case.ops().collect::<Vec<_>>(), [0, 1, 2, 0, 1]);
 /// assert!(case.page_ops().all(|op| op.kind == OpKind::Load));
-/// # Ok::<(), lowtide_workload::groundtruth::CaseError>(())
+/// # Ok::<(), lowtide_experiments::groundtruth::CaseError>(())
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Case {

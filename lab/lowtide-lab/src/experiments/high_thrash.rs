@@ -439,7 +439,7 @@ Examples:
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lowtide_cli::experiments::simulated;
+    use crate::experiments::simulated;
     use lowtide_sim::spec::MachineSpec;
 
     /// A run of the published size on its machine, in seconds.

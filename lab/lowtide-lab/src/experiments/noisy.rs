@@ -246,7 +246,7 @@ Examples:
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lowtide_cli::experiments::simulated;
+    use crate::experiments::simulated;
     use lowtide_sim::spec::MachineSpec;
 
     fn machine() -> MachineSpec {

@@ -1,7 +1,7 @@
 //! `lowtide-lab bench` with tenants: throttling, protection and fairness, on real memory.
 //!
 //! The simulator has workloads of the same names, with the same names in their JSON
-//! (`crates/lowtide-sim/src/client/`).
+//! (`lab/lowtide-experiments/src/client/`).
 //!
 //! | file | concept |
 //! |---|---|
