@@ -64,7 +64,7 @@ rows, as `lowtide sim` does.
 Examples:
   lowtide-lab sim ycsb-b --scale 0.05 --policy mglru-7.1,mglru-7.1+S10,mglru
   lowtide-lab sim kernel-build --scale 0.1
-  lowtide-lab sim corpus --half tune
+  lowtide-lab sim corpus --half tuning
   lowtide-lab sim swarm 300 --seed 1
 
 docs/machines.md describes the files for --machine.

@@ -1,16 +1,12 @@
-//! Promise: a run that ends early, by Ctrl-C or because its file is truncated, stops soon, shows
-//! its results so far and the reason, exits with 130 (143 for SIGTERM, 1 for an error), and leaves
-//! no process, memory cgroup or unfinished file. The next run removes the files of a killed run.
+//! Promise: an experiment or a proof that Ctrl-C ends stops soon, shows its results so far and the
+//! reason, exits with 130, and leaves no process, memory cgroup or unfinished file.
 
 #[path = "../../../crates/lowtide-cli/tests/common/mod.rs"]
 mod common;
 
-use std::fs::OpenOptions;
-use std::path::Path;
 use std::time::Duration;
 
-use common::{Running, files, groups_of, memcg_or_skip, rows, run, text};
-use serde_json::Value;
+use common::{Running, files, groups_of};
 
 #[test]
 fn a_proof_that_is_interrupted_shows_what_it_has_found() {

@@ -31,7 +31,7 @@ fn names(value: &Value, prefix: &str, found: &mut BTreeSet<String>) {
 }
 
 /// The shortest run of each workload that has all of its fields.
-fn runs() -> Vec<(&'static str, Vec<&str>)> {
+fn runs() -> Vec<(&'static str, Vec<&'static str>)> {
     let both = "mglru-7.1,mglru";
     let ycsb = |name| vec![name, "--scale", "0.002", "--ops", "1k", "--policy", "mglru"];
     vec![

@@ -15,10 +15,15 @@ use serde_json::Value;
 /// No test waits longer than this for anything.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// The command.
+pub(crate) fn path() -> &'static str {
+    let lowtide = option_env!("CARGO_BIN_EXE_lowtide");
+    lowtide.or(option_env!("CARGO_BIN_EXE_lowtide-lab")).expect("a package with one of the two")
+}
+
 /// The command with these arguments.
 pub(crate) fn lowtide(args: &[&str]) -> Command {
-    let command = option_env!("CARGO_BIN_EXE_lowtide").or(option_env!("CARGO_BIN_EXE_lowtide-lab"));
-    let mut command = Command::new(command.expect("a package with one of the commands"));
+    let mut command = Command::new(path());
     command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }

@@ -19,7 +19,7 @@ pub(crate) const BUDGET: &str = "8M";
 pub(crate) fn maps() -> &'static Path {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     BUILT.get_or_init(|| {
-        let command = Path::new(env!("CARGO_BIN_EXE_lowtide"));
+        let command = Path::new(super::path());
         let profile = command.parent().unwrap();
         let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../Cargo.toml");
         let mut build = Command::new(env!("CARGO"));
@@ -65,7 +65,7 @@ pub(crate) fn maps_with(args: &[&str]) -> Output {
 /// `lowtide run` with these options and this program.
 pub(crate) fn run(options: &[&str], program: &[&str]) -> Command {
     maps();
-    let mut command = plain(env!("CARGO_BIN_EXE_lowtide"));
+    let mut command = plain(super::path());
     command.arg("run").args(options).arg("--").args(program);
     command
 }
