@@ -6,21 +6,13 @@ mod common;
 
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::Output;
 
 use common::programs::{plain, without};
-use common::{lowtide, memcg_or_skip, rows, text};
-use lowtide_host::memcg::Memcg;
+use common::{lowtide, rows, text};
 use serde_json::Value;
 
-/// A small run of each program that has rows of maps, or of heaps behind pointers.
-const THRASH: [&str; 8] =
-    ["mmap-thrash", "--scale", "0.01", "--seconds", "0.3", "--rounds", "1", "--against"];
-const FIO: [&str; 8] =
-    ["fio-mmap", "--scale", "0.001", "--seconds", "0.3", "--rounds", "1", "--against"];
-const FAULT: [&str; 5] = ["map-fault", "--size", "2M", "--rounds", "1"];
-const HEAP: [&str; 9] =
-    ["anon-zipf", "--max", "8M", "--ratio", "2", "--seconds", "1", "--rounds", "1"];
+/// A small run.
 const READS: [&str; 9] =
     ["random-read", "--max", "1M", "--seconds", "0.2", "--rounds", "1", "--against", "none"];
 
@@ -45,13 +37,6 @@ fn measured(calls: &[&str], args: &[&str]) -> Option<(Vec<Value>, String)> {
     let results = fs::read(dir.path().join("results.json")).unwrap();
     let results = serde_json::from_slice(&results).unwrap();
     Some((rows(&results).clone(), said))
-}
-
-/// The systems of some rows, each once.
-fn systems(rows: &[Value]) -> Vec<&str> {
-    let mut names: Vec<&str> = rows.iter().map(|row| row["system"].as_str().unwrap()).collect();
-    names.dedup();
-    names
 }
 
 /// It ends with this code, and says all of the first words and none of the others.
@@ -83,8 +68,6 @@ fn advice_that_memory_needs_is_named_and_what_it_does_not_need_is_done_without()
         let refused = format!("huge={errno}");
         let Some((rows, _)) = measured(&[&refused], &READS) else { return };
         assert!(rows.iter().all(|row| row["errors"] == 0), "{rows:?}");
-        let Some((rows, said)) = measured(&[&refused], &FAULT) else { return };
-        assert!(systems(&rows).contains(&"map-pagecache"), "{said}");
     }
 }
 

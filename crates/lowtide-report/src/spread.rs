@@ -43,3 +43,15 @@ impl Spread {
         if self.max < 0.1 { 4 } else { 2 }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spreads_of_few_values() {
+        assert_eq!(Spread::of([]), Spread::default());
+        assert_eq!(Spread::of([4.0, f64::NAN, 1.0]), Spread { median: 2.5, min: 1.0, max: 4.0 });
+        assert_eq!(Spread::of([0.0012]).text(), "0.0012 (0.0012..0.0012)");
+    }
+}

@@ -192,14 +192,20 @@ pub(crate) fn run(args: &InOrderArgs) -> Result<(), BenchError> {
     }
     let (page_bytes, policy) = (args.cold.page, args.cold.policy.policy);
     let (max_bytes, seconds, rounds) = (args.max, args.cold.seconds, args.cold.rounds);
+    let sizes = &args.io_size;
+    if let Some(size) = sizes.iter().find(|&&size| size % page_bytes != 0) {
+        return Err(BenchError::usage(
+            format!("--io-size {} is not a multiple of a page", Size::new(*size)),
+            "give sizes such as --io-size 64K,1M",
+        ));
+    }
     check_memory(0, 1, max_bytes, probe.memory_available)?;
     let (file, _) = args.cold.data(scaled(max_bytes, args.scale))?;
     let file = Rc::new(file);
-    let sizes = &args.io_size;
-    if let Some(size) = sizes.iter().find(|&&size| size % page_bytes != 0 || size > file.bytes()) {
+    if let Some(size) = sizes.iter().find(|&&size| size > file.bytes()) {
         return Err(BenchError::usage(
-            format!("--io-size {} is not a multiple of the file's page size", Size::new(*size)),
-            "give sizes such as --io-size 64K,1M",
+            format!("--io-size {} is more than the file has", Size::new(*size)),
+            "give smaller sizes, or raise --scale",
         ));
     }
 
