@@ -116,7 +116,7 @@ fn a_replay_reads_what_the_trace_misses_and_nothing_ahead() {
     }
 }
 
-/// What `lowtide sim --trace` says of a trace, and its standard error.
+/// What `lowtide sim trace` says of a trace, and its standard error.
 fn simulated(trace: &Path, more: &[&str]) -> (Value, String) {
     let output =
         run(&[&["sim", "trace", trace.to_str().unwrap(), "--policy", "mglru", "--json"], more]
