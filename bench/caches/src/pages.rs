@@ -238,7 +238,7 @@ impl Pages for Paged {
     #[inline]
     fn read(&self, key: u64) -> Result<bool, Error> {
         let place = self.layout.place(key);
-        let page = self.view.read(place.page)?;
+        let page = self.view.page(place.page)?;
         record::verify(key, &page[place.offset..][..RECORD_BYTES])
             // The pager counts its misses itself.
             .map(|_| false)
@@ -249,7 +249,7 @@ impl Pages for Paged {
         let place = self.layout.place(key);
         let _lock = self.locks.lock(key);
         let mut slot = [0; RECORD_BYTES];
-        slot.copy_from_slice(&self.view.read(place.page)?[place.offset..][..RECORD_BYTES]);
+        slot.copy_from_slice(&self.view.page(place.page)?[place.offset..][..RECORD_BYTES]);
         record::update(key, &mut slot).map_err(|error| wrong(&self.label, error))?;
         self.view.write_at(key * RECORD_BYTES as u64, &slot)?;
         Ok(false)

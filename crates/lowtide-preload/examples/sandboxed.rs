@@ -19,7 +19,7 @@
 #[path = "../../lowtide/tests/common/scene.rs"]
 mod scene;
 
-use lowtide::map::{MapOptions, Way};
+use lowtide::map::{MapMode, MapOptions};
 use lowtide::{Pager, Size};
 use scene::{NEW_USERFAULTFD, PAGEMAP_SCAN, ioctl, refuse};
 use std::fs::File;
@@ -76,10 +76,10 @@ fn main() {
     let mapped = unsafe { slice::from_raw_parts(start.cast::<u8>(), len) };
     println!("mapped {:x}", sum(mapped));
     let pager = Pager::builder().max(Size::new(4 << 20)).build().expect("a pager");
-    for way in [Way::Userfault, Way::Auto] {
+    for way in [MapMode::Userfault, MapMode::Auto] {
         // SAFETY: nothing changes the file.
-        match unsafe { MapOptions::new().way(way).map(&pager, &file) } {
-            Ok(map) => println!("{way} is {}: {:x}", map.report().way, sum(&map)),
+        match unsafe { MapOptions::new().mode(way).map(&pager, &file) } {
+            Ok(map) => println!("{way} is {}: {:x}", map.report().mode, sum(&map)),
             Err(error) => println!("{way}: {error}"),
         }
     }

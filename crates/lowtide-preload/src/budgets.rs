@@ -11,8 +11,9 @@ use crate::mirrors::{self, Mirrored};
 use crate::settings::{Settings, SwapTo};
 use crate::shares::Shares;
 use crate::ways::Why;
-use lowtide::map::{Adopted, MapOptions, Reads};
-use lowtide::{IoEngine, IoMode, MemoryStat, Pager, Policy, Size, Swap, Tenant};
+use lowtide::map::run::Reads;
+use lowtide::map::{Adopted, MapOptions};
+use lowtide::{IoEngine, IoMode, MemoryStat, Pager, Policy, Size, SwapOptions, Tenant};
 use lowtide_sys::page_cache::cached_pages;
 use rustix::fs::fstat;
 use serde::Serialize;
@@ -141,7 +142,7 @@ impl Budgets {
         };
         if settings.anon {
             // Compressed pages are within the tenant's budget.
-            let compressed = Swap::compressed(Size::new(whole));
+            let compressed = SwapOptions::compressed(Size::new(whole));
             builder = match &settings.swap {
                 SwapTo::Nowhere => builder,
                 SwapTo::Compressed => builder.swap(compressed),

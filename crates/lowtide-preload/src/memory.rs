@@ -28,7 +28,8 @@ use crate::judge::Reason;
 use crate::outside::Outside;
 use crate::protections::{Protection, Protections};
 use crate::room::Room;
-use lowtide::map::{Frozen, MapMut, MapOptions, MapReport, NotFrozen};
+use lowtide::map::run::{Frozen, NotFrozen};
+use lowtide::map::{MapMut, MapOptions, MapReport};
 use lowtide::{Error, Tenant};
 use serde::Serialize;
 use std::cell::UnsafeCell;
@@ -191,7 +192,7 @@ impl Memory {
         }
         let part = self.part(range);
         let Held::Thawed(map) = &mut self.held else { return Err(Reason::Broken) };
-        map.discard(part).map_err(|_| Reason::Broken)
+        map.clear(part).map_err(|_| Reason::Broken)
     }
 
     /// The addresses of a lent block, which is dying, are the window's again.

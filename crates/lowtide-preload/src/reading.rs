@@ -21,7 +21,7 @@ use crate::settings::Settings;
 use crate::state::State;
 use crate::tasks::Tasks;
 use crate::{descriptors, globs};
-use lowtide::map::Reads;
+use lowtide::map::run::Reads;
 use rustix::fs::{
     AtFlags, FileType, Mode, OFlags, RawDir, StatxFlags, fstat, makedev, open, openat, readlinkat,
     statx,

@@ -1,6 +1,6 @@
 //! The table of a workload.
 
-use lowtide::MissTimes;
+use lowtide::instruments::MissTimes;
 
 use super::measured::{amplification, bytes_per_write};
 use super::rounds::{Row, ratio};

@@ -111,7 +111,7 @@ fn in_the_runtime(policy: Policy, mix: Mix) -> MemoryStat {
     let mut buf = [0; PAGE];
     for (n, (kind, page)) in (1..).zip(sequence(mix)) {
         match kind {
-            OpKind::Load => assert_eq!(view.read(page).expect("a read")[0], page as u8),
+            OpKind::Load => assert_eq!(view.page(page).expect("a read")[0], page as u8),
             OpKind::Write => {
                 let bytes = if mix.whole { PAGE } else { PAGE / 2 };
                 view.write_at(page * PAGE as u64, &[page as u8; PAGE][..bytes]).expect("a write");

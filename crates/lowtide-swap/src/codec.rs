@@ -25,13 +25,10 @@
 //! every error within 32 bits.
 
 use crate::classes::SHARED_MAX;
+use crate::cold;
 use crate::source::PAGE_BYTES;
-use lowtide_zstd::{Compressor, Decompressor, Shelf};
 use lz4_flex::block::{CompressTable, compress_into_with_table, get_maximum_output_size};
 use std::cell::RefCell;
-
-/// Level of zstd: above 3 a page of 4 KiB gains little, and takes longer.
-const ZSTD_LEVEL: i32 = 3;
 
 /// Bytes of a page that are sampled, and different values among them that make it dense. Of random
 /// bytes 99 in 100 samples have at least 91; of doubles in [0, 1) half have.
@@ -146,7 +143,7 @@ pub(crate) fn with_scratch<T>(f: impl FnOnce(&mut Scratch) -> T) -> T {
 pub(crate) fn unpack(form: Form, object: &[u8], page: &mut [u8]) -> bool {
     let len = match form {
         Form::Lz4 => lz4_flex::block::decompress_into(object, page).ok(),
-        Form::Zstd => with(&DECODERS, Decompressor::new, |one| one.decompress(object, page)),
+        Form::Zstd => cold::unpack(object, page),
         Form::Raw if object.len() == page.len() => {
             page.copy_from_slice(object);
             Some(page.len())
@@ -154,29 +151,6 @@ pub(crate) fn unpack(form: Form, object: &[u8], page: &mut [u8]) -> bool {
         Form::Raw => None,
     };
     len == Some(PAGE_BYTES)
-}
-
-/// Compresses a page with zstd into a buffer. Returns the length, if there was room.
-pub(crate) fn pack_cold(page: &[u8], into: &mut [u8]) -> Option<usize> {
-    let new = || Compressor::new(ZSTD_LEVEL, PAGE_BYTES);
-    with(&ENCODERS, new, |one| one.compress(page, into))
-}
-
-/// Contexts that are large and rarely used: a few are kept for all threads. In memory of this
-/// process's Rust, and without a lock: both matter in a program that `lowtide run` keeps.
-static DECODERS: Shelf<Decompressor> = Shelf::new();
-static ENCODERS: Shelf<Compressor> = Shelf::new();
-
-/// Calls a function with a context. `None` if there is no memory for one.
-fn with<T: Send, R>(
-    shelf: &Shelf<T>,
-    new: impl FnOnce() -> Option<T>,
-    f: impl FnOnce(&mut T) -> Option<R>,
-) -> Option<R> {
-    let mut context = shelf.take().or_else(|| new().map(Box::new))?;
-    let done = f(&mut context);
-    shelf.put(context);
-    done
 }
 
 #[cfg(test)]
@@ -214,7 +188,7 @@ mod tests {
         assert_eq!(form, Form::Lz4);
         assert!(unpack(form, &packed, &mut back) && back == page);
         let mut cold = vec![0; PAGE_BYTES];
-        let len = pack_cold(&page, &mut cold).expect("room");
+        let len = cold::pack(&page, &mut cold).expect("room");
         assert!(len < packed.len(), "zstd {len}, lz4 {}", packed.len());
         back.fill(0);
         assert!(unpack(Form::Zstd, &cold[..len], &mut back) && back == page);

@@ -106,6 +106,7 @@ mod age;
 mod blocks;
 mod classes;
 mod codec;
+mod cold;
 mod compact;
 mod entries;
 mod error;

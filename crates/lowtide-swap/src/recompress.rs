@@ -15,6 +15,7 @@
 
 use crate::classes::class_of;
 use crate::codec::{self, Form};
+use crate::cold;
 use crate::entries::{Entry, Object, State};
 use crate::handle::{Handle, SHARDS};
 use crate::lock::lock;
@@ -51,8 +52,12 @@ impl<S: PageSource> CompressedStore<S> {
     /// zstd. Takes some tens of microseconds a page, and about a MiB of heap for zstd's contexts
     /// while it runs; a few contexts are kept in the process.
     ///
-    /// A page may be needed before an old block is empty.
+    /// A page may be needed before an old block is empty. Without the feature `zstd` nothing is
+    /// looked at.
     pub fn recompress(&self, budget: usize) -> Recompressed {
+        if !cfg!(feature = "zstd") {
+            return Recompressed::default();
+        }
         let bytes = || vec![0; PAGE_BYTES].into_boxed_slice();
         let mut buffers = Buffers { object: bytes(), page: bytes(), packed: bytes() };
         let lines = *lock(&self.age);
@@ -86,7 +91,7 @@ impl<S: PageSource> CompressedStore<S> {
         // A page that is wrong stays as it is: its load reports it.
         let whole =
             verify(&object, bytes).is_ok() && codec::unpack(object.form, bytes, &mut buffers.page);
-        let len = whole.then(|| codec::pack_cold(&buffers.page, &mut buffers.packed)).flatten();
+        let len = whole.then(|| cold::pack(&buffers.page, &mut buffers.packed)).flatten();
         let smaller = |&len: &usize| class_of(len) < class_of(usize::from(object.len));
         let Some(len) = len.filter(smaller) else {
             self.exchange(handle, entry.version, Object { tried: true, ..object });

@@ -51,8 +51,8 @@ fn main() -> Result<(), Box<dyn Error>> {
                             state ^= state << 13;
                             state ^= state >> 7;
                             state ^= state << 17;
-                            let at = state % view.pages();
-                            let guard = view.read(at).expect("the file can be read");
+                            let at = state % view.page_count();
+                            let guard = view.page(at).expect("the file can be read");
                             assert_eq!(guard[0], ((at * page) >> 20) as u8, "page {at}");
                             reads.fetch_add(1, Relaxed);
                         }

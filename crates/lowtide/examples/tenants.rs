@@ -3,7 +3,7 @@
 //!
 //! `cargo run --release -p lowtide --example tenants`
 
-use lowtide::{OpenOptions, Pager, Tenant, View};
+use lowtide::{OpenOptions, Pager, Size, Tenant, View};
 use std::error::Error;
 use std::path::Path;
 
@@ -18,21 +18,21 @@ fn open(tenant: &Tenant, dir: &Path, bytes: u64) -> Result<View, Box<dyn Error>>
 #[expect(clippy::print_stdout, reason = "the table is what the example is for")]
 fn main() -> Result<(), Box<dyn Error>> {
     let dir = tempfile::tempdir()?;
-    let pager = Pager::builder().max("32M".parse()?).build()?;
-    let index = pager.tenant("index").min("12M".parse()?).create()?;
-    let scans = pager.tenant("scans").max("8M".parse()?).create()?;
-    let query = pager.tenant("query").high("10M".parse()?).create()?;
+    let pager = Pager::builder().max(Size::mib(32)).build()?;
+    let index = pager.tenant("index").min(Size::mib(12)).create()?;
+    let scans = pager.tenant("scans").max(Size::mib(8)).create()?;
+    let query = pager.tenant("query").high(Size::mib(10)).create()?;
 
     let hot = open(&index, dir.path(), 10 * MIB)?;
     let cold = open(&scans, dir.path(), 64 * MIB)?;
     let table = open(&query, dir.path(), 64 * MIB)?;
-    let sort_buffer = query.reserve("6M".parse()?)?;
-    for page in 0..hot.pages() {
-        drop(hot.read(page)?);
+    let sort_buffer = query.reserve(Size::mib(6))?;
+    for page in 0..hot.page_count() {
+        drop(hot.page(page)?);
     }
-    for page in 0..cold.pages() {
-        drop(cold.read(page)?);
-        drop(table.read(page)?);
+    for page in 0..cold.page_count() {
+        drop(cold.page(page)?);
+        drop(table.page(page)?);
     }
 
     println!(
@@ -53,7 +53,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             events.high
         );
     }
-    println!("the index has lost {} of its pages", hot.pages() - index.stat()?.file);
+    println!("the index has lost {} of its pages", hot.page_count() - index.stat()?.file);
     drop(sort_buffer);
     Ok(())
 }

@@ -21,7 +21,7 @@ const BUFFER: usize = 64 << 10;
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;
-/// # let pager = lowtide::Pager::builder().max("1M".parse()?).build()?;
+/// # let pager = lowtide::Pager::builder().max(lowtide::Size::mib(1)).build()?;
 /// use std::io::{BufRead, Seek, Write};
 ///
 /// let view = lowtide::OpenOptions::new().create(0).open(&pager, dir.path().join("lines"))?;

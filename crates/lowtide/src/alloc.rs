@@ -7,13 +7,13 @@
 //!
 //! ```
 //! use allocator_api2::vec::Vec;
-//! use lowtide::{Pager, Swap, alloc::TenantArena};
+//! use lowtide::{Size, Pager, SwapOptions, alloc::TenantArena};
 //!
-//! let swap = Swap::compressed("2M".parse()?);
-//! let pager = Pager::builder().max("4M".parse()?).swap(swap).build()?;
-//! let tenant = pager.tenant("sort").max("2M".parse()?).create()?;
+//! let swap = SwapOptions::compressed(Size::mib(2));
+//! let pager = Pager::builder().max(Size::mib(4)).swap(swap).build()?;
+//! let tenant = pager.tenant("sort").max(Size::mib(2)).create()?;
 //! let arena = match TenantArena::new(&tenant, 64 << 20) {
-//! #   Err(lowtide::map::MapError::Way { .. }) => return Ok(()),
+//! #   Err(lowtide::map::MapError::Mode { .. }) => return Ok(()),
 //!     arena => arena?,
 //! };
 //! let mut numbers = Vec::with_capacity_in(1_000_000, &arena);     // 8 MB
@@ -127,7 +127,7 @@ impl TenantArena {
         }
         let (page, place) = (lowtide_sys::memory::page_size(), self.place(ptr, part));
         let whole = place.start.next_multiple_of(page)..place.end / page * page;
-        if let Err(error) = self.memory.discard_own(whole) {
+        if let Err(error) = self.memory.clear_own(whole) {
             tracing::warn!(%error, "pages of a freed block stay in memory or swap");
         }
     }
@@ -137,7 +137,7 @@ impl TenantArena {
     /// # Safety
     /// The block is the caller's, and has the part.
     unsafe fn zero(&self, ptr: NonNull<u8>, part: Range<usize>) {
-        if part.len() >= LARGE && self.memory.discard_own(self.place(ptr, part.clone())).is_ok() {
+        if part.len() >= LARGE && self.memory.clear_own(self.place(ptr, part.clone())).is_ok() {
             return;
         }
         let at = ptr.as_ptr().wrapping_add(part.start);

@@ -118,7 +118,7 @@ impl<'a> Attempts<'a> {
 
     /// Whether this attempt may go on to wait for a guard.
     pub(crate) fn outwaits_guard(&mut self) -> bool {
-        let guards = *self.guards.get_or_insert_with(|| Deadline::after(self.pool.patience));
+        let guards = *self.guards.get_or_insert_with(|| Deadline::after(self.pool.memory_timeout));
         !is_nested() && !guards.has_passed() && self.has_time()
     }
 
@@ -148,7 +148,7 @@ impl<'a> Attempts<'a> {
 
     /// The deadline of this operation for busy pages and for writes.
     fn device(&mut self) -> Deadline {
-        *self.device.get_or_insert_with(|| Deadline::after(self.pool.io_deadline))
+        *self.device.get_or_insert_with(|| Deadline::after(self.pool.io_timeout))
     }
 
     fn has_time(&mut self) -> bool {
@@ -172,14 +172,14 @@ impl<'a> Attempts<'a> {
                 return Err(Error::Nested { path: path(), page });
             }
             Stop::Guarded(page) if self.guards.is_some_and(Deadline::has_passed) => {
-                let seconds = self.pool.patience.as_secs();
-                return Err(Error::HeldElsewhere { path: path(), page, seconds });
+                let waited = self.pool.memory_timeout;
+                return Err(Error::HeldElsewhere { path: path(), page, waited });
             }
             Stop::Busy(_) | Stop::Beneath(_) if self.device().has_passed() => {
                 self.pool.fault_sites.mark(FaultSite::DeadlinePassed);
-                let seconds = self.pool.io_deadline.as_secs_f64();
+                let waited = self.pool.io_timeout;
                 let what = "waiting for a page that is being read or written";
-                return Err(Error::Timeout { path: path(), seconds, what });
+                return Err(Error::Timeout { path: path(), waited, what });
             }
             Stop::Guarded(_) | Stop::Busy(_) | Stop::Beneath(_) => {}
         }

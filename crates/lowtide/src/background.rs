@@ -151,7 +151,7 @@ impl Drop for Threads {
             self.joins.extend(watcher.close());
         }
         self.pool.end_flushers();
-        let deadline = Deadline::after(self.pool.io_deadline);
+        let deadline = Deadline::after(self.pool.io_timeout);
         for thread in self.joins.drain(..) {
             // The last handle may be dropped by a background thread that held a space.
             if thread.thread().id() == std::thread::current().id() {

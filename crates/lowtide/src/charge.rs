@@ -107,7 +107,8 @@ impl Pool {
                     }
                     Next::Reclaim(reclaim) => {
                         let over = reclaim.target();
-                        let until = *deadline.get_or_insert_with(|| Deadline::after(self.patience));
+                        let until =
+                            *deadline.get_or_insert_with(|| Deadline::after(self.memory_timeout));
                         if fruitless == 0
                             && hazard::guards_at_most() >= MANY_GUARDS
                             && held_here(&state, over)
@@ -145,7 +146,7 @@ impl Pool {
             }
             // Everything is pinned, in flight, dirty or being written. Others will give up some of
             // it.
-            let until = *deadline.get_or_insert_with(|| Deadline::after(self.patience));
+            let until = *deadline.get_or_insert_with(|| Deadline::after(self.memory_timeout));
             let failed = state.failed_since(&mut failed_before, over);
             let hopeless = !wait || self.is_hopeless(&mut state, over, failed);
             let nested = !hopeless && is_nested() && fruitless >= NESTED_TRIES;

@@ -89,7 +89,7 @@ impl Pool {
                 return;
             }
         }
-        self.forget_if_orphan(space, Deadline::after(self.io_deadline));
+        self.forget_if_orphan(space, Deadline::after(self.io_timeout));
     }
 
     /// Whether a file that is not open has nothing that waits to be written.

@@ -1,7 +1,7 @@
 //! How a pager is built: the budget, the policy, the page, and how it may do I/O.
 
 use crate::io::{Inject, IoEngine};
-use crate::swap::Swap;
+use crate::swap::SwapOptions;
 use lowtide_core::{DirtyLimits, DirtyTimers, Policy, Size};
 use std::fmt;
 use std::path::PathBuf;
@@ -40,16 +40,16 @@ pub(crate) const PAGE_BYTES: std::ops::RangeInclusive<usize> = 512..=65536;
 /// Collects the choices for a [`Pager`](crate::Pager). Only the budget has no default.
 ///
 /// ```
-/// use lowtide::{DirtyLimits, IoMode, Pager};
+/// use lowtide::{Size, DirtyLimits, IoMode, Pager};
 /// use std::time::Duration;
 ///
 /// let pager = Pager::builder()
-///     .max("64M".parse()?)                        // all the memory that pages may take
+///     .max(Size::mib(64))                        // all the memory that pages may take
 ///     .policy("mglru".parse()?)                   // as Linux 7.3 decides
 ///     .base_page(4096)
 ///     .direct(IoMode::Auto)                       // past the kernel's page cache where possible
 ///     .dirty_limits(DirtyLimits::default())       // written early above 10 %, slowed towards 20 %
-///     .patience(Duration::from_secs(2))           // then an operation without room fails
+///     .memory_timeout(Duration::from_secs(2))           // then an operation without room fails
 ///     .build()?;
 /// assert_eq!(pager.page_size(), 4096);
 /// println!("{}", pager.report());                 // what was chosen, and why
@@ -57,7 +57,7 @@ pub(crate) const PAGE_BYTES: std::ops::RangeInclusive<usize> = 512..=65536;
 /// ```
 #[derive(Clone)]
 #[must_use = "a builder does nothing until `build`"]
-pub struct Builder {
+pub struct PagerBuilder {
     pub(crate) max: Option<Size>,
     pub(crate) policy: Policy,
     pub(crate) page_bytes: usize,
@@ -66,20 +66,20 @@ pub struct Builder {
     pub(crate) depth: u32,
     pub(crate) background: bool,
     pub(crate) young_faults: bool,
-    pub(crate) patience: Duration,
-    pub(crate) io_deadline: Duration,
-    pub(crate) read_deadline: Option<Duration>,
+    pub(crate) memory_timeout: Duration,
+    pub(crate) io_timeout: Duration,
+    pub(crate) read_timeout: Option<Duration>,
     pub(crate) dirty_limits: DirtyLimits,
     pub(crate) dirty_timers: DirtyTimers,
     pub(crate) export_dir: Option<PathBuf>,
     pub(crate) inject: Option<Arc<dyn Inject>>,
     pub(crate) populate: bool,
-    pub(crate) swap: Option<Swap>,
+    pub(crate) swap: Option<SwapOptions>,
 }
 
-impl fmt::Debug for Builder {
+impl fmt::Debug for PagerBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut it = f.debug_struct("Builder");
+        let mut it = f.debug_struct("PagerBuilder");
         it.field("max", &self.max)
             .field("policy", &self.policy)
             .field("page_bytes", &self.page_bytes);
@@ -87,7 +87,7 @@ impl fmt::Debug for Builder {
     }
 }
 
-impl Default for Builder {
+impl Default for PagerBuilder {
     fn default() -> Self {
         Self {
             max: None,
@@ -98,9 +98,9 @@ impl Default for Builder {
             depth: 32,
             background: true,
             young_faults: false,
-            patience: Duration::from_secs(10),
-            io_deadline: Duration::from_secs(60),
-            read_deadline: None,
+            memory_timeout: Duration::from_secs(10),
+            io_timeout: Duration::from_secs(60),
+            read_timeout: None,
             dirty_limits: DirtyLimits::default(),
             dirty_timers: DirtyTimers::default(),
             export_dir: None,
@@ -111,12 +111,12 @@ impl Default for Builder {
     }
 }
 
-impl Builder {
+impl PagerBuilder {
     /// The budget: memory for page frames, in use or in flight. Its addresses are reserved when the
     /// pager is built, its memory comes as pages do. The tables that describe the frames come on
     /// top and are reported by [`Pager::stat`](crate::Pager::stat).
-    pub fn max(mut self, max: Size) -> Self {
-        self.max = Some(max);
+    pub fn max(mut self, max: impl Into<Size>) -> Self {
+        self.max = Some(max.into());
         self
     }
 
@@ -187,27 +187,27 @@ impl Builder {
     /// How long an operation waits for a frame, for guards of other threads, or for reclaim that
     /// has pages of a tenant that is to be [removed](crate::Tenant::remove), before it fails
     /// (default 10 s). Dropping a region waits as long for reclaim that has pages of it, which ends
-    /// it then. [`Duration::MAX`] waits for ever.
-    pub fn patience(mut self, patience: Duration) -> Self {
-        self.patience = patience;
+    /// it then. [`Duration::MAX`] waits indefinitely.
+    pub fn memory_timeout(mut self, timeout: Duration) -> Self {
+        self.memory_timeout = timeout;
         self
     }
 
     /// How long a thread waits for dirty pages to be written and synced, and for a page that
     /// another thread reads or writes (default 60 s). Past it a flush or an access fails with
     /// [`Error::Timeout`](crate::Error::Timeout), and closing a file or the pager goes on without.
-    /// [`Duration::MAX`] waits for ever. The pages stay dirty and are retried.
+    /// [`Duration::MAX`] waits indefinitely. The pages stay dirty and are retried.
     ///
     /// It also bounds each write to the [swap](Self::swap) file by a thread that makes room: past
     /// it the pages stay in memory, and nothing more is written to swap until the device answers.
     ///
     /// It does not bound requests that the calling thread makes itself: the read of a miss, which
-    /// [`read_deadline`](Self::read_deadline) bounds, [`View::set_len`](crate::View::set_len),
+    /// [`read_timeout`](Self::read_timeout) bounds, [`View::set_len`](crate::View::set_len),
     /// [`View::punch`](crate::View::punch), the sync of a new file's name, and all writing of files
     /// in a pager without background threads; nor the holes that the background thread makes in the
     /// swap file. These take as long as the device takes.
-    pub fn io_deadline(mut self, deadline: Duration) -> Self {
-        self.io_deadline = deadline;
+    pub fn io_timeout(mut self, timeout: Duration) -> Self {
+        self.io_timeout = timeout;
         self
     }
 
@@ -228,8 +228,8 @@ impl Builder {
     /// make all reads of views, up to [`depth`](Self::depth) of a call at a time, and each miss
     /// costs two switches of threads more (measured in `docs/measured.md`). Maps and heaps are not
     /// bounded: they wait.
-    pub fn read_deadline(mut self, deadline: Duration) -> Self {
-        self.read_deadline = Some(deadline);
+    pub fn read_timeout(mut self, timeout: Duration) -> Self {
+        self.read_timeout = Some(timeout);
         self
     }
 
@@ -262,17 +262,10 @@ impl Builder {
         self
     }
 
-    /// Where anonymous pages ([`Tenant::anon`](crate::Tenant::anon)) go that are evicted. Default:
+    /// Where anonymous pages ([`Tenant::region`](crate::Tenant::region)) go that are evicted. Default:
     /// nowhere, they stay in memory until they are discarded. Needs pages of 4096 bytes.
-    pub fn swap(mut self, swap: Swap) -> Self {
+    pub fn swap(mut self, swap: SwapOptions) -> Self {
         self.swap = Some(swap);
-        self
-    }
-
-    /// Makes chosen requests fail, for tests.
-    #[doc(hidden)]
-    pub fn inject(mut self, inject: Arc<dyn Inject>) -> Self {
-        self.inject = Some(inject);
         self
     }
 }

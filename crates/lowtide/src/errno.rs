@@ -10,7 +10,7 @@
 //!
 //! ```
 //! # fn view() -> Result<lowtide::View, Box<dyn std::error::Error>> {
-//! #     let pager = lowtide::Pager::builder().max("1M".parse()?).build()?;
+//! #     let pager = lowtide::Pager::builder().max(lowtide::Size::mib(1)).build()?;
 //! #     let file = tempfile::NamedTempFile::new()?;
 //! #     Ok(lowtide::OpenOptions::new().open(&pager, file.path())?)
 //! # }

@@ -167,20 +167,20 @@ pub enum OpenError {
     #[error(
         "{path} was locked for {:.1} s: another process or another pager uses it, or one that has \
          just died still has writes in flight; close it there, wait longer \
-         (`OpenOptions::lock_patience`), or open it with `OpenOptions::lock(false)` if you make \
-         sure that no process writes what others have in memory", patience.as_secs_f64()
+         (`OpenOptions::lock_timeout`), or open it with `OpenOptions::lock(false)` if you make \
+         sure that no process writes what others have in memory", waited.as_secs_f64()
     )]
     Locked {
         /// The file.
         path: PathBuf,
         /// How long this open waited for the lock.
-        patience: Duration,
+        waited: Duration,
     },
     /// The file is to be written while several tenants read it, each with pages of its own.
     #[error(
-        "{path} cannot be opened for writing: it is open for reading {copies} times with pages \
-         apart, for different tenants, in folios of different sizes, or as a map; open it for \
-         writing first, or close those views and maps"
+        "cannot open {path} for writing: {copies} read-only opens hold separate copies of its \
+         pages (for another tenant, in another folio order, or as a map); open it for writing \
+         first, or close them"
     )]
     Copies {
         /// The file.
@@ -209,9 +209,8 @@ pub enum OpenError {
     },
     /// The pager met a defect of its own, as [`Error::Poisoned`].
     #[error(
-        "cannot open {path}: the pager met a defect of its own (a thread panicked in the middle of \
-         a change) and does nothing more: what was flushed is in the files; drop it, and build \
-         another"
+        "cannot open {path}: the pager is poisoned, because a thread panicked while holding its \
+         lock. Flushed data is safe. Drop this pager and build a new one"
     )]
     Poisoned {
         /// The file.
@@ -279,14 +278,14 @@ pub enum OpenError {
 /// The message says what, where and what to do; the variants are for programs:
 ///
 /// ```
-/// use lowtide::{Error, Pager};
+/// use lowtide::{Size, Error, Pager};
 ///
 /// # let dir = tempfile::tempdir()?;
 /// # let path = dir.path().join("data");
 /// # std::fs::write(&path, vec![0; 8192])?;
-/// # let pager = Pager::builder().max("8M".parse()?).build()?;
+/// # let pager = Pager::builder().max(Size::mib(8)).build()?;
 /// let view = pager.open(&path)?;
-/// match view.read(2) {
+/// match view.page(2) {
 ///     Err(Error::OutOfRange { .. }) => {}                     // the file has pages 0 and 1
 ///     other => panic!("{other:?}"),
 /// }
@@ -307,7 +306,7 @@ pub enum Error {
         source: Arc<io::Error>,
     },
     /// An anonymous page cannot be brought back from swap. It stays there, and is tried again at
-    /// the next access; [`Anon::discard`](crate::Anon::discard) gives it up. No other page is
+    /// the next access; [`Region::clear`](crate::Region::clear) gives it up. No other page is
     /// affected.
     #[error("cannot bring page {page} of {path} back from swap: {source}")]
     SwapIn {
@@ -351,15 +350,15 @@ pub enum Error {
     },
     /// A device did not answer in time.
     #[error(
-        "{what} ({path}) was not done after {seconds} s: the device does not answer; the pages \
-         wait, and so does what is in flight"
+        "timed out after {} s {what} ({path}): the device is not responding; dirty pages stay \
+         in memory and are retried", waited.as_secs_f64()
     )]
     Timeout {
         /// The file.
         path: Arc<PathBuf>,
-        /// How long it was waited for: [`Builder::io_deadline`](crate::Builder::io_deadline), or
-        /// [`Builder::read_deadline`](crate::Builder::read_deadline) for a read.
-        seconds: f64,
+        /// How long it was waited for: [`PagerBuilder::io_timeout`](crate::PagerBuilder::io_timeout), or
+        /// [`PagerBuilder::read_timeout`](crate::PagerBuilder::read_timeout) for a read.
+        waited: Duration,
         /// What was waited for.
         what: &'static str,
     },
@@ -379,9 +378,9 @@ pub enum Error {
     /// [punched](crate::View::punch), reads as zeroes. What lies behind it is as it was; a device
     /// that failed half-way may have zeroes in a part of the range.
     #[error(
-        "cannot make bytes {}..{} of {path} a hole: {source}; what was to be zeroes before them \
-         is{}",
-        bytes.start, bytes.end, advice(source)
+        "cannot punch a hole in {path} at {}..{}: {source}; everything before {} is already \
+         zeroed{}",
+        bytes.start, bytes.end, bytes.start, advice(source)
     )]
     Punch {
         /// The file.
@@ -392,7 +391,10 @@ pub enum Error {
         source: Arc<io::Error>,
     },
     /// The range is beyond the end of the file, or ends there.
-    #[error("{bytes} bytes at offset {offset} are not all in {path}, which has {len} bytes")]
+    #[error(
+        "range {offset}..{} is out of bounds: {path} is {len} bytes long",
+        offset.saturating_add(*bytes)
+    )]
     OutOfRange {
         /// The file.
         path: Arc<PathBuf>,
@@ -407,8 +409,8 @@ pub enum Error {
     /// fails from then on, except reads of pages that are resident. Files are as they were last
     /// written.
     #[error(
-        "the pager met a defect of its own (a thread panicked in the middle of a change) and does \
-         nothing more: what was flushed is in the files; drop it, and build another"
+        "the pager is poisoned: a thread panicked while holding its lock. Flushed data is safe. \
+         Drop this pager and build a new one"
     )]
     Poisoned,
     /// The file was opened for reading only.
@@ -427,13 +429,13 @@ pub enum Error {
     /// The tenant is over a limit, and its threads get this error instead of a sleep.
     #[error(
         "tenant {tenant} is over its limit and would have to wait {:.3} s: raise its limits, use \
-         less, or let it be throttled", *ns as f64 / 1e9
+         less, or let it be throttled", wait.as_secs_f64()
     )]
     OverLimit {
         /// Its path.
         tenant: String,
-        /// Nanoseconds that the thread would have slept.
-        ns: u64,
+        /// How long the thread would have slept.
+        wait: Duration,
     },
     /// The tenant cannot do that.
     #[error(transparent)]
@@ -464,8 +466,8 @@ pub enum Error {
     },
     /// Another thread held a guard on the page for too long.
     #[error(
-        "page {page} of {path} was held by a guard of another thread for {seconds} s: drop guards \
-         before waiting for other work"
+        "page {page} of {path} was held by a guard of another thread for {:.1} s: drop guards \
+         before waiting for other work", waited.as_secs_f64()
     )]
     HeldElsewhere {
         /// The file.
@@ -473,7 +475,7 @@ pub enum Error {
         /// The page.
         page: u64,
         /// How long the writer waited.
-        seconds: u64,
+        waited: Duration,
     },
     /// The kernel refuses `membarrier(2)`, which it allowed when the pager was built: a sandbox
     /// (seccomp) was installed since. Without it the pages that readers use are unknown, so nothing
@@ -543,7 +545,7 @@ fn memory_advice(error: &io::Error) -> &'static str {
 /// A file whose last pages could not be written when the pager was closed.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error(
-    "{path}: {pages} pages could not be written ({}), and are lost when the last view of it goes",
+    "{path}: {pages} pages could not be written ({}); they will be lost when its last view is dropped",
     cause(source)
 )]
 pub struct Unwritten {

@@ -570,7 +570,7 @@ impl Pool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{OpenOptions, Pager};
+    use crate::{OpenOptions, Pager, Size};
     use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
     use std::time::Duration;
@@ -580,7 +580,7 @@ mod tests {
     #[test]
     fn a_thread_that_waits_for_a_folio_claim_that_is_given_up_is_woken() {
         let dir = tempfile::tempdir().unwrap();
-        let pager = Pager::builder().max("32M".parse().unwrap()).build().unwrap();
+        let pager = Pager::builder().max(Size::mib(32)).build().unwrap();
         let view = OpenOptions::new()
             .create(2 << 20)
             .folio_order(9)
@@ -630,21 +630,21 @@ mod tests {
     fn a_thread_reads_a_page_that_it_holds_again_while_a_store_waits_for_it() {
         let dir = tempfile::tempdir().unwrap();
         let pager = Pager::builder()
-            .max("1M".parse().unwrap())
-            .patience(Duration::from_secs(5))
+            .max(Size::mib(1))
+            .memory_timeout(Duration::from_secs(5))
             .build()
             .unwrap();
         let view =
             OpenOptions::new().create(1 << 20).open(&pager, dir.path().join("file")).unwrap();
         view.write_at(0, &[1; 4096]).unwrap();
         let space = pager.inner.pool.lock().spaces.iter().flatten().next().unwrap().clone();
-        let first = view.read(0).unwrap();
+        let first = view.page(0).unwrap();
         std::thread::scope(|scope| {
             let store = scope.spawn(|| view.write_at(0, &[2; 4096]));
             let locked = || matches!(space.table.entry(0).load(), EntryState::Locked { .. });
             eventually("the store has the page locked", locked);
             // None of these waits for the store, or it would give up.
-            let second = view.read(0).unwrap();
+            let second = view.page(0).unwrap();
             let mut copy = [0; 8192];
             view.read_at(0, &mut copy).unwrap();
             view.get_many(&[0, 1], |i, bytes| assert!(i == 1 || bytes[7] == 1)).unwrap();
@@ -661,7 +661,7 @@ mod tests {
             drop(second);
             store.join().unwrap().unwrap();
         });
-        assert_eq!(view.read(0).unwrap()[7], 2);
+        assert_eq!(view.page(0).unwrap()[7], 2);
     }
 
     /// A thread pins page 0 and waits for page 9, which the call reads whose callback stores to
@@ -669,7 +669,7 @@ mod tests {
     #[test]
     fn a_store_in_a_callback_to_a_page_that_others_hold_is_an_error_and_no_deadlock() {
         let dir = tempfile::tempdir().unwrap();
-        let pager = Pager::builder().max("1M".parse().unwrap()).build().unwrap();
+        let pager = Pager::builder().max(Size::mib(1)).build().unwrap();
         let view =
             OpenOptions::new().create(1 << 20).open(&pager, dir.path().join("file")).unwrap();
         let mut errors = Vec::new();
@@ -678,7 +678,7 @@ mod tests {
         std::thread::scope(|scope| {
             let view = &view;
             scope.spawn(move || {
-                let page = view.read(0).unwrap();
+                let page = view.page(0).unwrap();
                 held.send(()).unwrap();
                 done.recv().unwrap();
                 assert_eq!(page[0], 0);

@@ -19,10 +19,10 @@ use std::ops::Deref;
 /// # let dir = tempfile::tempdir()?;
 /// # let path = dir.path().join("data");
 /// # std::fs::write(&path, vec![7; 3 * 4096])?;
-/// # let pager = lowtide::Pager::builder().max("8M".parse()?).build()?;
+/// # let pager = lowtide::Pager::builder().max(lowtide::Size::mib(8)).build()?;
 /// let view = pager.open(&path)?;
 /// let sum: u64 = {
-///     let page = view.read(2)?;                  // held from here
+///     let page = view.page(2)?;                  // held from here
 ///     page.iter().map(|&byte| u64::from(byte)).sum()
 /// };                                             // and given back here
 /// assert_eq!(sum, 7 * 4096);

@@ -5,7 +5,7 @@
 //!
 //! # How large a budget
 //!
-//! The budget ([`Builder::max`]) is the memory for pages of files, and nothing else. On top of it a
+//! The budget ([`PagerBuilder::max`]) is the memory for pages of files, and nothing else. On top of it a
 //! pager takes about 30 bytes for each page of the budget and 4 bytes for each page of each open
 //! file; [`Pager::stat`] reports both. Give it what you would let the page cache have: pages that
 //! lowtide has in memory are read with direct I/O where the file system has it, and are not in the
@@ -21,11 +21,11 @@
 //! ```
 //! # let file = tempfile::NamedTempFile::new()?;
 //! # std::fs::write(file.path(), vec![0; 1 << 20])?;
-//! # let pager = lowtide::Pager::builder().max("4M".parse()?).build()?;
+//! # let pager = lowtide::Pager::builder().max(lowtide::Size::mib(4)).build()?;
 //! # let view = pager.open(file.path())?;
 //! let mut last = pager.stat();
 //! for _every_few_seconds in 0..2 {
-//! #   for i in 0..100_000 { view.read(i % 256)?; }
+//! #   for i in 0..100_000 { view.page(i % 256)?; }
 //!     let now = pager.stat();
 //!     if let Some(ratio) = now.hit_ratio_since(&last) {
 //!         println!("{:.2} % hits, {} misses", 100.0 * ratio, now.misses - last.misses);
@@ -37,7 +37,7 @@
 //!
 //! * *At least*: 32 pages, and more than all threads pin by guards at once, plus what they store
 //!   to. What is dirty, pinned by a guard, or [reserved](Tenant::reserve) cannot be evicted. An
-//!   operation that finds no room waits for [`Builder::patience`] and fails with
+//!   operation that finds no room waits for [`PagerBuilder::memory_timeout`] and fails with
 //!   [`Error::OutOfBudget`], whose report names the tenants that have the memory.
 //! * *At most*: memory that the system has. Memory is taken as pages come, 2 MiB at a time, and
 //!   given back when [`set_max`](Tenant::set_max) lowers the root's budget; `resident_bytes` of
@@ -48,7 +48,7 @@
 //!
 //! # Page sizes
 //!
-//! A base page ([`Builder::base_page`]) is what is read, evicted and written: 4 KiB by default.
+//! A base page ([`PagerBuilder::base_page`]) is what is read, evicted and written: 4 KiB by default.
 //! Smaller ones, down to 512 bytes, hold more of what is used where records are small and
 //! scattered; larger ones cost less to describe. Files that are read in large pieces can have
 //! larger folios ([`OpenOptions::folio_order`]) in the same pager.
@@ -60,14 +60,14 @@
 //! thread a clone of the view. Many threads that miss the same page cause one read.
 //!
 //! A guard ([`Page`]) belongs to the thread that took it. While it lives its page does not change,
-//! so a store to that page waits, and fails with [`Error::HeldElsewhere`] after the patience, or at
+//! so a store to that page waits, and fails with [`Error::HeldElsewhere`] after [`PagerBuilder::memory_timeout`], or at
 //! once with [`Error::HeldHere`] if the guard is the thread's own. Keep guards for as long as you
 //! read; do not wait for other work with one.
 //!
-//! In the same way a guard delays [`View::discard`], [`View::punch`] and [`View::set_len`] where
+//! In the same way a guard delays [`View::revert`], [`View::punch`] and [`View::set_len`] where
 //! they affect its page, or the folio that the page is in. The thread that has it may read any
 //! other page meanwhile, flush, and store to pages without guards. But two threads that each pin a
-//! page and store to the other's page wait for each other until the patience ends; so do one that
+//! page and store to the other's page wait for each other until that time has passed; so do one that
 //! pins a page and calls `set_len`, and one that stores to that page.
 //!
 //! # Async
@@ -84,7 +84,7 @@
 //! # }
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let dir = tempfile::tempdir()?;
-//! # let pager = lowtide::Pager::builder().max("1M".parse()?).build()?;
+//! # let pager = lowtide::Pager::builder().max(lowtide::Size::mib(1)).build()?;
 //! # let view = lowtide::OpenOptions::new().create(1 << 20).open(&pager, dir.path().join("data"))?;
 //! let reader = view.clone();
 //! let record = spawn_blocking(move || {
@@ -137,4 +137,4 @@
 //! on them fail with [`Error::NoBarrier`]. `lowtide doctor` prints what a machine allows.
 #![allow(unused_imports, reason = "for the links")]
 
-use crate::{Builder, Error, OpenOptions, Page, Pager, Reservation, Stat, Tenant, View};
+use crate::{Error, OpenOptions, Page, Pager, PagerBuilder, Reservation, Stat, Tenant, View};

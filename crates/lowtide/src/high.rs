@@ -208,7 +208,7 @@ impl Pool {
                 Some(HighNext::Sleep { .. }) if how == Pay::Reclaim => return Ok(()),
                 Some(HighNext::Sleep { ns, .. }) if on_stall == OnStall::Error => {
                     let tenant = state.names.path(&state.engine, group);
-                    return Err(Error::OverLimit { tenant, ns });
+                    return Err(Error::OverLimit { tenant, wait: Duration::from_nanos(ns) });
                 }
                 Some(HighNext::Sleep { ns, .. }) => {
                     self.throttle(state, group, ns);

@@ -1,6 +1,6 @@
 //! Reads that have a deadline, and what becomes of those that miss it.
 //!
-//! A thread that wants a page waits for its read until [`Builder::read_deadline`], and fails with
+//! A thread that wants a page waits for its read until [`PagerBuilder::read_timeout`], and fails with
 //! [`Error::Timeout`] then. The device may still write to the frames, so they stay charged and
 //! their translations busy, and a thread that wants one of the pages waits for the same read, until
 //! its own deadline. When the device answers after all, the worker that has waited for it ends the
@@ -15,7 +15,7 @@
 //!
 //! Maps and heaps have no such deadline: a load through a pointer has no way to fail but a signal.
 //!
-//! [`Builder::read_deadline`]: crate::Builder::read_deadline
+//! [`PagerBuilder::read_timeout`]: crate::PagerBuilder::read_timeout
 
 use crate::deadline::Deadline;
 use crate::error::Error;
@@ -102,14 +102,14 @@ fn another(error: &io::Error) -> io::Error {
 
 /// How long a thread waits for a page of a file to be read. `None`: for as long as that takes.
 pub(crate) fn read_limit(pool: &Pool, space: &Space) -> Option<Duration> {
-    pool.read_deadline.filter(|_| space.mapped.is_none() && space.anon.is_none())
+    pool.read_timeout.filter(|_| space.mapped.is_none() && space.anon.is_none())
 }
 
 /// A page was not read in time.
 pub(crate) fn read_timeout(pool: &Pool, space: &Space) -> Error {
     pool.fault_sites.mark(FaultSite::ReadDeadlinePassed);
-    let seconds = pool.read_deadline.unwrap_or_default().as_secs_f64();
-    Error::Timeout { path: space.path(), seconds, what: "reading a page" }
+    let waited = pool.read_timeout.unwrap_or_default();
+    Error::Timeout { path: space.path(), waited, what: "reading a page" }
 }
 
 /// Stops waiting for a read of a batch, which brings in `claims`: each with its first frame.

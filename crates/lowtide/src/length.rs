@@ -230,7 +230,7 @@ impl<'a> Length<'a> {
 #[cfg(test)]
 mod tests {
     use crate::translation::State;
-    use crate::{Error, OpenOptions, Pager};
+    use crate::{Error, OpenOptions, Pager, Size};
     use std::io::Write;
     use std::time::{Duration, Instant};
 
@@ -239,7 +239,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("data");
         std::fs::write(&path, [7; 5000]).unwrap();
-        let pager = Pager::builder().max("1M".parse().unwrap()).build().unwrap();
+        let pager = Pager::builder().max(Size::mib(1)).build().unwrap();
         let view = OpenOptions::new().write(true).open(&pager, &path).unwrap();
         let space = pager.inner.pool.lock().spaces.iter().flatten().next().unwrap().clone();
         let begins = || space.beneath.write_begins(&(0..0), &(4096..5000));
@@ -268,10 +268,10 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("data");
         std::fs::write(&path, [7; 5000]).unwrap();
-        let pager = Pager::builder().max("1M".parse().unwrap()).build().unwrap();
+        let pager = Pager::builder().max(Size::mib(1)).build().unwrap();
         let view = OpenOptions::new().write(true).open(&pager, &path).unwrap();
         let space = pager.inner.pool.lock().spaces.iter().flatten().next().unwrap().clone();
-        let guard = view.read(1).unwrap();
+        let guard = view.page(1).unwrap();
         let mut file = std::fs::OpenOptions::new().append(true).open(&path).unwrap();
         file.write_all(&[8; 100]).unwrap();
         std::thread::scope(|scope| {

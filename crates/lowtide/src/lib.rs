@@ -5,16 +5,16 @@
 //! page reclaim, rebuilt in user space, decides which stay.
 //!
 //! ```
-//! use lowtide::{OpenOptions, Pager};
+//! use lowtide::{Size, OpenOptions, Pager};
 //!
 //! # let dir = tempfile::tempdir()?;
 //! # let path = dir.path().join("data");
-//! let pager = Pager::builder().max("8M".parse()?).policy("mglru".parse()?).build()?;
+//! let pager = Pager::builder().max(Size::mib(8)).policy("mglru".parse()?).build()?;
 //! let view = OpenOptions::new().create(64 << 20).open(&pager, &path)?;
 //! view.write_at(5_000_000, b"hello")?;
 //! view.flush()?;
 //!
-//! let page = view.read(5_000_000 / 4096)?;             // a guard: the page stays while it lives
+//! let page = view.page(5_000_000 / 4096)?;             // a guard: the page stays while it lives
 //! assert_eq!(&page[5_000_000 % 4096..][..5], b"hello");
 //! drop(page);
 //! view.get_many(&[1, 2, 3], |i, bytes| assert_eq!((i < 3, bytes.len()), (true, 4096)))?;
@@ -26,8 +26,8 @@
 //! under one of them. Reading gives a guard, [`Page`]; a hit costs about as much as a pointer into
 //! a memory map, a miss one read of the device and no more, however many threads want the page.
 //!
-//! An [`Anon`] region is memory without a file that may be larger than its budget: pages that are
-//! not used are compressed ([`Swap`]).
+//! An [`Region`] region is memory without a file that may be larger than its budget: pages that are
+//! not used are compressed ([`SwapOptions`]).
 //!
 //! The [`guide`] says how large a budget should be, and what threads, async code, `fork` and
 //! signals need to know.
@@ -36,7 +36,7 @@
 //!
 //! | after | bytes that were flushed | other bytes that were stored |
 //! |---|---|---|
-//! | [`View::flush`], [`View::sync_data`], [`View::close`] returned `Ok` | there, always | note 1 |
+//! | [`View::flush`], [`View::close`] returned `Ok` | there, always | note 1 |
 //! | [`View::flush_range`] returned `Ok` | there | in the range: note 1; elsewhere: perhaps |
 //! | [`View::write_at`] with [`OpenOptions::sync`] returned `Ok` | there | its own: there |
 //! | the last [`View`] of a file is dropped | there | note 2 |
@@ -67,7 +67,7 @@
 //!
 //! Where a file is read in order, pages are read ahead in windows that grow up to 4 MiB, in the
 //! background ([`OpenOptions::read_ahead`]). It makes no difference how it is read: page by page
-//! with [`View::read`], in ranges with [`View::read_at`], or in lists of neighbours with
+//! with [`View::page`], in ranges with [`View::read_at`], or in lists of neighbours with
 //! [`View::get_many`]. Read-ahead notices order by itself, and random access reads nothing ahead.
 //! Pages that were read ahead make room before pages that are used again and again do.
 //!
@@ -80,7 +80,7 @@
 //! ## When writing fails
 //!
 //! A page whose write failed stays dirty, and is tried again with growing pauses until it is
-//! written or [discarded](View::discard). Meanwhile it takes a part of the budget, and has no other
+//! written or [reverted](View::revert). Meanwhile it takes a part of the budget, and has no other
 //! effect. Every handle that writes gets each incident once. A flush that could not make its own
 //! range durable never returns `Ok`.
 //!
@@ -116,6 +116,8 @@
 //! | `poison`, `fault_sites` | after a panic of the engine; counters of failing devices |
 //! | `sync`, `wakeup`, `deadline` | atomics and locks; a cheap condition variable; time limits |
 #![deny(unsafe_code)]
+// What only instruments look at is kept without them, too.
+#![cfg_attr(not(feature = "instruments"), allow(dead_code, unreachable_pub))]
 
 mod account;
 mod adapters;
@@ -145,6 +147,8 @@ mod hazard;
 mod high;
 #[allow(unsafe_code, reason = "see the file's header")]
 mod hits;
+#[cfg(feature = "instruments")]
+pub mod instruments;
 mod io;
 mod late;
 mod late_reads;
@@ -163,6 +167,7 @@ mod pipeline;
 mod poison;
 mod pool;
 mod pool_lock;
+mod programs;
 mod punch;
 mod readahead;
 mod reader;
@@ -190,15 +195,11 @@ mod whole;
 mod writeback;
 
 pub use adapters::Cursor;
-pub use anon::{Anon, AnonOptions, Elements, PageMut, TenantVec};
-pub use config::{Builder, IoMode};
+pub use anon::{Elements, PageMut, Region, RegionOptions, TenantVec};
+pub use config::{IoMode, PagerBuilder};
 pub use error::{BuildError, CloseError, Error, OpenError, Unwritten};
-pub use fault_sites::FaultSite;
 pub use guard::Page;
-#[doc(hidden)]
-pub use io::{Gate, Inject, InjectOp, Request, Verdict};
 pub use io::{IoEngine, UnknownIoEngine};
-pub use lowtide_bpf::{LoadError, Programs};
 pub use lowtide_core::high::handler::{HighPolicy, UnknownHighPolicy};
 pub use lowtide_core::psi::{Pressure, PressureLine};
 pub use lowtide_core::{
@@ -206,18 +207,21 @@ pub use lowtide_core::{
     MemcgEvents, MemoryStat, Policy, PolicyError, Size, SizeError, SizeProblem, Switches,
 };
 pub use lowtide_swap::{CreateError as SwapFileError, FileStat};
-pub use miss_clock::MissTimes;
 pub use open::OpenOptions;
 pub use pager::Pager;
-pub use pool_lock::LockTimes;
-pub use reader::Reader;
+pub use reader::PageCursor;
 pub use stat::{DirtyStat, IoStat, Stat};
-pub use swap::{Swap, SwapStat};
+pub use swap::{SwapOptions, SwapStat};
 pub use tenant::{
     Consumer, ExportError, OnStall, OomReport, Reservation, SwapRefusal, Tenant, TenantBuilder,
-    TenantError, TenantFile, TenantLimits, TenantPolicyError, Unwritable,
+    TenantError, TenantFile, TenantLimits, Unwritable,
 };
 pub use view::View;
+
+#[cfg(feature = "bpf")]
+pub use lowtide_bpf::{LoadError, Programs};
+#[cfg(feature = "bpf")]
+pub use tenant::TenantPolicyError;
 
 /// The programs in the README and in the documents compile.
 #[cfg(doctest)]
@@ -235,7 +239,7 @@ mod documents {
     #[doc = include_str!("../../../docs/guide/map.md")]
     struct Map;
     #[doc = include_str!("../../../docs/guide/anon.md")]
-    struct Anon;
+    struct Region;
     #[doc = include_str!("../../../docs/guide/counters.md")]
     struct Counters;
     #[cfg(feature = "alloc")]

@@ -274,20 +274,20 @@ impl Pool {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::{OpenOptions, Pager};
+    use crate::{OpenOptions, Pager, Size};
     use std::sync::Arc;
 
     #[test]
     fn a_page_that_was_used_before_it_was_noted_as_read_around_is_not_waited_for() {
         let dir = tempfile::tempdir().unwrap();
-        let pager = Pager::builder().max("1M".parse().unwrap()).background(false).build().unwrap();
+        let pager = Pager::builder().max(Size::mib(1)).background(false).build().unwrap();
         let path = dir.path().join("file");
         let view = OpenOptions::new().create(64 * 4096).open(&pager, path).unwrap();
         let pool = &pager.inner.pool;
         let space: Arc<Space> = pool.lock().spaces.iter().flatten().next().unwrap().clone();
         space.around.missed(7, 64, |_| true);
         drop(pool.read_unasked(&space, 0..12));
-        drop(view.read(3).unwrap());
+        drop(view.page(3).unwrap());
         pool.note_around(&space, 7, 0..16);
         let noted: Vec<u64> = (0..16).filter(|&page| space.around.is_open(page)).collect();
         assert_eq!(noted, [0, 1, 2, 4, 5, 6, 8, 9, 10, 11]);

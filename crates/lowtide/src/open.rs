@@ -36,12 +36,12 @@ const GROWTH: Size = Size::new(1 << 40);
 /// How to open a file as a view. Reading is always allowed.
 ///
 /// ```
-/// use lowtide::{OpenOptions, Pager};
+/// use lowtide::{Size, OpenOptions, Pager};
 ///
 /// # let dir = tempfile::tempdir()?;
 /// # let (table, log) = (dir.path().join("table"), dir.path().join("log"));
-/// let pager = Pager::builder().max("8M".parse()?).build()?;
-/// let index = pager.tenant("index").low("2M".parse()?).create()?;
+/// let pager = Pager::builder().max(Size::mib(8)).build()?;
+/// let index = pager.tenant("index").low(Size::mib(2)).create()?;
 ///
 /// // A new file of 16 MiB, in folios of 8 pages, its memory paid for by one tenant.
 /// let options = OpenOptions::new().create(16 << 20).folio_order(3).tenant(&index);
@@ -69,7 +69,7 @@ pub struct OpenOptions {
     growth: Size,
     stable: Option<bool>,
     read_ahead: Option<u64>,
-    lock_patience: Duration,
+    lock_timeout: Duration,
 }
 
 impl Default for OpenOptions {
@@ -85,7 +85,7 @@ impl Default for OpenOptions {
             growth: GROWTH,
             stable: None,
             read_ahead: None,
-            lock_patience: Duration::from_secs(10),
+            lock_timeout: Duration::from_secs(10),
         }
     }
 }
@@ -107,8 +107,8 @@ impl OpenOptions {
     /// Creates the file if it does not exist, and makes it at least `bytes` long; implies writing.
     /// An existing longer file keeps its length. The first flush makes its name durable, too.
     #[must_use]
-    pub fn create(mut self, bytes: u64) -> Self {
-        self.create = Some(bytes);
+    pub fn create(mut self, bytes: impl Into<Size>) -> Self {
+        self.create = Some(bytes.into().bytes());
         self.write = true;
         self
     }
@@ -117,7 +117,7 @@ impl OpenOptions {
     /// [`AlreadyExists`](std::io::ErrorKind::AlreadyExists), and of several opens that race one
     /// succeeds.
     #[must_use]
-    pub fn create_new(mut self, bytes: u64) -> Self {
+    pub fn create_new(mut self, bytes: impl Into<Size>) -> Self {
         self.create_new = true;
         self.create(bytes)
     }
@@ -155,8 +155,8 @@ impl OpenOptions {
     /// takes seconds: a program that is started again should not fail because of that. With zero
     /// there is one attempt.
     #[must_use]
-    pub fn lock_patience(mut self, patience: Duration) -> Self {
-        self.lock_patience = patience;
+    pub fn lock_timeout(mut self, timeout: Duration) -> Self {
+        self.lock_timeout = timeout;
         self
     }
 
@@ -175,8 +175,8 @@ impl OpenOptions {
     /// four bytes of addresses are set aside; memory is taken for pages that it has. A file that is
     /// open already keeps the limit that it was opened with.
     #[must_use]
-    pub fn growth(mut self, growth: Size) -> Self {
-        self.growth = growth;
+    pub fn growth(mut self, growth: impl Into<Size>) -> Self {
+        self.growth = growth.into();
         self
     }
 
@@ -196,7 +196,7 @@ impl OpenOptions {
 
     /// How much may be read ahead at a time where the file is read in order: the largest window. 0
     /// reads nothing ahead. By default it is 8 MiB, and 0 in a pager without [background
-    /// threads](crate::Builder::background), where the reader itself would have to read it. It is
+    /// threads](crate::PagerBuilder::background), where the reader itself would have to read it. It is
     /// never more than a sixteenth of the pager's or the tenant's budget, and below four pages
     /// there is none.
     ///
@@ -206,8 +206,8 @@ impl OpenOptions {
     /// where pages are evicted before they are used
     /// ([`IoStat::ahead_wasted`](crate::IoStat::ahead_wasted)). Random access reads nothing ahead.
     #[must_use]
-    pub fn read_ahead(mut self, window: Size) -> Self {
-        self.read_ahead = Some(window.bytes());
+    pub fn read_ahead(mut self, window: impl Into<Size>) -> Self {
+        self.read_ahead = Some(window.into().bytes());
         self
     }
 
@@ -318,7 +318,7 @@ impl OpenOptions {
         group: MemcgId,
         descriptors: Descriptors,
     ) -> Result<Arc<Space>, OpenError> {
-        let deadline = Deadline::after(self.lock_patience);
+        let deadline = Deadline::after(self.lock_timeout);
         let mut new = Some(descriptors);
         let mut reported = false;
         loop {
@@ -326,10 +326,7 @@ impl OpenOptions {
                 return Ok(space);
             }
             if deadline.has_passed() {
-                return Err(OpenError::Locked {
-                    path: path.to_owned(),
-                    patience: self.lock_patience,
-                });
+                return Err(OpenError::Locked { path: path.to_owned(), waited: self.lock_timeout });
             }
             if !std::mem::replace(&mut reported, true) {
                 let path = path.display();
@@ -449,7 +446,7 @@ mod tests {
     #[test]
     fn a_pager_opens_no_more_files_than_it_can_number() {
         let file = tempfile::NamedTempFile::new().unwrap();
-        let pager = Pager::builder().max("1M".parse().unwrap()).background(false).build().unwrap();
+        let pager = Pager::builder().max(Size::mib(1)).background(false).build().unwrap();
         let open = pager.open(file.path()).unwrap();
         let add = |count: u32| {
             let mut state = pager.inner.pool.lock();

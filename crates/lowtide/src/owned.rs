@@ -338,13 +338,13 @@ impl Drop for Owned<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{OpenOptions, Pager};
+    use crate::{OpenOptions, Pager, Size};
 
     #[test]
     fn of_a_sparse_file_the_pages_are_looked_at_that_were_used_and_those_that_are_to_be_absent() {
         const PAGES: u64 = 1 << 30;
         let dir = tempfile::tempdir().unwrap();
-        let pager = Pager::builder().max("1M".parse().unwrap()).build().unwrap();
+        let pager = Pager::builder().max(Size::mib(1)).build().unwrap();
         let view = OpenOptions::new().create(PAGES << 12).open(&pager, dir.path().join("sparse"));
         let view = view.unwrap();
         view.write_at((PAGES - 1) << 12, &[1; 4096]).unwrap();
@@ -359,7 +359,7 @@ mod tests {
         assert!(looked(0..PAGES, 0..0).into_iter().eq(last));
         assert!(looked(PAGES - 5..PAGES, PAGES - 3..PAGES).into_iter().eq(PAGES - 5..PAGES));
         view.set_len(5000).unwrap();
-        assert_eq!((view.len(), view.read(1).unwrap()[0]), (5000, 0));
+        assert_eq!((view.len(), view.page(1).unwrap()[0]), (5000, 0));
         pager.validate().unwrap();
     }
 }

@@ -1,10 +1,8 @@
 //! The pager: one budget, and the files that share it.
 
 use crate::background::Threads;
-use crate::config::Builder;
+use crate::config::PagerBuilder;
 use crate::error::{BuildError, CloseError, OpenError};
-use crate::fault_sites::FaultSite;
-use crate::miss_clock::MissTimes;
 use crate::open::OpenOptions;
 use crate::pool::Pool;
 use crate::stat::{DirtyStat, Stat};
@@ -23,14 +21,14 @@ use std::sync::Arc;
 /// The memory is given back when the last clone and the last view are gone.
 ///
 /// ```
-/// use lowtide::Pager;
+/// use lowtide::{Pager, Size};
 ///
 /// # let dir = tempfile::tempdir()?;
 /// # let path = dir.path().join("data");
 /// # std::fs::write(&path, vec![1; 64 * 4096])?;
-/// let pager = Pager::builder().max("8M".parse()?).build()?;
+/// let pager = Pager::builder().max(Size::mib(8)).build()?;
 /// let view = pager.open(&path)?;                 // to read; `OpenOptions` has the rest
-/// assert_eq!(view.read(63)?[0], 1);
+/// assert_eq!(view.page(63)?[0], 1);
 /// println!("{}", pager.stat());                  // lines as in the kernel's memory.stat
 /// drop(view);
 /// pager.close()?;                                // writes what is dirty; the error names the rest
@@ -56,7 +54,7 @@ impl fmt::Debug for Pager {
     }
 }
 
-impl Builder {
+impl PagerBuilder {
     /// Reserves the memory and starts the background threads.
     ///
     /// # Errors
@@ -71,8 +69,8 @@ impl Builder {
 
 impl Pager {
     /// Begins to build a pager.
-    pub fn builder() -> Builder {
-        Builder::default()
+    pub fn builder() -> PagerBuilder {
+        PagerBuilder::default()
     }
 
     /// Opens a file for reading, in folios of one base page.
@@ -159,7 +157,7 @@ impl Pager {
         }
     }
 
-    /// Figures of the swap file; `None` if there is none ([`Swap::file`](crate::Swap::file)).
+    /// Figures of the swap file; `None` if there is none ([`SwapOptions::file`](crate::SwapOptions::file)).
     #[must_use]
     pub fn swap_file(&self) -> Option<FileStat> {
         self.inner.pool.swap_file.as_ref().map(|file| file.stat())
@@ -191,45 +189,7 @@ impl Pager {
         self.inner.pool.backend.engine()
     }
 
-    /// Begins or ends to measure where the time of misses goes. Each miss then costs some ten looks
-    /// at the clock, which are part of what is measured.
-    pub fn measure_misses(&self, on: bool) {
-        self.inner.pool.miss_clock.set(on);
-    }
-
-    /// What misses have taken while they were measured. The time for which the lock is held, over
-    /// the misses of the same time, says how many misses a second are possible on a machine with
-    /// many processors: one miss takes the lock more than once.
-    #[must_use]
-    pub fn miss_times(&self) -> MissTimes {
-        self.inner.pool.miss_clock.times()
-    }
-
-    /// Checks every invariant of the engine and of the frames. Cost: a look at every frame; for
-    /// tests and for runs with such an option.
-    ///
-    /// # Errors
-    /// A sentence that names the first invariant that does not hold.
-    pub fn validate(&self) -> Result<(), String> {
-        let pool = &self.inner.pool;
-        let mut state = pool.lock();
-        pool.check().map_err(|e| e.to_string())?;
-        state.engine.validate()?;
-        let reserved = state.engine.stat(MemcgId::ROOT).reserved;
-        let charged = state.engine.usage(MemcgId::ROOT);
-        let free = u64::from(state.frames.free_frames());
-        let frames = u64::from(pool.frames);
-        if charged - reserved + free == frames {
-            Ok(())
-        } else {
-            Err(format!(
-                "{charged} pages are charged, {reserved} of them reserved, and {free} frames are \
-                 free, of {frames}"
-            ))
-        }
-    }
-
-    /// Brings the directory of [`Builder::export_dir`](crate::Builder::export_dir) up to date now.
+    /// Brings the directory of [`PagerBuilder::export_dir`](crate::PagerBuilder::export_dir) up to date now.
     /// No-op without one.
     ///
     /// # Errors
@@ -238,28 +198,5 @@ impl Pager {
     pub fn export(&self) -> Result<(), ExportError> {
         let Inner { pool, threads } = &*self.inner;
         threads.exporter().map_or(Ok(()), |exporter| exporter.round(pool))
-    }
-
-    /// What went wrong in the last round of exports, if anything did.
-    #[must_use]
-    pub fn export_error(&self) -> Option<ExportError> {
-        self.inner.threads.exporter()?.last_error()
-    }
-
-    /// How often each place that handles failing devices was reached, for tests of failing devices.
-    #[must_use]
-    pub fn fault_sites(&self) -> Vec<(FaultSite, u64)> {
-        self.inner.pool.fault_sites.counts()
-    }
-
-    /// Publishes the statistics that classical reclaim works with, which background threads
-    /// otherwise do every two seconds.
-    #[doc(hidden)]
-    pub fn publish(&self) {
-        let pool = &self.inner.pool;
-        let mut state = pool.lock();
-        if !pool.is_poisoned() {
-            state.engine.publish();
-        }
     }
 }

@@ -169,13 +169,13 @@ fn place_pieces(
 mod tests {
     use super::*;
     use crate::fault::Miss;
-    use crate::{OpenOptions, Pager, View};
+    use crate::{OpenOptions, Pager, Size, View};
     use std::sync::Arc;
 
     /// Pages of a run that was charged as a whole, of which some are placed after `meanwhile`.
     fn placed_after(meanwhile: impl FnOnce(&Space, View) -> Option<View>) -> usize {
         let dir = tempfile::tempdir().unwrap();
-        let pager = Pager::builder().max("1M".parse().unwrap()).background(false).build().unwrap();
+        let pager = Pager::builder().max(Size::mib(1)).background(false).build().unwrap();
         let path = dir.path().join("file");
         let view = OpenOptions::new().create(64 * 4096).open(&pager, path).unwrap();
         let pool = &pager.inner.pool;

@@ -23,7 +23,7 @@
 #[cfg(test)]
 mod tests {
     use crate::translation::State as EntryState;
-    use crate::{DirtyStat, Error, OpenError, OpenOptions, Pager, TenantError};
+    use crate::{DirtyStat, Error, OpenError, OpenOptions, Pager, Size, TenantError};
     use std::sync::Arc;
     use std::sync::mpsc::channel;
     use std::time::Duration;
@@ -42,15 +42,15 @@ mod tests {
             let path = dir.path().join("file");
             std::fs::write(&path, vec![7; 1 << 20]).unwrap();
             let exported = dir.path().join("export");
-            let builder = Pager::builder().max("16M".parse().unwrap()).background(background);
+            let builder = Pager::builder().max(Size::mib(16)).background(background);
             let pager = builder.export_dir(&exported).build().unwrap();
             let view = OpenOptions::new().write(true).open(&pager, &path).unwrap();
             let tenant = pager.tenant("a").create().unwrap();
-            let mut reservation = tenant.reserve("1M".parse().unwrap()).unwrap();
+            let mut reservation = tenant.reserve(Size::mib(1)).unwrap();
             view.write_at(0, &[8; 4096]).unwrap();
             view.flush().unwrap();
             view.write_at(0, &[9; 4096]).unwrap();
-            drop((view.read(0).unwrap(), view.read(0).unwrap()));
+            drop((view.page(0).unwrap(), view.page(0).unwrap()));
 
             // A thread waits for a page that its owner never ends.
             let pool = Arc::clone(&pager.inner.pool);
@@ -58,7 +58,7 @@ mod tests {
             space.table.entry(40).try_begin_read(0).unwrap();
             let waiter = {
                 let view = view.clone();
-                std::thread::spawn(move || view.read(40).map(drop))
+                std::thread::spawn(move || view.page(40).map(drop))
             };
             while space.table.entry(40).load() != EntryState::Busy {
                 std::thread::yield_now();
@@ -78,19 +78,19 @@ mod tests {
             let handle = pager.clone();
             bounded("a call", move || {
                 let (view, pager) = (calls, handle);
-                assert_eq!(view.read(0).unwrap()[0], 9, "what is resident can be read");
+                assert_eq!(view.page(0).unwrap()[0], 9, "what is resident can be read");
                 let mut buf = [0; 8192];
                 let failed = [
-                    view.read(99).map(drop),
+                    view.page(99).map(drop),
                     view.read_at(80_000, &mut buf),
                     view.get_many(&[1, 2], |_, _| ()),
                     view.write_at(0, b"x"),
                     view.write_at(50_000, &[1; 9000]),
                     view.flush(),
                     view.flush_range(0..10),
-                    view.discard(0..9).map(drop),
+                    view.revert(0..9 << 12).map(drop),
                     view.set_len(4096),
-                    tenant.reserve("64K".parse().unwrap()).map(drop),
+                    tenant.reserve(Size::kib(64)).map(drop),
                 ];
                 for (i, result) in failed.iter().enumerate() {
                     let tenant = matches!(result, Err(Error::Tenant(TenantError::Poisoned)));
@@ -99,7 +99,7 @@ mod tests {
                         "call {i}: {result:?}"
                     );
                 }
-                view.prefetch(0..100);
+                view.prefetch(0..100 << 12);
                 assert!(matches!(pager.open(&other), Err(OpenError::Poisoned { .. })));
                 assert_eq!(tenant.usage(), Err(TenantError::Poisoned));
                 assert!(pager.tenant("b").create().is_err());
@@ -108,12 +108,12 @@ mod tests {
                 assert!(stat.poisoned && stat.io.writes > 0 && stat.budget_bytes == 16 << 20);
                 assert_eq!((stat.memory.current, stat.unwritten_bytes), (0, 0), "not known");
                 assert_eq!(pager.dirty(), DirtyStat::default());
-                assert!(pager.report().contains("defect") && pager.report().contains("file"));
+                assert!(pager.report().contains("poisoned") && pager.report().contains("Flushed"));
                 let export = pager.export().unwrap_err();
-                assert!(export.to_string().contains("defect"), "{export}");
+                assert!(export.to_string().contains("poisoned"), "{export}");
                 assert!(pager.export_error().is_some());
                 assert!(!tenant.is_gone(), "it was not removed");
-                reservation.shrink("64K".parse().unwrap());
+                reservation.shrink(Size::kib(64));
                 drop(reservation);
                 pager.publish();
             });

@@ -15,7 +15,7 @@
 
 use crate::anon::Void;
 use crate::backing::{FileKey, NewName};
-use crate::config::Builder;
+use crate::config::PagerBuilder;
 use crate::error::{BuildError, Error};
 use crate::fault_sites::FaultSites;
 use crate::frames::Frames;
@@ -23,6 +23,7 @@ use crate::io::{Arena, Backend, Numbers, Options};
 use crate::late_reads::LateReads;
 use crate::miss_clock::MissClock;
 use crate::pool_lock::TimedGuard;
+use crate::programs::Programs;
 use crate::resident::Resident;
 use crate::space::Space;
 use crate::stat::IoCounters;
@@ -33,7 +34,6 @@ use crate::unused::Unused;
 use crate::wait::WaitTable;
 use crate::wakeup::Wakeup;
 use crate::writeback::Devices;
-use lowtide_bpf::Programs;
 use lowtide_core::{AccessCounts, Dirtier, Engine, EngineConfig, FolioId, MemcgId, SpaceId, Swap};
 use lowtide_swap::SwapFile;
 use lowtide_sys::memcg::Limit;
@@ -206,11 +206,11 @@ pub(crate) struct Pool {
     pub(crate) void: Void,
     /// Reads that were not waited for.
     pub(crate) late: LateReads,
-    pub(crate) patience: Duration,
+    pub(crate) memory_timeout: Duration,
     /// How long a thread waits for writes.
-    pub(crate) io_deadline: Duration,
+    pub(crate) io_timeout: Duration,
     /// How long it waits for a read of a file, if not for ever.
-    pub(crate) read_deadline: Option<Duration>,
+    pub(crate) read_timeout: Option<Duration>,
     pub(crate) background: bool,
     pub(crate) young_faults: bool,
     pub(crate) io_mode: crate::config::IoMode,
@@ -239,7 +239,7 @@ fn leads_to(seen: EntryState, to: u32) -> bool {
 }
 
 impl Pool {
-    pub(crate) fn new(config: &Builder) -> Result<Arc<Self>, BuildError> {
+    pub(crate) fn new(config: &PagerBuilder) -> Result<Arc<Self>, BuildError> {
         let page_bytes = config.page_bytes;
         if !page_bytes.is_power_of_two() || !crate::config::PAGE_BYTES.contains(&page_bytes) {
             return Err(BuildError::PageSize { bytes: page_bytes });
@@ -275,8 +275,8 @@ impl Pool {
         }
         let limit = config.swap.as_ref().map_or(0, |swap| swap.frames(page_shift));
         let file = config.swap.as_ref().and_then(|swap| swap.file_slots(page_shift));
-        let read = config.read_deadline.unwrap_or(Duration::MAX);
-        let limits = Limits { write: config.io_deadline, read };
+        let read = config.read_timeout.unwrap_or(Duration::MAX);
+        let limits = Limits { write: config.io_timeout, read };
         let numbers = Numbers::default();
         let inject = config.inject.as_ref().map(|inject| (Arc::clone(inject), numbers.clone()));
         let make = |(dir, slots)| crate::swap::create(dir, slots, limits, inject.clone());
@@ -344,9 +344,9 @@ impl Pool {
             unused: Unused::new(max as u32),
             void: Void::default(),
             late: LateReads::default(),
-            patience: config.patience,
-            io_deadline: config.io_deadline,
-            read_deadline: config.read_deadline,
+            memory_timeout: config.memory_timeout,
+            io_timeout: config.io_timeout,
+            read_timeout: config.read_timeout,
             background: config.background,
             young_faults: config.young_faults,
             io_mode: config.io_mode,

@@ -17,7 +17,7 @@ use std::sync::{Mutex, MutexGuard};
 use std::time::Instant;
 
 /// How often the lock that the threads of a pager share was taken, for how long it was held, and
-/// for how long threads waited for it. See [`MissTimes`](crate::MissTimes).
+/// for how long threads waited for it. See [`MissTimes`](crate::instruments::MissTimes).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct LockTimes {
     /// Times that it was taken.

@@ -14,11 +14,11 @@ use crate::sync::Cell;
 use crate::view::View;
 use std::fmt;
 
-/// Reads pages of a [`View`] one at a time; made by [`View::reader`]. It does not leave its thread.
+/// Reads pages of a [`View`] one at a time; made by [`View::page_cursor`]. It does not leave its thread.
 ///
-/// The bytes that [`read`](Reader::read) returns are those of the page, and do not change while
+/// The bytes that [`read`](PageCursor::read) returns are those of the page, and do not change while
 /// they are borrowed. **The reader keeps the page that it has read last** until it reads another,
-/// is [released](Reader::release) or dropped: until then the page is not evicted, and a store of
+/// is [released](PageCursor::release) or dropped: until then the page is not evicted, and a store of
 /// another thread to it waits, as for a guard. So release it before this thread waits for anything
 /// else, or stores.
 ///
@@ -26,9 +26,9 @@ use std::fmt;
 /// # let dir = tempfile::tempdir()?;
 /// # let path = dir.path().join("data");
 /// # std::fs::write(&path, vec![7; 3 * 4096])?;
-/// # let pager = lowtide::Pager::builder().max("8M".parse()?).build()?;
+/// # let pager = lowtide::Pager::builder().max(lowtide::Size::mib(8)).build()?;
 /// let view = pager.open(&path)?;
-/// let mut reader = view.reader();
+/// let mut reader = view.page_cursor();
 /// let mut sum = 0;
 /// for page in [2, 0, 1, 2] {
 ///     sum += u64::from(reader.read(page)?[9]);
@@ -37,7 +37,7 @@ use std::fmt;
 /// assert_eq!(sum, 28);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub struct Reader<'view> {
+pub struct PageCursor<'view> {
     view: &'view View,
     hits: Alone,
     slot: KeptSlot,
@@ -51,8 +51,8 @@ impl View {
     ///
     /// Cost: a search for a hazard slot; for a thread that has no vacant one, a lock.
     #[must_use]
-    pub fn reader(&self) -> Reader<'_> {
-        Reader {
+    pub fn page_cursor(&self) -> PageCursor<'_> {
+        PageCursor {
             view: self,
             hits: self.hits().alone(),
             slot: KeptSlot::take(),
@@ -62,15 +62,15 @@ impl View {
     }
 }
 
-impl Reader<'_> {
-    /// The bytes of a page: always a whole base page, as those of [`View::read`]. The access counts
+impl PageCursor<'_> {
+    /// The bytes of a page: always a whole base page, as those of [`View::page`]. The access counts
     /// as one through a mapping.
     ///
     /// Cost: for a page that is resident and was used lately, about half of what
-    /// [`View::read`] adds to a load. Otherwise as for `View::read`.
+    /// [`View::page`] adds to a load. Otherwise as for `View::read`.
     ///
     /// # Errors
-    /// As [`View::read`]. The reader holds no page then.
+    /// As [`View::page`]. The reader holds no page then.
     #[inline(always)]
     pub fn read(&mut self, page: u64) -> Result<&[u8], Error> {
         let bytes = match self.hits.find(page, &self.slot) {
@@ -113,7 +113,7 @@ impl Reader<'_> {
     fn read_slow(&mut self, page: u64) -> Result<*const u8, Error> {
         // A thread that pays for its memory, or waits for room, must hold nothing.
         self.release();
-        let guard = self.view.read(page)?;
+        let guard = self.view.page(page)?;
         let bytes = guard.as_ptr();
         self.hits = self.view.hits().alone();
         if self.view.entry(page).and_then(|entry| entry.keep(&self.slot)).is_none() {
@@ -127,8 +127,8 @@ impl Reader<'_> {
     }
 }
 
-impl fmt::Debug for Reader<'_> {
+impl fmt::Debug for PageCursor<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Reader").field("view", self.view).finish_non_exhaustive()
+        f.debug_struct("PageCursor").field("view", self.view).finish_non_exhaustive()
     }
 }

@@ -485,7 +485,9 @@ impl Space {
         let room = self.reserved << self.page_shift;
         let advice = match self.anon {
             None => "view has room for {} bytes; open the file with a larger `OpenOptions::growth`",
-            Some(_) => "region has room for {} bytes; make it with a larger `AnonOptions::growth`",
+            Some(_) => {
+                "region has room for {} bytes; make it with a larger `RegionOptions::growth`"
+            }
         };
         let advice = format!("the {}", advice.replace("{}", &room.to_string()));
         self.grow_error(len, io::Error::new(io::ErrorKind::FileTooLarge, advice))

@@ -172,7 +172,7 @@ pub struct Stat {
     /// Bytes of memory that translations take: four for each page of each open file or region, in
     /// those parts of it that were ever used. More where the kernel gives huge pages.
     pub translation_bytes: u64,
-    /// Reads of a page ([`View::read`](crate::View::read), and each page of a `read_at` or
+    /// Reads of a page ([`View::page`](crate::View::page), and each page of a `read_at` or
     /// `get_many`) that found it in memory because of an earlier access. Estimated: one of 1024
     /// hits is counted, for all of them. Each thread that hits contributes an error below 1024;
     /// below 2048 if it uses several pagers one after the other. If it uses them in turns, the
@@ -193,11 +193,11 @@ impl Stat {
     /// ```
     /// # let file = tempfile::NamedTempFile::new()?;
     /// # std::fs::write(file.path(), [1; 64])?;
-    /// let pager = lowtide::Pager::builder().max("1M".parse()?).build()?;
+    /// let pager = lowtide::Pager::builder().max(lowtide::Size::mib(1)).build()?;
     /// assert_eq!(pager.stat().hit_ratio(), None);
     /// let view = pager.open(file.path())?;
     /// for _ in 0..100_000 {
-    ///     assert_eq!(view.read(0)?[63], 1);
+    ///     assert_eq!(view.page(0)?[63], 1);
     /// }
     /// assert!(pager.stat().hit_ratio() > Some(0.9));
     /// # Ok::<(), Box<dyn std::error::Error>>(())

@@ -74,11 +74,11 @@ impl Drop for Open {
 /// caller is left to get an error: call `flush` before.
 ///
 /// ```
-/// use lowtide::{OpenOptions, Pager};
+/// use lowtide::{Size, OpenOptions, Pager};
 ///
 /// # let dir = tempfile::tempdir()?;
 /// # let path = dir.path().join("table.bin");
-/// let pager = Pager::builder().max("8M".parse()?).build()?;
+/// let pager = Pager::builder().max(Size::mib(8)).build()?;
 /// let view = OpenOptions::new().create(32 << 20).open(&pager, &path)?;
 ///
 /// view.write_at(10_000, b"written")?;            // at any offset
@@ -87,13 +87,13 @@ impl Drop for Open {
 /// assert_eq!(&bytes, b"written");
 /// view.flush()?;                                 // now it survives a power cut
 ///
-/// view.prefetch(100..200);                       // soon wanted: read in the background
+/// view.prefetch(100 << 12..200 << 12);                     // soon wanted: read in the background
 /// let mut zeroes = 0;
 /// view.get_many(&[100, 150, 199], |_, page| zeroes += page.iter().filter(|&&b| b == 0).count())?;
 /// assert_eq!(zeroes, 3 * view.page_size());
 ///
 /// let other = view.clone();                      // for another thread: the same pages
-/// std::thread::spawn(move || other.read(2).map(|page| page[0])).join().expect("no panic")?;
+/// std::thread::spawn(move || other.page(2).map(|page| page[0])).join().expect("no panic")?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct View {
@@ -162,7 +162,7 @@ impl View {
 
     /// Pages of the file, a partial last one included.
     #[must_use]
-    pub fn pages(&self) -> u64 {
+    pub fn page_count(&self) -> u64 {
         self.space.pages()
     }
 
@@ -210,16 +210,16 @@ impl View {
     /// [`Error::OutOfRange`], [`Error::Read`], [`Error::OutOfBudget`]; [`Error::Nested`] inside a
     /// callback of [`get_many`](View::get_many).
     #[inline(always)]
-    pub fn read(&self, page: u64) -> Result<Page<'_>, Error> {
+    pub fn page(&self, page: u64) -> Result<Page<'_>, Error> {
         match self.hits.find(page) {
             Some((bytes, held)) => Ok(Page::new(bytes, self.hits.page_bytes(), held)),
-            None => self.read_slow(page),
+            None => self.page_slow(page),
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn read_slow(&self, page: u64) -> Result<Page<'_>, Error> {
+    fn page_slow(&self, page: u64) -> Result<Page<'_>, Error> {
         let pool = &*self.pool;
         self.look_ahead(page..page.saturating_add(1));
         let (frame, held) = pool.hold_page(&self.space, page, Access::Mapped)?;
@@ -250,8 +250,8 @@ impl View {
     /// flight: one call for a large range is many times faster than one for each page.
     ///
     /// # Errors
-    /// As [`read`](View::read), for the first page that fails; [`Error::OutOfRange`] when the range
-    /// ends behind the file. The buffer may have been filled in part then.
+    /// As [`page`](View::page), for the first page that fails; [`Error::OutOfRange`] if the range
+    /// extends past the end of the file. Part of `buf` may have been filled.
     pub fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), Error> {
         #[expect(
             unsafe_code,
@@ -286,7 +286,7 @@ impl View {
     /// ```
     /// # let file = tempfile::NamedTempFile::new()?;
     /// # std::fs::write(file.path(), b"one two")?;
-    /// # let pager = lowtide::Pager::builder().max("1M".parse()?).build()?;
+    /// # let pager = lowtide::Pager::builder().max(lowtide::Size::mib(1)).build()?;
     /// let view = pager.open(file.path())?;
     /// assert_eq!(view.read_to_vec(4..7)?, b"two");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -310,7 +310,7 @@ impl View {
     /// the file ends before, none behind its end. Returns the number of bytes.
     ///
     /// # Errors
-    /// As [`read`](View::read), without [`Error::OutOfRange`].
+    /// As [`page`](View::page), without [`Error::OutOfRange`].
     pub fn read_clamped(&self, offset: u64, buf: &mut [u8]) -> Result<usize, Error> {
         let end = offset.saturating_add(buf.len() as u64);
         let mut attempts = 0;
@@ -341,7 +341,7 @@ impl View {
     ///
     /// # Errors
     /// [`Error::ReadOnly`]; [`Error::HeldHere`] and [`Error::HeldElsewhere`] when a guard stands in
-    /// the way; [`Error::OutOfBudget`]; as [`read`](View::read) for a page of which only a part is
+    /// the way; [`Error::OutOfBudget`]; as [`page`](View::page) for a page of which only a part is
     /// written; [`Error::Grow`]. Pages before the failing one have been written, and of those
     /// behind it some may have been.
     pub fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), Error> {
@@ -380,9 +380,9 @@ impl View {
         }
     }
 
-    /// Makes the file exactly `bytes` long. What it grows by reads as zeroes. What is cut off is
-    /// gone, from memory and from the file: if it grows again, the gap reads as zeroes. Other
-    /// threads see the file as it was or as it is; stores wait meanwhile. Durable after
+    /// Truncates or extends the file to `bytes`. New bytes read as zero; truncated bytes are gone
+    /// from memory and disk, and if the file grows again the gap reads as zero. Other threads see
+    /// the file either as it was or as it is; stores wait while the length changes. Durable after
     /// [`flush`](View::flush).
     ///
     /// Like a store, this waits for guards on pages that go, and on the one that the new end falls
@@ -396,12 +396,12 @@ impl View {
     /// [`Error::ReadOnly`]; [`Error::Grow`]; to cut, [`Error::HeldHere`] and
     /// [`Error::HeldElsewhere`] when a guard prevents it, [`Error::Timeout`] when such a
     /// page is being read or written and the device does not answer; [`Error::Nested`] inside a
-    /// callback of [`get_many`](View::get_many). The file is as before then.
+    /// callback of [`get_many`](View::get_many). On error, the file is unchanged.
     ///
     /// # Examples
     /// ```
     /// # let dir = tempfile::tempdir()?;
-    /// # let pager = lowtide::Pager::builder().max("1M".parse()?).build()?;
+    /// # let pager = lowtide::Pager::builder().max(lowtide::Size::mib(1)).build()?;
     /// let view = lowtide::OpenOptions::new().create(0).open(&pager, dir.path().join("log"))?;
     /// view.write_at(0, b"twelve bytes")?;
     /// view.set_len(6)?;
@@ -428,12 +428,12 @@ impl View {
     /// the way; [`Error::Timeout`] when a page is being read or written and the device does not
     /// answer; [`Error::Nested`] inside a callback of [`get_many`](View::get_many);
     /// [`Error::Punch`] when the file system refuses; as [`write_at`](View::write_at) for the
-    /// two ends. What comes before the failing place is zeroes then.
+    /// two ends. On error, bytes before the failing offset have already been zeroed.
     ///
     /// # Examples
     /// ```
     /// # let dir = tempfile::tempdir()?;
-    /// # let pager = lowtide::Pager::builder().max("4M".parse()?).build()?;
+    /// # let pager = lowtide::Pager::builder().max(lowtide::Size::mib(4)).build()?;
     /// let path = dir.path().join("heap");
     /// let view = lowtide::OpenOptions::new().create(1 << 20).open(&pager, path)?;
     /// view.write_at(0, &[7; 1 << 20])?;
@@ -464,9 +464,9 @@ impl View {
     /// in which dirty pages are written: several callbacks may pin all pages together.
     ///
     /// # Errors
-    /// As [`read`](View::read), for the first page that fails. Some pages have been shown then.
+    /// As [`page`](View::page), for the first page that fails. Some pages may already have been shown.
     pub fn get_many(&self, pages: &[u64], mut each: impl FnMut(usize, &[u8])) -> Result<(), Error> {
-        if pages.iter().max().is_some_and(|last| *last >= self.pages()) {
+        if pages.iter().max().is_some_and(|last| *last >= self.page_count()) {
             // Before reads are in flight: a thread that has some must not wait for the page in
             // which the file ended.
             Length::of(&self.pool, &self.space).look_behind_end()?;
@@ -483,18 +483,25 @@ impl View {
         })
     }
 
-    /// Announces that pages will be wanted soon. They are read in the background, without waiting
-    /// and as far as there is room: what is free, and an eighth of the tenant's clean pages, which
-    /// are evicted for it. Nothing is promised, and errors are left to the threads that read the
-    /// pages.
+    /// Hints that a range of bytes will be needed soon. Its pages are read in the background if
+    /// there is room: in free memory, and in place of an eighth of the tenant's clean pages. The
+    /// call does not block. Errors are left to the threads that read the pages.
     ///
     /// Pages that are read in order do not need it
     /// ([`OpenOptions::read_ahead`](crate::OpenOptions::read_ahead)).
-    pub fn prefetch(&self, pages: Range<u64>) {
-        let end = pages.end.min(self.pages());
+    pub fn prefetch(&self, bytes: Range<u64>) {
+        let pages = self.pages_of(&bytes);
+        let end = pages.end.min(self.page_count());
         if pages.start < end {
             self.open.read_ahead(pages.start..end);
         }
+    }
+
+    /// The pages that a range of bytes touches.
+    fn pages_of(&self, bytes: &Range<u64>) -> Range<u64> {
+        let shift = self.pool.page_shift;
+        let first = bytes.start >> shift;
+        if bytes.start >= bytes.end { first..first } else { first..((bytes.end - 1) >> shift) + 1 }
     }
 
     /// Writes what is dirty, and returns when everything that was written before the call, through
@@ -509,21 +516,11 @@ impl View {
     /// this handle last got such an error, even if all is well by now: each handle gets each
     /// incident once. Pages that could not be written stay dirty and are tried again, by the next
     /// flush at once. [`Error::Timeout`] after
-    /// [`Builder::io_deadline`](crate::Builder::io_deadline).
+    /// [`PagerBuilder::io_timeout`](crate::PagerBuilder::io_timeout).
     /// [`Error::Name`] if all is durable but the name of a file that this pager made. A file
     /// that has no name any more is flushed like any other.
     pub fn flush(&self) -> Result<(), Error> {
         self.flush_pages(0..u64::MAX)
-    }
-
-    /// As [`flush`](View::flush), for callers that know `fdatasync(2)`: makes the bytes durable,
-    /// and what is needed to read them, which is the length, the holes and a new name. `flush` does
-    /// no more than that, either: the kernel writes times and permissions when it likes.
-    ///
-    /// # Errors
-    /// As `flush`.
-    pub fn sync_data(&self) -> Result<(), Error> {
-        self.flush()
     }
 
     /// Makes everything durable, as [`flush`](View::flush) does, and drops this handle. If it is
@@ -551,11 +548,7 @@ impl View {
     /// As `flush`; pages outside of the range that cannot be written are no error, but incidents
     /// are reported as always.
     pub fn flush_range(&self, bytes: Range<u64>) -> Result<(), Error> {
-        if bytes.is_empty() {
-            return Ok(());
-        }
-        let shift = self.pool.page_shift;
-        self.flush_pages(bytes.start >> shift..((bytes.end - 1) >> shift) + 1)
+        if bytes.is_empty() { Ok(()) } else { self.flush_pages(self.pages_of(&bytes)) }
     }
 
     fn flush_pages(&self, pages: Range<u64>) -> Result<(), Error> {
@@ -565,9 +558,11 @@ impl View {
         writeback::flush(&self.pool, &self.space, pages, &self.errors_seen)
     }
 
-    /// Drops what pages hold in memory: what was stored there and is not written is lost, and the
-    /// next access reads the file. For pages that [cannot be written](Error::Write), or that are
-    /// not wanted any more. Returns the number of dirty pages that were dropped.
+    /// Undoes stores that are not written yet: drops the pages that lie in a range of bytes as a
+    /// whole from memory, so that the next access reads the file. For pages that
+    /// [cannot be written](Error::Write), or that are not wanted any more. Returns the number of
+    /// dirty pages that were dropped. The last page of the file lies in a range that reaches the
+    /// end of the file.
     ///
     /// A large folio ([`OpenOptions::folio_order`](crate::OpenOptions::folio_order)) stays unless
     /// all of its pages are in the range.
@@ -575,13 +570,16 @@ impl View {
     /// # Errors
     /// [`Error::ReadOnly`]; [`Error::HeldHere`] and [`Error::HeldElsewhere`] when a guard stands in
     /// the way; [`Error::Timeout`] when a page is being read or written and the device does not
-    /// answer; [`Error::Nested`] inside a callback of [`get_many`](View::get_many). Pages before
-    /// the failing one are forgotten then.
-    pub fn discard(&self, pages: Range<u64>) -> Result<u64, Error> {
+    /// answer; [`Error::Nested`] inside a callback of [`get_many`](View::get_many). On
+    /// error, pages before the failing one have been dropped.
+    pub fn revert(&self, bytes: Range<u64>) -> Result<u64, Error> {
         if !self.writes {
             return Err(Error::ReadOnly { path: self.space.path() });
         }
-        writeback::discard(&self.pool, &self.space, pages)
+        let shift = self.pool.page_shift;
+        let end = if bytes.end >= self.len() { self.page_count() } else { bytes.end >> shift };
+        let first = bytes.start.div_ceil(1 << shift);
+        writeback::discard(&self.pool, &self.space, first..end.max(first))
     }
 
     /// Notes that a range of bytes is about to be read.

@@ -11,15 +11,15 @@ use allocator_api2::vec::Vec;
 use hashbrown::HashMap;
 use lowtide::alloc::{LARGE, TenantArena};
 use lowtide::map::MapError;
-use lowtide::{Pager, Swap, Tenant};
+use lowtide::{Pager, Size, SwapOptions, Tenant};
 use mapped::{check_empty, or_skip};
 use std::hash::{BuildHasherDefault, DefaultHasher};
 
 fn tenant() -> (Pager, Tenant) {
     let dir = std::env::temp_dir();
-    let swap = Swap::compressed("8M".parse().unwrap()).file(dir, "64M".parse().unwrap());
-    let pager = Pager::builder().max("16M".parse().unwrap()).swap(swap).build().unwrap();
-    let tenant = pager.tenant("heap").max("2M".parse().unwrap()).create().unwrap();
+    let swap = SwapOptions::compressed(Size::mib(8)).file(dir, Size::mib(64));
+    let pager = Pager::builder().max(Size::mib(16)).swap(swap).build().unwrap();
+    let tenant = pager.tenant("heap").max(Size::mib(2)).create().unwrap();
     (pager, tenant)
 }
 

@@ -1,13 +1,13 @@
 //! Anonymous regions: contents, zeroes, limits, giving up, growing, closing.
 
-use lowtide::{AnonOptions, Error, Pager, Swap, TenantFile, TenantVec};
+use lowtide::{Error, Pager, RegionOptions, Size, SwapOptions, TenantFile, TenantVec};
 use std::sync::mpsc;
 use std::time::Duration;
 
 fn pager(max: &str, swap: Option<&str>) -> Pager {
-    let mut builder = Pager::builder().max(max.parse().unwrap());
+    let mut builder = Pager::builder().max(max.parse::<Size>().unwrap());
     if let Some(limit) = swap {
-        builder = builder.swap(Swap::compressed(limit.parse().unwrap()));
+        builder = builder.swap(SwapOptions::compressed(limit.parse::<Size>().unwrap()));
     }
     builder.build().unwrap()
 }
@@ -29,21 +29,21 @@ fn check(page: u64, version: u64, bytes: &[u8]) {
 #[test]
 fn a_region_of_four_times_its_budget_keeps_its_contents() {
     let pager = pager("16M", Some("4M"));
-    let tenant = pager.tenant("heap").max("2M".parse().unwrap()).create().unwrap();
-    let heap = tenant.anon(8 << 20).unwrap();
-    let pages = heap.pages();
+    let tenant = pager.tenant("heap").max(Size::mib(2)).create().unwrap();
+    let heap = tenant.region(8 << 20).unwrap();
+    let pages = heap.page_count();
     for version in 1..4 {
         for page in 0..pages {
             if version > 1 {
-                check(page, version - 1, &heap.read(page).unwrap());
+                check(page, version - 1, &heap.page(page).unwrap());
             }
-            fill(page, version, &mut heap.write(page).unwrap());
+            fill(page, version, &mut heap.page_mut(page).unwrap());
         }
         assert!(tenant.usage().unwrap() <= 2 << 20);
         pager.validate().unwrap();
     }
     for page in (0..pages).rev() {
-        check(page, 3, &heap.read(page).unwrap());
+        check(page, 3, &heap.page(page).unwrap());
     }
     let stat = tenant.stat().unwrap();
     assert!(stat.events.pswpout > pages && stat.events.pswpin > pages, "{stat}");
@@ -64,18 +64,18 @@ fn without_background_threads_a_region_that_swap_refuses_does_not_wait_for_ever(
         let (sender, receiver) = mpsc::channel();
         std::thread::spawn(move || {
             let pager = Pager::builder()
-                .max("1M".parse().unwrap())
+                .max(Size::mib(1))
                 .policy(policy.parse().unwrap())
-                .swap(Swap::compressed("4K".parse().unwrap()))
+                .swap(SwapOptions::compressed(Size::kib(4)))
                 .background(false)
-                .patience(Duration::MAX)
+                .memory_timeout(Duration::MAX)
                 .build()
                 .unwrap();
-            let tenant = pager.tenant("heap").max("256K".parse().unwrap()).create().unwrap();
-            let heap = tenant.anon(1 << 20).unwrap();
-            let refused = (0..heap.pages()).map(|page| {
+            let tenant = pager.tenant("heap").max(Size::kib(256)).create().unwrap();
+            let heap = tenant.region(1 << 20).unwrap();
+            let refused = (0..heap.page_count()).map(|page| {
                 let mut noise = page + 1;
-                heap.write(page).map(|mut bytes| {
+                heap.page_mut(page).map(|mut bytes| {
                     for byte in bytes.iter_mut() {
                         noise = noise.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
                         *byte = (noise >> 56) as u8;
@@ -95,20 +95,20 @@ fn without_background_threads_a_region_that_swap_refuses_does_not_wait_for_ever(
 #[test]
 fn a_page_that_was_never_stored_to_reads_as_zeroes_and_takes_no_memory() {
     let pager = pager("4M", None);
-    let heap = pager.root().anon((1 << 30) + 5).unwrap();
-    assert_eq!(heap.pages(), (1 << 18) + 1);
-    for page in (0..heap.pages()).step_by(1000) {
-        assert!(heap.read(page).unwrap().iter().all(|byte| *byte == 0));
+    let heap = pager.root().region((1 << 30) + 5).unwrap();
+    assert_eq!(heap.page_count(), (1 << 18) + 1);
+    for page in (0..heap.page_count()).step_by(1000) {
+        assert!(heap.page(page).unwrap().iter().all(|byte| *byte == 0));
     }
     let mut bytes = [1; 10_000];
     heap.read_at(123_456, &mut bytes).unwrap();
     assert_eq!(bytes, [0; 10_000]);
     assert_eq!(pager.root().usage().unwrap(), 0);
     heap.write_at(4090, &[7; 10]).unwrap();
-    assert_eq!(heap.read(0).unwrap()[4089..], [0, 7, 7, 7, 7, 7, 7]);
-    assert_eq!(heap.read(1).unwrap()[..5], [7, 7, 7, 7, 0]);
+    assert_eq!(heap.page(0).unwrap()[4089..], [0, 7, 7, 7, 7, 7, 7]);
+    assert_eq!(heap.page(1).unwrap()[..5], [7, 7, 7, 7, 0]);
     assert_eq!(pager.root().stat().unwrap().anon, 2);
-    assert!(matches!(heap.read(1 << 19), Err(Error::OutOfRange { .. })));
+    assert!(matches!(heap.page(1 << 19), Err(Error::OutOfRange { .. })));
     assert!(matches!(heap.write_at(1 << 30, &[0; 6]), Err(Error::OutOfRange { .. })));
     heap.write_at(1 << 30, &[9; 5]).unwrap();
     pager.validate().unwrap();
@@ -117,37 +117,37 @@ fn a_page_that_was_never_stored_to_reads_as_zeroes_and_takes_no_memory() {
 #[test]
 fn discarded_ranges_are_zeroes_and_give_memory_and_swap_back() {
     let pager = pager("8M", Some("2M"));
-    let tenant = pager.tenant("heap").max("1M".parse().unwrap()).create().unwrap();
-    let heap = tenant.anon(2 << 20).unwrap();
+    let tenant = pager.tenant("heap").max(Size::mib(1)).create().unwrap();
+    let heap = tenant.region(2 << 20).unwrap();
     for page in 0..512 {
-        fill(page, 1, &mut heap.write(page).unwrap());
+        fill(page, 1, &mut heap.page_mut(page).unwrap());
     }
     let swapped = heap.swapped_pages();
     assert!(swapped > 100 && swapped == tenant.stat().unwrap().events.pswpout);
     // Half a page at each end.
-    heap.discard(2048..100 * 4096 + 1000).unwrap();
-    let first = heap.read(0).unwrap().to_vec();
+    heap.clear(2048..100 * 4096 + 1000).unwrap();
+    let first = heap.page(0).unwrap().to_vec();
     let mut expected = vec![0; 4096];
     fill(0, 1, &mut expected);
     expected[2048..].fill(0);
     assert!(first == expected, "the first half is there");
     for page in 1..100 {
-        assert!(heap.read(page).unwrap().iter().all(|byte| *byte == 0) && !heap.is_resident(page));
+        assert!(heap.page(page).unwrap().iter().all(|byte| *byte == 0) && !heap.is_resident(page));
     }
     fill(100, 1, &mut expected);
     expected[..1000].fill(0);
-    assert!(heap.read(100).unwrap().to_vec() == expected, "all but the first bytes are there");
+    assert!(heap.page(100).unwrap().to_vec() == expected, "all but the first bytes are there");
     for page in 101..512 {
-        check(page, 1, &heap.read(page).unwrap());
+        check(page, 1, &heap.page(page).unwrap());
     }
     pager.validate().unwrap();
-    heap.discard(0..2 << 20).unwrap();
+    heap.clear(0..2 << 20).unwrap();
     assert_eq!((heap.swapped_pages(), tenant.stat().unwrap().anon), (0, 0));
-    heap.discard(5..5).unwrap();
-    heap.discard(7..9).unwrap();
-    assert!(matches!(heap.discard(0..(2 << 20) + 1), Err(Error::OutOfRange { .. })));
+    heap.clear(5..5).unwrap();
+    heap.clear(7..9).unwrap();
+    assert!(matches!(heap.clear(0..(2 << 20) + 1), Err(Error::OutOfRange { .. })));
     heap.write_at(4000, &[5; 200]).unwrap();
-    heap.discard(4050..4100).unwrap();
+    heap.clear(4050..4100).unwrap();
     let mut bytes = [1; 200];
     heap.read_at(4000, &mut bytes).unwrap();
     assert!(bytes[..50] == [5; 50] && bytes[50..100] == [0; 50] && bytes[100..] == [5; 100]);
@@ -159,17 +159,17 @@ fn discarded_ranges_are_zeroes_and_give_memory_and_swap_back() {
 #[test]
 fn a_region_grows_and_what_it_grows_by_is_zeroes() {
     let pager = pager("4M", None);
-    let heap = AnonOptions::new().name("list").create(&pager.root(), 100).unwrap();
+    let heap = RegionOptions::new().name("list").create(&pager.root(), 100).unwrap();
     heap.write_at(0, &[3; 100]).unwrap();
     assert!(matches!(heap.write_at(50, &[3; 51]), Err(Error::OutOfRange { .. })));
     assert_eq!(heap.grow(10_000).unwrap(), 100);
-    assert_eq!((heap.len(), heap.pages()), (10_100, 3));
+    assert_eq!((heap.len(), heap.page_count()), (10_100, 3));
     let mut bytes = vec![1; 10_100];
     heap.read_at(0, &mut bytes).unwrap();
     assert!(bytes[..100] == [3; 100] && bytes[100..].iter().all(|byte| *byte == 0));
     let error = heap.grow(1 << 50).unwrap_err();
     assert!(
-        matches!(error, Error::Grow { .. }) && error.to_string().contains("AnonOptions::growth"),
+        matches!(error, Error::Grow { .. }) && error.to_string().contains("RegionOptions::growth"),
         "{error}"
     );
     assert!(error.to_string().contains("[anon:list]"), "{error}");
@@ -180,10 +180,10 @@ fn a_region_grows_and_what_it_grows_by_is_zeroes() {
 #[test]
 fn without_swap_a_region_is_as_large_as_its_budget_and_then_fails_at_once() {
     let pager = pager("8M", None);
-    let tenant = pager.tenant("heap").max("1M".parse().unwrap()).create().unwrap();
-    let heap = tenant.anon(4 << 20).unwrap();
+    let tenant = pager.tenant("heap").max(Size::mib(1)).create().unwrap();
+    let heap = tenant.region(4 << 20).unwrap();
     let begun = std::time::Instant::now();
-    let failed = (0..heap.pages()).find(|&page| match heap.write(page) {
+    let failed = (0..heap.page_count()).find(|&page| match heap.page_mut(page) {
         Ok(mut guard) => {
             fill(page, 1, &mut guard);
             false
@@ -198,45 +198,45 @@ fn without_swap_a_region_is_as_large_as_its_budget_and_then_fails_at_once() {
     assert!(begun.elapsed() < Duration::from_secs(5), "no waiting helps");
     assert_eq!(tenant.events().unwrap().oom, 1);
     for page in 0..256 {
-        check(page, 1, &heap.read(page).unwrap());
+        check(page, 1, &heap.page(page).unwrap());
     }
-    heap.discard(0..4096).unwrap();
-    fill(256, 1, &mut heap.write(256).unwrap());
+    heap.clear(0..4096).unwrap();
+    fill(256, 1, &mut heap.page_mut(256).unwrap());
     pager.validate().unwrap();
 }
 
 #[test]
 fn a_thread_that_holds_a_page_gets_an_error_instead_of_waiting_for_itself() {
     let pager = pager("4M", None);
-    let heap = pager.root().anon(1 << 20).unwrap();
+    let heap = pager.root().region(1 << 20).unwrap();
     {
-        let guard = heap.write(3).unwrap();
-        assert!(matches!(heap.read(3), Err(Error::HeldHere { page: 3, .. })));
-        assert!(matches!(heap.write(3), Err(Error::HeldHere { page: 3, .. })));
+        let guard = heap.page_mut(3).unwrap();
+        assert!(matches!(heap.page(3), Err(Error::HeldHere { page: 3, .. })));
+        assert!(matches!(heap.page_mut(3), Err(Error::HeldHere { page: 3, .. })));
         assert!(matches!(heap.read_at(3 * 4096, &mut [0]), Err(Error::HeldHere { .. })));
-        assert!(matches!(heap.discard(0..1 << 20), Err(Error::HeldHere { page: 3, .. })));
-        drop(heap.read(4).unwrap());
+        assert!(matches!(heap.clear(0..1 << 20), Err(Error::HeldHere { page: 3, .. })));
+        drop(heap.page(4).unwrap());
         drop(guard);
     }
-    let guard = heap.read(3).unwrap();
-    assert!(matches!(heap.write(3), Err(Error::HeldHere { page: 3, .. })));
-    assert!(matches!(heap.discard(0..1 << 20), Err(Error::HeldHere { page: 3, .. })));
-    assert_eq!(heap.read(3).unwrap()[0], guard[0]);
+    let guard = heap.page(3).unwrap();
+    assert!(matches!(heap.page_mut(3), Err(Error::HeldHere { page: 3, .. })));
+    assert!(matches!(heap.clear(0..1 << 20), Err(Error::HeldHere { page: 3, .. })));
+    assert_eq!(heap.page(3).unwrap()[0], guard[0]);
     drop(guard);
-    heap.write(3).unwrap()[0] = 1;
+    heap.page_mut(3).unwrap()[0] = 1;
 }
 
 #[test]
 fn a_guard_keeps_its_bytes_and_a_store_waits_for_it() {
     let pager = pager("4M", None);
-    let heap = pager.root().anon(1 << 20).unwrap();
+    let heap = pager.root().region(1 << 20).unwrap();
     for page in [0, 1] {
         if page == 1 {
-            heap.write(page).unwrap().fill(1);
+            heap.page_mut(page).unwrap().fill(1);
         }
-        let guard = heap.read(page).unwrap();
+        let guard = heap.page(page).unwrap();
         std::thread::scope(|scope| {
-            let store = scope.spawn(|| heap.write(page).unwrap().fill(9));
+            let store = scope.spawn(|| heap.page_mut(page).unwrap().fill(9));
             for _ in 0..2000 {
                 assert!(guard.iter().all(|byte| u64::from(*byte) == page));
                 std::thread::yield_now();
@@ -245,7 +245,7 @@ fn a_guard_keeps_its_bytes_and_a_store_waits_for_it() {
             drop(guard);
             store.join().unwrap();
         });
-        assert!(heap.read(page).unwrap().iter().all(|byte| *byte == 9));
+        assert!(heap.page(page).unwrap().iter().all(|byte| *byte == 9));
     }
 }
 
@@ -255,7 +255,7 @@ fn elements_are_those_of_one_page_and_copies_cross_pages() {
     #[repr(C)]
     struct Odd([u8; 12]);
     let pager = pager("4M", None);
-    let heap = pager.root().anon(10_000).unwrap();
+    let heap = pager.root().region(10_000).unwrap();
     {
         let mut numbers = heap.elements_mut::<u32>(1020).unwrap();
         assert_eq!(numbers.len(), 4);
@@ -275,19 +275,19 @@ fn elements_are_those_of_one_page_and_copies_cross_pages() {
 
 #[test]
 fn a_region_whose_guard_was_forgotten_keeps_that_page_and_gives_back_the_others() {
-    let swap = Swap::compressed("1M".parse().unwrap());
-    let builder = Pager::builder().max("4M".parse().unwrap()).swap(swap);
-    let pager = builder.patience(Duration::from_millis(200)).build().unwrap();
+    let swap = SwapOptions::compressed(Size::mib(1));
+    let builder = Pager::builder().max(Size::mib(4)).swap(swap);
+    let pager = builder.memory_timeout(Duration::from_millis(200)).build().unwrap();
     for stores in [false, true] {
         let before = pager.root().stat().unwrap().anon;
-        let heap = pager.root().anon(2 << 20).unwrap();
-        for page in 0..heap.pages() {
-            fill(page, 1, &mut heap.write(page).unwrap());
+        let heap = pager.root().region(2 << 20).unwrap();
+        for page in 0..heap.page_count() {
+            fill(page, 1, &mut heap.page_mut(page).unwrap());
         }
         if stores {
-            std::mem::forget(heap.write(7).unwrap());
+            std::mem::forget(heap.page_mut(7).unwrap());
         } else {
-            std::mem::forget(heap.read(7).unwrap());
+            std::mem::forget(heap.page(7).unwrap());
         }
         drop(heap);
         assert_eq!(pager.root().stat().unwrap().anon, before + 1);
@@ -298,7 +298,7 @@ fn a_region_whose_guard_was_forgotten_keeps_that_page_and_gives_back_the_others(
 #[test]
 fn a_vector_larger_than_its_budget_behaves_as_one_of_the_standard_library() {
     let pager = pager("8M", Some("2M"));
-    let tenant = pager.tenant("list").max("512K".parse().unwrap()).create().unwrap();
+    let tenant = pager.tenant("list").max(Size::kib(512)).create().unwrap();
     // 12 bytes: elements lie across pages.
     let mut vec = TenantVec::<[u32; 3]>::new(&tenant).unwrap();
     let mut model: Vec<[u32; 3]> = Vec::new();
@@ -352,14 +352,14 @@ fn a_vector_larger_than_its_budget_behaves_as_one_of_the_standard_library() {
 #[test]
 fn a_tenant_swaps_no_more_than_its_swap_max() {
     for policy in ["mglru", "lru", "tide"] {
-        let swap = Swap::compressed("4M".parse().unwrap());
-        let builder = Pager::builder().max("8M".parse().unwrap()).swap(swap);
+        let swap = SwapOptions::compressed(Size::mib(4));
+        let builder = Pager::builder().max(Size::mib(8)).swap(swap);
         let pager = builder.policy(policy.parse().unwrap()).build().unwrap();
-        let tenant = pager.tenant("heap").max("1M".parse().unwrap()).create().unwrap();
-        tenant.set_swap_max("256K".parse().unwrap()).unwrap();
-        let heap = tenant.anon(4 << 20).unwrap();
+        let tenant = pager.tenant("heap").max(Size::mib(1)).create().unwrap();
+        tenant.set_swap_max(Size::kib(256)).unwrap();
+        let heap = tenant.region(4 << 20).unwrap();
         let begun = std::time::Instant::now();
-        let failed = (0..heap.pages()).find(|&page| match heap.write(page) {
+        let failed = (0..heap.page_count()).find(|&page| match heap.page_mut(page) {
             Ok(mut guard) => {
                 fill(page, 1, &mut guard);
                 false
@@ -371,12 +371,12 @@ fn a_tenant_swaps_no_more_than_its_swap_max() {
         assert!(begun.elapsed() < Duration::from_secs(5), "{policy}: no waiting helps");
         assert!((256..320).contains(&failed), "{policy}: failed at page {failed}");
         assert_eq!(tenant.swap_usage().unwrap(), 256 << 10, "{policy}");
-        tenant.set_swap_max(lowtide::Size::MAX).unwrap();
-        for page in failed..heap.pages() {
-            fill(page, 1, &mut heap.write(page).unwrap());
+        tenant.set_swap_max(Size::MAX).unwrap();
+        for page in failed..heap.page_count() {
+            fill(page, 1, &mut heap.page_mut(page).unwrap());
         }
-        for page in 0..heap.pages() {
-            check(page, 1, &heap.read(page).unwrap());
+        for page in 0..heap.page_count() {
+            check(page, 1, &heap.page(page).unwrap());
         }
         pager.validate().unwrap();
     }
@@ -389,21 +389,21 @@ fn swappiness_decides_between_pages_of_files_and_of_regions() {
     std::fs::write(&path, vec![7; 8 << 20]).unwrap();
     for (swappiness, expected) in [(0, [false, true]), (201, [true, false])] {
         let pager = pager("8M", Some("4M"));
-        let tenant = pager.tenant("both").max("2M".parse().unwrap()).create().unwrap();
+        let tenant = pager.tenant("both").max(Size::mib(2)).create().unwrap();
         tenant.set_swappiness(swappiness).unwrap();
-        let (heap, view) = (tenant.anon(1 << 20).unwrap(), tenant.open(&path).unwrap());
-        for page in 0..heap.pages() {
-            fill(page, 1, &mut heap.write(page).unwrap());
+        let (heap, view) = (tenant.region(1 << 20).unwrap(), tenant.open(&path).unwrap());
+        for page in 0..heap.page_count() {
+            fill(page, 1, &mut heap.page_mut(page).unwrap());
         }
         // As much again in pages of the file, and a little more: something has to go.
-        for page in 0..heap.pages() + 64 {
-            assert_eq!(view.read(page).unwrap()[5], 7);
+        for page in 0..heap.page_count() + 64 {
+            assert_eq!(view.page(page).unwrap()[5], 7);
         }
         let swapped = tenant.swap_usage().unwrap() > 0;
-        let file = (0..heap.pages() + 64).any(|page| !view.is_resident(page));
+        let file = (0..heap.page_count() + 64).any(|page| !view.is_resident(page));
         assert_eq!([swapped, file], expected, "swappiness {swappiness}");
-        for page in 0..heap.pages() {
-            check(page, 1, &heap.read(page).unwrap());
+        for page in 0..heap.page_count() {
+            check(page, 1, &heap.page(page).unwrap());
         }
     }
 }
@@ -411,11 +411,11 @@ fn swappiness_decides_between_pages_of_files_and_of_regions() {
 #[test]
 fn a_tenant_that_is_full_of_compressed_pages_can_still_read_all_that_it_has() {
     for policy in ["mglru", "lru", "tide"] {
-        let swap = Swap::compressed("8M".parse().unwrap());
-        let builder = Pager::builder().max("8M".parse().unwrap()).swap(swap);
+        let swap = SwapOptions::compressed(Size::mib(8));
+        let builder = Pager::builder().max(Size::mib(8)).swap(swap);
         let pager = builder.policy(policy.parse().unwrap()).build().unwrap();
-        let tenant = pager.tenant("heap").max("2M".parse().unwrap()).create().unwrap();
-        let heap = tenant.anon(64 << 20).unwrap();
+        let tenant = pager.tenant("heap").max(Size::mib(2)).create().unwrap();
+        let heap = tenant.region(64 << 20).unwrap();
         // Three quarters of a page compress to a word.
         let content = |page: u64| {
             let mut bytes = vec![1; 4096];
@@ -426,8 +426,8 @@ fn a_tenant_that_is_full_of_compressed_pages_can_still_read_all_that_it_has() {
             }
             bytes
         };
-        let full = (0..heap.pages())
-            .find(|&page| match heap.write(page) {
+        let full = (0..heap.page_count())
+            .find(|&page| match heap.page_mut(page) {
                 Ok(mut guard) => {
                     guard.copy_from_slice(&content(page));
                     false
@@ -442,7 +442,7 @@ fn a_tenant_that_is_full_of_compressed_pages_can_still_read_all_that_it_has() {
         for round in 0..2 {
             for page in 0..full {
                 let page = if round == 0 { page } else { page * 7919 % full };
-                let guard = heap.read(page).unwrap_or_else(|e| panic!("{policy}, {page}: {e}"));
+                let guard = heap.page(page).unwrap_or_else(|e| panic!("{policy}, {page}: {e}"));
                 assert!(guard[..] == content(page), "{policy}: page {page}");
             }
         }
@@ -456,12 +456,12 @@ fn a_tenant_that_is_full_of_compressed_pages_can_still_read_all_that_it_has() {
 #[test]
 fn a_tenant_above_its_swap_high_is_slowed_down_and_goes_on_swapping() {
     let pager = pager("8M", Some("4M"));
-    let builder = pager.tenant("heap").max("1M".parse().unwrap());
-    let tenant = builder.swap_high("1M".parse().unwrap()).create().unwrap();
+    let builder = pager.tenant("heap").max(Size::mib(1));
+    let tenant = builder.swap_high(Size::mib(1)).create().unwrap();
     assert_eq!(tenant.text(TenantFile::SwapHigh).unwrap(), "1048576\n");
-    let heap = tenant.anon(4 << 20).unwrap();
+    let heap = tenant.region(4 << 20).unwrap();
     let store = |pages: std::ops::Range<u64>| {
-        pages.for_each(|page| fill(page, 1, &mut heap.write(page).unwrap()));
+        pages.for_each(|page| fill(page, 1, &mut heap.page_mut(page).unwrap()));
     };
     store(0..400);
     assert!(tenant.swap_usage().unwrap() < 1 << 20);
@@ -479,12 +479,12 @@ fn a_tenant_above_its_swap_high_is_slowed_down_and_goes_on_swapping() {
     let lost = tenant.pressure().unwrap().throttle.total_ns - before;
     assert!(lost > 10_000_000, "no thread has slept: {lost} ns");
     for page in 0..enough {
-        check(page, 1, &heap.read(page).unwrap());
+        check(page, 1, &heap.page(page).unwrap());
     }
-    tenant.set_swap_high(lowtide::Size::MAX).unwrap();
+    tenant.set_swap_high(Size::MAX).unwrap();
     assert_eq!(tenant.text(TenantFile::SwapHigh).unwrap(), "max\n");
-    tenant.set_swap_max("1M".parse().unwrap()).unwrap();
-    let full = (enough + 40..1024).any(|page| heap.write(page).is_err());
+    tenant.set_swap_max(Size::mib(1)).unwrap();
+    let full = (enough + 40..1024).any(|page| heap.page_mut(page).is_err());
     assert!(full && !events().contains("max 0"), "{}", events());
     pager.validate().unwrap();
 }

@@ -1,7 +1,8 @@
 //! The swap file: pages that do not compress, pages that were not used for long, a file that fails.
 
-use lowtide::Verdict;
-use lowtide::{Anon, Error, Gate, Inject, InjectOp, Pager, Request, Swap, Tenant, TenantError};
+use lowtide::instruments::Verdict;
+use lowtide::instruments::{Gate, Inject, InjectOp, Request};
+use lowtide::{Error, Pager, Region, Size, SwapOptions, Tenant, TenantError};
 use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -19,18 +20,19 @@ fn text(page: u64, version: u64) -> Vec<u8> {
 }
 
 fn pager(dir: &Path, limit: &str, file: &str, inject: Option<Arc<dyn Inject>>) -> Pager {
-    let swap = Swap::compressed(limit.parse().unwrap()).file(dir, file.parse().unwrap());
-    let builder = Pager::builder().max("16M".parse().unwrap()).swap(swap);
-    let builder = builder.patience(Duration::from_secs(2));
+    let swap = SwapOptions::compressed(limit.parse::<Size>().unwrap())
+        .file(dir, file.parse::<Size>().unwrap());
+    let builder = Pager::builder().max(Size::mib(16)).swap(swap);
+    let builder = builder.memory_timeout(Duration::from_secs(2));
     match inject {
         Some(inject) => builder.inject(inject).build().unwrap(),
         None => builder.build().unwrap(),
     }
 }
 
-fn heap(pager: &Pager, max: &str, bytes: u64) -> (Tenant, Anon) {
-    let tenant = pager.tenant("heap").max(max.parse().unwrap()).create().unwrap();
-    let heap = tenant.anon(bytes).unwrap();
+fn heap(pager: &Pager, max: &str, bytes: u64) -> (Tenant, Region) {
+    let tenant = pager.tenant("heap").max(max.parse::<Size>().unwrap()).create().unwrap();
+    let heap = tenant.region(bytes).unwrap();
     (tenant, heap)
 }
 
@@ -47,21 +49,24 @@ fn pages_that_do_not_compress_go_to_the_file_and_come_back() {
     let pager = pager(dir.path(), "1M", "16M", None);
     let (tenant, heap) = heap(&pager, "2M", 8 << 20);
     for version in 1..3 {
-        for page in 0..heap.pages() {
+        for page in 0..heap.page_count() {
             if version > 1 {
-                assert!(heap.read(page).unwrap()[..] == noise(page, version - 1), "page {page}");
+                assert!(heap.page(page).unwrap()[..] == noise(page, version - 1), "page {page}");
             }
-            heap.write(page).unwrap().copy_from_slice(&noise(page, version));
+            heap.page_mut(page).unwrap().copy_from_slice(&noise(page, version));
         }
     }
     let (memory, file) = (tenant.swap_stat().unwrap(), pager.swap_file().unwrap());
-    assert!(memory.raw_pages == 0 && u64::from(file.used) > heap.pages() / 2, "{memory}{file:?}");
+    assert!(
+        memory.raw_pages == 0 && u64::from(file.used) > heap.page_count() / 2,
+        "{memory}{file:?}"
+    );
     assert!(file.written > 8 * file.write_requests, "neighbours are written together: {file:?}");
     assert!(tenant.usage().unwrap() <= 2 << 20);
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "the file has no name");
-    heap.discard(0..4 << 20).unwrap();
-    assert!(heap.read(7).unwrap().iter().all(|byte| *byte == 0));
-    assert!(heap.read(1500).unwrap()[..] == noise(1500, 2));
+    heap.clear(0..4 << 20).unwrap();
+    assert!(heap.page(7).unwrap().iter().all(|byte| *byte == 0));
+    assert!(heap.page(1500).unwrap()[..] == noise(1500, 2));
     drop(heap);
     check_empty(&pager);
 }
@@ -71,8 +76,8 @@ fn compressed_pages_that_were_not_used_for_long_go_to_the_file_when_memory_is_fu
     let dir = Dir::new();
     let pager = pager(dir.path(), "64K", "16M", None);
     let (tenant, heap) = heap(&pager, "1M", 12 << 20);
-    for page in 0..heap.pages() {
-        heap.write(page).unwrap().copy_from_slice(&text(page, 1));
+    for page in 0..heap.page_count() {
+        heap.page_mut(page).unwrap().copy_from_slice(&text(page, 1));
     }
     let (memory, file) = (tenant.swap_stat().unwrap(), pager.swap_file().unwrap());
     assert!(memory.pages > 100 && memory.memory_bytes <= 64 << 10, "{memory}");
@@ -80,13 +85,13 @@ fn compressed_pages_that_were_not_used_for_long_go_to_the_file_when_memory_is_fu
     assert_eq!(memory.pages + u64::from(file.used), heap.swapped_pages());
     // The oldest are in the file: what was stored last comes back without a read.
     let before = file.read;
-    for page in heap.pages() - 300..heap.pages() {
-        assert!(heap.read(page).unwrap()[..] == text(page, 1), "page {page}");
+    for page in heap.page_count() - 300..heap.page_count() {
+        assert!(heap.page(page).unwrap()[..] == text(page, 1), "page {page}");
     }
     let read = pager.swap_file().unwrap().read - before;
     assert!(read < 60, "{read} of 300 were read from the file");
-    for page in 0..heap.pages() {
-        assert!(heap.read(page).unwrap()[..] == text(page, 1), "page {page}");
+    for page in 0..heap.page_count() {
+        assert!(heap.page(page).unwrap()[..] == text(page, 1), "page {page}");
     }
     drop(heap);
     check_empty(&pager);
@@ -143,14 +148,14 @@ fn a_read_that_fails_is_an_error_of_that_page_and_is_tried_again() {
         let faults = Faults::new(InjectOp::Read, verdict);
         let pager = pager(dir.path(), "1M", "16M", Some(Arc::<Faults>::clone(&faults)));
         let (tenant, heap) = heap(&pager, "1M", 4 << 20);
-        for page in 0..heap.pages() {
-            heap.write(page).unwrap().copy_from_slice(&noise(page, 1));
+        for page in 0..heap.page_count() {
+            heap.page_mut(page).unwrap().copy_from_slice(&noise(page, 1));
         }
         faults.fail_every(3);
         let mut errors = 0;
         // In an order in which nothing is read ahead for long.
-        for page in (0..heap.pages()).map(|page| page * 389 % heap.pages()) {
-            match heap.read(page) {
+        for page in (0..heap.page_count()).map(|page| page * 389 % heap.page_count()) {
+            match heap.page(page) {
                 Ok(guard) => assert!(guard[..] == noise(page, 1), "page {page}"),
                 Err(Error::SwapIn { page: of, source, .. }) => {
                     assert_eq!((of, kind.unwrap_or(source.kind())), (page, source.kind()));
@@ -165,13 +170,13 @@ fn a_read_that_fails_is_an_error_of_that_page_and_is_tried_again() {
         pager.validate().unwrap();
         // Storing and discarding need no contents, or fail as well.
         faults.fail_every(1);
-        let away = (0..heap.pages()).find(|&page| !heap.is_resident(page)).unwrap();
-        assert!(matches!(heap.write(away), Err(Error::SwapIn { .. })));
+        let away = (0..heap.page_count()).find(|&page| !heap.is_resident(page)).unwrap();
+        assert!(matches!(heap.page_mut(away), Err(Error::SwapIn { .. })));
         assert!(matches!(heap.write_at(away * PAGE, &[1]), Err(Error::SwapIn { .. })));
-        heap.discard(away * PAGE..(away + 1) * PAGE).unwrap();
+        heap.clear(away * PAGE..(away + 1) * PAGE).unwrap();
         faults.fail_every(0);
-        for page in (0..heap.pages()).filter(|&page| page != away) {
-            assert!(heap.read(page).unwrap()[..] == noise(page, 1), "page {page}");
+        for page in (0..heap.page_count()).filter(|&page| page != away) {
+            assert!(heap.page(page).unwrap()[..] == noise(page, 1), "page {page}");
         }
         assert!(tenant.usage().unwrap() <= 1 << 20);
         drop(heap);
@@ -187,7 +192,7 @@ fn a_store_to_all_of_a_page_in_swap_needs_nothing_of_it() {
     // The last page is not whole.
     let (tenant, heap) = heap(&pager, "1M", (4 << 20) - 1000);
     let fill = |version: u64| {
-        for page in 0..heap.pages() {
+        for page in 0..heap.page_count() {
             let bytes = if page % 2 == 0 { text(page, version) } else { noise(page, version) };
             let len = PAGE.min(heap.len() - page * PAGE) as usize;
             heap.write_at(page * PAGE, &bytes[..len]).unwrap();
@@ -205,12 +210,12 @@ fn a_store_to_all_of_a_page_in_swap_needs_nothing_of_it() {
     pager.validate().unwrap();
     faults.fail_every(0);
     heap.grow(1000).unwrap();
-    for page in 0..heap.pages() {
+    for page in 0..heap.page_count() {
         let mut due = if page % 2 == 0 { text(page, 2) } else { noise(page, 2) };
-        if page + 1 == heap.pages() {
+        if page + 1 == heap.page_count() {
             due[PAGE as usize - 1000..].fill(0);
         }
-        assert!(heap.read(page).unwrap()[..] == due, "page {page}");
+        assert!(heap.page(page).unwrap()[..] == due, "page {page}");
     }
     drop(heap);
     check_empty(&pager);
@@ -225,8 +230,8 @@ fn a_write_that_fails_keeps_the_pages_in_memory_and_loses_nothing() {
         let (_tenant, heap) = heap(&pager, "1M", 4 << 20);
         faults.fail_every(every);
         let mut stored = Vec::new();
-        for page in 0..heap.pages() {
-            match heap.write(page) {
+        for page in 0..heap.page_count() {
+            match heap.page_mut(page) {
                 Ok(mut guard) => {
                     guard.copy_from_slice(&noise(page, every));
                     stored.push(page);
@@ -235,12 +240,16 @@ fn a_write_that_fails_keeps_the_pages_in_memory_and_loses_nothing() {
                 Err(other) => panic!("{other}"),
             }
         }
-        assert!(stored.len() as u64 == heap.pages() || every == 1, "{} of {every}", stored.len());
+        assert!(
+            stored.len() as u64 == heap.page_count() || every == 1,
+            "{} of {every}",
+            stored.len()
+        );
         assert!(!faults.failed.lock().unwrap().is_empty());
         pager.validate().unwrap();
         faults.fail_every(0);
         for &page in &stored {
-            assert!(heap.read(page).unwrap()[..] == noise(page, every), "page {page}");
+            assert!(heap.page(page).unwrap()[..] == noise(page, every), "page {page}");
         }
         drop(heap);
         check_empty(&pager);
@@ -257,8 +266,8 @@ fn the_file_is_filled_to_its_last_slot_by_many_threads() {
         for number in 0..16 {
             let (heap, full) = (&heap, &full);
             scope.spawn(move || {
-                for page in (0..heap.pages()).filter(|page| page % 16 == number) {
-                    match heap.write(page) {
+                for page in (0..heap.page_count()).filter(|page| page % 16 == number) {
+                    match heap.page_mut(page) {
                         Ok(mut guard) => guard.copy_from_slice(&noise(page, 1)),
                         Err(Error::OutOfBudget { .. }) => {
                             full.fetch_add(1, Relaxed);
@@ -280,8 +289,8 @@ fn the_file_is_filled_to_its_last_slot_by_many_threads() {
 
 #[test]
 fn a_swap_file_that_cannot_be_made_is_an_error_of_the_builder() {
-    let swap = Swap::compressed("1M".parse().unwrap()).file("/nowhere", "1M".parse().unwrap());
-    let error = Pager::builder().max("4M".parse().unwrap()).swap(swap).build().unwrap_err();
+    let swap = SwapOptions::compressed(Size::mib(1)).file("/nowhere", Size::mib(1));
+    let error = Pager::builder().max(Size::mib(4)).swap(swap).build().unwrap_err();
     assert!(error.to_string().contains("/nowhere"), "{error}");
 }
 
@@ -308,16 +317,16 @@ fn play(pager: &Pager) -> usize {
         Err(other) => panic!("{other}"),
     };
     for version in 1..3 {
-        for page in 0..heap.pages() {
-            insist(&|| heap.write(page).map(|mut to| to.copy_from_slice(&noise(page, version))));
+        for page in 0..heap.page_count() {
+            insist(&|| heap.page_mut(page).map(|mut to| to.copy_from_slice(&noise(page, version))));
         }
-        for page in (0..heap.pages()).step_by(3) {
-            insist(&|| heap.discard(page * PAGE..(page + 1) * PAGE));
+        for page in (0..heap.page_count()).step_by(3) {
+            insist(&|| heap.clear(page * PAGE..(page + 1) * PAGE));
         }
-        for page in 0..heap.pages() {
+        for page in 0..heap.page_count() {
             insist(&|| {
                 let due = if page % 3 == 0 { vec![0; PAGE as usize] } else { noise(page, version) };
-                heap.read(page).map(|found| assert!(found[..] == due, "page {page}"))
+                heap.page(page).map(|found| assert!(found[..] == due, "page {page}"))
             });
         }
         pager.validate().unwrap();
@@ -369,13 +378,13 @@ fn a_tenant_that_is_removed_while_its_limit_is_lowered_is_gone_and_its_region_st
     let hangs = Arc::new(Lowering { begun: AtomicU64::new(0), gate: Gate::new() });
     let pager = pager(dir.path(), "8M", "8M", Some(Arc::<Lowering>::clone(&hangs)));
     let (tenant, heap) = heap(&pager, "2M", 3 << 20);
-    for page in 0..heap.pages() {
-        heap.write(page).unwrap().copy_from_slice(&mixed(page));
+    for page in 0..heap.page_count() {
+        heap.page_mut(page).unwrap().copy_from_slice(&mixed(page));
     }
     assert!(tenant.swap_stat().unwrap().memory_bytes > 256 << 10);
     hangs.begun.store(1, Relaxed);
     std::thread::scope(|scope| {
-        let lowering = scope.spawn(|| tenant.set_max("64K".parse().unwrap()));
+        let lowering = scope.spawn(|| tenant.set_max(Size::kib(64)));
         // What is compressed is more than the share of the new limit, so some is written first.
         while hangs.begun.load(Relaxed) == 1 {
             std::thread::yield_now();
@@ -385,8 +394,8 @@ fn a_tenant_that_is_removed_while_its_limit_is_lowered_is_gone_and_its_region_st
         let lowered = lowering.join().unwrap();
         assert!(matches!(lowered, Err(TenantError::Gone)), "{lowered:?}");
     });
-    for page in 0..heap.pages() {
-        assert!(heap.read(page).unwrap()[..] == mixed(page), "page {page}");
+    for page in 0..heap.page_count() {
+        assert!(heap.page(page).unwrap()[..] == mixed(page), "page {page}");
     }
     drop(heap);
     check_empty(&pager);
@@ -416,17 +425,17 @@ fn pages_are_given_up_while_they_go_to_the_file_and_while_they_come_back() {
         let hangs = Arc::new(Hangs { op, gate: Gate::new(), hung: AtomicU64::new(0) });
         let pager = pager(dir.path(), "4K", "8M", Some(Arc::<Hangs>::clone(&hangs)));
         let (tenant, heap) = heap(&pager, "512K", 2 << 20);
-        let other = tenant.anon(1 << 20).unwrap();
+        let other = tenant.region(1 << 20).unwrap();
         std::thread::scope(|scope| {
             let users: Vec<_> = (0..4)
                 .map(|number| {
                     let heap = &heap;
                     scope.spawn(move || {
-                        for page in (0..heap.pages()).filter(|page| page % 4 == number) {
-                            heap.write(page).unwrap().copy_from_slice(&noise(page, 1));
+                        for page in (0..heap.page_count()).filter(|page| page % 4 == number) {
+                            heap.page_mut(page).unwrap().copy_from_slice(&noise(page, 1));
                         }
-                        for page in (0..heap.pages()).filter(|page| page % 4 == number) {
-                            let guard = heap.read(page).unwrap();
+                        for page in (0..heap.page_count()).filter(|page| page % 4 == number) {
+                            let guard = heap.page(page).unwrap();
                             let gone = guard.iter().all(|byte| *byte == 0);
                             assert!(gone || guard[..] == noise(page, 1), "page {page}");
                         }
@@ -437,17 +446,17 @@ fn pages_are_given_up_while_they_go_to_the_file_and_while_they_come_back() {
                 std::thread::yield_now();
             }
             // What hangs is waited for; the rest goes at once.
-            let discard = scope.spawn(|| heap.discard(0..2 << 20).unwrap());
+            let discard = scope.spawn(|| heap.clear(0..2 << 20).unwrap());
             let closing = scope.spawn(move || drop(other));
-            tenant.set_swap_max("64K".parse().unwrap()).unwrap();
+            tenant.set_swap_max(Size::kib(64)).unwrap();
             std::thread::yield_now();
-            tenant.set_swap_max(lowtide::Size::MAX).unwrap();
+            tenant.set_swap_max(Size::MAX).unwrap();
             hangs.gate.open();
             discard.join().unwrap();
             closing.join().unwrap();
             users.into_iter().for_each(|user| user.join().unwrap());
         });
-        heap.discard(0..2 << 20).unwrap();
+        heap.clear(0..2 << 20).unwrap();
         assert_eq!((heap.swapped_pages(), tenant.stat().unwrap().anon), (0, 0));
         tenant.remove().unwrap();
         drop(heap);
@@ -468,10 +477,10 @@ fn limits_shrink_below_usage_while_sixteen_threads_swap_to_a_file_that_fails_now
             for number in 0..16 {
                 let (heap, working) = (&heap, &working);
                 scope.spawn(move || {
-                    let mut versions = vec![0; heap.pages() as usize];
+                    let mut versions = vec![0; heap.page_count() as usize];
                     for step in 1..600_u64 {
-                        let page = step * 7 % (heap.pages() / 16) * 16 + number;
-                        match heap.read(page) {
+                        let page = step * 7 % (heap.page_count() / 16) * 16 + number;
+                        match heap.page(page) {
                             Ok(found) => {
                                 let due = versions[page as usize];
                                 let zeroes = due == 0 && found.iter().all(|byte| *byte == 0);
@@ -480,7 +489,7 @@ fn limits_shrink_below_usage_while_sixteen_threads_swap_to_a_file_that_fails_now
                             Err(Error::SwapIn { .. } | Error::OutOfBudget { .. }) => {}
                             Err(other) => panic!("{other}"),
                         }
-                        match heap.write(page) {
+                        match heap.page_mut(page) {
                             Ok(mut guard) => {
                                 guard.copy_from_slice(&noise(page, step));
                                 versions[page as usize] = step;
@@ -496,8 +505,8 @@ fn limits_shrink_below_usage_while_sixteen_threads_swap_to_a_file_that_fails_now
                 if working.load(Relaxed) == 0 {
                     break;
                 }
-                tenant.set_max(["1M", "512K", "256K"][round % 3].parse().unwrap()).unwrap();
-                tenant.set_swap_max(["2M", "512K"][round % 2].parse().unwrap()).unwrap();
+                tenant.set_max(["1M", "512K", "256K"][round % 3].parse::<Size>().unwrap()).unwrap();
+                tenant.set_swap_max(["2M", "512K"][round % 2].parse::<Size>().unwrap()).unwrap();
                 pager.validate().unwrap();
                 // Those that work need the lock, which is given to whom comes first.
                 std::thread::sleep(Duration::from_millis(1));
@@ -514,20 +523,20 @@ fn a_budget_below_what_is_compressed_pushes_the_coldest_to_the_file() {
     let dir = Dir::new();
     let pager = pager(dir.path(), "8M", "64M", None);
     let (tenant, heap) = heap(&pager, "4M", 20 << 20);
-    for page in 0..heap.pages() {
-        heap.write(page).unwrap()[..2048].copy_from_slice(&noise(page, 1)[..2048]);
+    for page in 0..heap.page_count() {
+        heap.page_mut(page).unwrap()[..2048].copy_from_slice(&noise(page, 1)[..2048]);
     }
     let before = tenant.swap_stat().unwrap();
     assert!(before.memory_bytes > 2 << 20, "{before}");
     let was_in_file = pager.swap_file().unwrap().used;
-    assert!(tenant.set_max("512K".parse().unwrap()).unwrap(), "usage has come down");
+    assert!(tenant.set_max(Size::kib(512)).unwrap(), "usage has come down");
     assert!(tenant.usage().unwrap() <= 512 << 10);
     let after = tenant.swap_stat().unwrap();
     let file = pager.swap_file().unwrap();
     assert!(after.memory_bytes <= 384 << 10 && file.used > was_in_file + 500, "{after}{file:?}");
     assert_eq!(after.pages + u64::from(file.used), heap.swapped_pages());
-    for page in 0..heap.pages() {
-        assert!(heap.read(page).unwrap()[..2048] == noise(page, 1)[..2048], "page {page}");
+    for page in 0..heap.page_count() {
+        assert!(heap.page(page).unwrap()[..2048] == noise(page, 1)[..2048], "page {page}");
     }
     drop(heap);
     check_empty(&pager);
@@ -538,8 +547,8 @@ fn the_tables_of_compressed_pages_are_charged_to_their_tenant() {
     let dir = Dir::new();
     let pager = pager(dir.path(), "8M", "64M", None);
     let (tenant, heap) = heap(&pager, "4M", 16 << 20);
-    for page in 0..heap.pages() {
-        heap.write(page).unwrap().copy_from_slice(&text(page, 1));
+    for page in 0..heap.page_count() {
+        heap.page_mut(page).unwrap().copy_from_slice(&text(page, 1));
     }
     let (stat, memory) = (tenant.swap_stat().unwrap(), tenant.stat().unwrap());
     let each = stat.table_bytes as f64 / stat.pages as f64;
@@ -560,12 +569,12 @@ fn pages_that_were_evicted_together_come_back_together_while_that_is_of_use() {
     let mut version = 0;
     let mut play = |order: &dyn Fn(u64) -> u64| {
         version += 1;
-        for page in 0..heap.pages() {
+        for page in 0..heap.page_count() {
             heap.write_at(page * PAGE, &noise(page, version)).unwrap();
         }
         let before = pager.swap_file().unwrap();
         for page in (0..2048).map(order) {
-            assert!(heap.read(page).unwrap()[..] == noise(page, version), "page {page}");
+            assert!(heap.page(page).unwrap()[..] == noise(page, version), "page {page}");
         }
         pager.validate().unwrap();
         let after = pager.swap_file().unwrap();
@@ -588,11 +597,11 @@ fn pages_that_were_evicted_together_come_back_together_while_that_is_of_use() {
 fn memory_stat_has_the_lines_of_zswap_for_what_is_compressed() {
     let dir = Dir::new();
     let mixed = |page| [&noise(page, 1)[..256], &text(page, 1)[256..]].concat();
-    let swap = Swap::compressed("64K".parse().unwrap()).file(dir.path(), "8M".parse().unwrap());
-    let pager = Pager::builder().max("16M".parse().unwrap()).swap(swap).background(false);
+    let swap = SwapOptions::compressed(Size::kib(64)).file(dir.path(), Size::mib(8));
+    let pager = Pager::builder().max(Size::mib(16)).swap(swap).background(false);
     let pager = pager.build().unwrap();
     let (tenant, heap) = heap(&pager, "512K", 4 << 20);
-    let below = tenant.child("below").max("256K".parse().unwrap()).create().unwrap();
+    let below = tenant.child("below").max(Size::kib(256)).create().unwrap();
     let figures = |tenant: &Tenant| {
         let text = tenant.text(lowtide::TenantFile::Stat).unwrap();
         ["zswap", "zswapped", "zswap_incomp", "zswpin", "zswpout", "zswpwb"].map(|key| {
@@ -601,11 +610,11 @@ fn memory_stat_has_the_lines_of_zswap_for_what_is_compressed() {
         })
     };
     assert_eq!(figures(&tenant), [0; 6]);
-    for page in 0..heap.pages() {
-        heap.write(page).unwrap().copy_from_slice(&mixed(page));
+    for page in 0..heap.page_count() {
+        heap.page_mut(page).unwrap().copy_from_slice(&mixed(page));
     }
-    for page in (0..heap.pages()).rev() {
-        assert!(heap.read(page).unwrap()[..] == mixed(page));
+    for page in (0..heap.page_count()).rev() {
+        assert!(heap.page(page).unwrap()[..] == mixed(page));
     }
     let [bytes, was, incompressible, loaded, stored, written] = figures(&tenant);
     let stat = tenant.swap_stat().unwrap();

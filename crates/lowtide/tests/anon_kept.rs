@@ -4,24 +4,24 @@
 mod common;
 
 use common::{Dir, noise};
-use lowtide::{Anon, Error, Pager, Size, Swap, Tenant};
+use lowtide::{Error, Pager, Region, Size, SwapOptions, Tenant};
 
 const PAGE: u64 = 4096;
 
 /// A pager with a swap file of `slots` slots, and a region of pages that do not compress.
-fn swapped(dir: &Dir, slots: u64, pages: u64) -> (Pager, Tenant, Anon) {
-    let swap = Swap::compressed("64K".parse().unwrap()).file(dir.path(), Size::new(slots * PAGE));
-    let pager = Pager::builder().max("16M".parse().unwrap()).swap(swap).build().unwrap();
-    let tenant = pager.tenant("heap").max("1M".parse().unwrap()).create().unwrap();
-    let heap = tenant.anon(pages * PAGE).unwrap();
+fn swapped(dir: &Dir, slots: u64, pages: u64) -> (Pager, Tenant, Region) {
+    let swap = SwapOptions::compressed(Size::kib(64)).file(dir.path(), Size::new(slots * PAGE));
+    let pager = Pager::builder().max(Size::mib(16)).swap(swap).build().unwrap();
+    let tenant = pager.tenant("heap").max(Size::mib(1)).create().unwrap();
+    let heap = tenant.region(pages * PAGE).unwrap();
     for page in 0..pages {
-        heap.write(page).unwrap().copy_from_slice(&noise(page, 1));
+        heap.page_mut(page).unwrap().copy_from_slice(&noise(page, 1));
     }
     (pager, tenant, heap)
 }
 
-fn check(heap: &Anon, page: u64, version: u64) {
-    assert!(heap.read(page).unwrap()[..] == noise(page, version), "page {page}");
+fn check(heap: &Region, page: u64, version: u64) {
+    assert!(heap.page(page).unwrap()[..] == noise(page, version), "page {page}");
 }
 
 /// Slots of the file that are in use.
@@ -70,18 +70,18 @@ fn a_store_or_a_discard_gives_the_slot_up_and_nothing_of_it_comes_back() {
             check(&heap, page, if page % 3 == 0 { round - 1 } else { 1 });
             let before = used(&pager);
             if page % 3 == 0 {
-                heap.write(page).unwrap().copy_from_slice(&noise(page, round));
+                heap.page_mut(page).unwrap().copy_from_slice(&noise(page, round));
                 assert!(used(&pager) <= before, "page {page} keeps what is void");
             }
         }
         pager.validate().unwrap();
     }
     (0..1024).for_each(|page| check(&heap, page, if page % 3 == 0 { 4 } else { 1 }));
-    heap.discard(0..512 * PAGE).unwrap();
-    (0..512).for_each(|page| assert!(heap.read(page).unwrap().iter().all(|byte| *byte == 0)));
+    heap.clear(0..512 * PAGE).unwrap();
+    (0..512).for_each(|page| assert!(heap.page(page).unwrap().iter().all(|byte| *byte == 0)));
     (512..1024).for_each(|page| check(&heap, page, if page % 3 == 0 { 4 } else { 1 }));
     assert!(tenant.swap_usage().unwrap() <= 512 * PAGE);
-    heap.discard(0..1024 * PAGE).unwrap();
+    heap.clear(0..1024 * PAGE).unwrap();
     assert_eq!((used(&pager), tenant.swap_usage().unwrap()), (0, 0));
     drop(heap);
     check_empty(&pager);
@@ -122,9 +122,9 @@ fn kept_slots_are_given_up_when_the_file_is_full_and_others_need_them() {
         (0..320).for_each(|page| check(&heap, page, 1));
     }
     assert!(tenant.stat().unwrap().swapcached > 50, "{}", tenant.stat().unwrap());
-    let other = pager.tenant("other").max("512K".parse().unwrap()).create().unwrap();
-    let beside = other.anon(8 << 20).unwrap();
-    let full = (0..beside.pages()).find(|&page| match beside.write(page) {
+    let other = pager.tenant("other").max(Size::kib(512)).create().unwrap();
+    let beside = other.region(8 << 20).unwrap();
+    let full = (0..beside.page_count()).find(|&page| match beside.page_mut(page) {
         Ok(mut guard) => {
             guard.copy_from_slice(&noise(page, 7));
             false

@@ -1,6 +1,6 @@
 //! A process that is killed while it swaps to a file leaves nothing behind.
 
-use lowtide::{Pager, Swap};
+use lowtide::{Pager, Size, SwapOptions};
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::ExitStatusExt;
@@ -28,16 +28,16 @@ fn noise(page: u64, round: u64, bytes: &mut [u8]) {
 
 /// Swaps until it is killed.
 fn swap_for_ever(dir: &Path) -> ! {
-    let swap = Swap::compressed("256K".parse().unwrap()).file(dir, "16M".parse().unwrap());
-    let pager = Pager::builder().max("2M".parse().unwrap()).swap(swap).build().unwrap();
-    let heap = pager.root().anon(8 << 20).unwrap();
+    let swap = SwapOptions::compressed(Size::kib(256)).file(dir, Size::mib(16));
+    let pager = Pager::builder().max(Size::mib(2)).swap(swap).build().unwrap();
+    let heap = pager.root().region(8 << 20).unwrap();
     for round in 0.. {
         std::thread::scope(|scope| {
             for number in 0..4 {
                 let heap = &heap;
                 scope.spawn(move || {
-                    for page in (0..heap.pages()).filter(|page| page % 4 == number) {
-                        noise(page, round, &mut heap.write(page).unwrap());
+                    for page in (0..heap.page_count()).filter(|page| page % 4 == number) {
+                        noise(page, round, &mut heap.page_mut(page).unwrap());
                     }
                 });
             }

@@ -3,28 +3,28 @@
 mod common;
 
 use common::{Dir, noise};
-use lowtide::{Anon, Error, Pager, Policy, Size, Swap, Tenant};
+use lowtide::{Error, Pager, Policy, Region, Size, SwapOptions, Tenant};
 
 const PAGE: u64 = 4096;
 
 /// A region of `pages` pages that are all stored to, for a tenant with room for 256.
-fn stored(policy: Policy, swap: Option<Swap>, pages: u64) -> (Pager, Tenant, Anon) {
-    let builder = Pager::builder().max("16M".parse().unwrap()).policy(policy);
+fn stored(policy: Policy, swap: Option<SwapOptions>, pages: u64) -> (Pager, Tenant, Region) {
+    let builder = Pager::builder().max(Size::mib(16)).policy(policy);
     let builder = if let Some(swap) = swap { builder.swap(swap) } else { builder };
     let pager = builder.build().unwrap();
-    let tenant = pager.tenant("heap").max("1M".parse().unwrap()).create().unwrap();
-    let heap = tenant.anon(pages * PAGE).unwrap();
+    let tenant = pager.tenant("heap").max(Size::mib(1)).create().unwrap();
+    let heap = tenant.region(pages * PAGE).unwrap();
     (0..pages).for_each(|page| store(&heap, page, 1));
     (pager, tenant, heap)
 }
 
-fn store(heap: &Anon, page: u64, version: u64) {
-    heap.write(page).unwrap().copy_from_slice(&noise(page, version));
+fn store(heap: &Region, page: u64, version: u64) {
+    heap.page_mut(page).unwrap().copy_from_slice(&noise(page, version));
 }
 
 /// Whether a page has what was stored; otherwise it is zeroes.
-fn is_there(heap: &Anon, page: u64, version: u64) -> bool {
-    let bytes = heap.read(page).unwrap();
+fn is_there(heap: &Region, page: u64, version: u64) -> bool {
+    let bytes = heap.page(page).unwrap();
     let zeroes = bytes.iter().all(|byte| *byte == 0);
     assert!(zeroes || bytes[..] == noise(page, version), "page {page} is something else");
     !zeroes
@@ -36,17 +36,17 @@ fn is_there(heap: &Anon, page: u64, version: u64) -> bool {
 fn pages_that_were_freed_lazily_go_when_memory_is_needed_and_not_before() {
     for (policy, name) in Policy::builtin() {
         let (pager, tenant, heap) = stored(policy, None, 200);
-        heap.free_lazily(0..150 * PAGE).unwrap();
+        heap.advise_free(0..150 * PAGE).unwrap();
         pager.validate().unwrap();
         assert!((0..200).all(|page| is_there(&heap, page, 1)), "{name}");
         assert_eq!(tenant.stat().unwrap().events.pglazyfree, 150, "{name}");
 
         store(&heap, 3, 2);
         heap.write_at(7 * PAGE + 100, &[9]).unwrap();
-        heap.discard(11 * PAGE..12 * PAGE).unwrap();
+        heap.clear(11 * PAGE..12 * PAGE).unwrap();
         pager.validate().unwrap();
         // Room for half of them: no page of the rest can go anywhere.
-        let more = tenant.anon(130 * PAGE).unwrap();
+        let more = tenant.region(130 * PAGE).unwrap();
         (0..130).for_each(|page| store(&more, page, 1));
         pager.validate().unwrap();
 
@@ -59,8 +59,8 @@ fn pages_that_were_freed_lazily_go_when_memory_is_needed_and_not_before() {
         assert!(is_there(&heap, 3, 2) && (150..200).all(|page| is_there(&heap, page, 1)), "{name}");
         let mut kept = noise(7, 1);
         kept[100] = 9;
-        assert!(heap.read(7).unwrap()[..] == kept, "{name}: a store keeps all of its page");
-        assert!(heap.read(11).unwrap().iter().all(|byte| *byte == 0), "{name}");
+        assert!(heap.page(7).unwrap()[..] == kept, "{name}: a store keeps all of its page");
+        assert!(heap.page(11).unwrap().iter().all(|byte| *byte == 0), "{name}");
         drop((heap, more));
         assert_eq!(pager.root().usage().unwrap(), 0, "{name}");
         pager.validate().unwrap();
@@ -72,14 +72,14 @@ fn pages_that_were_freed_lazily_go_when_memory_is_needed_and_not_before() {
 #[test]
 fn pages_in_swap_and_their_slots_are_given_up_at_once() {
     let dir = Dir::new();
-    let swap = Swap::compressed("64K".parse().unwrap()).file(dir.path(), Size::new(4096 * PAGE));
+    let swap = SwapOptions::compressed(Size::kib(64)).file(dir.path(), Size::new(4096 * PAGE));
     let (pager, tenant, heap) = stored(Policy::MGLRU, Some(swap), 1024);
     (0..1024).for_each(|page| assert!(is_there(&heap, page, 1)));
     let stat = tenant.stat().unwrap();
     assert!(stat.swapcached > 0, "{stat}");
     let swapped: Vec<_> = (0..1024).filter(|page| !heap.is_resident(*page)).collect();
     assert!(swapped.len() > 500);
-    heap.free_lazily(0..1024 * PAGE).unwrap();
+    heap.advise_free(0..1024 * PAGE).unwrap();
     pager.validate().unwrap();
     assert!(swapped.iter().all(|page| !is_there(&heap, *page, 1)));
     assert_eq!((tenant.swap_usage().unwrap(), pager.swap_file().unwrap().used), (0, 0));
@@ -94,20 +94,20 @@ fn pages_in_swap_and_their_slots_are_given_up_at_once() {
 #[test]
 fn only_whole_pages_are_freed_and_a_range_that_is_not_in_the_region_is_refused() {
     let (pager, tenant, heap) = stored(Policy::MGLRU, None, 20);
-    heap.free_lazily(PAGE + 1..3 * PAGE).unwrap();
-    heap.free_lazily(10 * PAGE + 1..11 * PAGE - 1).unwrap();
-    heap.free_lazily(5 * PAGE..5 * PAGE).unwrap();
+    heap.advise_free(PAGE + 1..3 * PAGE).unwrap();
+    heap.advise_free(10 * PAGE + 1..11 * PAGE - 1).unwrap();
+    heap.advise_free(5 * PAGE..5 * PAGE).unwrap();
     assert_eq!(tenant.stat().unwrap().events.pglazyfree, 1, "page 2");
-    let behind = heap.free_lazily(19 * PAGE..21 * PAGE);
+    let behind = heap.advise_free(19 * PAGE..21 * PAGE);
     assert!(matches!(behind, Err(Error::OutOfRange { .. })), "{behind:?}");
     // A page that this thread stores to at the moment is left alone, without a wait.
-    let owned = heap.write(5).unwrap();
-    heap.free_lazily(5 * PAGE..6 * PAGE).unwrap();
+    let owned = heap.page_mut(5).unwrap();
+    heap.advise_free(5 * PAGE..6 * PAGE).unwrap();
     drop(owned);
     assert_eq!(tenant.stat().unwrap().events.pglazyfree, 1);
     // One that a thread reads can be freed, and is not dropped meanwhile.
-    let read = heap.read(6).unwrap();
-    heap.free_lazily(6 * PAGE..7 * PAGE).unwrap();
+    let read = heap.page(6).unwrap();
+    heap.advise_free(6 * PAGE..7 * PAGE).unwrap();
     tenant.reclaim(Size::new(1 << 20)).unwrap();
     assert!(read[..] == noise(6, 1));
     drop(read);

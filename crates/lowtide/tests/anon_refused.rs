@@ -1,7 +1,8 @@
 //! Swap that takes no page: pages of files go instead, whatever the policy prefers; where there are
 //! none, the error says why swap takes no more.
 
-use lowtide::{Error, Inject, InjectOp, Pager, Request, Size, Swap, Verdict};
+use lowtide::instruments::{Inject, InjectOp, Request, Verdict};
+use lowtide::{Error, Pager, Size, SwapOptions};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -46,10 +47,10 @@ impl Inject for WritesFail {
 }
 
 fn pager(policy: &str, refusal: Refusal, dir: &Path) -> Pager {
-    let swap = Swap::compressed("1M".parse().unwrap());
-    let builder = Pager::builder().max("8M".parse().unwrap()).policy(policy.parse().unwrap());
+    let swap = SwapOptions::compressed(Size::mib(1));
+    let builder = Pager::builder().max(Size::mib(8)).policy(policy.parse().unwrap());
     // Nothing else evicts here, so what a reclaim has left alone stays.
-    let builder = builder.background(false).patience(Duration::from_secs(20));
+    let builder = builder.background(false).memory_timeout(Duration::from_secs(20));
     let builder = match refusal {
         Refusal::NoFile => builder.swap(swap),
         Refusal::FileIsFull => builder.swap(swap.file(dir, Size::new(FILE * PAGE))),
@@ -74,14 +75,14 @@ fn where_swap_refuses_all_anonymous_pages_those_of_files_go_at_once() {
                 let pager = pager(policy, refusal, dir.path());
                 let tenant = pager.tenant("heap").max(Size::new(MAX * PAGE)).create().unwrap();
                 tenant.set_swappiness(swappiness).unwrap();
-                let heap = tenant.anon(STORED * PAGE).unwrap();
+                let heap = tenant.region(STORED * PAGE).unwrap();
                 for page in 0..STORED {
-                    heap.write(page).unwrap().copy_from_slice(&noise(page, 1));
+                    heap.page_mut(page).unwrap().copy_from_slice(&noise(page, 1));
                 }
                 let view = tenant.open(&path).unwrap();
                 let mut reclaims = 0;
                 for page in (0..read).chain(0..read) {
-                    let guard = view.read(page).unwrap_or_else(|e| panic!("{case}: {e}"));
+                    let guard = view.page(page).unwrap_or_else(|e| panic!("{case}: {e}"));
                     assert!(guard[..] == noise(page, 2), "{case}: page {page} of the file");
                     drop(guard);
                     let before = std::mem::replace(&mut reclaims, tenant.events().unwrap().max);
@@ -92,7 +93,7 @@ fn where_swap_refuses_all_anonymous_pages_those_of_files_go_at_once() {
                 let swapped = heap.swapped_pages();
                 assert!(swapped <= FILE, "{case}: {swapped} pages were not refused");
                 for page in 0..STORED {
-                    assert!(heap.read(page).unwrap()[..] == noise(page, 1), "{case}: page {page}");
+                    assert!(heap.page(page).unwrap()[..] == noise(page, 1), "{case}: page {page}");
                 }
                 pager.validate().unwrap();
             }
@@ -110,9 +111,9 @@ fn the_error_of_a_full_budget_says_why_swap_takes_no_more() {
     ] {
         let pager = pager("mglru", refusal, dir.path());
         let tenant = pager.tenant("heap").max(Size::new(MAX * PAGE)).create().unwrap();
-        let heap = tenant.anon(2 * MAX * PAGE).unwrap();
+        let heap = tenant.region(2 * MAX * PAGE).unwrap();
         let stored = (0..2 * MAX).find_map(|page| {
-            let guard = heap.write(page);
+            let guard = heap.page_mut(page);
             guard.map(|mut guard| guard.copy_from_slice(&noise(page, 1))).err()
         });
         let error = stored.expect("there is no room for all pages");
@@ -122,7 +123,7 @@ fn the_error_of_a_full_budget_says_why_swap_takes_no_more() {
         assert!(text.contains("that swap does not take") && text.contains(why), "{text}");
         // With room again it goes on.
         tenant.set_max(Size::new(4 * MAX * PAGE)).unwrap();
-        heap.write(2 * MAX - 1).unwrap().copy_from_slice(&noise(1, 1));
+        heap.page_mut(2 * MAX - 1).unwrap().copy_from_slice(&noise(1, 1));
         pager.validate().unwrap();
     }
 }

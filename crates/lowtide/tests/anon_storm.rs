@@ -2,7 +2,7 @@
 //! tenant that is removed, regions that come and go. Each byte is checked against what its writer
 //! remembers, and in the end everything is given back.
 
-use lowtide::{Anon, Error, Pager, Size, Swap, Tenant};
+use lowtide::{Error, Pager, Region, Size, SwapOptions, Tenant};
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
@@ -57,9 +57,9 @@ fn check_whole(page: u64, bytes: &[u8]) {
 }
 
 /// What one thread does to the pages `number`, `number + threads`, ... for which it alone stores.
-fn work(heap: &Anon, number: u64, threads: u64, steps: u64, seed: u64, full: &AtomicU64) {
+fn work(heap: &Region, number: u64, threads: u64, steps: u64, seed: u64, full: &AtomicU64) {
     let mut rng = Rng(seed * 0x9E37 + number + 1);
-    let mine = heap.pages() / threads;
+    let mine = heap.page_count() / threads;
     let mut versions = vec![0_u64; mine as usize];
     let mut buffer = vec![0; PAGE as usize];
     // Without room an operation fails as a whole.
@@ -77,7 +77,7 @@ fn work(heap: &Anon, number: u64, threads: u64, steps: u64, seed: u64, full: &At
         let version = &mut versions[own as usize];
         match rng.below(16) {
             0..4 => {
-                let store = heap.write(page).map(|mut guard| fill(page, step, &mut guard));
+                let store = heap.page_mut(page).map(|mut guard| fill(page, step, &mut guard));
                 if !failed(store) {
                     *version = step;
                 }
@@ -89,7 +89,7 @@ fn work(heap: &Anon, number: u64, threads: u64, steps: u64, seed: u64, full: &At
                 }
             }
             6..9 => {
-                let read = heap.read(page).map(|guard| check(page, *version, &guard));
+                let read = heap.page(page).map(|guard| check(page, *version, &guard));
                 failed(read);
             }
             9..11 => {
@@ -98,12 +98,12 @@ fn work(heap: &Anon, number: u64, threads: u64, steps: u64, seed: u64, full: &At
                 }
             }
             11 => {
-                heap.discard(page * PAGE..(page + 1) * PAGE).expect("it needs no room");
+                heap.clear(page * PAGE..(page + 1) * PAGE).expect("it needs no room");
                 *version = 0;
             }
             _ => {
                 let other = rng.below(mine * threads);
-                let read = heap.read(other).map(|guard| check_whole(other, &guard));
+                let read = heap.page(other).map(|guard| check_whole(other, &guard));
                 failed(read);
             }
         }
@@ -111,7 +111,7 @@ fn work(heap: &Anon, number: u64, threads: u64, steps: u64, seed: u64, full: &At
     for (own, version) in versions.into_iter().enumerate() {
         let page = own as u64 * threads + number;
         loop {
-            match heap.read(page) {
+            match heap.page(page) {
                 Ok(guard) => {
                     check(page, version, &guard);
                     break;
@@ -123,13 +123,14 @@ fn work(heap: &Anon, number: u64, threads: u64, steps: u64, seed: u64, full: &At
     }
 }
 
-fn pager(max: &str, swap: Swap, policy: &str) -> Pager {
-    let builder = Pager::builder().max(max.parse().unwrap()).policy(policy.parse().unwrap());
-    builder.swap(swap).patience(std::time::Duration::from_secs(2)).build().unwrap()
+fn pager(max: &str, swap: SwapOptions, policy: &str) -> Pager {
+    let builder =
+        Pager::builder().max(max.parse::<Size>().unwrap()).policy(policy.parse().unwrap());
+    builder.swap(swap).memory_timeout(std::time::Duration::from_secs(2)).build().unwrap()
 }
 
-fn compressed(limit: &str) -> Swap {
-    Swap::compressed(limit.parse().unwrap())
+fn compressed(limit: &str) -> SwapOptions {
+    SwapOptions::compressed(limit.parse::<Size>().unwrap())
 }
 
 /// Everything is back.
@@ -147,8 +148,8 @@ fn contents_are_kept_at_two_four_and_eight_times_the_budget() {
     for policy in ["mglru", "mglru-7.1", "lru", "tide"] {
         for times in [2, 4, 8] {
             let pager = pager("16M", compressed("8M"), policy);
-            let tenant = pager.tenant("heap").max("4M".parse().unwrap()).create().unwrap();
-            let heap = tenant.anon(times * (4 << 20)).unwrap();
+            let tenant = pager.tenant("heap").max(Size::mib(4)).create().unwrap();
+            let heap = tenant.region(times * (4 << 20)).unwrap();
             let full = AtomicU64::new(0);
             std::thread::scope(|scope| {
                 for number in 0..4 {
@@ -175,16 +176,16 @@ fn sixteen_threads_fill_swap_to_the_last_slot_and_nothing_is_lost() {
 fn fill_swap(policy: &str, left: u64) {
     const SWAP: u64 = 2 << 20;
     let pager = pager("8M", compressed("2M").size(Size::new(SWAP)), policy);
-    let tenant = pager.tenant("heap").max("1M".parse().unwrap()).create().unwrap();
-    let heap = tenant.anon(8 << 20).unwrap();
+    let tenant = pager.tenant("heap").max(Size::mib(1)).create().unwrap();
+    let heap = tenant.region(8 << 20).unwrap();
     let (full, filled, seen) = (AtomicU64::new(0), Barrier::new(17), Barrier::new(17));
     std::thread::scope(|scope| {
         for number in 0..16 {
             let (heap, full, filled, seen) = (&heap, &full, &filled, &seen);
             scope.spawn(move || {
                 let mut stored = Vec::new();
-                for page in (0..heap.pages()).filter(|page| page % 16 == number) {
-                    match heap.write(page) {
+                for page in (0..heap.page_count()).filter(|page| page % 16 == number) {
+                    match heap.page_mut(page) {
                         Ok(mut guard) => {
                             fill(page, 1, &mut guard);
                             stored.push(page);
@@ -200,13 +201,13 @@ fn fill_swap(policy: &str, left: u64) {
                 seen.wait();
                 // Room for others, so that each can see its own pages again.
                 for &page in &stored {
-                    let again = heap.read(page);
+                    let again = heap.page(page);
                     match again {
                         Ok(guard) => check(page, 1, &guard),
                         Err(Error::OutOfBudget { .. }) => {}
                         Err(other) => panic!("{other}"),
                     }
-                    heap.discard(page * PAGE..(page + 1) * PAGE).unwrap();
+                    heap.clear(page * PAGE..(page + 1) * PAGE).unwrap();
                 }
             });
         }
@@ -224,8 +225,8 @@ fn fill_swap(policy: &str, left: u64) {
 #[test]
 fn limits_shrink_below_usage_and_the_tenant_is_removed_while_threads_work() {
     let pager = pager("16M", compressed("8M"), "mglru");
-    let tenant = pager.tenant("heap").max("4M".parse().unwrap()).create().unwrap();
-    let heap = tenant.anon(6 << 20).unwrap();
+    let tenant = pager.tenant("heap").max(Size::mib(4)).create().unwrap();
+    let heap = tenant.region(6 << 20).unwrap();
     let (full, done) = (AtomicU64::new(0), AtomicBool::new(false));
     std::thread::scope(|scope| {
         let workers: Vec<_> = (0..4)
@@ -267,19 +268,19 @@ fn regions_come_and_go_beside_files_and_each_other() {
     let path = dir.path().join("data");
     std::fs::write(&path, vec![7; 4 << 20]).unwrap();
     let pager = pager("4M", compressed("2M"), "mglru");
-    let tenant = pager.tenant("heap").max("2M".parse().unwrap()).create().unwrap();
+    let tenant = pager.tenant("heap").max(Size::mib(2)).create().unwrap();
     let view = tenant.open(&path).unwrap();
     std::thread::scope(|scope| {
         for number in 0..4 {
             let (tenant, view) = (&tenant, &view);
             scope.spawn(move || {
                 for round in 0..12 {
-                    let heap = tenant.anon(1 << 20).unwrap();
+                    let heap = tenant.region(1 << 20).unwrap();
                     let full = AtomicU64::new(0);
                     work(&heap, 0, 1, 400, number * 100 + round, &full);
                     assert_eq!(full.into_inner(), 0);
-                    for page in (0..view.pages()).skip(number as usize).step_by(7) {
-                        assert_eq!(view.read(page).unwrap()[9], 7);
+                    for page in (0..view.page_count()).skip(number as usize).step_by(7) {
+                        assert_eq!(view.page(page).unwrap()[9], 7);
                     }
                 }
             });
@@ -297,11 +298,11 @@ fn memory_and_file_together_keep_all_contents_while_the_coldest_move() {
     for (policy, limit) in
         [("mglru", "256K"), ("lru", "128K"), ("mglru-7.1", "4K"), ("tide", "256K")]
     {
-        let swap = compressed(limit).file(dir.path(), "32M".parse().unwrap());
+        let swap = compressed(limit).file(dir.path(), Size::mib(32));
         let pager = pager("16M", swap, policy);
-        let tenant = pager.tenant("heap").max("2M".parse().unwrap()).create().unwrap();
-        let other = pager.tenant("other").max("1M".parse().unwrap()).create().unwrap();
-        let (heap, beside) = (tenant.anon(8 << 20).unwrap(), other.anon(2 << 20).unwrap());
+        let tenant = pager.tenant("heap").max(Size::mib(2)).create().unwrap();
+        let other = pager.tenant("other").max(Size::mib(1)).create().unwrap();
+        let (heap, beside) = (tenant.region(8 << 20).unwrap(), other.region(2 << 20).unwrap());
         let (full, done) = (AtomicU64::new(0), AtomicBool::new(false));
         std::thread::scope(|scope| {
             let mut workers = Vec::new();
@@ -318,7 +319,7 @@ fn memory_and_file_together_keep_all_contents_while_the_coldest_move() {
                     if done.load(Relaxed) {
                         break;
                     }
-                    let short = other.anon(1 << 20).unwrap();
+                    let short = other.region(1 << 20).unwrap();
                     work(&short, 0, 1, 300, round, full);
                 }
             });

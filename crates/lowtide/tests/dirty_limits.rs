@@ -8,9 +8,10 @@
 mod common;
 
 use common::{Dir, byte_at, make_file};
+use lowtide::instruments::{Inject, InjectOp, Request, Verdict};
 use lowtide::{
-    BuildError, DirtyLimits, DirtyLimitsError, DirtyShare, DirtyStat, DirtyTimers, Inject,
-    InjectOp, OpenOptions, Pager, Request, Size, TenantError, Verdict, View,
+    BuildError, DirtyLimits, DirtyLimitsError, DirtyShare, DirtyStat, DirtyTimers, OpenOptions,
+    Pager, Size, TenantError, View,
 };
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -76,7 +77,7 @@ impl Drop for Over<'_> {
 /// Writes `total` pages in pieces, round and round in the file.
 fn write_round(view: &View, from: u64, total: u64, piece: u64) {
     let content: Vec<u8> = (0..piece * PAGE).map(byte_at).collect();
-    let rounds = view.pages() / piece;
+    let rounds = view.page_count() / piece;
     for i in 0..total / piece {
         view.write_at((from + i) % rounds * piece * PAGE, &content).unwrap();
     }
@@ -326,7 +327,7 @@ fn a_thread_with_a_guard_does_not_pause_and_answers_later() {
     let other = pager.open(path).unwrap();
     let path = slow_file(&dir, "slow", 4096 * PAGE);
     let view = OpenOptions::new().write(true).open(&pager, path).unwrap();
-    let guard = other.read(3).unwrap();
+    let guard = other.page(3).unwrap();
     write_round(&view, 0, 400, 20);
     assert_eq!(pager.stat().dirty.pauses, 0, "another thread may be waiting for the guard");
     drop(guard);

@@ -7,7 +7,8 @@
 mod common;
 
 use common::{Dir, byte_at, make_file};
-use lowtide::{DirtyTimers, Error, Inject, InjectOp, OpenOptions, Pager, Request, Verdict, View};
+use lowtide::instruments::{Inject, InjectOp, Request, Verdict};
+use lowtide::{DirtyTimers, Error, OpenOptions, Pager, Size, View};
 use rustix::process::{Pid, Signal};
 use std::io::{BufRead, BufReader};
 use std::ops::Range;
@@ -23,7 +24,7 @@ const PAGE: u64 = 4096;
 const PAGES: u64 = 256;
 
 fn pager() -> Pager {
-    Pager::builder().max("512K".parse().unwrap()).build().unwrap()
+    Pager::builder().max(Size::kib(512)).build().unwrap()
 }
 
 fn open(pager: &Pager, path: &Path) -> View {
@@ -70,12 +71,7 @@ impl Inject for Count {
 
 fn counted(count: &Arc<Count>, background: bool) -> Pager {
     let inject: Arc<dyn Inject> = count.clone();
-    Pager::builder()
-        .max("2M".parse().unwrap())
-        .background(background)
-        .inject(inject)
-        .build()
-        .unwrap()
+    Pager::builder().max(Size::mib(2)).background(background).inject(inject).build().unwrap()
 }
 
 #[test]
@@ -169,7 +165,7 @@ fn what_has_been_dirty_for_long_is_written_without_being_asked_for() {
     let dir = Dir::new();
     let path = make_file(&dir, PAGES * PAGE);
     let timers = DirtyTimers { expire_ns: 40_000_000, interval_ns: 20_000_000 };
-    let pager = Pager::builder().max("8M".parse().unwrap()).dirty_timers(timers).build().unwrap();
+    let pager = Pager::builder().max(Size::mib(8)).dirty_timers(timers).build().unwrap();
     let view = open(&pager, &path);
     for version in 1..4 {
         fill(&view, 3..9, version);
@@ -211,7 +207,7 @@ fn what_happens_to_the_file_underneath_is_not_hidden() {
     fill(&view, 60..61, 5);
     std::fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(8 * PAGE).unwrap();
     assert_eq!(view.refresh_len().unwrap(), 61 * PAGE, "it is going to be as long");
-    assert!(matches!(view.read(62), Err(Error::OutOfRange { .. })));
+    assert!(matches!(view.page(62), Err(Error::OutOfRange { .. })));
     view.flush().unwrap();
     assert!(holds(&path, 60..61, 5));
     assert_eq!(std::fs::metadata(&path).unwrap().len(), 61 * PAGE);
@@ -226,7 +222,7 @@ fn what_happens_to_the_file_underneath_is_not_hidden() {
     std::fs::remove_file(&path).unwrap();
     fill(&view, 4..5, 7);
     view.flush().unwrap();
-    assert_eq!(&view.read(4).unwrap()[..8], &7_u64.to_le_bytes());
+    assert_eq!(&view.page(4).unwrap()[..8], &7_u64.to_le_bytes());
 }
 
 #[test]
@@ -266,7 +262,7 @@ fn a_panic_in_the_callers_code_leaves_whole_pages_that_are_written() {
     caught.unwrap_err();
     let caught = catch_unwind(AssertUnwindSafe(move || {
         fill(&view, 40..50, 3);
-        let _guard = view.read(7).unwrap();
+        let _guard = view.page(7).unwrap();
         panic!("with a guard and a view in hand");
     }));
     caught.unwrap_err();
@@ -394,7 +390,7 @@ fn a_disk_that_is_really_full_keeps_pages_until_there_is_room() {
     };
     let (path, filler) = (small.at.join("data"), small.at.join("filler"));
     {
-        let pager = Pager::builder().max("8M".parse().unwrap()).build().unwrap();
+        let pager = Pager::builder().max(Size::mib(8)).build().unwrap();
         // A hole: its blocks are found when it is written.
         let view = OpenOptions::new().create(256 * PAGE).open(&pager, &path).unwrap();
         view.flush().unwrap();
@@ -412,7 +408,7 @@ fn a_disk_that_is_really_full_keeps_pages_until_there_is_room() {
         assert!(pager.stat().failed_pages > 0);
         view.flush().unwrap_err();
         assert!(
-            (0..200).all(|page| view.read(page).unwrap()[..8] == 4_u64.to_le_bytes()),
+            (0..200).all(|page| view.page(page).unwrap()[..8] == 4_u64.to_le_bytes()),
             "nothing is lost"
         );
         std::fs::remove_file(&filler).unwrap();

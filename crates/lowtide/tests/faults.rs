@@ -4,10 +4,8 @@
 mod common;
 
 use common::{Dir, byte_at, make_file};
-use lowtide::{
-    DirtyLimits, DirtyShare, Error, Gate, Inject, InjectOp, IoEngine, OpenOptions, Pager, Request,
-    Verdict,
-};
+use lowtide::instruments::{Gate, Inject, InjectOp, Request, Verdict};
+use lowtide::{DirtyLimits, DirtyShare, Error, IoEngine, OpenOptions, Pager, Size};
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Barrier, Condvar, Mutex};
@@ -52,7 +50,7 @@ impl Inject for Broken {
 fn pager(device: &Arc<Broken>, engine: IoEngine) -> Pager {
     let inject: Arc<dyn Inject> = device.clone();
     Pager::builder()
-        .max("256K".parse().unwrap())
+        .max(Size::kib(256))
         .io_engine(engine)
         .background(false)
         .inject(inject)
@@ -70,7 +68,7 @@ fn a_read_error_reaches_the_reader_and_the_page_can_be_read_once_the_device_work
         let view = pager.open(&path).unwrap();
         device.reads.store(true, SeqCst);
         for page in 0..64 {
-            let Err(Error::Read { page: failed, source, .. }) = view.read(page) else {
+            let Err(Error::Read { page: failed, source, .. }) = view.page(page) else {
                 panic!("{page} was read")
             };
             assert_eq!((failed, source.raw_os_error()), (page, Some(5)));
@@ -81,7 +79,7 @@ fn a_read_error_reaches_the_reader_and_the_page_can_be_read_once_the_device_work
         pager.validate().unwrap();
         device.reads.store(false, SeqCst);
         for page in 0..64 {
-            assert_eq!(view.read(page).unwrap()[0], byte_at(page * 4096));
+            assert_eq!(view.page(page).unwrap()[0], byte_at(page * 4096));
         }
     }
 }
@@ -102,7 +100,7 @@ fn one_read_serves_all_threads_that_miss_on_a_page_and_its_error_too() {
                 .map(|_| {
                     scope.spawn(|| {
                         start.wait();
-                        view.read(3).map(|page| page[17])
+                        view.page(3).map(|page| page[17])
                     })
                 })
                 .collect();
@@ -153,7 +151,7 @@ fn a_failed_write_keeps_the_page_dirty_and_is_told_once_to_every_handle() {
         device.writes.store(true, SeqCst);
         assert!(matches!(view.flush(), Err(Error::Write { .. })));
         assert_eq!(pager.stat().memory.file_dirty, 1, "it is still dirty");
-        assert_eq!(&view.read(2).unwrap()[..8], b"precious");
+        assert_eq!(&view.page(2).unwrap()[..8], b"precious");
         device.writes.store(false, SeqCst);
         assert!(
             matches!(other.flush(), Err(Error::Write { .. })),
@@ -188,8 +186,8 @@ fn a_budget_full_of_unwritable_pages_is_a_typed_error_and_recovers() {
     let device = Arc::new(Broken::default());
     let inject: Arc<dyn Inject> = device.clone();
     let pager = Pager::builder()
-        .max("128K".parse().unwrap())
-        .patience(Duration::from_millis(500))
+        .max(Size::kib(128))
+        .memory_timeout(Duration::from_millis(500))
         // The budget is the limit.
         .dirty_limits(DirtyLimits {
             background: DirtyShare::Percent(50),
@@ -230,7 +228,7 @@ fn a_panic_in_a_callback_leaves_nothing_in_flight() {
         }));
         assert!(caught.is_err());
         for page in pages {
-            assert_eq!(view.read(page).unwrap()[0], byte_at(page * 4096));
+            assert_eq!(view.page(page).unwrap()[0], byte_at(page * 4096));
         }
         pager.validate().unwrap();
     }
@@ -247,7 +245,7 @@ fn asking_for_a_page_in_flight_inside_a_callback_is_an_error_not_a_deadlock() {
     let mut nested = 0;
     view.get_many(&pages, |i, _| {
         for other in 0..32 {
-            match view.read(other) {
+            match view.page(other) {
                 Ok(page) => assert_eq!(page[0], byte_at(other * 4096)),
                 Err(Error::Nested { .. }) => nested += 1,
                 Err(e) => panic!("{i}: {e}"),
@@ -273,7 +271,7 @@ impl Inject for Refuses {
 fn refusing(op: InjectOp, errno: i32) -> (Arc<Refuses>, Pager) {
     let device = Arc::new(Refuses(op, errno, AtomicBool::new(true)));
     let inject: Arc<dyn Inject> = device.clone();
-    let pager = Pager::builder().max("256K".parse().unwrap()).inject(inject).build().unwrap();
+    let pager = Pager::builder().max(Size::kib(256)).inject(inject).build().unwrap();
     (device, pager)
 }
 
@@ -367,8 +365,7 @@ fn refusing_two(first: InjectOp, second: InjectOp) -> (Arc<dyn Inject>, Pager) {
         }
     }
     let device: Arc<dyn Inject> = Arc::new(Two(first, second));
-    let pager =
-        Pager::builder().max("256K".parse().unwrap()).inject(Arc::clone(&device)).build().unwrap();
+    let pager = Pager::builder().max(Size::kib(256)).inject(Arc::clone(&device)).build().unwrap();
     (device, pager)
 }
 
@@ -429,8 +426,7 @@ fn what_is_taken_from_a_file_while_a_failed_sync_is_made_good_does_not_come_back
         let path = make_file(&dir, 96 * PAGE);
         let device = Arc::new(StopsARescue::default());
         let inject: Arc<dyn Inject> = device.clone();
-        let builder =
-            Pager::builder().max("128K".parse().unwrap()).background(false).inject(inject);
+        let builder = Pager::builder().max(Size::kib(128)).background(false).inject(inject);
         let pager = builder.build().unwrap();
         let view = &OpenOptions::new().write(true).open(&pager, &path).unwrap();
         // Most of them are written and evicted before the sync that fails.
@@ -487,8 +483,8 @@ fn a_file_that_is_closed_while_its_new_length_is_synced_is_not_taken_for_durable
     let path = make_file(&dir, 64 << 10);
     let device = Arc::new(StopsSyncs::default());
     let inject: Arc<dyn Inject> = device.clone();
-    let builder = Pager::builder().max("256K".parse().unwrap()).inject(inject);
-    let pager = builder.io_deadline(Duration::from_millis(50)).build().unwrap();
+    let builder = Pager::builder().max(Size::kib(256)).inject(inject);
+    let pager = builder.io_timeout(Duration::from_millis(50)).build().unwrap();
     let view = OpenOptions::new().write(true).open(&pager, &path).unwrap();
     view.set_len(100).unwrap();
     drop(view);

@@ -22,7 +22,7 @@ static READ: AtomicU64 = AtomicU64::new(0);
 extern "C" fn read_all() {
     let view = FILE.get().unwrap();
     for page in 0..PAGES {
-        assert_eq!(word(&view.read(page).unwrap(), 0), page * PAGE as u64);
+        assert_eq!(word(&view.page(page).unwrap(), 0), page * PAGE as u64);
     }
     READ.fetch_add(PAGES, Relaxed);
 }

@@ -7,7 +7,7 @@
 mod common;
 
 use common::Dir;
-use lowtide::{Error, OpenOptions, Pager, View};
+use lowtide::{Error, OpenOptions, Pager, Size, View};
 use std::fmt::Debug;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -33,9 +33,9 @@ impl Scene {
         let dir = Dir::new();
         let path = dir.path().join("file");
         std::fs::write(&path, vec![7; (PAGES * PAGE) as usize]).unwrap();
-        let pager = Pager::builder().max("1M".parse().unwrap()).background(background);
-        let pager = pager.patience(Duration::MAX).io_deadline(Duration::MAX).build().unwrap();
-        let options = OpenOptions::new().write(true).read_ahead(lowtide::Size::new(0));
+        let pager = Pager::builder().max(Size::mib(1)).background(background);
+        let pager = pager.memory_timeout(Duration::MAX).io_timeout(Duration::MAX).build().unwrap();
+        let options = OpenOptions::new().write(true).read_ahead(Size::new(0));
         let view = options.folio_order(order).open(&pager, &path).unwrap();
         Self { view, path, _dir: dir }
     }
@@ -55,7 +55,7 @@ impl Scene {
         let (holds, owns, done) = (channel(), channel::<()>(), channel());
         let view = self.view.clone();
         std::thread::spawn(move || {
-            let guard = view.read(held).unwrap();
+            let guard = view.page(held).unwrap();
             let before = guard.to_vec();
             holds.0.send(()).unwrap();
             owns.1.recv().unwrap();
@@ -80,7 +80,7 @@ impl Scene {
             let (began, mut found) = (Instant::now(), false);
             while !found && began.elapsed() < WATCH {
                 let look = |_: usize, _: &[u8]| {
-                    found = matches!(view.read(page), Err(Error::Nested { .. }));
+                    found = matches!(view.page(page), Err(Error::Nested { .. }));
                 };
                 view.get_many(&[0], look).unwrap();
             }
@@ -122,14 +122,14 @@ fn a_thread_flushes_while_a_store_waits_for_its_guard() {
 fn a_thread_reads_and_flushes_a_second_page_of_its_folio_while_a_discard_waits_for_its_guard() {
     let scene = Scene::new(2, true);
     let disk = scene.disk();
-    drop(scene.view.read(4).unwrap());
+    drop(scene.view.page(4).unwrap());
     scene.view.write_at(5 * PAGE, &[1]).unwrap();
     scene.view.write_at(6 * PAGE, &[1]).unwrap();
     let dropped = scene.beside(
         4,
-        |view| view.discard(4..8),
+        |view| view.revert(4 * PAGE..8 * PAGE),
         move |view| {
-            assert_eq!(view.read(5).unwrap()[..2], [1, 7]);
+            assert_eq!(view.page(5).unwrap()[..2], [1, 7]);
             view.flush_range(5 * PAGE..6 * PAGE).unwrap();
             let mut byte = [0];
             disk.read_exact_at(&mut byte, 5 * PAGE).unwrap();
@@ -139,13 +139,13 @@ fn a_thread_reads_and_flushes_a_second_page_of_its_folio_while_a_discard_waits_f
     );
     // Page 6 goes with the write of page 5, unless the discard has it at that moment.
     assert!((1..=2).contains(&dropped), "{dropped} dirty pages were dropped");
-    assert_eq!(scene.view.read(7).unwrap()[0], 7);
+    assert_eq!(scene.view.page(7).unwrap()[0], 7);
 }
 
 /// What a thread may want of a file while it has a guard on page 12.
 fn wants_everything(view: &View) {
-    assert_eq!(view.read(13).unwrap()[0], 7, "a page in memory");
-    assert_eq!(view.read(20).unwrap()[0], 7, "an absent page");
+    assert_eq!(view.page(13).unwrap()[0], 7, "a page in memory");
+    assert_eq!(view.page(20).unwrap()[0], 7, "an absent page");
     assert_eq!(view.read_to_vec(10 * PAGE..16 * PAGE).unwrap().len() as u64, 6 * PAGE);
     view.write_at(2 * PAGE, &[3]).unwrap();
     view.write_at(14 * PAGE, &[3]).unwrap();
@@ -157,7 +157,7 @@ fn wants_everything(view: &View) {
 fn a_thread_wants_other_pages_while_a_cut_waits_for_its_guard() {
     for (order, to) in [(0, 10 * PAGE), (2, 13 * PAGE + 100), (0, 12 * PAGE + 100)] {
         let scene = Scene::new(order, true);
-        drop(scene.view.read(13).unwrap());
+        drop(scene.view.page(13).unwrap());
         scene.view.write_at(15 * PAGE, &[3]).unwrap();
         let path = scene.path.clone();
         scene.beside(
@@ -182,7 +182,7 @@ fn a_thread_wants_other_pages_while_a_cut_waits_for_its_guard() {
 fn a_thread_wants_other_pages_while_a_hole_waits_for_its_guard() {
     for order in [0, 2] {
         let scene = Scene::new(order, true);
-        drop(scene.view.read(13).unwrap());
+        drop(scene.view.page(13).unwrap());
         scene.view.write_at(15 * PAGE, &[3]).unwrap();
         scene.beside(12, |view| view.punch(8 * PAGE..24 * PAGE), wants_everything);
         let hole = scene.view.read_to_vec(8 * PAGE..24 * PAGE).unwrap();
@@ -193,14 +193,14 @@ fn a_thread_wants_other_pages_while_a_hole_waits_for_its_guard() {
 #[test]
 fn a_thread_wants_other_pages_while_a_look_at_a_shorter_file_waits_for_its_guard() {
     let scene = Scene::new(0, true);
-    drop(scene.view.read(13).unwrap());
+    drop(scene.view.page(13).unwrap());
     let disk = scene.disk();
     let cut_and_look = move |view: &View| {
         disk.set_len(10 * PAGE).unwrap();
         view.refresh_len()
     };
     let len = scene.beside(12, cut_and_look, |view| {
-        assert_eq!(view.read(13).unwrap()[0], 7);
+        assert_eq!(view.page(13).unwrap()[0], 7);
         view.write_at(2 * PAGE, &[3]).unwrap();
         view.flush().unwrap();
     });
@@ -220,11 +220,11 @@ fn a_thread_wants_other_pages_while_a_look_at_a_longer_file_waits_for_its_guard(
     let len = scene.beside(13, append_and_look, |view| {
         assert_eq!(view.read_to_vec(12 * PAGE..12 * PAGE + 1).unwrap(), [7]);
         assert_eq!(view.len(), 13 * PAGE + 100, "what was appended is read first");
-        let behind = view.read(14).map(drop);
+        let behind = view.page(14).map(drop);
         assert!(matches!(behind, Err(Error::HeldHere { page: 13, .. })), "{behind:?}");
     });
     assert_eq!(len, 16 * PAGE + 100);
-    assert_eq!(scene.view.read(13).unwrap()[99..102], [7, 9, 9]);
+    assert_eq!(scene.view.page(13).unwrap()[99..102], [7, 9, 9]);
 }
 
 /// Keeps a page held until the sender is dropped.
@@ -232,7 +232,7 @@ fn hold(view: &View, page: u64) -> Sender<()> {
     let (held, release) = (channel(), channel());
     let view = view.clone();
     std::thread::spawn(move || {
-        let _guard = view.read(page).unwrap();
+        let _guard = view.page(page).unwrap();
         held.0.send(()).unwrap();
         let _ = release.1.recv();
     });
@@ -245,9 +245,9 @@ fn callbacks_that_pin_all_pages_together_are_refused_and_do_not_wait_for_each_ot
     let dir = Dir::new();
     let path = common::make_file(&dir, 96 * PAGE);
     let pager = Pager::builder()
-        .max("256K".parse().unwrap())
-        .patience(Duration::MAX)
-        .io_deadline(Duration::MAX)
+        .max(Size::kib(256))
+        .memory_timeout(Duration::MAX)
+        .io_timeout(Duration::MAX)
         .build()
         .unwrap();
     let view = OpenOptions::new().write(true).folio_order(3).open(&pager, path).unwrap();
@@ -258,7 +258,7 @@ fn callbacks_that_pin_all_pages_together_are_refused_and_do_not_wait_for_each_ot
             view.get_many(&[page], |_, _| {
                 // Now each pins an eighth of the budget.
                 both.wait();
-                results.send(view.read(64).map(drop)).unwrap();
+                results.send(view.page(64).map(drop)).unwrap();
                 results.send(view.write_at(65 * PAGE, b"x")).unwrap();
                 both.wait();
             })
@@ -269,7 +269,7 @@ fn callbacks_that_pin_all_pages_together_are_refused_and_do_not_wait_for_each_ot
         let result = wait_for(&results.1, "a callback for whose page there is no room");
         assert!(matches!(result, Err(Error::Nested { .. })), "{result:?}");
     }
-    drop(view.read(64).unwrap());
+    drop(view.page(64).unwrap());
 }
 
 #[test]
@@ -277,7 +277,7 @@ fn a_store_in_any_callback_to_a_page_that_others_hold_is_refused_at_once() {
     let scene = Scene::new(0, true);
     let _held = hold(&scene.view, 1);
     for page in 2..5 {
-        drop(scene.view.read(page).unwrap());
+        drop(scene.view.page(page).unwrap());
     }
     let also_held = hold(&scene.view, 3);
     let (view, stored) = (scene.view.clone(), channel());
@@ -290,7 +290,7 @@ fn a_store_in_any_callback_to_a_page_that_others_hold_is_refused_at_once() {
             let mut results = Vec::new();
             let each = |_: usize, _: &[u8]| {
                 results.push(view.write_at(PAGE, b"x"));
-                results.push(view.discard(1..2).map(drop));
+                results.push(view.revert(PAGE..2 * PAGE).map(drop));
                 results.push(view.set_len(PAGE));
             };
             view.get_many(&[page], each).unwrap();

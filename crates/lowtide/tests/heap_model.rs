@@ -15,9 +15,11 @@ mod kernel;
 
 use common::Dir;
 use kernel::Kernel;
+use lowtide::TenantError;
+use lowtide::instruments::Verdict;
+use lowtide::instruments::{Inject, InjectOp, Request};
 use lowtide::map::{MapError, MapMut, MapOptions, RemapOptions};
-use lowtide::{Anon, AnonOptions, Error, Inject, InjectOp, Pager, Request, Size, Swap, Tenant};
-use lowtide::{TenantError, Verdict};
+use lowtide::{Error, Pager, Region, RegionOptions, Size, SwapOptions, Tenant};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestCaseError, TestRunner};
 use std::io;
@@ -132,14 +134,14 @@ impl Inject for Device {
 
 /// Memory of a program, by one of its two doors.
 enum Memory {
-    Guards(Anon),
+    Guards(Region),
     Pointer(MapMut),
 }
 
 /// What was refused, and has to be looked at again when there is room and the device is well.
 struct Refused;
 
-struct Region {
+struct Heap {
     memory: Memory,
     model: Vec<u8>,
     /// Pages behind a pointer that are `SIGBUS` until they are given up, or by chance before.
@@ -155,20 +157,20 @@ fn refused(result: Result<(), Error>) -> Result<(), Refused> {
     }
 }
 
-impl Region {
+impl Heap {
     fn new(pager: &Pager, tenant: &Tenant, len: usize, pointer: bool) -> Option<Self> {
         let memory = if pointer {
-            let options = MapOptions::new().tenant(tenant).len(len).growth(MOST);
+            let options = MapOptions::new().tenant(tenant).len(len).growth(MOST as u64);
             match options.map_anon(pager) {
                 Ok(map) if map.report().how.contains("EFAULT") => return None,
                 Ok(map) => Memory::Pointer(map),
-                Err(MapError::Way { .. } | MapError::Memory(Error::OutOfBudget { .. })) => {
+                Err(MapError::Mode { .. } | MapError::Memory(Error::OutOfBudget { .. })) => {
                     return None;
                 }
                 Err(other) => panic!("{other}"),
             }
         } else {
-            match AnonOptions::new().growth(MOST as u64).create(tenant, len as u64) {
+            match RegionOptions::new().growth(MOST as u64).create(tenant, len as u64) {
                 Ok(anon) => Memory::Guards(anon),
                 Err(Error::OutOfBudget { .. }) => return None,
                 Err(other) => panic!("{other}"),
@@ -246,14 +248,14 @@ impl Region {
 
     fn discard(&mut self, range: std::ops::Range<usize>) -> Result<(), Refused> {
         match &mut self.memory {
-            Memory::Guards(anon) => refused(anon.discard(range.start as u64..range.end as u64))?,
+            Memory::Guards(anon) => refused(anon.clear(range.start as u64..range.end as u64))?,
             Memory::Pointer(map) => {
                 // A part of a page is zeroed by stores, which must not be a signal.
                 let whole = range.start.next_multiple_of(PAGE)..range.end / PAGE * PAGE;
                 if whole.is_empty() {
                     return Ok(());
                 }
-                map.discard(whole.clone()).unwrap();
+                map.clear(whole.clone()).unwrap();
                 self.model[whole.clone()].fill(0);
                 self.poisoned[whole.start / PAGE..whole.end / PAGE].fill(false);
                 return Ok(());
@@ -346,7 +348,7 @@ struct World<'s> {
     tenant: Tenant,
     device: Arc<Device>,
     kernel: Kernel,
-    regions: [Option<Region>; 2],
+    regions: [Option<Heap>; 2],
     turn: usize,
     orphans: u64,
     /// What is drawn now, and ends while something is looked at again.
@@ -391,14 +393,14 @@ impl World<'_> {
                 if let Some(region) = self.regions[which].take() {
                     self.end(region, served);
                 }
-                self.regions[which] = Region::new(&self.pager, &self.tenant, len, pointer);
+                self.regions[which] = Heap::new(&self.pager, &self.tenant, len, pointer);
             }
             _ => self.change(which, op),
         }
         self.pager.validate().unwrap();
     }
 
-    fn was_refused(&self, region: &Region) {
+    fn was_refused(&self, region: &Heap) {
         let pointer = matches!(region.memory, Memory::Pointer(_));
         let count = if pointer { &self.seen.refused_behind_pointers } else { &self.seen.refused };
         count.fetch_add(1, Relaxed);
@@ -440,7 +442,7 @@ impl World<'_> {
     }
 
     /// Drops a region; if it is served, while a thread makes the kernel load its bytes.
-    fn end(&mut self, region: Region, served: bool) {
+    fn end(&mut self, region: Heap, served: bool) {
         let Memory::Pointer(map) = region.memory else { return };
         if !served || map.is_empty() {
             return;
@@ -482,7 +484,7 @@ impl World<'_> {
     /// Whether the kernel of this machine has memory behind pointers.
     fn pointers_work() -> bool {
         let pager = Pager::builder().max(size(FRAMES)).build().unwrap();
-        Region::new(&pager, &pager.root(), PAGE, true).is_some()
+        Heap::new(&pager, &pager.root(), PAGE, true).is_some()
     }
 
     /// All that is known is there, and all is given back.
@@ -552,21 +554,21 @@ fn setting() -> impl Strategy<Value = Setting> {
 fn play(setting: &Setting, ops: &[Op], seen: &Seen) {
     let dir = Dir::new();
     let device = Arc::new(Device::default());
-    let swap = Swap::compressed(size(setting.memory));
+    let swap = SwapOptions::compressed(size(setting.memory));
     let swap = setting.slots.map_or(swap.clone(), |slots| swap.size(size(slots)));
     let swap = setting.file.map_or(swap.clone(), |file| swap.file(dir.path(), size(file)));
     let pager = Pager::builder()
         .max(size(8 * FRAMES))
         .policy(setting.policy.parse().unwrap())
         .background(setting.background)
-        .patience(Duration::from_millis(20))
+        .memory_timeout(Duration::from_millis(20))
         .swap(swap)
         .inject(Arc::<Device>::clone(&device))
         .build()
         .unwrap();
     pager.root().set_max(size(FRAMES + 24)).unwrap();
     let tenant = pager.tenant("heap").max(size(FRAMES)).create().unwrap();
-    let regions = setting.pointers.map(|pointer| Region::new(&pager, &tenant, 40 * PAGE, pointer));
+    let regions = setting.pointers.map(|pointer| Heap::new(&pager, &tenant, 40 * PAGE, pointer));
     let (kernel, limits) = (Kernel::new(), (size(FRAMES), Size::MAX));
     let mut world =
         World { seen, pager, tenant, device, kernel, regions, turn: 0, orphans: 0, limits };

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{Dir, make_file};
-use lowtide::{OpenOptions, Pager, Stat, View};
+use lowtide::{OpenOptions, Pager, Size, Stat, View};
 use std::hint::black_box;
 
 const PAGE: u64 = 4096;
@@ -12,7 +12,7 @@ const SAMPLE: u64 = 1024;
 
 /// A pager with a budget of `pages` pages.
 fn pager(pages: u64) -> Pager {
-    let builder = Pager::builder().max((pages * PAGE).to_string().parse().unwrap());
+    let builder = Pager::builder().max(pages * PAGE);
     builder.policy("lru".parse().unwrap()).build().unwrap()
 }
 
@@ -27,7 +27,7 @@ fn resident() -> (Dir, Pager, View) {
 
 fn hit(view: &View, times: u64) {
     for i in 0..times {
-        black_box(view.read(i % 16).unwrap()[7]);
+        black_box(view.page(i % 16).unwrap()[7]);
     }
 }
 
@@ -61,7 +61,7 @@ fn hits_of_every_kind_of_read_are_counted_within_two_samples() {
     check(80_000, "get_many");
     for _ in 0..2 {
         // Held twice: the second guard of a page takes another way.
-        let _held: Vec<_> = pages.iter().map(|&page| view.read(page).unwrap()).collect();
+        let _held: Vec<_> = pages.iter().map(|&page| view.page(page).unwrap()).collect();
         hit(&view, 20_000);
         check(20_016, "guards beside guards");
     }
@@ -75,13 +75,15 @@ fn a_scan_that_does_not_fit_has_no_hits_whether_it_is_read_ahead_or_not() {
     let path = make_file(&dir, 1024 * PAGE);
     for ahead in ["0", "1M"] {
         let pager = pager(128);
-        let view =
-            OpenOptions::new().read_ahead(ahead.parse().unwrap()).open(&pager, &path).unwrap();
+        let view = OpenOptions::new()
+            .read_ahead(ahead.parse::<Size>().unwrap())
+            .open(&pager, &path)
+            .unwrap();
         assert_eq!(pager.stat().hit_ratio(), None, "nothing was read yet");
         let mut piece = vec![0; 32 * PAGE as usize];
         for _ in 0..2 {
             for page in 0..1024 {
-                black_box(view.read(page).unwrap()[7]);
+                black_box(view.page(page).unwrap()[7]);
             }
             for page in (0..1024).step_by(32) {
                 view.read_at(page * PAGE, &mut piece).unwrap();

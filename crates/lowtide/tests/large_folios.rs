@@ -3,14 +3,14 @@
 mod common;
 
 use common::Dir;
-use lowtide::{OpenOptions, Pager};
+use lowtide::{OpenOptions, Pager, Size};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
 const PAGE: u64 = 4096;
 
 fn pager(bytes: &str) -> Pager {
-    Pager::builder().max(bytes.parse().unwrap()).build().unwrap()
+    Pager::builder().max(bytes.parse::<Size>().unwrap()).build().unwrap()
 }
 
 /// Waits for something that another thread does. Only a hang makes it fail.
@@ -36,7 +36,7 @@ fn a_folio_that_was_stored_in_a_hole_is_no_hole_any_more() {
         view.flush().unwrap();
         for page in [pages - 1, pages / 2] {
             eventually("a flushed page can be evicted", || {
-                pager.root().reclaim("32M".parse().unwrap()).unwrap();
+                pager.root().reclaim(Size::mib(32)).unwrap();
                 !view.is_resident(page)
             });
             view.write_at(page * PAGE + 100, b"x").unwrap();

@@ -4,7 +4,8 @@
 mod common;
 
 use common::Dir;
-use lowtide::{Error, Inject, InjectOp, OpenOptions, Pager, Request, Verdict, View};
+use lowtide::instruments::{Inject, InjectOp, Request, Verdict};
+use lowtide::{Error, OpenOptions, Pager, Size, View};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -16,11 +17,7 @@ use std::time::Duration;
 const PAGE: u64 = 4096;
 
 fn pager() -> Pager {
-    Pager::builder()
-        .max("2M".parse().unwrap())
-        .patience(Duration::from_millis(200))
-        .build()
-        .unwrap()
+    Pager::builder().max(Size::mib(2)).memory_timeout(Duration::from_millis(200)).build().unwrap()
 }
 
 /// A file of `bytes` sevens, as a view that may write.
@@ -54,15 +51,15 @@ fn what_is_cut_off_reads_as_zeroes_when_the_file_grows_again_in_memory_and_on_di
                     let other = OpenOptions::new().write(true).open(&pager, &path).unwrap();
                     // Everything is resident, known to the hit path of both views, and dirty in
                     // half of the cases.
-                    for page in 0..view.pages() {
-                        drop((view.read(page).unwrap(), other.read(page).unwrap()));
+                    for page in 0..view.page_count() {
+                        drop((view.page(page).unwrap(), other.page(page).unwrap()));
                     }
                     if dirty {
                         view.write_at(0, &vec![7; 20 * PAGE as usize + 77]).unwrap();
                     }
                     other.set_len(cut).unwrap();
                     assert_eq!((view.len(), std::fs::metadata(&path).unwrap().len()), (cut, cut));
-                    let behind = view.read(cut.div_ceil(PAGE));
+                    let behind = view.page(cut.div_ceil(PAGE));
                     assert!(
                         matches!(behind, Err(Error::OutOfRange { .. })),
                         "{order} {dirty} {cut}"
@@ -97,7 +94,7 @@ fn a_guard_on_a_page_that_goes_keeps_the_file_as_it_is() {
     let (pager, path) = (pager(), dir.path().join("data"));
     let view = sevens(&pager, &path, 8 * PAGE, 0);
     view.write_at(5 * PAGE, &[7; 10]).unwrap();
-    let guard = view.read(5).unwrap();
+    let guard = view.page(5).unwrap();
     assert!(matches!(view.set_len(10), Err(Error::HeldHere { page: 5, .. })));
     let (view, path) = (&view, &path);
     std::thread::scope(|scope| {
@@ -121,7 +118,7 @@ fn a_reader_sees_the_file_as_it_was_while_a_cut_waits_for_a_guard_and_gives_up()
     let (pager, path) = (pager(), dir.path().join("data"));
     let pages = 2048;
     let view = &sevens(&pager, &path, pages * PAGE, 0);
-    let guard = view.read(5).unwrap();
+    let guard = view.page(5).unwrap();
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let reader = scope.spawn(|| {
@@ -129,7 +126,7 @@ fn a_reader_sees_the_file_as_it_was_while_a_cut_waits_for_a_guard_and_gives_up()
             // Most of them are absent: the file is four times the budget.
             while !over.load(SeqCst) {
                 let page = 6 + read * 61 % (pages - 6);
-                assert!(view.read(page).unwrap().iter().all(|byte| *byte == 7), "page {page}");
+                assert!(view.page(page).unwrap().iter().all(|byte| *byte == 7), "page {page}");
                 read += 1;
             }
             read
@@ -171,8 +168,7 @@ fn a_cut_that_the_file_system_refuses_changes_nothing() {
     let dir = Dir::new();
     for order in [0, 3] {
         let (device, path) = (Arc::new(Device::default()), dir.path().join("data"));
-        let pager =
-            Pager::builder().max("2M".parse().unwrap()).inject(device.clone()).build().unwrap();
+        let pager = Pager::builder().max(Size::mib(2)).inject(device.clone()).build().unwrap();
         let view = sevens(&pager, &path, 16 * PAGE, order);
         let bytes: Vec<u8> = (0..16 * PAGE).map(|at| at as u8 | 1).collect();
         view.write_at(0, &bytes).unwrap();
@@ -192,7 +188,7 @@ fn a_cut_that_the_file_system_refuses_changes_nothing() {
 fn a_length_alone_is_made_durable_by_flush() {
     let dir = Dir::new();
     let (device, path) = (Arc::new(Device::default()), dir.path().join("data"));
-    let pager = Pager::builder().max("2M".parse().unwrap()).inject(device.clone()).build().unwrap();
+    let pager = Pager::builder().max(Size::mib(2)).inject(device.clone()).build().unwrap();
     let view = sevens(&pager, &path, 16 * PAGE, 0);
     for len in [5, 20 * PAGE] {
         let before = device.syncs.load(SeqCst);
@@ -208,7 +204,7 @@ fn a_length_alone_is_made_durable_by_flush() {
 fn a_growth_that_fails_leaves_file_and_view_as_they_were() {
     let dir = Dir::new();
     let (pager, path) = (pager(), dir.path().join("data"));
-    let options = OpenOptions::new().create(3).growth("1M".parse().unwrap());
+    let options = OpenOptions::new().create(3).growth(Size::mib(1));
     let view = options.open(&pager, &path).unwrap();
     view.write_at(0, b"abc").unwrap();
     for far in [2 << 20, 2 << 40, u64::MAX - 10] {
@@ -226,11 +222,7 @@ fn a_growth_that_fails_leaves_file_and_view_as_they_were() {
     ));
     drop(view);
     // Room is made for what a file is created with, and there is a default.
-    let view = OpenOptions::new()
-        .create(2 << 40)
-        .growth("1M".parse().unwrap())
-        .open(&pager, &path)
-        .unwrap();
+    let view = OpenOptions::new().create(2 << 40).growth(Size::mib(1)).open(&pager, &path).unwrap();
     view.write_at((2 << 40) + 5, b"x").unwrap();
     drop(view);
     let absurd = dir.path().join("absurd");
@@ -281,7 +273,7 @@ fn what_others_cut_off_does_not_come_back() {
             view.flush().unwrap();
             outside(&path).set_len(cut).unwrap();
             assert_eq!(view.refresh_len().unwrap(), cut);
-            assert!(matches!(view.read(9), Err(Error::OutOfRange { .. })));
+            assert!(matches!(view.page(9), Err(Error::OutOfRange { .. })));
             view.write_at(9 * PAGE, &[0]).unwrap();
             view.write_at(cut + 1, &[0]).unwrap();
             assert!(all(&view) == then_zeroes(cut, 9 * PAGE + 1), "order {order}, cut at {cut}");
@@ -307,13 +299,10 @@ fn a_store_of_nothing_changes_nothing_and_a_read_of_nothing_succeeds() {
 fn a_thread_with_a_guard_stores_while_a_cut_waits_for_the_store_that_waits_for_the_guard() {
     let dir = Dir::new();
     let path = dir.path().join("data");
-    let pager = Pager::builder()
-        .max("2M".parse().unwrap())
-        .patience(Duration::from_secs(5))
-        .build()
-        .unwrap();
+    let pager =
+        Pager::builder().max(Size::mib(2)).memory_timeout(Duration::from_secs(5)).build().unwrap();
     let view = sevens(&pager, &path, 8 * PAGE, 0);
-    let guard = view.read(1).unwrap();
+    let guard = view.page(1).unwrap();
     let view = &view;
     std::thread::scope(|scope| {
         let store = scope.spawn(move || view.write_at(PAGE, &[7; 10]));

@@ -44,7 +44,7 @@ const STORED: u64 = 3;
 
 /// The ways in which the crate pins a page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Way {
+enum MapMode {
     /// `many.rs`, `writeback/collect.rs`.
     Pin,
     /// The hit path, `hits.rs`.
@@ -59,7 +59,7 @@ enum Way {
     HoldThenLook,
 }
 
-impl Way {
+impl MapMode {
     const ALL: [Self; 6] =
         [Self::Pin, Self::PinYoung, Self::KeepYoung, Self::Keep, Self::Hold, Self::HoldThenLook];
 
@@ -99,7 +99,7 @@ impl World {
     }
 
     /// A page for one of the ways to pin it, with and without readers that execute no fence.
-    fn pages_for(way: Way) -> Vec<fn() -> Arc<Self>> {
+    fn pages_for(way: MapMode) -> Vec<fn() -> Arc<Self>> {
         let (fenced, unfenced) = (|| Self::with_page(true, false), || Self::with_page(true, true));
         // The hit path takes no other.
         if way.is_fast() { vec![unfenced] } else { vec![fenced, unfenced] }
@@ -112,22 +112,22 @@ impl World {
 
     /// Reads the page if it can be held, looking twice, as a caller who keeps a guard does.
     fn read(&self) -> Option<u64> {
-        self.read_by(Way::Pin)
+        self.read_by(MapMode::Pin)
     }
 
-    fn read_by(&self, way: Way) -> Option<u64> {
-        if matches!(way, Way::KeepYoung | Way::Keep) {
+    fn read_by(&self, way: MapMode) -> Option<u64> {
+        if matches!(way, MapMode::KeepYoung | MapMode::Keep) {
             return self.read_kept(way);
         }
         let (frame, pinned) = match way {
-            Way::Pin => self.entry.pin().map(|pinned| (pinned.frame, pinned._held)).ok()?,
-            Way::PinYoung => self.entry.pin_young()?,
-            Way::KeepYoung | Way::Keep => unreachable!("read above"),
-            Way::Hold => {
+            MapMode::Pin => self.entry.pin().map(|pinned| (pinned.frame, pinned._held)).ok()?,
+            MapMode::PinYoung => self.entry.pin_young()?,
+            MapMode::KeepYoung | MapMode::Keep => unreachable!("read above"),
+            MapMode::Hold => {
                 let (State::Resident { frame, .. }, held) = self.entry.hold() else { return None };
                 (frame, held)
             }
-            Way::HoldThenLook => {
+            MapMode::HoldThenLook => {
                 let held = hazard::hold(self.entry.address());
                 let State::Resident { frame, .. } = self.entry.load() else { return None };
                 (frame, held)
@@ -144,10 +144,10 @@ impl World {
     }
 
     /// Reads the page behind a slot that then announces another.
-    fn read_kept(&self, way: Way) -> Option<u64> {
+    fn read_kept(&self, way: MapMode) -> Option<u64> {
         let slot = hazard::KeptSlot::take();
         let frame = match way {
-            Way::KeepYoung => self.entry.keep_young(&slot),
+            MapMode::KeepYoung => self.entry.keep_young(&slot),
             _ => self.entry.keep(&slot),
         };
         if frame.is_none() {
@@ -286,7 +286,7 @@ fn a_reader_sees_a_page_before_or_after_a_store_and_never_between() {
 /// The same for every way to pin a page, with and without a fence.
 #[test]
 fn no_way_to_pin_a_page_sees_a_store_that_is_half_done() {
-    for way in Way::ALL {
+    for way in MapMode::ALL {
         for page in World::pages_for(way) {
             let outcomes = prove(Some(3), move || {
                 let world = page();
@@ -313,7 +313,7 @@ fn no_way_to_pin_a_page_sees_a_store_that_is_half_done() {
 /// The evictor clears the young bit first, as an aging walk does.
 #[test]
 fn an_evictor_spares_what_is_pinned_in_any_way() {
-    for way in Way::ALL {
+    for way in MapMode::ALL {
         for page in World::pages_for(way) {
             let outcomes = prove(Some(3), move || {
                 let world = page();
@@ -347,7 +347,7 @@ fn stores_that_follow_each_other_spare_readers_with_and_without_a_fence() {
             move || {
                 let first = world.read();
                 world.entry.permit_unfenced(world.entry.load());
-                let second = world.read_by(Way::PinYoung);
+                let second = world.read_by(MapMode::PinYoung);
                 assert!(matches!(first, None | Some(PAGE | STORED)));
                 assert!(matches!(second, None | Some(PAGE | STORED)));
                 second
@@ -533,7 +533,7 @@ fn a_store_that_spares_the_barrier_while_readers_without_a_fence_are_permitted_i
         let world = World::with_page(true, true);
         let reader = thread::spawn({
             let world = world.clone();
-            move || world.read_by(Way::PinYoung)
+            move || world.read_by(MapMode::PinYoung)
         });
         let taken = world.entry.try_lock_for_store().unwrap();
         if !world.is_held(&mut Taken { unfenced: false, ..taken }) {

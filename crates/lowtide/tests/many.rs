@@ -3,7 +3,7 @@
 mod common;
 
 use common::{Dir, make_file};
-use lowtide::Pager;
+use lowtide::{Pager, Size};
 use std::time::Duration;
 
 /// Every other page, so that no two are read together.
@@ -15,7 +15,7 @@ fn scattered(count: u64) -> Vec<u64> {
 fn misses_of_one_call_take_the_lock_together() {
     let dir = Dir::new();
     let path = make_file(&dir, 2 << 20);
-    let pager = Pager::builder().max("4M".parse().unwrap()).depth(32).build().unwrap();
+    let pager = Pager::builder().max(Size::mib(4)).depth(32).build().unwrap();
     let view = pager.open(&path).unwrap();
     pager.measure_misses(true);
     let mut shown = 0;
@@ -30,8 +30,7 @@ fn misses_of_one_call_take_the_lock_together() {
 fn without_background_threads_each_miss_is_charged_before_the_next_page_is_looked_at() {
     let dir = Dir::new();
     let path = make_file(&dir, 2 << 20);
-    let pager =
-        Pager::builder().max("4M".parse().unwrap()).depth(32).background(false).build().unwrap();
+    let pager = Pager::builder().max(Size::mib(4)).depth(32).background(false).build().unwrap();
     let view = pager.open(&path).unwrap();
     pager.measure_misses(true);
     view.get_many(&scattered(256), |_, _| ()).unwrap();
@@ -42,9 +41,9 @@ fn without_background_threads_each_miss_is_charged_before_the_next_page_is_looke
 fn a_page_that_is_read_is_shown_before_a_long_row_of_hits_ends() {
     let dir = Dir::new();
     let path = make_file(&dir, 64 << 10);
-    let pager = Pager::builder().max("1M".parse().unwrap()).build().unwrap();
+    let pager = Pager::builder().max(Size::mib(1)).build().unwrap();
     let view = pager.open(&path).unwrap();
-    drop(view.read(0).unwrap());
+    drop(view.page(0).unwrap());
     let mut list = vec![0; 20_000];
     list[0] = 9;
     let (mut hits, mut hits_before) = (0, None);

@@ -5,8 +5,8 @@
 #[path = "common/mapped.rs"]
 mod mapped;
 
-use lowtide::map::{Advice, Map, MapError, MapOptions, Way};
-use lowtide::{OpenError, OpenOptions, Pager};
+use lowtide::map::{Advice, Map, MapError, MapMode, MapOptions};
+use lowtide::{OpenError, OpenOptions, Pager, Size};
 use mapped::{PAGE, await_cached, cached_bytes, file, pager, random, word};
 use std::fs::File;
 use std::time::{Duration, Instant};
@@ -14,9 +14,9 @@ use std::time::{Duration, Instant};
 /// Maps a whole file through the page cache; nothing where the kernel refuses.
 fn cached(pager: &Pager, file: &File) -> Option<Map> {
     // SAFETY: as in `map`.
-    match unsafe { MapOptions::new().way(Way::PageCache).map(pager, file) } {
+    match unsafe { MapOptions::new().mode(MapMode::PageCache).map(pager, file) } {
         Ok(map) => Some(map),
-        Err(error @ MapError::Way { .. }) => {
+        Err(error @ MapError::Mode { .. }) => {
             eprintln!("SKIPPED: {error}");
             None
         }
@@ -27,9 +27,9 @@ fn cached(pager: &Pager, file: &File) -> Option<Map> {
 /// Maps a whole file by page faults that this process serves; nothing where the kernel refuses.
 fn map(pager: &Pager, file: &File) -> Option<Map> {
     // SAFETY: no test changes a file while it is mapped, unless that is what it is about.
-    match unsafe { MapOptions::new().way(Way::Userfault).map(pager, file) } {
+    match unsafe { MapOptions::new().mode(MapMode::Userfault).map(pager, file) } {
         Ok(map) => Some(map),
-        Err(error @ MapError::Way { .. }) => {
+        Err(error @ MapError::Mode { .. }) => {
             eprintln!("SKIPPED: {error}");
             None
         }
@@ -166,7 +166,7 @@ fn a_map_of_a_part_begins_and_ends_where_it_was_asked_to() {
     let part = MapOptions::new().offset(5000).len(10_000);
     // SAFETY: as in `map`.
     let map = match unsafe { part.map(&pager, file.as_file()) } {
-        Err(MapError::Way { why, .. }) => return eprintln!("SKIPPED: {why}"),
+        Err(MapError::Mode { why, .. }) => return eprintln!("SKIPPED: {why}"),
         map => map.unwrap(),
     };
     assert_eq!((map.len(), word(&map, 0), word(&map, 9992)), (10_000, 5000, 14_992));
@@ -177,7 +177,7 @@ fn a_map_of_a_part_begins_and_ends_where_it_was_asked_to() {
     // SAFETY: as in `map`.
     let empty = unsafe { MapOptions::new().len(0).map(&pager, file.as_file()) }.unwrap();
     assert!(empty.is_empty() && empty.iter().next().is_none());
-    let small = Pager::builder().max("1M".parse().unwrap()).base_page(1024).build().unwrap();
+    let small = Pager::builder().max(Size::mib(1)).base_page(1024).build().unwrap();
     // SAFETY: as in `map`.
     let error = unsafe { small.map(file.as_file()) }.unwrap_err();
     assert!(matches!(error, MapError::PageSize { pager: 1024, .. }), "{error}");
@@ -188,11 +188,11 @@ fn two_maps_of_a_file_are_two_budgets_and_a_view_that_writes_is_refused() {
     let file = file(512);
     let pager = pager("4M");
     let [first, second] =
-        ["a", "b"].map(|name| pager.tenant(name).max("512K".parse().unwrap()).create().unwrap());
+        ["a", "b"].map(|name| pager.tenant(name).max(Size::kib(512)).create().unwrap());
     // SAFETY: as in `map`.
     let [one, two] = [&first, &second].map(|tenant| unsafe { tenant.map(file.as_file()) });
     let (one, two) = match (one, two) {
-        (Err(MapError::Way { why, .. }), _) => return eprintln!("SKIPPED: {why}"),
+        (Err(MapError::Mode { why, .. }), _) => return eprintln!("SKIPPED: {why}"),
         (one, two) => (one.unwrap(), two.unwrap()),
     };
     for page in 0..512 {
@@ -206,12 +206,12 @@ fn two_maps_of_a_file_are_two_budgets_and_a_view_that_writes_is_refused() {
     let error = write.open(&pager, file.path()).unwrap_err();
     assert!(matches!(error, OpenError::Copies { copies: 2, .. }), "{error}");
     let view = pager.open(file.path()).unwrap();
-    assert_eq!(view.read(3).unwrap()[0..8], one[3 * PAGE..3 * PAGE + 8]);
+    assert_eq!(view.page(3).unwrap()[0..8], one[3 * PAGE..3 * PAGE + 8]);
     drop((one, two, view));
     let view = write.open(&pager, file.path()).unwrap();
     // SAFETY: as in `map`.
-    let error = unsafe { MapOptions::new().way(Way::Userfault).map(&pager, file.as_file()) };
-    assert!(matches!(error, Err(MapError::Way { .. })), "a map would not see stores");
+    let error = unsafe { MapOptions::new().mode(MapMode::Userfault).map(&pager, file.as_file()) };
+    assert!(matches!(error, Err(MapError::Mode { .. })), "a map would not see stores");
     drop(view);
 }
 
@@ -220,7 +220,7 @@ fn pages_that_are_soon_wanted_come_in_before_they_are_touched() {
     let file = file(256);
     let pager = pager("4M");
     let Some(map) = map(&pager, file.as_file()) else { return };
-    map.advise_range(Advice::WillNeed, 10 * PAGE, 100 * PAGE).unwrap();
+    map.advise_range(Advice::WillNeed, 10 * PAGE..110 * PAGE).unwrap();
     let began = Instant::now();
     while map.report().resident_bytes < 100 * PAGE as u64 {
         assert!(began.elapsed() < Duration::from_secs(10), "{}", map.report());
@@ -230,7 +230,7 @@ fn pages_that_are_soon_wanted_come_in_before_they_are_touched() {
         assert_eq!(word(&map, page * PAGE), (page * PAGE) as u64);
     }
     assert_eq!(map.report().faults, 0);
-    assert!(map.advise_range(Advice::WillNeed, 0, map.len() + 1).is_err());
+    assert!(map.advise_range(Advice::WillNeed, 0..map.len() + 1).is_err());
 }
 
 #[test]

@@ -69,7 +69,7 @@ fn adopt(pager: &Pager, file: &File, own: Own) -> Option<Adopted> {
     let len = own.pages * PAGE;
     // SAFETY: a mapping of this file; the test forgets what it takes away.
     match unsafe { MapOptions::new().adopt(pager, file.as_fd(), own.start, len) } {
-        Err(error @ MapError::Way { .. }) => {
+        Err(error @ MapError::Mode { .. }) => {
             eprintln!("SKIPPED: {error}");
             None
         }

@@ -4,8 +4,9 @@
 #[path = "common/mapped.rs"]
 mod mapped;
 
-use lowtide::map::{MapError, MapMut, MapOptions, RemapOptions, Way};
-use lowtide::{Error, Inject, InjectOp, Pager, Request, Size, Swap, Tenant, Verdict};
+use lowtide::instruments::{Inject, InjectOp, Request, Verdict};
+use lowtide::map::{MapError, MapMode, MapMut, MapOptions, RemapOptions};
+use lowtide::{Error, Pager, Size, SwapOptions, Tenant};
 use mapped::{PAGE, check_empty, or_skip, random};
 use std::io::{self, ErrorKind, Read, Write};
 use std::path::Path;
@@ -15,29 +16,29 @@ use std::time::Duration;
 
 const MIB: usize = 1 << 20;
 
-fn compressed(limit: &str) -> Swap {
-    Swap::compressed(limit.parse().unwrap())
+fn compressed(limit: &str) -> SwapOptions {
+    SwapOptions::compressed(limit.parse::<Size>().unwrap())
 }
 
 /// A pager, and a tenant with less than it has.
-fn tenant(swap: Swap, max: &str) -> (Pager, Tenant) {
+fn tenant(swap: SwapOptions, max: &str) -> (Pager, Tenant) {
     tenant_with(swap, max, "mglru", None)
 }
 
 fn tenant_with(
-    swap: Swap,
+    swap: SwapOptions,
     max: &str,
     policy: &str,
     inject: Option<Arc<dyn Inject>>,
 ) -> (Pager, Tenant) {
-    let builder = Pager::builder().max("16M".parse().unwrap()).policy(policy.parse().unwrap());
-    let builder = builder.swap(swap).patience(Duration::from_millis(500));
+    let builder = Pager::builder().max(Size::mib(16)).policy(policy.parse().unwrap());
+    let builder = builder.swap(swap).memory_timeout(Duration::from_millis(500));
     let builder = match inject {
         Some(inject) => builder.inject(inject),
         None => builder,
     };
     let pager = builder.build().unwrap();
-    let tenant = pager.tenant("heap").max(max.parse().unwrap()).create().unwrap();
+    let tenant = pager.tenant("heap").max(max.parse::<Size>().unwrap()).create().unwrap();
     (pager, tenant)
 }
 
@@ -90,7 +91,7 @@ fn kernel_faults(memory: &MapMut) -> bool {
 #[test]
 fn four_times_the_budget_keeps_its_contents_under_threads_that_store_load_and_discard() {
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-    let file = || compressed("512K").file(dir.path(), "32M".parse().unwrap());
+    let file = || compressed("512K").file(dir.path(), Size::mib(32));
     for (policy, swap, noise) in [
         ("mglru", compressed("8M"), false),
         ("lru", compressed("8M"), false),
@@ -145,8 +146,8 @@ fn untouched_memory_takes_none_and_what_is_given_up_is_zeroes_wherever_it_was() 
         fill(page, 1, false, &mut memory[page * PAGE..(page + 1) * PAGE]);
     }
     assert!(memory.report().swapped_bytes > 2 << 20, "{}", memory.report());
-    memory.discard(PAGE / 2..100 * PAGE + 1000).unwrap();
-    memory.discard(200 * PAGE + 5..200 * PAGE + 9).unwrap();
+    memory.clear(PAGE / 2..100 * PAGE + 1000).unwrap();
+    memory.clear(200 * PAGE + 5..200 * PAGE + 9).unwrap();
     let mut expected = [0; PAGE];
     for page in 0..pages {
         fill(page, 1, false, &mut expected);
@@ -163,7 +164,7 @@ fn untouched_memory_takes_none_and_what_is_given_up_is_zeroes_wherever_it_was() 
     // A page that is being read ahead in this moment may come after that.
     let begun = std::time::Instant::now();
     loop {
-        memory.discard(0..4 * MIB).unwrap();
+        memory.clear(0..4 * MIB).unwrap();
         let report = memory.report();
         if (report.resident_bytes, report.swapped_bytes) == (0, 0) {
             break;
@@ -171,8 +172,8 @@ fn untouched_memory_takes_none_and_what_is_given_up_is_zeroes_wherever_it_was() 
         assert!(begun.elapsed().as_secs() < 10, "{report}");
     }
     assert_eq!(tenant.stat().unwrap().anon, 0);
-    assert_eq!(memory.discard(5..4 * MIB + 1).unwrap_err().kind(), ErrorKind::InvalidInput);
-    memory.discard(7..7).unwrap();
+    assert_eq!(memory.clear(5..4 * MIB + 1).unwrap_err().kind(), ErrorKind::InvalidInput);
+    memory.clear(7..7).unwrap();
     drop(memory);
     check_empty(&pager);
 }
@@ -180,7 +181,7 @@ fn untouched_memory_takes_none_and_what_is_given_up_is_zeroes_wherever_it_was() 
 #[test]
 fn memory_grows_into_addresses_that_were_reserved_and_shrinks_to_zeroes() {
     let (pager, tenant) = tenant(compressed("4M"), "1M");
-    let options = MapOptions::new().tenant(&tenant).len(5000).growth(4 * MIB);
+    let options = MapOptions::new().tenant(&tenant).len(5000).growth(4 * MIB as u64);
     let Some(mut memory) = or_skip(options.map_anon(&pager)) else { return };
     let resize = |memory: &mut MapMut, len| {
         // SAFETY: no reference into the memory lives.
@@ -212,8 +213,8 @@ fn memory_grows_into_addresses_that_were_reserved_and_shrinks_to_zeroes() {
     memory.flush().unwrap();
     drop(memory);
     check_empty(&pager);
-    let way = MapOptions::new().len(9).way(Way::PageCache).map_anon(&pager).unwrap_err();
-    assert!(matches!(way, MapError::Way { .. }), "{way}");
+    let way = MapOptions::new().len(9).mode(MapMode::PageCache).map_anon(&pager).unwrap_err();
+    assert!(matches!(way, MapError::Mode { .. }), "{way}");
     tenant.remove().unwrap();
     let gone = tenant.map_anon(100).unwrap_err();
     assert!(matches!(gone, MapError::Memory(Error::Tenant { .. })), "{gone}");
@@ -249,8 +250,8 @@ fn where_swap_is_full_a_touch_is_sigbus_with_a_reason_and_nothing_is_lost() {
         check(page, 1, false, &memory[page * PAGE..(page + 1) * PAGE]);
     }
     // There is room again, also for the page that failed.
-    memory.discard(0..300 * PAGE).unwrap();
-    memory.discard(stored * PAGE..(stored + 1) * PAGE).unwrap();
+    memory.clear(0..300 * PAGE).unwrap();
+    memory.clear(stored * PAGE..(stored + 1) * PAGE).unwrap();
     fill(stored, 1, false, &mut memory[stored * PAGE..(stored + 1) * PAGE]);
     for page in 300..=stored {
         check(page, 1, false, &memory[page * PAGE..(page + 1) * PAGE]);
@@ -285,7 +286,7 @@ fn some_reads_fail(ahead: u64, least: usize) {
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let broken = Arc::new(Broken(AtomicU64::new(0)));
     let inject = Arc::<Broken>::clone(&broken);
-    let swap = compressed("1M").file(dir.path(), "16M".parse().unwrap());
+    let swap = compressed("1M").file(dir.path(), Size::mib(16));
     let (pager, tenant) = tenant_with(swap, "1M", "mglru", Some(inject));
     let options = MapOptions::new().tenant(&tenant).len(4 * MIB).read_ahead(ahead);
     let Some(mut memory) = or_skip(options.map_anon(&pager)) else { return };
@@ -315,7 +316,7 @@ fn some_reads_fail(ahead: u64, least: usize) {
         bytes.iter().for_each(|bytes| check(page, 1, true, bytes));
     }
     let page = failed[0];
-    memory.discard(page * PAGE..(page + 1) * PAGE).unwrap();
+    memory.clear(page * PAGE..(page + 1) * PAGE).unwrap();
     check(page, 0, true, &memory[page * PAGE..(page + 1) * PAGE]);
     drop(memory);
     check_empty(&pager);

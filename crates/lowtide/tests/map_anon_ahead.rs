@@ -5,7 +5,7 @@
 mod mapped;
 
 use lowtide::map::{MapMut, MapOptions};
-use lowtide::{Pager, Size, Swap, Tenant};
+use lowtide::{Pager, Size, SwapOptions, Tenant};
 use mapped::{PAGE, check_empty, or_skip, random};
 use std::path::Path;
 
@@ -14,8 +14,8 @@ const BUDGET: usize = 4 << 20;
 const PAGES: usize = 3 * BUDGET / PAGE;
 
 fn tenant(dir: &Path) -> (Pager, Tenant) {
-    let swap = Swap::compressed(Size::new(BUDGET as u64)).file(dir, "64M".parse().unwrap());
-    let pager = Pager::builder().max("16M".parse().unwrap()).swap(swap).build().unwrap();
+    let swap = SwapOptions::compressed(Size::new(BUDGET as u64)).file(dir, Size::mib(64));
+    let pager = Pager::builder().max(Size::mib(16)).swap(swap).build().unwrap();
     let tenant = pager.tenant("heap").max(Size::new(BUDGET as u64)).create().unwrap();
     (pager, tenant)
 }
@@ -123,7 +123,7 @@ fn memory_that_is_filled_in_order_takes_few_faults_and_scattered_stores_take_no_
     let resident = memory.report().resident_bytes / PAGE as u64;
     assert!((pages as u64..pages as u64 + 65).contains(&resident), "{resident} of {pages}");
     assert!((pages..pages + 100).all(|page| of(&memory, page).iter().all(|byte| *byte == 0)));
-    memory.discard(0..64 * BUDGET).unwrap();
+    memory.clear(0..64 * BUDGET).unwrap();
     assert_eq!(memory.report().resident_bytes, 0);
     for n in 0..100 {
         memory[n * 97 * PAGE] = 1;

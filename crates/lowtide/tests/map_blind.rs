@@ -9,7 +9,7 @@ mod mapped;
 mod scene;
 
 use lowtide::Pager;
-use lowtide::map::{MapError, MapOptions, Way};
+use lowtide::map::{MapError, MapMode, MapOptions};
 use mapped::{PAGE, await_cached, file, pager, random, word};
 use scene::{PAGEMAP_SCAN, SKIPPED, assert_well, child, hide, ioctl, refuse};
 use std::fs::File;
@@ -24,20 +24,20 @@ fn refused(pager: &Pager, file: &File, options: &MapOptions, private: bool) -> S
         // SAFETY: as above.
         unsafe { options.map(pager, file) }.map(drop).unwrap_err()
     };
-    assert!(matches!(error, MapError::Way { .. } | MapError::Kernel { .. }), "{error:?}");
+    assert!(matches!(error, MapError::Mode { .. } | MapError::Kernel { .. }), "{error:?}");
     error.to_string()
 }
 
 /// What works, and what does not, once page tables cannot be scanned; a refusal says `word_of_it`.
 fn kept_by_mincore(file: &File, pager: &Pager, word_of_it: &str) {
-    let way = |way| MapOptions::new().way(way);
-    let userfault = refused(pager, file, &way(Way::Userfault), false);
+    let way = |way| MapOptions::new().mode(way);
+    let userfault = refused(pager, file, &way(MapMode::Userfault), false);
     assert!(userfault.contains(word_of_it) || userfault.contains("userfaultfd"), "{userfault}");
-    let copies = refused(pager, file, &way(Way::PageCache), true);
+    let copies = refused(pager, file, &way(MapMode::PageCache), true);
     assert!(copies.contains(word_of_it), "{copies}");
     // SAFETY: nothing changes the file.
-    let map = unsafe { way(Way::Auto).map(pager, file) }.unwrap();
-    assert_eq!(map.report().way, Way::PageCache);
+    let map = unsafe { way(MapMode::Auto).map(pager, file) }.unwrap();
+    assert_eq!(map.report().mode, MapMode::PageCache);
     assert!(map.report().how.contains("not what is touched"), "{}", map.report());
     let mut state = 5;
     while pager.stat().memory.events.pgsteal < 8000 {
@@ -65,7 +65,7 @@ fn without_proc_a_mapping_of_the_kernel_is_kept_by_what_is_cached_and_a_mirror_i
             }
             kept_by_mincore(file.as_file(), &pager, "/proc/self/pagemap");
             let view = pager.open(file.path()).unwrap();
-            assert_eq!(word(&view.read(2).unwrap(), 0), 2 * PAGE as u64, "views need no /proc");
+            assert_eq!(word(&view.page(2).unwrap(), 0), 2 * PAGE as u64, "views need no /proc");
             0
         },
     );
@@ -104,7 +104,7 @@ fn a_file_that_others_own_is_refused_since_the_kernel_hides_what_is_cached_of_it
                 eprintln!("this user cannot become another");
                 return SKIPPED;
             }
-            let options = MapOptions::new().way(Way::PageCache);
+            let options = MapOptions::new().mode(MapMode::PageCache);
             let text = refused(&pager, &file, &options, false);
             assert!(text.contains("/proc/self/pagemap") || text.contains("PAGEMAP_SCAN"), "{text}");
             0

@@ -11,8 +11,9 @@ mod mapped;
 #[path = "common/scene.rs"]
 mod scene;
 
-use lowtide::map::{Advice, Map, MapError, MapOptions, Way};
-use lowtide::{Inject, InjectOp, Pager, Request, Size, Swap, Verdict};
+use lowtide::instruments::{Inject, InjectOp, Request, Verdict};
+use lowtide::map::{Advice, Map, MapError, MapMode, MapOptions};
+use lowtide::{Pager, Size, SwapOptions};
 use mapped::{PAGE, await_cached, file, pager, random, word};
 use scene::{NEW_USERFAULTFD, SKIPPED, assert_well, child, ioctl, refuse};
 use std::fs::File;
@@ -23,10 +24,10 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 /// Maps a whole file in one way; nothing where the kernel refuses the way.
-fn map(pager: &Pager, file: &File, way: Way) -> Option<Map> {
+fn map(pager: &Pager, file: &File, way: MapMode) -> Option<Map> {
     // SAFETY: no test changes a file while it is mapped, unless that is what it is about.
-    match unsafe { MapOptions::new().way(way).map(pager, file) } {
-        Err(error @ MapError::Way { .. }) => {
+    match unsafe { MapOptions::new().mode(way).map(pager, file) } {
+        Err(error @ MapError::Mode { .. }) => {
             eprintln!("SKIPPED: {error}");
             None
         }
@@ -35,7 +36,7 @@ fn map(pager: &Pager, file: &File, way: Way) -> Option<Map> {
 }
 
 /// A map, or the end of this child with a word why not.
-fn map_or_skip(pager: &Pager, file: &File, way: Way) -> Map {
+fn map_or_skip(pager: &Pager, file: &File, way: MapMode) -> Map {
     map(pager, file, way).unwrap_or_else(|| std::process::exit(SKIPPED))
 }
 
@@ -95,7 +96,7 @@ fn a_child_does_not_have_a_mirror_and_its_end_disturbs_the_parent_in_nothing() {
         child("a_child_does_not_have_a_mirror_and_its_end_disturbs_the_parent_in_nothing", || {
             let (file, pager) = (file(256), pager("4M"));
             let mut maps =
-                [0, 1].map(|_| Some(map_or_skip(&pager, file.as_file(), Way::Userfault)));
+                [0, 1].map(|_| Some(map_or_skip(&pager, file.as_file(), MapMode::Userfault)));
             let check = |map: &Map| {
                 (0..256).for_each(|page| assert_eq!(word(map, page * PAGE), (page * PAGE) as u64));
             };
@@ -119,10 +120,10 @@ fn a_child_does_not_have_a_mirror_and_its_end_disturbs_the_parent_in_nothing() {
 fn a_child_does_not_have_memory_without_a_file_and_gives_none_of_it_up() {
     let played =
         child("a_child_does_not_have_memory_without_a_file_and_gives_none_of_it_up", || {
-            let swap = Swap::compressed("1M".parse().unwrap());
+            let swap = SwapOptions::compressed(Size::mib(1));
             let pager = Pager::builder().max(Size::new(1 << 20)).swap(swap).build().unwrap();
             let mut memory = match pager.root().map_anon(4 << 20) {
-                Err(MapError::Way { why, .. }) => {
+                Err(MapError::Mode { why, .. }) => {
                     eprintln!("{why}");
                     return SKIPPED;
                 }
@@ -134,7 +135,7 @@ fn a_child_does_not_have_memory_without_a_file_and_gives_none_of_it_up() {
             let touches = || _ = std::hint::black_box(memory.as_ref().unwrap()[0]);
             assert_eq!(forked(touches), -libc::SIGSEGV);
             let refused = || {
-                let discarded = memory.as_mut().unwrap().discard(0..1 << 20);
+                let discarded = memory.as_mut().unwrap().clear(0..1 << 20);
                 assert_eq!(discarded.unwrap_err().kind(), std::io::ErrorKind::Unsupported);
             };
             assert_eq!(forked(refused), 0);
@@ -156,7 +157,7 @@ fn a_child_has_a_mapping_of_the_kernel_and_its_end_disturbs_the_parent_in_nothin
         "a_child_has_a_mapping_of_the_kernel_and_its_end_disturbs_the_parent_in_nothing",
         || {
             let (file, pager) = (file(2048), pager("2M"));
-            let mut map = Some(map_or_skip(&pager, file.as_file(), Way::PageCache));
+            let mut map = Some(map_or_skip(&pager, file.as_file(), MapMode::PageCache));
             let check = |map: &Map| {
                 (0..2048).for_each(|page| assert_eq!(word(map, page * PAGE), (page * PAGE) as u64));
             };
@@ -191,14 +192,14 @@ fn without_userfaultfd_maps_are_mappings_of_the_kernel_and_the_other_way_is_refu
                 return SKIPPED;
             }
             let (file, pager) = (file(2048), pager("2M"));
-            let mirror = MapOptions::new().way(Way::Userfault);
+            let mirror = MapOptions::new().mode(MapMode::Userfault);
             // SAFETY: as in `map`.
             let error = unsafe { mirror.map(&pager, file.as_file()) }.unwrap_err();
             let text = error.to_string();
-            assert!(matches!(error, MapError::Way { way: Way::Userfault, .. }), "{text}");
+            assert!(matches!(error, MapError::Mode { mode: MapMode::Userfault, .. }), "{text}");
             assert!(text.contains("userfaultfd"), "{text}");
-            let map = map_or_skip(&pager, file.as_file(), Way::Auto);
-            assert_eq!(map.report().way, Way::PageCache);
+            let map = map_or_skip(&pager, file.as_file(), MapMode::Auto);
+            assert_eq!(map.report().mode, MapMode::PageCache);
             assert!(map.report().how.contains("neighbour"), "{}", map.report());
             let mut state = 5;
             while pager.stat().memory.events.pgsteal < 2000 {
@@ -215,7 +216,7 @@ fn without_userfaultfd_maps_are_mappings_of_the_kernel_and_the_other_way_is_refu
 
 /// A file shrinks to 8 pages under a map of 64 that has read pages 2 and 40; then page 50 is
 /// touched.
-fn shrink_under(way: Way) -> i32 {
+fn shrink_under(way: MapMode) -> i32 {
     let (file, pager) = (file(64), pager("1M"));
     let _ = MAP.set(map_or_skip(&pager, file.as_file(), way));
     let map = MAP.get().unwrap();
@@ -238,7 +239,7 @@ fn shrink_under(way: Way) -> i32 {
 fn a_file_that_shrinks_under_a_mirror_is_sigbus_with_a_reason_and_other_pages_work() {
     let played = child(
         "a_file_that_shrinks_under_a_mirror_is_sigbus_with_a_reason_and_other_pages_work",
-        || shrink_under(Way::Userfault),
+        || shrink_under(MapMode::Userfault),
     );
     played.iter().for_each(assert_well);
 }
@@ -247,7 +248,7 @@ fn a_file_that_shrinks_under_a_mirror_is_sigbus_with_a_reason_and_other_pages_wo
 fn a_file_that_shrinks_under_a_mapping_is_sigbus_with_a_reason_and_other_pages_work() {
     let played = child(
         "a_file_that_shrinks_under_a_mapping_is_sigbus_with_a_reason_and_other_pages_work",
-        || shrink_under(Way::PageCache),
+        || shrink_under(MapMode::PageCache),
     );
     if let Some(output) = &played {
         assert_well(output);
@@ -258,12 +259,12 @@ fn a_file_that_shrinks_under_a_mapping_is_sigbus_with_a_reason_and_other_pages_w
 
 #[test]
 fn a_file_that_grows_is_mapped_as_far_as_it_was_asked_for() {
-    for way in [Way::PageCache, Way::Userfault] {
+    for way in [MapMode::PageCache, MapMode::Userfault] {
         let (file, pager) = (file(8), pager("1M"));
-        let longer = MapOptions::new().way(way).len(16 * PAGE);
+        let longer = MapOptions::new().mode(way).len(16 * PAGE);
         // SAFETY: as in `map`.
         let map = match unsafe { longer.map(&pager, file.as_file()) } {
-            Err(MapError::Way { why, .. }) => {
+            Err(MapError::Mode { why, .. }) => {
                 eprintln!("SKIPPED: {why}");
                 continue;
             }
@@ -286,7 +287,7 @@ fn a_page_that_a_device_cannot_read_is_sigbus_and_the_map_has_the_devices_error(
             let max = Size::new(1 << 20);
             let pager = Pager::builder().max(max).inject(inject).build().unwrap();
             let file = file(64);
-            let _ = MAP.set(map_or_skip(&pager, file.as_file(), Way::Userfault));
+            let _ = MAP.set(map_or_skip(&pager, file.as_file(), MapMode::Userfault));
             let map = MAP.get().unwrap();
             map.advise(Advice::Random).unwrap();
             (6..64).for_each(|page| assert_eq!(word(map, page * PAGE), (page * PAGE) as u64));
@@ -329,7 +330,7 @@ fn a_page_that_failed_once_is_sigbus_for_every_thread_that_touches_it_and_no_oth
             let inject = Arc::<Broken>::clone(&broken);
             let pager = Pager::builder().max(Size::new(1 << 20)).inject(inject).build().unwrap();
             let file = file(64);
-            let _ = MAP.set(map_or_skip(&pager, file.as_file(), Way::Userfault));
+            let _ = MAP.set(map_or_skip(&pager, file.as_file(), MapMode::Userfault));
             let map = MAP.get().unwrap();
             map.advise(Advice::Random).unwrap();
             let at = stop as extern "C" fn(libc::c_int);
@@ -359,20 +360,20 @@ fn a_tenant_without_room_is_sigbus_and_the_map_names_the_full_budget() {
     let played = child("a_tenant_without_room_is_sigbus_and_the_map_names_the_full_budget", || {
         let max = Size::new(4 << 20);
         let patience = Duration::from_millis(50);
-        let pager = Pager::builder().max(max).patience(patience).build().unwrap();
-        let tenant = pager.tenant("full").max("256K".parse().unwrap()).create().unwrap();
+        let pager = Pager::builder().max(max).memory_timeout(patience).build().unwrap();
+        let tenant = pager.tenant("full").max(Size::kib(256)).create().unwrap();
         let file = file(64);
-        let options = MapOptions::new().way(Way::Userfault).tenant(&tenant);
+        let options = MapOptions::new().mode(MapMode::Userfault).tenant(&tenant);
         // SAFETY: as in `map`.
         let map = match unsafe { options.map(&pager, file.as_file()) } {
-            Err(MapError::Way { why, .. }) => {
+            Err(MapError::Mode { why, .. }) => {
                 eprintln!("{why}");
                 return SKIPPED;
             }
             other => other.unwrap(),
         };
         assert_eq!(word(&map, 8), 8);
-        let _all = tenant.reserve("256K".parse().unwrap()).unwrap();
+        let _all = tenant.reserve(Size::kib(256)).unwrap();
         let _ = MAP.set(map);
         on_sigbus(|| {
             eprintln!("{}", MAP.get().unwrap().error().unwrap());
@@ -392,16 +393,16 @@ fn a_tenant_without_room_is_sigbus_and_the_map_names_the_full_budget() {
 fn a_full_tenant_does_not_stop_a_mapping_of_the_kernel() {
     let max = Size::new(4 << 20);
     let patience = Duration::from_millis(1);
-    let pager = Pager::builder().max(max).patience(patience).build().unwrap();
-    let tenant = pager.tenant("full").max("256K".parse().unwrap()).create().unwrap();
+    let pager = Pager::builder().max(max).memory_timeout(patience).build().unwrap();
+    let tenant = pager.tenant("full").max(Size::kib(256)).create().unwrap();
     let file = file(64);
-    let options = MapOptions::new().way(Way::PageCache).tenant(&tenant);
+    let options = MapOptions::new().mode(MapMode::PageCache).tenant(&tenant);
     // SAFETY: as in `map`.
     let map = match unsafe { options.map(&pager, file.as_file()) } {
-        Err(MapError::Way { why, .. }) => return eprintln!("SKIPPED: {why}"),
+        Err(MapError::Mode { why, .. }) => return eprintln!("SKIPPED: {why}"),
         other => other.unwrap(),
     };
-    let all = tenant.reserve("256K".parse().unwrap()).unwrap();
+    let all = tenant.reserve(Size::kib(256)).unwrap();
     for round in 0..20 {
         (0..64).for_each(|page| assert_eq!(word(&map, page * PAGE), (page * PAGE) as u64));
         assert_eq!(map.report().resident_bytes, 0, "nothing can be charged in round {round}");
@@ -415,11 +416,11 @@ fn a_full_tenant_does_not_stop_a_mapping_of_the_kernel() {
 #[test]
 fn a_limit_that_is_lowered_takes_pages_of_maps_and_one_that_is_raised_lets_them_come_back() {
     let (file, pager) = (file(1024), pager("4M"));
-    let tenant = pager.tenant("t").max("4M".parse().unwrap()).create().unwrap();
-    let options = MapOptions::new().way(Way::Userfault).tenant(&tenant);
+    let tenant = pager.tenant("t").max(Size::mib(4)).create().unwrap();
+    let options = MapOptions::new().mode(MapMode::Userfault).tenant(&tenant);
     // SAFETY: as in `map`.
     let map = match unsafe { options.map(&pager, file.as_file()) } {
-        Err(MapError::Way { why, .. }) => return eprintln!("SKIPPED: {why}"),
+        Err(MapError::Mode { why, .. }) => return eprintln!("SKIPPED: {why}"),
         other => other.unwrap(),
     };
     let all =
@@ -440,11 +441,11 @@ fn a_limit_that_is_lowered_takes_pages_of_maps_and_one_that_is_raised_lets_them_
 #[test]
 fn a_limit_that_is_lowered_takes_pages_of_a_mapping_of_the_kernel_at_the_next_looks() {
     let (file, pager) = (file(1024), pager("4M"));
-    let tenant = pager.tenant("t").max("4M".parse().unwrap()).create().unwrap();
-    let options = MapOptions::new().way(Way::PageCache).tenant(&tenant);
+    let tenant = pager.tenant("t").max(Size::mib(4)).create().unwrap();
+    let options = MapOptions::new().mode(MapMode::PageCache).tenant(&tenant);
     // SAFETY: as in `map`.
     let map = match unsafe { options.map(&pager, file.as_file()) } {
-        Err(MapError::Way { why, .. }) => return eprintln!("SKIPPED: {why}"),
+        Err(MapError::Mode { why, .. }) => return eprintln!("SKIPPED: {why}"),
         other => other.unwrap(),
     };
     for max in ["2M", "256K", "3M", "512K"] {
@@ -461,13 +462,13 @@ fn a_limit_that_is_lowered_takes_pages_of_a_mapping_of_the_kernel_at_the_next_lo
 
 #[test]
 fn a_map_outlives_its_tenant_and_every_handle_of_its_pager() {
-    for way in [Way::Userfault, Way::PageCache] {
+    for way in [MapMode::Userfault, MapMode::PageCache] {
         let (file, pager) = (file(512), pager("1M"));
-        let tenant = pager.tenant("t").max("512K".parse().unwrap()).create().unwrap();
-        let options = MapOptions::new().way(way).tenant(&tenant);
+        let tenant = pager.tenant("t").max(Size::kib(512)).create().unwrap();
+        let options = MapOptions::new().mode(way).tenant(&tenant);
         // SAFETY: as in `map`.
         let map = match unsafe { options.map(&pager, file.as_file()) } {
-            Err(MapError::Way { why, .. }) => {
+            Err(MapError::Mode { why, .. }) => {
                 eprintln!("SKIPPED: {why}");
                 continue;
             }
@@ -505,7 +506,7 @@ fn mirrored_bytes() -> u64 {
 fn views_and_maps_share_one_budget_and_their_memory_stays_within_it() {
     let played = child("views_and_maps_share_one_budget_and_their_memory_stays_within_it", || {
         let (one, two, pager) = (file(2048), file(2048), pager("4M"));
-        let map = map_or_skip(&pager, one.as_file(), Way::Userfault);
+        let map = map_or_skip(&pager, one.as_file(), MapMode::Userfault);
         let view = pager.open(two.path()).unwrap();
         let (mut state, mut seen) = (3, [0, 0]);
         for step in 0..60_000 {
@@ -516,7 +517,7 @@ fn views_and_maps_share_one_budget_and_their_memory_stays_within_it() {
                 assert_eq!(word(&map, offset), offset as u64);
             }
             if !much || step % 16 == 0 {
-                let page = view.read((offset / PAGE) as u64).unwrap();
+                let page = view.page((offset / PAGE) as u64).unwrap();
                 assert_eq!(word(&page, offset % PAGE), offset as u64);
             }
             if step % 500 == 0 {
@@ -539,7 +540,7 @@ fn views_and_maps_share_one_budget_and_their_memory_stays_within_it() {
 fn threads_map_touch_prefetch_and_drop_beside_each_other() {
     let files: Vec<_> = [40, 200, 700].into_iter().map(file).collect();
     let pager = pager("2M");
-    if map(&pager, files[0].as_file(), Way::PageCache).is_none() {
+    if map(&pager, files[0].as_file(), MapMode::PageCache).is_none() {
         return;
     }
     let served = AtomicU64::new(0);
@@ -550,11 +551,14 @@ fn threads_map_touch_prefetch_and_drop_beside_each_other() {
                 let mut state = thread + 1;
                 for round in 0..12 {
                     let file = files[random(&mut state) % files.len()].as_file();
-                    let way =
-                        if (thread + round) % 4 == 0 { Way::PageCache } else { Way::Userfault };
+                    let way = if (thread + round) % 4 == 0 {
+                        MapMode::PageCache
+                    } else {
+                        MapMode::Userfault
+                    };
                     let Some(map) = map(pager, file, way) else { continue };
                     let part = random(&mut state) % map.len();
-                    map.advise_range(Advice::WillNeed, part, map.len() - part).unwrap();
+                    map.advise_range(Advice::WillNeed, part..map.len()).unwrap();
                     for _ in 0..50 {
                         let offset = random(&mut state) % (map.len() / 8) * 8;
                         assert_eq!(word(&map, offset), offset as u64);
@@ -574,7 +578,7 @@ fn threads_map_touch_prefetch_and_drop_beside_each_other() {
 fn a_map_that_is_dropped_while_pages_are_read_for_it_leaves_nothing_behind() {
     let (file, pager) = (file(1024), pager("2M"));
     for _ in 0..50 {
-        let Some(map) = map(&pager, file.as_file(), Way::Userfault) else { return };
+        let Some(map) = map(&pager, file.as_file(), MapMode::Userfault) else { return };
         map.advise(Advice::WillNeed).unwrap();
         assert_eq!(word(&map, 900 * PAGE), 900 * PAGE as u64);
         drop(map);
@@ -590,8 +594,8 @@ fn a_map_that_is_dropped_while_pages_are_read_for_it_leaves_nothing_behind() {
 #[test]
 fn two_mappings_of_a_file_have_one_set_of_pages() {
     let (file, pager) = (file(256), pager("4M"));
-    let Some(one) = map(&pager, file.as_file(), Way::PageCache) else { return };
-    let two = map(&pager, file.as_file(), Way::PageCache).unwrap();
+    let Some(one) = map(&pager, file.as_file(), MapMode::PageCache) else { return };
+    let two = map(&pager, file.as_file(), MapMode::PageCache).unwrap();
     let began = Instant::now();
     while one.report().resident_bytes < 256 * PAGE as u64 {
         for map in [&one, &two] {
@@ -611,7 +615,7 @@ fn two_mappings_of_a_file_have_one_set_of_pages() {
 
 #[test]
 fn a_map_that_is_forgotten_works_until_the_process_ends() {
-    for way in [Way::Userfault, Way::PageCache] {
+    for way in [MapMode::Userfault, MapMode::PageCache] {
         let (file, pager) = (file(512), pager("512K"));
         let Some(map) = map(&pager, file.as_file(), way) else { continue };
         // SAFETY: a map that is forgotten is never unmapped.
@@ -621,7 +625,7 @@ fn a_map_that_is_forgotten_works_until_the_process_ends() {
         for _ in 0..3 {
             (0..512).for_each(|page| assert_eq!(word(bytes, page * PAGE), (page * PAGE) as u64));
         }
-        if way == Way::PageCache {
+        if way == MapMode::PageCache {
             // It is watched still.
             await_cached(file.as_file(), 576 << 10);
         }
@@ -630,7 +634,7 @@ fn a_map_that_is_forgotten_works_until_the_process_ends() {
 
 #[test]
 fn system_calls_on_a_map_work_or_the_report_says_that_they_do_not() {
-    for way in [Way::Userfault, Way::PageCache] {
+    for way in [MapMode::Userfault, MapMode::PageCache] {
         let (file, pager) = (file(256), pager("512K"));
         let Some(map) = map(&pager, file.as_file(), way) else { continue };
         let (mut sink, report) = (tempfile::tempfile().unwrap(), map.report());
@@ -653,7 +657,7 @@ fn system_calls_on_a_map_work_or_the_report_says_that_they_do_not() {
 #[test]
 fn a_program_that_is_started_does_not_inherit_the_descriptors_of_maps() {
     let (file, pager) = (file(16), pager("512K"));
-    let maps: Vec<_> = [Way::Userfault, Way::PageCache]
+    let maps: Vec<_> = [MapMode::Userfault, MapMode::PageCache]
         .into_iter()
         .filter_map(|way| map(&pager, file.as_file(), way))
         .collect();

@@ -8,7 +8,7 @@ mod mapped;
 #[path = "common/scene.rs"]
 mod scene;
 
-use lowtide::map::{Map, MapError, MapOptions, Way};
+use lowtide::map::{Map, MapError, MapMode, MapOptions};
 use mapped::{PAGE, pager};
 use scene::{SKIPPED, assert_well, child, private_mounts};
 use std::fs::File;
@@ -95,7 +95,7 @@ fn signal_of_a_touch(map: &Map, page: usize) -> Option<i32> {
     libc::WIFSIGNALED(status).then(|| libc::WTERMSIG(status))
 }
 
-fn read_all_of_a_broken_device(way: Way) -> i32 {
+fn read_all_of_a_broken_device(way: MapMode) -> i32 {
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let Some(file) = broken_file(dir.path()) else {
         eprintln!("no loop device can be mounted here");
@@ -113,8 +113,8 @@ fn read_all_of_a_broken_device(way: Way) -> i32 {
     assert!(bad > 100 && PAGES - bad > 100, "{bad} pages cannot be read");
     let pager = pager("1M");
     // SAFETY: nothing changes the file.
-    let map = match unsafe { MapOptions::new().way(way).map(&pager, &file) } {
-        Err(error @ MapError::Way { .. }) => {
+    let map = match unsafe { MapOptions::new().mode(way).map(&pager, &file) } {
+        Err(error @ MapError::Mode { .. }) => {
             eprintln!("{error}");
             return SKIPPED;
         }
@@ -127,7 +127,7 @@ fn read_all_of_a_broken_device(way: Way) -> i32 {
             assert!(got == wanted, "page {page} in round {round}: {:?}", got.map(|got| got[0]));
         }
     }
-    if way == Way::PageCache {
+    if way == MapMode::PageCache {
         let first_bad = readable.iter().position(|readable| !readable).unwrap();
         let good = readable.iter().position(|readable| *readable).unwrap();
         assert_eq!(signal_of_a_touch(&map, first_bad), Some(libc::SIGBUS));
@@ -145,7 +145,7 @@ fn read_all_of_a_broken_device(way: Way) -> i32 {
 fn pages_that_a_device_cannot_read_are_sigbus_in_a_mapping_and_the_others_have_their_bytes() {
     let played = child(
         "pages_that_a_device_cannot_read_are_sigbus_in_a_mapping_and_the_others_have_their_bytes",
-        || read_all_of_a_broken_device(Way::PageCache),
+        || read_all_of_a_broken_device(MapMode::PageCache),
     );
     played.iter().for_each(assert_well);
 }
@@ -154,7 +154,7 @@ fn pages_that_a_device_cannot_read_are_sigbus_in_a_mapping_and_the_others_have_t
 fn pages_that_a_device_cannot_read_fail_in_a_mirror_and_the_others_have_their_bytes() {
     let played = child(
         "pages_that_a_device_cannot_read_fail_in_a_mirror_and_the_others_have_their_bytes",
-        || read_all_of_a_broken_device(Way::Userfault),
+        || read_all_of_a_broken_device(MapMode::Userfault),
     );
     played.iter().for_each(assert_well);
 }

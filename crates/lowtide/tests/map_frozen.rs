@@ -2,7 +2,7 @@
 //! moment, wherever its pages are, and everything goes on afterwards.
 
 use lowtide::map::{MapError, MapMut};
-use lowtide::{Pager, Swap};
+use lowtide::{Pager, Size, SwapOptions};
 use std::io::ErrorKind;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
@@ -14,7 +14,7 @@ const WHOLE: Range<usize> = 0..PAGES * PAGE;
 /// Four times the budget, unless the machine has no `userfaultfd`.
 fn memory(pager: &Pager) -> Option<MapMut> {
     match pager.root().map_anon(PAGES * PAGE) {
-        Err(MapError::Way { why, .. }) => {
+        Err(MapError::Mode { why, .. }) => {
             eprintln!("SKIPPED: {why}");
             None
         }
@@ -23,8 +23,8 @@ fn memory(pager: &Pager) -> Option<MapMut> {
 }
 
 fn pager() -> Pager {
-    let swap = Swap::compressed("2M".parse().unwrap());
-    Pager::builder().max("2M".parse().unwrap()).swap(swap).build().unwrap()
+    let swap = SwapOptions::compressed(Size::mib(2));
+    Pager::builder().max(Size::mib(2)).swap(swap).build().unwrap()
 }
 
 #[test]

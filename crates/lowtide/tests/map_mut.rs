@@ -5,7 +5,7 @@
 #[path = "common/mapped.rs"]
 mod mapped;
 
-use lowtide::map::{Advice, Map, MapError, MapMut, MapOptions, RemapOptions, Way};
+use lowtide::map::{Advice, Map, MapError, MapMode, MapMut, MapOptions, RemapOptions};
 use lowtide::{OpenOptions, Pager};
 use mapped::{PAGE, await_cached, file, pager, random, word};
 use std::borrow::{Borrow, BorrowMut};
@@ -17,7 +17,7 @@ use std::os::unix::fs::FileExt;
 /// The map, or nothing where the kernel refuses the way.
 fn made<M>(result: Result<M, MapError>) -> Option<M> {
     match result {
-        Err(error @ MapError::Way { way: Way::PageCache, .. }) => {
+        Err(error @ MapError::Mode { mode: MapMode::PageCache, .. }) => {
             eprintln!("SKIPPED: {error}");
             None
         }
@@ -92,7 +92,7 @@ fn stores_to_copies_are_kept_under_pressure_and_the_file_does_not_change() {
     let file = file(4096);
     let pager = pager("4M");
     let Some(mut map) = map_copy(&pager, file.as_file()) else { return };
-    assert_eq!(map.report().way, Way::PageCache);
+    assert_eq!(map.report().mode, MapMode::PageCache);
     let stored = churn(&mut map, &pager, 3000);
     for offset in (0..4096 * PAGE).step_by(8) {
         let expected = stored.get(&offset).copied().unwrap_or(offset as u64);
@@ -132,7 +132,7 @@ fn pages_of_a_private_map_that_are_only_read_are_kept_within_the_budget() {
 fn a_map_becomes_writable_and_read_only_again() {
     let file = file(16);
     let pager = pager("1M");
-    let cached = MapOptions::new().way(Way::PageCache);
+    let cached = MapOptions::new().mode(MapMode::PageCache);
     // SAFETY: as in `map_mut`.
     let Some(map) = made(unsafe { cached.map(&pager, file.as_file()) }) else { return };
     let mut map = map.make_mut().unwrap();
@@ -167,11 +167,11 @@ fn a_map_becomes_writable_and_read_only_again() {
 fn a_mirror_for_reading_is_not_stored_to() {
     let file = file(4);
     let pager = pager("1M");
-    let mirror = MapOptions::new().way(Way::Userfault);
+    let mirror = MapOptions::new().mode(MapMode::Userfault);
     // SAFETY: as in `map_mut`.
     if let Ok(map) = unsafe { mirror.map(&pager, file.as_file()) } {
         let error = map.make_mut().unwrap_err();
-        assert!(matches!(error, MapError::Way { way: Way::Userfault, .. }), "{error}");
+        assert!(matches!(error, MapError::Mode { mode: MapMode::Userfault, .. }), "{error}");
         assert!(error.to_string().contains("pagecache"), "{error}");
     }
 }
@@ -184,7 +184,7 @@ fn a_file_that_a_view_writes_is_not_mapped_for_stores_and_the_other_way_round() 
     let view = write.open(&pager, file.path()).unwrap();
     // SAFETY: as in `map_mut`.
     let error = unsafe { MapOptions::new().map_mut(&pager, file.as_file()) }.unwrap_err();
-    assert!(matches!(error, MapError::Way { way: Way::PageCache, .. }), "{error}");
+    assert!(matches!(error, MapError::Mode { mode: MapMode::PageCache, .. }), "{error}");
     assert!(error.to_string().contains("open for writing"), "{error}");
     drop(view);
     let Some(map) = map_mut(&pager, file.as_file()) else { return };
@@ -200,7 +200,7 @@ fn a_view_sees_what_a_map_stored_in_pages_that_come_in_later() {
     let pager = pager("1M");
     let Some(mut map) = map_mut(&pager, file.as_file()) else { return };
     let view = pager.open(file.path()).unwrap();
-    let first = |page: u64| u64::from_le_bytes(view.read(page).unwrap()[..8].try_into().unwrap());
+    let first = |page: u64| u64::from_le_bytes(view.page(page).unwrap()[..8].try_into().unwrap());
     assert_eq!(first(3), 3 * PAGE as u64);
     for page in [3, 4] {
         map[page * PAGE..page * PAGE + 8].copy_from_slice(&1_u64.to_le_bytes());
@@ -238,16 +238,16 @@ fn a_map_grows_and_shrinks_with_what_was_stored() {
         let error = unsafe { map.remap(1 << 46, RemapOptions::new()) }.unwrap_err();
         assert!(matches!(error, MapError::Kernel { step: "mremap(2)", .. }), "{error}");
         assert_eq!((map.len(), word(&map, 3 * PAGE + 4)), (20 * PAGE, 5), "as before");
-        assert!(map.report().way == Way::PageCache && map.error().is_none());
+        assert!(map.report().mode == MapMode::PageCache && map.error().is_none());
         drop(map);
         pager.validate().unwrap();
     }
     // SAFETY: as above.
-    let mirror = unsafe { MapOptions::new().way(Way::Userfault).map(&pager, file.as_file()) };
+    let mirror = unsafe { MapOptions::new().mode(MapMode::Userfault).map(&pager, file.as_file()) };
     let Ok(mut mirror) = mirror else { return };
     // SAFETY: as above.
     let error = unsafe { mirror.remap(PAGE, RemapOptions::new()) }.unwrap_err();
-    assert!(matches!(error, MapError::Way { way: Way::Userfault, .. }), "{error}");
+    assert!(matches!(error, MapError::Mode { mode: MapMode::Userfault, .. }), "{error}");
     assert_eq!(word(&mirror, 8), 8);
 }
 
@@ -262,25 +262,25 @@ fn parts_are_flushed_and_parts_that_are_not_in_the_map_are_refused() {
     map[2 * PAGE] = 1;
     map[7 * PAGE] = 1;
     assert_eq!(dirty(), 2);
-    map.flush_range(7 * PAGE, 1).unwrap();
-    map.flush_async_range(2 * PAGE, 1).unwrap();
+    map.flush_range(7 * PAGE..7 * PAGE + 1).unwrap();
+    map.flush_async_range(2 * PAGE..2 * PAGE + 1).unwrap();
     map.flush_async().unwrap();
     map.flush().unwrap();
     assert_eq!(dirty(), 0);
-    for (offset, len) in [(0, map.len() + 1), (map.len() + 1, 0), (5, usize::MAX)] {
+    for part in [0..map.len() + 1, map.len() + 1..map.len() + 1, 5..usize::MAX] {
         for error in [
-            map.flush_range(offset, len),
-            map.flush_async_range(offset, len),
-            map.advise_range(Advice::WillNeed, offset, len),
+            map.flush_range(part.clone()),
+            map.flush_async_range(part.clone()),
+            map.advise_range(Advice::WillNeed, part.clone()),
         ] {
-            assert_eq!(error.unwrap_err().kind(), ErrorKind::InvalidInput, "{offset} {len}");
+            assert_eq!(error.unwrap_err().kind(), ErrorKind::InvalidInput, "{part:?}");
         }
     }
-    map.flush_range(map.len(), 0).unwrap();
+    map.flush_range(map.len()..map.len()).unwrap();
 }
 
 #[test]
-fn advice_is_taken_in_both_ways_and_nothing_is_locked() {
+fn advice_is_taken_in_both_modes() {
     let file = file(64);
     let pager = pager("1M");
     let all = [
@@ -292,23 +292,21 @@ fn advice_is_taken_in_both_ways_and_nothing_is_locked() {
         Advice::DontDump,
         Advice::DontFork,
     ];
-    for way in [Way::PageCache, Way::Userfault] {
+    for way in [MapMode::PageCache, MapMode::Userfault] {
         // SAFETY: as in `map_mut`.
-        let map = unsafe { MapOptions::new().way(way).map(&pager, file.as_file()) };
+        let map = unsafe { MapOptions::new().mode(way).map(&pager, file.as_file()) };
         let map = match map {
-            Err(error @ MapError::Way { .. }) => {
+            Err(error @ MapError::Mode { .. }) => {
                 eprintln!("SKIPPED: {error}");
                 continue;
             }
             other => other.unwrap(),
         };
         for advice in all {
-            map.advise_range(advice, 5000, 20 * PAGE).unwrap();
+            map.advise_range(advice, 5000..5000 + 20 * PAGE).unwrap();
             assert_eq!(word(&map, 20 * PAGE), 20 * PAGE as u64);
         }
         map.advise(Advice::PopulateRead).unwrap();
-        assert_eq!(map.lock().unwrap_err().kind(), ErrorKind::Unsupported);
-        map.unlock().unwrap();
     }
 }
 

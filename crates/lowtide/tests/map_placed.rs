@@ -7,7 +7,8 @@
 mod mapped;
 
 use lowtide::Pager;
-use lowtide::map::{MapError, MapOptions, Placed};
+use lowtide::map::run::Placed;
+use lowtide::map::{MapError, MapOptions};
 use mapped::{PAGE, file, pager, word};
 use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd};
@@ -47,7 +48,7 @@ fn serve(pager: &Pager, file: &File, memory: File, start: *mut u8) -> Option<Pla
     let addresses = start.addr()..start.addr() + LEN;
     // SAFETY: the addresses map the memory, and the test touches them only afterwards.
     match unsafe { MapOptions::new().serve(pager, file.as_fd(), memory, addresses) } {
-        Err(error @ MapError::Way { .. }) => {
+        Err(error @ MapError::Mode { .. }) => {
             eprintln!("SKIPPED: {error}");
             None
         }

@@ -1,8 +1,8 @@
 //! Promise: whatever reads all memory of the process (a debugger, a scanner, a crash handler)
 //! changes no byte of a map that is stored to, and makes no memory: of a file and without one.
 
-use lowtide::map::{MapError, MapMut, MapOptions, Way};
-use lowtide::{Pager, Swap};
+use lowtide::map::{MapError, MapMode, MapMut, MapOptions};
+use lowtide::{Pager, Size, SwapOptions};
 use std::fs::File;
 use std::io::IoSliceMut;
 use std::os::unix::fs::FileExt;
@@ -82,7 +82,7 @@ fn shmem() -> u64 {
 
 fn skip<T>(made: Result<T, MapError>) -> Option<T> {
     match made {
-        Err(MapError::Way { why, .. }) => {
+        Err(MapError::Mode { why, .. }) => {
             eprintln!("SKIPPED: {why}");
             None
         }
@@ -96,11 +96,11 @@ fn a_file_that_is_stored_to_keeps_its_bytes_and_every_store() {
     let path = dir.path().join("file");
     std::fs::write(&path, (0..PAGES).flat_map(|page| [value(page); PAGE]).collect::<Vec<_>>())
         .unwrap();
-    let pager = Pager::builder().max("1M".parse().unwrap()).build().unwrap();
+    let pager = Pager::builder().max(Size::mib(1)).build().unwrap();
     let file = File::options().read(true).write(true).open(&path).unwrap();
     // SAFETY: the file is this test's.
     #[allow(unsafe_code)]
-    let made = unsafe { MapOptions::new().way(Way::Userfault).map_mut(&pager, &file) };
+    let made = unsafe { MapOptions::new().mode(MapMode::Userfault).map_mut(&pager, &file) };
     let Some(mut map) = skip(made) else { return };
     assert_eq!(wrong(&map, 0), 0);
     (0..PAGES).for_each(|page| map[page * PAGE + 1] = value(page));
@@ -120,7 +120,7 @@ fn what_is_read_while_a_map_is_made_is_not_kept() {
     let path = dir.path().join("file");
     std::fs::write(&path, vec![1; 64 * PAGE]).unwrap();
     let file = File::options().read(true).write(true).open(&path).unwrap();
-    let pager = Pager::builder().max("1M".parse().unwrap()).build().unwrap();
+    let pager = Pager::builder().max(Size::mib(1)).build().unwrap();
     let ended = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -135,7 +135,7 @@ fn what_is_read_while_a_map_is_made_is_not_kept() {
             let stored = 2 + (round % 200) as u8;
             // SAFETY: the file is this test's.
             #[allow(unsafe_code)]
-            let made = unsafe { MapOptions::new().way(Way::Userfault).map_mut(&pager, &file) };
+            let made = unsafe { MapOptions::new().mode(MapMode::Userfault).map_mut(&pager, &file) };
             let Some(mut map) = skip(made) else { break };
             let was = map[0];
             map[0] = stored;
@@ -154,8 +154,8 @@ fn what_is_read_while_a_map_is_made_is_not_kept() {
 
 #[test]
 fn memory_without_a_file_keeps_its_bytes_and_its_budget() {
-    let swap = Swap::compressed("4M".parse().unwrap());
-    let pager = Pager::builder().max("1M".parse().unwrap()).swap(swap).build().unwrap();
+    let swap = SwapOptions::compressed(Size::mib(4));
+    let pager = Pager::builder().max(Size::mib(1)).swap(swap).build().unwrap();
     let options = MapOptions::new().len(PAGES * PAGE).growth(64 << 20);
     let Some(mut map) = skip(options.map_anon(&pager)) else { return };
     (0..PAGES).for_each(|page| map[page * PAGE..][..PAGE].fill(value(page)));

@@ -6,10 +6,9 @@
 #[path = "common/mapped.rs"]
 mod mapped;
 
-use lowtide::map::{Map, MapError, MapMut, MapOptions, Way};
-use lowtide::{
-    DirtyLimits, DirtyShare, Inject, InjectOp, OpenError, OpenOptions, Pager, Request, Verdict,
-};
+use lowtide::instruments::{Inject, InjectOp, Request, Verdict};
+use lowtide::map::{Map, MapError, MapMode, MapMut, MapOptions};
+use lowtide::{DirtyLimits, DirtyShare, OpenError, OpenOptions, Pager, Size};
 use mapped::{PAGE, pager, random, word};
 use std::fs::File;
 use std::io::ErrorKind;
@@ -32,7 +31,7 @@ fn file(bytes: usize) -> tempfile::NamedTempFile {
 /// The map, or nothing where the kernel refuses the way.
 fn made<M>(result: Result<M, MapError>) -> Option<M> {
     match result {
-        Err(MapError::Way { way: Way::Userfault, why }) if why.contains("failed") => {
+        Err(MapError::Mode { mode: MapMode::Userfault, why }) if why.contains("failed") => {
             eprintln!("SKIPPED: {why}");
             None
         }
@@ -47,7 +46,7 @@ fn limits(background: u32, hard: u32) -> DirtyLimits {
 }
 
 fn options() -> MapOptions {
-    MapOptions::new().way(Way::Userfault)
+    MapOptions::new().mode(MapMode::Userfault)
 }
 
 fn map_mut(pager: &Pager, file: &File) -> Option<MapMut> {
@@ -121,8 +120,7 @@ fn no_store_is_lost_that_races_with_write_back_flushes_and_eviction() {
     const PAGES: usize = 512;
     const THREADS: usize = 4;
     let file = file(PAGES * PAGE);
-    let pager =
-        Pager::builder().max("512K".parse().unwrap()).dirty_limits(limits(5, 90)).build().unwrap();
+    let pager = Pager::builder().max(Size::kib(512)).dirty_limits(limits(5, 90)).build().unwrap();
     let Some(mut map) = map_mut(&pager, file.as_file()) else { return };
     let base = map.as_mut_ptr().expose_provenance();
     let words = PAGES * PAGE / 8;
@@ -155,7 +153,7 @@ fn no_store_is_lost_that_races_with_write_back_flushes_and_eviction() {
         scope.spawn(move || {
             while !done.load(Relaxed) {
                 map.flush().unwrap();
-                map.flush_async_range(0, 64 * PAGE).unwrap();
+                map.flush_async_range(0..64 * PAGE).unwrap();
                 std::thread::sleep(Duration::from_millis(1));
             }
         });
@@ -290,7 +288,7 @@ fn a_device_that_takes_nothing_is_an_error_of_the_flush_and_the_store_is_kept() 
     let file = file(64 * PAGE);
     let broken = Arc::<Broken>::default();
     let inject = Arc::<Broken>::clone(&broken);
-    let pager = Pager::builder().max("1M".parse().unwrap()).inject(inject).build().unwrap();
+    let pager = Pager::builder().max(Size::mib(1)).inject(inject).build().unwrap();
     let Some(mut map) = map_mut(&pager, file.as_file()) else { return };
     map[5 * PAGE..5 * PAGE + 8].copy_from_slice(&1_u64.to_le_bytes());
     broken.0.store(true, Relaxed);
@@ -299,7 +297,7 @@ fn a_device_that_takes_nothing_is_an_error_of_the_flush_and_the_store_is_kept() 
     // A store to a page whose write failed, and that is dirty.
     map[5 * PAGE + 8..5 * PAGE + 16].copy_from_slice(&2_u64.to_le_bytes());
     broken.0.store(false, Relaxed);
-    map.flush_range(5 * PAGE, 1).unwrap();
+    map.flush_range(5 * PAGE..5 * PAGE + 1).unwrap();
     assert_eq!(word_of(file.as_file(), 5 * PAGE), 1);
     assert_eq!(word_of(file.as_file(), 5 * PAGE + 8), 2);
     map.flush().unwrap();
@@ -320,7 +318,7 @@ fn stores_wait_where_too_much_is_dirty_and_loads_do_not() {
     const PAGES: usize = 2048;
     let (file, other) = (file(PAGES * PAGE), file(64 * PAGE));
     let pager = Pager::builder()
-        .max("8M".parse().unwrap())
+        .max(Size::mib(8))
         .dirty_limits(limits(5, 10))
         .inject(Arc::new(Slow))
         .build()
@@ -369,7 +367,7 @@ fn stores_end_and_begin_again_and_a_file_has_one_map_that_is_stored_to() {
             if source.kind() == ErrorKind::PermissionDenied),
         "{refused}"
     );
-    assert_eq!(map.report().way, Way::Userfault);
+    assert_eq!(map.report().mode, MapMode::Userfault);
     map[3 * PAGE] = 9;
     let map: Map = map.make_read_only().unwrap();
     assert_eq!(map[3 * PAGE], 9);
@@ -383,10 +381,10 @@ fn stores_end_and_begin_again_and_a_file_has_one_map_that_is_stored_to() {
     // A private map has no file to write to.
     // SAFETY: as above.
     let error = unsafe { options().map_copy(&pager, file.as_file()) }.unwrap_err();
-    assert!(matches!(error, MapError::Way { way: Way::Userfault, .. }), "{error}");
+    assert!(matches!(error, MapError::Mode { mode: MapMode::Userfault, .. }), "{error}");
     drop(map);
     let view = OpenOptions::new().write(true).open(&pager, file.path()).unwrap();
-    assert_eq!(view.read(3).unwrap()[..2], [9, 8]);
+    assert_eq!(view.page(3).unwrap()[..2], [9, 8]);
 }
 
 #[test]
@@ -398,7 +396,7 @@ fn a_file_that_another_pager_stores_to_is_locked_and_its_lock_ends_with_the_map(
     let refused = unsafe { options().map_mut(&second, file.as_file()) };
     let locked = matches!(refused, Err(MapError::Open(OpenError::Locked { .. })));
     assert!(locked, "{refused:?}");
-    let view = OpenOptions::new().write(true).lock_patience(Duration::ZERO);
+    let view = OpenOptions::new().write(true).lock_timeout(Duration::ZERO);
     assert!(matches!(view.open(&second, file.path()), Err(OpenError::Locked { .. })));
     map[..8].copy_from_slice(&7_u64.to_le_bytes());
     drop(map);

@@ -2,8 +2,8 @@
 
 #![expect(unsafe_code, reason = "mapping a file is unsafe: others could change it")]
 
-use lowtide::Pager;
-use lowtide::map::{MapError, MapOptions, Way};
+use lowtide::map::{MapError, MapMode, MapOptions};
+use lowtide::{Pager, Size};
 use lowtide_sys::page_cache::cached_pages;
 use std::io::Write;
 
@@ -15,12 +15,12 @@ fn a_mapping_is_kept_within_a_small_tenant_of_a_large_pager() {
     let mut file = tempfile::NamedTempFile::new().unwrap();
     file.write_all(&vec![5; PAGES * PAGE]).unwrap();
     file.as_file().sync_all().unwrap();
-    let pager = Pager::builder().max("2G".parse().unwrap()).build().unwrap();
-    let tenant = pager.tenant("small").max("4M".parse().unwrap()).create().unwrap();
-    let options = MapOptions::new().way(Way::PageCache).tenant(&tenant);
+    let pager = Pager::builder().max(Size::gib(2)).build().unwrap();
+    let tenant = pager.tenant("small").max(Size::mib(4)).create().unwrap();
+    let options = MapOptions::new().mode(MapMode::PageCache).tenant(&tenant);
     // SAFETY: nothing changes the file while it is mapped.
     let map = match unsafe { options.map(&pager, file.as_file()) } {
-        Err(MapError::Way { why, .. }) => return eprintln!("SKIPPED: {why}"),
+        Err(MapError::Mode { why, .. }) => return eprintln!("SKIPPED: {why}"),
         map => map.unwrap(),
     };
     let mut peak = 0;

@@ -42,7 +42,7 @@ fn memory_comes_with_pages_and_goes_when_the_budget_is_lowered() {
         let view = pager.open(&path).unwrap();
         let read_all = || {
             for at in (0..16 * MIB).step_by(page) {
-                let bytes = view.read(at / page as u64).unwrap();
+                let bytes = view.page(at / page as u64).unwrap();
                 assert_eq!(
                     (bytes[0], bytes[page - 1]),
                     (byte_at(at), byte_at(at + page as u64 - 1))
@@ -98,7 +98,7 @@ fn large_folios_and_stores_find_memory_behind_their_frames() {
     }
     view.flush().unwrap();
     for at in (0..64 * MIB).step_by(1 << 20) {
-        assert_eq!(view.read(at / PAGE).unwrap()[9], at as u8 ^ 7);
+        assert_eq!(view.page(at / PAGE).unwrap()[9], at as u8 ^ 7);
     }
     assert!(pager.stat().resident_bytes <= 32 * MIB);
     pager.validate().unwrap();
@@ -123,7 +123,7 @@ fn what_the_public_types_print_of_themselves_is_a_line() {
     let options = OpenOptions::new().tenant(&tenant).write(true);
     line(&options);
     let view = options.open(&pager, &path).unwrap();
-    let page = view.read(3).unwrap();
+    let page = view.page(3).unwrap();
     let reservation = tenant.reserve(Size::new(MIB)).unwrap();
     assert_eq!(line(&reservation), "Reservation { bytes: 1048576, .. }");
     assert_eq!(line(&pager), "Pager { budget_bytes: 4194304, page_size: 4096, .. }");
@@ -131,7 +131,7 @@ fn what_the_public_types_print_of_themselves_is_a_line() {
     line(&page);
     line(&tenant);
     line(&pager.tenant("u").low(Size::new(MIB)));
-    line(&view.read(1 << 40).map(drop).unwrap_err());
+    line(&view.page(1 << 40).map(drop).unwrap_err());
     line(&pager.open(dir.path()).map(drop).unwrap_err());
     line(&Pager::builder().build().map(drop).unwrap_err());
     line(&pager.tenant("t").create().map(drop).unwrap_err());

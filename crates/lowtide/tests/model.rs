@@ -6,7 +6,7 @@
 mod common;
 
 use common::Dir;
-use lowtide::{Error, OpenOptions, Pager, View};
+use lowtide::{Error, OpenOptions, Pager, Size, View};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestCaseError, TestRunner};
 use std::fs::File;
@@ -118,8 +118,7 @@ impl World<'_> {
         self.views = None;
         // As large as the budget allows.
         let open = |order| {
-            let options =
-                OpenOptions::new().write(true).folio_order(order).growth("64M".parse().unwrap());
+            let options = OpenOptions::new().write(true).folio_order(order).growth(Size::mib(64));
             options.open(&self.pager, self.path).ok()
         };
         let first = (0..=order).rev().find_map(open).expect("single pages are always possible");
@@ -198,15 +197,16 @@ impl World<'_> {
                 }
             }
             Op::FlushAndDiscard { from, to } => {
-                let (from, to) = (self.bytes(from) / self.page, self.bytes(to) / self.page);
+                let page = self.page;
+                let (from, to) = (self.bytes(from) / page, self.bytes(to) / page);
                 self.view().flush().unwrap();
-                prop_assert_eq!(self.view().discard(from..to).unwrap(), 0);
+                prop_assert_eq!(self.view().revert(from * page..to * page).unwrap(), 0);
             }
             Op::Flush => self.flush()?,
             Op::Guards { at } => {
                 let page = self.bytes(at) / self.page;
                 let start = page * self.page;
-                match self.view().read(page).map(|guard| guard.to_vec()) {
+                match self.view().page(page).map(|guard| guard.to_vec()) {
                     Ok(bytes) => {
                         prop_assert!(start < len);
                         // What others have appended to this page need not be known.
@@ -255,8 +255,8 @@ impl World<'_> {
                 self.model.truncate(to as usize);
             }
             Op::Evict => {
-                for page in 0..self.other.pages() {
-                    drop(self.other.read(page).unwrap());
+                for page in 0..self.other.page_count() {
+                    drop(self.other.page(page).unwrap());
                 }
             }
             Op::Reopen { order } => {
@@ -301,8 +301,9 @@ fn play(
     let dir = Dir::new();
     let path = dir.path().join("data");
     let max = (frames * page as u64).to_string();
-    let pager = Pager::builder().max(max.parse().unwrap()).base_page(page).background(background);
-    let pager = pager.patience(Duration::from_secs(20)).build().unwrap();
+    let pager =
+        Pager::builder().max(max.parse::<Size>().unwrap()).base_page(page).background(background);
+    let pager = pager.memory_timeout(Duration::from_secs(20)).build().unwrap();
     let other = OpenOptions::new().create(2 * frames * page as u64);
     let other = other.open(&pager, dir.path().join("other")).unwrap();
     File::create(&path).unwrap();

@@ -3,7 +3,7 @@
 mod common;
 
 use common::Dir;
-use lowtide::{OpenOptions, Pager};
+use lowtide::{OpenOptions, Pager, Size};
 
 #[test]
 fn a_file_with_a_relative_name_is_flushed_after_its_and_the_working_directory_have_changed() {
@@ -12,7 +12,7 @@ fn a_file_with_a_relative_name_is_flushed_after_its_and_the_working_directory_ha
     std::fs::create_dir_all(old.join("sub")).unwrap();
     std::fs::create_dir_all(&elsewhere).unwrap();
     std::env::set_current_dir(&old).unwrap();
-    let pager = Pager::builder().max("1M".parse().unwrap()).build().unwrap();
+    let pager = Pager::builder().max(Size::mib(1)).build().unwrap();
     let view = OpenOptions::new().create(0).open(&pager, "sub/data").unwrap();
     std::env::set_current_dir(&elsewhere).unwrap();
     std::fs::rename(old.join("sub"), old.join("renamed")).unwrap();

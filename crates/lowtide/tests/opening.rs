@@ -4,7 +4,8 @@
 mod common;
 
 use common::{Dir, byte_at, make_file};
-use lowtide::{Error, Gate, Inject, InjectOp, OpenError, OpenOptions, Pager, Request, Verdict};
+use lowtide::instruments::{Gate, Inject, InjectOp, Request, Verdict};
+use lowtide::{Error, OpenError, OpenOptions, Pager, Size};
 use std::fs::File;
 use std::io::{self, BufRead, ErrorKind, Read, Seek, SeekFrom, Write};
 use std::os::fd::AsFd;
@@ -16,7 +17,7 @@ use std::time::{Duration, Instant};
 const PAGE: u64 = 4096;
 
 fn pager() -> Pager {
-    Pager::builder().max("1M".parse().unwrap()).build().unwrap()
+    Pager::builder().max(Size::mib(1)).build().unwrap()
 }
 
 fn writing() -> OpenOptions {
@@ -117,7 +118,7 @@ fn a_descriptor_says_which_file_and_the_options_say_what_for() {
     ] {
         let pager = pager();
         let view = OpenOptions::new().write(write).open_file(&pager, given.unwrap()).unwrap();
-        assert_eq!(view.read(0).unwrap()[9], byte_at(9));
+        assert_eq!(view.page(0).unwrap()[9], byte_at(9));
         assert_eq!(view.write_at(9, &[byte_at(9)]).is_ok(), write);
         view.close().unwrap();
     }
@@ -143,7 +144,7 @@ fn a_file_with_more_pages_than_can_be_numbered_is_refused() {
     assert!(matches!(error, OpenError::TooLarge { .. }), "{error}");
     assert!(!dir.path().join("new").exists(), "nothing was created");
     file.set_len(PAGE).unwrap();
-    drop(OpenOptions::new().open_file(&pager, file).unwrap().read(0).unwrap());
+    drop(OpenOptions::new().open_file(&pager, file).unwrap().page(0).unwrap());
     pager.validate().unwrap();
 }
 
@@ -151,10 +152,10 @@ fn a_file_with_more_pages_than_can_be_numbered_is_refused() {
 fn a_lock_is_asked_for_as_long_as_wanted_while_other_files_are_opened() {
     let dir = Dir::new();
     let path = make_file(&dir, PAGE);
-    let (pager, other) = (pager(), Pager::builder().max("1M".parse().unwrap()).build().unwrap());
+    let (pager, other) = (pager(), Pager::builder().max(Size::mib(1)).build().unwrap());
     let holder = writing().open(&other, &path).unwrap();
     let begun = Instant::now();
-    let error = writing().lock_patience(Duration::ZERO).open(&pager, &path).unwrap_err();
+    let error = writing().lock_timeout(Duration::ZERO).open(&pager, &path).unwrap_err();
     assert!(
         matches!(error, OpenError::Locked { .. }) && error.kind() == ErrorKind::WouldBlock,
         "{error}"
@@ -162,7 +163,7 @@ fn a_lock_is_asked_for_as_long_as_wanted_while_other_files_are_opened() {
     assert!(error.to_string().contains("died"), "{error}");
     assert!(begun.elapsed() < Duration::from_millis(400), "one attempt");
     std::thread::scope(|scope| {
-        let patient = writing().lock_patience(Duration::MAX);
+        let patient = writing().lock_timeout(Duration::MAX);
         let (pager, path) = (&pager, &path);
         let waiting = scope.spawn(move || patient.open(pager, path));
         // These need not wait for it: they would for ever.
@@ -181,7 +182,7 @@ fn readers_notice_what_others_wrote_while_the_lock_changed_hands() {
     let path = make_file(&dir, 4 * PAGE);
     let pager = pager();
     let reader = pager.open(&path).unwrap();
-    drop(reader.read(1).unwrap());
+    drop(reader.page(1).unwrap());
     // Another process has the lock for a moment when the reader's is exchanged for the writer's, or
     // does not ask.
     let other = File::options().write(true).open(&path).unwrap();
@@ -189,7 +190,7 @@ fn readers_notice_what_others_wrote_while_the_lock_changed_hands() {
     other.write_all_at(b"appended", 4 * PAGE).unwrap();
     let writer = writing().open(&pager, &path).unwrap();
     assert_eq!(writer.len(), 4 * PAGE + 8);
-    assert_eq!(&reader.read(1).unwrap()[..6], b"theirs");
+    assert_eq!(&reader.page(1).unwrap()[..6], b"theirs");
     drop(writer);
     pager.validate().unwrap();
 }
@@ -202,15 +203,15 @@ fn an_open_that_gets_the_lock_for_reading_sees_what_others_wrote_before() {
     let path = make_file(&dir, 4 * PAGE);
     let (pager, other) = (pager(), pager());
     let without = OpenOptions::new().lock(false).open(&pager, &path).unwrap();
-    drop(without.read(1).unwrap());
+    drop(without.page(1).unwrap());
     let theirs = writing().open(&other, &path).unwrap();
     theirs.write_at(PAGE, b"theirs").unwrap();
     theirs.set_len(5 * PAGE).unwrap();
     theirs.close().unwrap();
     let with = pager.open(&path).unwrap();
-    assert_eq!(&with.read(1).unwrap()[..6], b"theirs");
+    assert_eq!(&with.page(1).unwrap()[..6], b"theirs");
     assert_eq!(with.len(), 5 * PAGE);
-    let refused = writing().lock_patience(Duration::ZERO).open(&other, &path);
+    let refused = writing().lock_timeout(Duration::ZERO).open(&other, &path);
     assert!(matches!(refused, Err(OpenError::Locked { .. })), "{refused:?}");
     pager.validate().unwrap();
 }
@@ -231,7 +232,7 @@ impl Inject for Short {
 fn files_that_cannot_be_made_leave_no_descriptors() {
     let dir = Dir::new();
     let folder = dir.path().canonicalize().unwrap();
-    let pager = Pager::builder().max("1M".parse().unwrap()).inject(Arc::new(Short));
+    let pager = Pager::builder().max(Size::mib(1)).inject(Arc::new(Short));
     let pager = pager.build().unwrap();
     for n in 0..20 {
         let error = OpenOptions::new().create(PAGE).open(&pager, folder.join(format!("{n}")));
@@ -261,16 +262,15 @@ fn a_read_that_hangs_stops_no_other_file_and_no_pager_from_closing() {
     let dir = Dir::new();
     let gate = Gate::new();
     let build = || {
-        let builder =
-            Pager::builder().max("1M".parse().unwrap()).inject(Arc::new(Hung(gate.clone())));
-        builder.io_deadline(Duration::from_millis(300)).build().unwrap()
+        let builder = Pager::builder().max(Size::mib(1)).inject(Arc::new(Hung(gate.clone())));
+        builder.io_timeout(Duration::from_millis(300)).build().unwrap()
     };
     let (path, fine) = (dir.path().join("hung"), make_file(&dir, 8 * PAGE));
     std::fs::write(&path, vec![7; 64 * PAGE as usize]).unwrap();
     for drop_the_pager in [false, true] {
         let pager = build();
         let view = pager.open(&path).unwrap();
-        view.prefetch(0..8);
+        view.prefetch(0..8 * PAGE);
         // Until the read is on its way nothing hangs yet.
         let begun = Instant::now();
         while !view.is_resident(0)
@@ -313,10 +313,10 @@ fn a_pager_is_dropped_while_a_read_hangs() {
     let gate = Gate::new();
     let path = dir.path().join("hung");
     std::fs::write(&path, vec![7; 64 * PAGE as usize]).unwrap();
-    let builder = Pager::builder().max("1M".parse().unwrap()).inject(Arc::new(Hung(gate.clone())));
-    let pager = builder.io_deadline(Duration::from_millis(200)).build().unwrap();
+    let builder = Pager::builder().max(Size::mib(1)).inject(Arc::new(Hung(gate.clone())));
+    let pager = builder.io_timeout(Duration::from_millis(200)).build().unwrap();
     let view = pager.open(&path).unwrap();
-    view.prefetch(0..8);
+    view.prefetch(0..8 * PAGE);
     let begun = Instant::now();
     while pager.stat().memory.current == 0 && begun.elapsed().as_secs() < 10 {
         std::thread::yield_now();
@@ -332,13 +332,13 @@ fn a_forgotten_guard_is_in_no_later_pagers_way() {
     let path = make_file(&dir, 64 * PAGE);
     for _ in 0..20 {
         let pager = Pager::builder()
-            .max("1M".parse().unwrap())
-            .patience(Duration::from_millis(100))
+            .max(Size::mib(1))
+            .memory_timeout(Duration::from_millis(100))
             .build()
             .unwrap();
         let view = writing().open(&pager, &path).unwrap();
         view.write_at(0, &[byte_at(0)]).unwrap();
-        std::mem::forget(view.read(0).unwrap());
+        std::mem::forget(view.page(0).unwrap());
     }
 }
 
@@ -380,7 +380,7 @@ fn a_cursor_reads_writes_and_seeks_as_a_file_does() {
     let error = FileExt::read_exact_at(&view, &mut buf, view.len() - 3).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::UnexpectedEof);
     FileExt::write_all_at(&view, b"end", view.len()).unwrap();
-    view.sync_data().unwrap();
+    view.flush().unwrap();
     assert!(
         File::from(view.as_fd().try_clone_to_owned().unwrap()).metadata().unwrap().len()
             == view.len()
@@ -402,7 +402,7 @@ fn closing_reports_what_dropping_only_logs() {
     }
     let dir = Dir::new();
     let path = make_file(&dir, PAGE);
-    let pager = Pager::builder().max("1M".parse().unwrap()).inject(Arc::new(Full)).build().unwrap();
+    let pager = Pager::builder().max(Size::mib(1)).inject(Arc::new(Full)).build().unwrap();
     let view = writing().open(&pager, &path).unwrap();
     view.write_at(0, b"x").unwrap();
     let error = view.close().unwrap_err();
@@ -438,7 +438,7 @@ fn a_hole_reads_as_zeroes_and_takes_no_room_on_disk() {
         view.flush().unwrap();
         assert!(std::fs::read(&path).unwrap() == expected);
         assert!(blocks() < before, "{} blocks, {before} before", blocks());
-        let guard = view.read(20).unwrap();
+        let guard = view.page(20).unwrap();
         assert!(matches!(view.punch(0..len), Err(Error::HeldHere { .. })));
         drop(guard);
         pager.validate().unwrap();

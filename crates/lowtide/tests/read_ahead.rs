@@ -3,7 +3,8 @@
 mod common;
 
 use common::{Dir, byte_at, make_file};
-use lowtide::{Gate, Inject, InjectOp, OpenOptions, Pager, Request, Size, Verdict, View};
+use lowtide::instruments::{Gate, Inject, InjectOp, Request, Verdict};
+use lowtide::{OpenOptions, Pager, Size, View};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
@@ -46,7 +47,7 @@ fn open(pager: &Pager, path: &Path, window: &str) -> View {
 }
 
 fn read(view: &View, page: u64) {
-    let bytes = view.read(page).unwrap();
+    let bytes = view.page(page).unwrap();
     assert!(bytes.iter().zip(page * 4096..).all(|(byte, at)| *byte == byte_at(at)), "page {page}");
 }
 
@@ -202,7 +203,7 @@ fn a_tenant_reads_ahead_within_its_own_budget() {
         assert!(tenant.stat().unwrap().current <= 64);
     }
     let asked = pager.stat().io.ahead_pages;
-    view.prefetch(0..1024);
+    view.prefetch(0..1024 << 12);
     eventually("prefetch begins", || pager.stat().io.ahead_pages > asked);
     assert!(tenant.stat().unwrap().current <= 64);
     pager.validate().unwrap();
@@ -232,9 +233,9 @@ fn prefetch_stops_where_there_is_no_room() {
     let device = Arc::new(Device::default());
     let pager = quiet_pager(&device, "1M");
     let view = pager.open(&path).unwrap();
-    view.prefetch(0..100);
+    view.prefetch(0..100 << 12);
     assert_eq!(pager.stat().io.ahead_pages, 100, "there was room");
-    view.prefetch(1000..4096);
+    view.prefetch(1000 << 12..4096 << 12);
     let io = pager.stat().io;
     assert!(
         (256..300).contains(&io.ahead_pages),
@@ -257,7 +258,7 @@ fn a_device_that_hangs_does_not_stop_the_read_ahead_of_other_files() {
     let view = pager.open(&hanging).unwrap();
     (0..3).for_each(|page| read(&view, page));
     // More hints than one file may have waiting.
-    (0..100).for_each(|at| view.prefetch(100 + at * 8..104 + at * 8));
+    (0..100).for_each(|at| view.prefetch((100 + at * 8) << 12..(104 + at * 8) << 12));
     let other = pager.open(&path).unwrap();
     (0..1024).for_each(|page| read(&other, page));
     eventually("the other file is read ahead", || pager.stat().io.ahead_used > 0);

@@ -5,16 +5,16 @@
 #[path = "common/mapped.rs"]
 mod mapped;
 
-use lowtide::map::{Advice, MapError, MapOptions, Way};
-use lowtide::{OpenOptions, Pager, View};
+use lowtide::map::{Advice, MapError, MapMode, MapOptions};
+use lowtide::{OpenOptions, Pager, Size, View};
 use mapped::{PAGE, file, pager, random, word};
 
 fn open(pager: &Pager, path: &std::path::Path, window: &str) -> View {
-    OpenOptions::new().read_ahead(window.parse().unwrap()).open(pager, path).unwrap()
+    OpenOptions::new().read_ahead(window.parse::<Size>().unwrap()).open(pager, path).unwrap()
 }
 
 fn read(view: &View, page: u64) {
-    assert_eq!(word(&view.read(page).unwrap(), 0), page * PAGE as u64);
+    assert_eq!(word(&view.page(page).unwrap(), 0), page * PAGE as u64);
 }
 
 /// Reads of the device for these pages of a file of 4096, and pages that were read unasked.
@@ -65,10 +65,11 @@ fn nothing_is_read_around_where_nothing_is_to_be_read_ahead() {
 fn a_map_that_is_read_backwards_has_few_faults_unless_it_is_advised_to_be_random() {
     let (file, pager) = (file(4096), pager("4M"));
     // SAFETY: nothing changes the file while it is mapped.
-    let map = match unsafe { MapOptions::new().way(Way::Userfault).map(&pager, file.as_file()) } {
-        Err(error @ MapError::Way { .. }) => return eprintln!("SKIPPED: {error}"),
-        map => map.unwrap(),
-    };
+    let map =
+        match unsafe { MapOptions::new().mode(MapMode::Userfault).map(&pager, file.as_file()) } {
+            Err(error @ MapError::Mode { .. }) => return eprintln!("SKIPPED: {error}"),
+            map => map.unwrap(),
+        };
     let backwards = || {
         (0..4096).rev().for_each(|page| assert_eq!(word(&map, page * PAGE), (page * PAGE) as u64));
     };

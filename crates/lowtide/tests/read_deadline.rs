@@ -3,9 +3,8 @@
 mod common;
 
 use common::{Dir, byte_at, make_file};
-use lowtide::{
-    Error, FaultSite, Gate, Inject, InjectOp, IoEngine, OpenOptions, Pager, Request, Verdict, View,
-};
+use lowtide::instruments::{FaultSite, Gate, Inject, InjectOp, Request, Verdict};
+use lowtide::{Error, IoEngine, OpenOptions, Pager, Size, View};
 use std::io;
 use std::ops::Range;
 use std::path::PathBuf;
@@ -70,11 +69,11 @@ impl World {
         });
         let inject: Arc<dyn Inject> = device.clone();
         let pager = Pager::builder()
-            .max("512K".parse().unwrap())
+            .max(Size::kib(512))
             .io_engine(engine)
             .depth(4)
-            .read_deadline(DEADLINE)
-            .io_deadline(Duration::from_millis(200))
+            .read_timeout(DEADLINE)
+            .io_timeout(Duration::from_millis(200))
             .inject(inject)
             .build()
             .unwrap();
@@ -114,17 +113,17 @@ fn a_read_that_a_device_does_not_answer_fails_in_time_and_its_page_comes_later()
     for engine in [IoEngine::Auto, IoEngine::Psync] {
         let world = World::new(engine, 7..8);
         let view = world.open();
-        is_late(view.read(7).map(|page| page[0]));
-        is_late(view.read(7).map(|page| page[0]));
+        is_late(view.page(7).map(|page| page[0]));
+        is_late(view.page(7).map(|page| page[0]));
         is_late(view.read_at(7 * PAGE + 5, &mut [0; 4]));
         is_late(view.write_at(7 * PAGE + 5, b"part"));
         assert_eq!(world.device.hung.load(SeqCst), 1, "all want the same read");
         for page in (0..256).filter(|page| *page != 7) {
-            assert_eq!(view.read(page).unwrap()[0], byte_at(page * PAGE), "page {page}");
+            assert_eq!(view.page(page).unwrap()[0], byte_at(page * PAGE), "page {page}");
         }
         world.pager.validate().unwrap();
         world.repair();
-        assert_eq!(view.read(7).unwrap()[0], byte_at(7 * PAGE));
+        assert_eq!(view.page(7).unwrap()[0], byte_at(7 * PAGE));
         view.write_at(7 * PAGE + 5, b"part").unwrap();
         view.flush().unwrap();
         world.pager.validate().unwrap();
@@ -164,24 +163,24 @@ fn a_dead_device_takes_no_thread_from_others_and_not_all_of_the_memory() {
             let dead = &dead;
             scope.spawn(move || {
                 for k in 0..3 {
-                    is_late(dead.read(thread * 3 + k).map(|page| page[0]));
+                    is_late(dead.page(thread * 3 + k).map(|page| page[0]));
                 }
             });
         }
         for _ in 0..3 {
             for page in 0..256 {
-                assert_eq!(well.read(page).unwrap()[9], byte_at(page * PAGE + 9));
+                assert_eq!(well.page(page).unwrap()[9], byte_at(page * PAGE + 9));
             }
         }
     });
     // A read that no thread has begun in time was withdrawn, and can be tried again.
     eventually(|| {
-        (0..48).for_each(|page| is_late(dead.read(page).map(|page| page[0])));
+        (0..48).for_each(|page| is_late(dead.page(page).map(|page| page[0])));
         world.device.hung.load(SeqCst) == 48
     });
     world.repair();
     for page in 0..256 {
-        assert_eq!(dead.read(page).unwrap()[9], byte_at(page * PAGE + 9));
+        assert_eq!(dead.page(page).unwrap()[9], byte_at(page * PAGE + 9));
     }
     world.pager.validate().unwrap();
 }
@@ -191,10 +190,10 @@ fn a_late_read_that_fails_leaves_its_page_to_the_next() {
     let world = World::new(IoEngine::Auto, 3..4);
     world.device.fails.store(true, SeqCst);
     let view = world.open();
-    is_late(view.read(3).map(|page| page[0]));
+    is_late(view.page(3).map(|page| page[0]));
     world.repair();
-    eventually(|| view.read(3).is_ok());
-    assert_eq!(view.read(3).unwrap()[1], byte_at(3 * PAGE + 1));
+    eventually(|| view.page(3).is_ok());
+    assert_eq!(view.page(3).unwrap()[1], byte_at(3 * PAGE + 1));
     drop(view);
     eventually(|| world.pager.stat().memory.current == 0);
     world.pager.validate().unwrap();
@@ -204,14 +203,14 @@ fn a_late_read_that_fails_leaves_its_page_to_the_next() {
 fn what_would_change_a_page_with_a_late_read_fails_in_time_too() {
     let world = World::new(IoEngine::Auto, 200..201);
     let view = world.open();
-    is_late(view.read(200).map(|page| page[0]));
+    is_late(view.page(200).map(|page| page[0]));
     let cut = view.set_len(100 * PAGE).unwrap_err();
     assert!(matches!(cut, Error::Timeout { .. }), "{cut}");
     let punched = view.punch(200 * PAGE..201 * PAGE).unwrap_err();
     assert!(matches!(punched, Error::Timeout { .. }), "{punched}");
     world.repair();
     eventually(|| view.set_len(100 * PAGE).is_ok());
-    assert!(view.read(200).is_err());
+    assert!(view.page(200).is_err());
     world.pager.validate().unwrap();
 }
 
@@ -219,7 +218,7 @@ fn what_would_change_a_page_with_a_late_read_fails_in_time_too() {
 fn a_file_that_is_closed_before_its_late_read_ends_gives_its_memory_back_then() {
     let world = World::new(IoEngine::Auto, 9..10);
     let view = world.open();
-    is_late(view.read(9).map(|page| page[0]));
+    is_late(view.page(9).map(|page| page[0]));
     let begun = Instant::now();
     drop(view);
     assert!(begun.elapsed() < LONG);
@@ -227,14 +226,14 @@ fn a_file_that_is_closed_before_its_late_read_ends_gives_its_memory_back_then() 
     world.repair();
     eventually(|| world.pager.stat().memory.current == 0);
     let view = world.open();
-    assert_eq!(view.read(9).unwrap()[0], byte_at(9 * PAGE));
+    assert_eq!(view.page(9).unwrap()[0], byte_at(9 * PAGE));
 }
 
 #[test]
 fn a_pager_that_is_dropped_before_a_late_read_ends_goes_at_once() {
     let world = World::new(IoEngine::Auto, 9..10);
     let (view, gate) = (world.open(), world.device.gate.clone());
-    is_late(view.read(9).map(|page| page[0]));
+    is_late(view.page(9).map(|page| page[0]));
     let device = Arc::downgrade(&world.device);
     let begun = Instant::now();
     drop((view, world));
@@ -252,14 +251,14 @@ fn late_reads_have_half_of_the_budget_and_those_after_them_fail_in_the_same_way(
         let pages: Vec<_> = (first..first + 8).collect();
         let error = view.get_many(&pages, |_, _| ()).unwrap_err();
         assert!(matches!(error, Error::Timeout { .. }), "{error}");
-        view.prefetch(0..256);
+        view.prefetch(0..256 * PAGE);
     }
     // A call may have begun, and a window have been read ahead, when there were fewer.
     let late = world.pager.stat().memory.file;
     assert!((8..=128 / 2 + 16).contains(&late), "{late} of 128 pages");
-    let error = view.read(255).map(drop).unwrap_err();
+    let error = view.page(255).map(drop).unwrap_err();
     assert!(matches!(error, Error::Timeout { .. }), "{error}");
     world.repair();
-    (0..256).for_each(|page| assert_eq!(view.read(page).unwrap()[7], byte_at(page * PAGE + 7)));
+    (0..256).for_each(|page| assert_eq!(view.page(page).unwrap()[7], byte_at(page * PAGE + 7)));
     world.pager.validate().unwrap();
 }

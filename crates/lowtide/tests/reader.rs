@@ -17,7 +17,9 @@ fn file(dir: &Dir, pages: u64) -> std::path::PathBuf {
 }
 
 fn open(dir: &Dir, pages: u64, max: &str) -> (Pager, View) {
-    let builder = Pager::builder().max(max.parse().unwrap()).patience(Duration::from_millis(300));
+    let builder = Pager::builder()
+        .max(max.parse::<Size>().unwrap())
+        .memory_timeout(Duration::from_millis(300));
     let pager = builder.build().unwrap();
     let view = OpenOptions::new().write(true).open(&pager, file(dir, pages)).unwrap();
     (pager, view)
@@ -28,10 +30,10 @@ fn every_page_of_a_file_of_four_budgets_is_what_it_is_with_every_policy() {
     let dir = Dir::new();
     let path = file(&dir, 1024);
     for (policy, name) in Policy::builtin() {
-        let pager = Pager::builder().max("1M".parse().unwrap()).policy(policy).build().unwrap();
+        let pager = Pager::builder().max(Size::mib(1)).policy(policy).build().unwrap();
         let view = pager.open(&path).unwrap();
         let before = pager.stat();
-        let mut reader = view.reader();
+        let mut reader = view.page_cursor();
         // Few pages again and again, and all of them in between.
         let pages = (0..40_000_u64).map(|n| if n % 8 > 0 { n * 7 % 64 } else { n / 8 % 1024 });
         for page in pages {
@@ -57,7 +59,7 @@ fn the_last_page_is_kept_until_the_next_or_the_release_or_the_end() {
         }
         !view.is_resident(page)
     };
-    let mut reader = view.reader();
+    let mut reader = view.page_cursor();
     for _ in 0..3 {
         let bytes = reader.read(5).unwrap();
         assert!(bytes == noise(5, 1));
@@ -85,8 +87,8 @@ fn the_last_page_is_kept_until_the_next_or_the_release_or_the_end() {
 fn readers_and_guards_of_one_thread_hold_their_own_pages() {
     let dir = Dir::new();
     let (pager, view) = open(&dir, 64, "4M");
-    let mut readers: Vec<_> = (0..20).map(|_| view.reader()).collect();
-    let guards: Vec<_> = (40..52).map(|page| view.read(page).unwrap()).collect();
+    let mut readers: Vec<_> = (0..20).map(|_| view.page_cursor()).collect();
+    let guards: Vec<_> = (40..52).map(|page| view.page(page).unwrap()).collect();
     for round in 0..4 {
         for (at, reader) in readers.iter_mut().enumerate() {
             let page = at as u64 + 20 * (round % 2);
@@ -99,7 +101,7 @@ fn readers_and_guards_of_one_thread_hold_their_own_pages() {
         assert!(held.clone().all(|page| view.is_resident(page)), "round {round}");
         // The same page through a guard and a reader: either may go first.
         let first = &mut readers[0];
-        let guard = view.read(20 * (round % 2)).unwrap();
+        let guard = view.page(20 * (round % 2)).unwrap();
         assert!(first.read(20 * (round % 2)).unwrap() == &guard[..]);
     }
     drop(readers);
@@ -115,11 +117,11 @@ fn readers_and_guards_of_one_thread_hold_their_own_pages() {
 fn a_reader_reads_what_its_thread_holds_while_a_store_waits_for_it() {
     let dir = Dir::new();
     let (_pager, view) = open(&dir, 64, "4M");
-    let guard = view.read(7).unwrap();
+    let guard = view.page(7).unwrap();
     std::thread::scope(|scope| {
         let store = scope.spawn(|| view.write_at(7 * PAGE, &[1]));
         std::thread::sleep(Duration::from_millis(50));
-        let mut reader = view.reader();
+        let mut reader = view.page_cursor();
         for page in [7, 8, 7] {
             assert!(reader.read(page).unwrap() == noise(page, 1));
         }
@@ -131,7 +133,7 @@ fn a_reader_reads_what_its_thread_holds_while_a_store_waits_for_it() {
         drop(store.join().unwrap());
     });
     view.write_at(7 * PAGE, &[1]).unwrap();
-    assert_eq!(view.reader().read(7).unwrap()[0], 1);
+    assert_eq!(view.page_cursor().read(7).unwrap()[0], 1);
 }
 
 #[test]
@@ -139,12 +141,12 @@ fn a_reader_that_outlives_the_records_of_its_thread_is_sound() {
     let dir = Dir::new();
     let (pager, view) = open(&dir, 64, "4M");
     let view: &'static View = Box::leak(Box::new(view));
-    struct Late(lowtide::Reader<'static>);
+    struct Late(lowtide::PageCursor<'static>);
     impl Drop for Late {
         fn drop(&mut self) {
             assert!(self.0.read(3).unwrap() == noise(3, 1));
             // One that is made after they have been given back.
-            assert!(view_of(self).reader().read(4).unwrap() == noise(4, 1));
+            assert!(view_of(self).page_cursor().read(4).unwrap() == noise(4, 1));
         }
     }
     thread_local!(static LATE: RefCell<Option<Late>> = const { RefCell::new(None) });
@@ -155,8 +157,8 @@ fn a_reader_that_outlives_the_records_of_its_thread_is_sound() {
     let _ = VIEW.set(view);
     for _ in 0..8 {
         std::thread::spawn(move || {
-            LATE.set(Some(Late(view.reader())));
-            drop(view.read(1).unwrap());
+            LATE.set(Some(Late(view.page_cursor())));
+            drop(view.page(1).unwrap());
         })
         .join()
         .unwrap();

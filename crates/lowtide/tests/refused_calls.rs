@@ -29,7 +29,7 @@ fn is_refused(calls: &[Call], errno: i32) -> bool {
 }
 
 fn pager() -> Pager {
-    Pager::builder().max("4M".parse().unwrap()).build().unwrap()
+    Pager::builder().max(Size::mib(4)).build().unwrap()
 }
 
 /// A file of this size, all zeroes but for a byte.
@@ -47,7 +47,7 @@ fn a_sandbox_that_refuses_the_advice_that_frames_need_is_named() {
         if !is_refused(&[advice(libc::MADV_DONTFORK)], libc::EPERM) {
             return SKIPPED;
         }
-        let error = Pager::builder().max("4M".parse().unwrap()).build().unwrap_err().to_string();
+        let error = Pager::builder().max(Size::mib(4)).build().unwrap_err().to_string();
         assert!(error.contains("MADV_DONTFORK") && error.contains("seccomp"), "{error}");
         assert!(!error.contains("smaller budget"), "{error}");
         0
@@ -66,8 +66,8 @@ fn advice_that_only_helps_is_done_without() {
         let dir = Dir::new();
         let path = file(&dir, 64 * PAGE);
         let view = pager().open(&path).unwrap();
-        assert_eq!(view.read(63).unwrap()[PAGE - 1], 7);
-        let populated = Pager::builder().max("4M".parse().unwrap()).populate(true).build();
+        assert_eq!(view.page(63).unwrap()[PAGE - 1], 7);
+        let populated = Pager::builder().max(Size::mib(4)).populate(true).build();
         assert!(populated.is_ok(), "{}", populated.unwrap_err());
         0
     };
@@ -84,7 +84,7 @@ fn room_to_grow_takes_a_part_of_limited_addresses() {
         setrlimit(Resource::As, Rlimit { current: limit, maximum: limit }).unwrap();
         let pager = pager();
         let view = pager.open(&path).unwrap();
-        assert_eq!(view.read((64 << 20) / PAGE as u64 - 1).unwrap()[PAGE - 1], 7);
+        assert_eq!(view.page((64 << 20) / PAGE as u64 - 1).unwrap()[PAGE - 1], 7);
         let len = 1 << 30;
         let none = std::ptr::null_mut();
         // SAFETY: The kernel chooses where, so nothing is replaced.
@@ -120,7 +120,7 @@ fn a_file_that_takes_no_direct_io_is_named_as_it_was() {
         // As it likes, it is read through the page cache.
         let pager = pager();
         let view = pager.open(&path).unwrap();
-        assert_eq!(view.read(63).unwrap()[PAGE - 1], 7);
+        assert_eq!(view.page(63).unwrap()[PAGE - 1], 7);
         let report = pager.report();
         assert!(report.contains("buffered") && !report.contains("/proc/"), "{report}");
         0

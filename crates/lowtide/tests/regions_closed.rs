@@ -1,9 +1,8 @@
 //! Regions and tenants that end while threads reclaim: nothing of them is left, whatever the
 //! patience of the pager and however long the device of the swap file takes.
 
-use lowtide::{
-    Anon, Builder, Gate, Inject, InjectOp, Pager, Request, Size, Swap, Tenant, TenantError, Verdict,
-};
+use lowtide::instruments::{Gate, Inject, InjectOp, Request, Verdict};
+use lowtide::{Pager, PagerBuilder, Region, Size, SwapOptions, Tenant, TenantError};
 use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
@@ -60,10 +59,10 @@ fn noise(seed: u64) -> Vec<u8> {
     (0..PAGE / 8).flat_map(next).collect()
 }
 
-fn builder(device: &Arc<Device>, dir: &tempfile::TempDir) -> Builder {
-    let swap = Swap::compressed("256K".parse().unwrap()).file(dir.path(), "64M".parse().unwrap());
+fn builder(device: &Arc<Device>, dir: &tempfile::TempDir) -> PagerBuilder {
+    let swap = SwapOptions::compressed(Size::kib(256)).file(dir.path(), Size::mib(64));
     Pager::builder()
-        .max("8M".parse().unwrap())
+        .max(Size::mib(8))
         .swap(swap)
         .inject(Arc::<Device>::clone(device))
         .background(false)
@@ -87,19 +86,19 @@ fn ends_with_nothing(pager: Pager, tenant: Tenant, device: Arc<Device>) {
 fn regions_that_are_dropped_beside_a_reclaim_leave_nothing_whatever_the_patience() {
     for patience in [0, 1] {
         let (device, dir) = (Arc::new(Device::default()), tempfile::tempdir().unwrap());
-        let pager = builder(&device, &dir).patience(Duration::from_millis(patience));
+        let pager = builder(&device, &dir).memory_timeout(Duration::from_millis(patience));
         let pager = pager.build().unwrap();
-        let tenant = pager.tenant("t").max("4M".parse().unwrap()).create().unwrap();
+        let tenant = pager.tenant("t").max(Size::mib(4)).create().unwrap();
         let over = AtomicBool::new(false);
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 while !over.load(SeqCst) {
-                    tenant.reclaim("1M".parse().unwrap()).unwrap();
+                    tenant.reclaim(Size::mib(1)).unwrap();
                 }
             });
             for _ in 0..60 {
-                let Ok(heap) = tenant.anon(2 << 20) else { continue };
-                for page in 0..heap.pages() {
+                let Ok(heap) = tenant.region(2 << 20) else { continue };
+                for page in 0..heap.page_count() {
                     let _ = heap.write_at(page * PAGE, &[page as u8; PAGE as usize]);
                 }
             }
@@ -110,11 +109,11 @@ fn regions_that_are_dropped_beside_a_reclaim_leave_nothing_whatever_the_patience
 }
 
 /// A region whose pages a thread writes to the swap file, which hangs.
-fn hanging(device: &Arc<Device>, dir: &tempfile::TempDir) -> (Pager, Tenant, Anon) {
-    let pager = builder(device, dir).patience(Duration::from_millis(50)).build().unwrap();
-    let tenant = pager.tenant("t").max("4M".parse().unwrap()).create().unwrap();
-    let heap = tenant.anon(3 << 20).unwrap();
-    for page in 0..heap.pages() {
+fn hanging(device: &Arc<Device>, dir: &tempfile::TempDir) -> (Pager, Tenant, Region) {
+    let pager = builder(device, dir).memory_timeout(Duration::from_millis(50)).build().unwrap();
+    let tenant = pager.tenant("t").max(Size::mib(4)).create().unwrap();
+    let heap = tenant.region(3 << 20).unwrap();
+    for page in 0..heap.page_count() {
         heap.write_at(page * PAGE, &noise(page)).unwrap();
     }
     device.hangs.store(true, SeqCst);
@@ -126,7 +125,7 @@ fn a_region_that_is_dropped_while_its_pages_are_written_to_swap_goes_when_the_de
     let (device, dir) = (Arc::new(Device::default()), tempfile::tempdir().unwrap());
     let (pager, tenant, heap) = hanging(&device, &dir);
     std::thread::scope(|scope| {
-        scope.spawn(|| tenant.reclaim("1M".parse().unwrap()).unwrap());
+        scope.spawn(|| tenant.reclaim(Size::mib(1)).unwrap());
         device.await_request();
         drop(heap);
         device.open();
@@ -139,7 +138,7 @@ fn a_tenant_whose_pages_are_written_to_swap_is_busy_and_is_removed_when_the_devi
     let (device, dir) = (Arc::new(Device::default()), tempfile::tempdir().unwrap());
     let (pager, tenant, heap) = hanging(&device, &dir);
     std::thread::scope(|scope| {
-        scope.spawn(|| tenant.reclaim("1M".parse().unwrap()));
+        scope.spawn(|| tenant.reclaim(Size::mib(1)));
         device.await_request();
         // A step for each millisecond of the patience would not fit.
         let small = std::thread::Builder::new().stack_size(64 << 10);
@@ -148,7 +147,7 @@ fn a_tenant_whose_pages_are_written_to_swap_is_busy_and_is_removed_when_the_devi
         device.open();
     });
     tenant.remove().unwrap();
-    let found = (0..heap.pages()).all(|page| heap.read(page).unwrap()[..] == noise(page));
+    let found = (0..heap.page_count()).all(|page| heap.page(page).unwrap()[..] == noise(page));
     assert!(found, "the region of a tenant that was removed keeps its contents");
     drop((heap, tenant));
     let other = pager.tenant("u").create().unwrap();
@@ -160,15 +159,15 @@ fn a_guard_that_was_forgotten_keeps_its_page_and_no_more() {
     let (device, dir) = (Arc::new(Device::default()), tempfile::tempdir().unwrap());
     let pager = builder(&device, &dir).build().unwrap();
     for stores in [false, true] {
-        let tenant = pager.tenant("t").max("1M".parse().unwrap()).create().unwrap();
-        let heap = tenant.anon(3 << 20).unwrap();
-        for page in 0..heap.pages() {
+        let tenant = pager.tenant("t").max(Size::mib(1)).create().unwrap();
+        let heap = tenant.region(3 << 20).unwrap();
+        for page in 0..heap.page_count() {
             heap.write_at(page * PAGE, &noise(page)).unwrap();
         }
         if stores {
-            std::mem::forget(heap.write(7).unwrap());
+            std::mem::forget(heap.page_mut(7).unwrap());
         } else {
-            std::mem::forget(heap.read(7).unwrap());
+            std::mem::forget(heap.page(7).unwrap());
         }
         drop(heap);
         assert_eq!((tenant.swap_usage().unwrap(), pager.swap_file().unwrap().used), (0, 0));
@@ -185,27 +184,27 @@ fn a_guard_that_was_forgotten_keeps_its_page_and_no_more() {
 
 #[test]
 fn pages_are_stored_to_in_the_destructor_of_a_thread_local() {
-    struct OnExit(RefCell<Option<Anon>>);
+    struct OnExit(RefCell<Option<Region>>);
     impl Drop for OnExit {
         fn drop(&mut self) {
             if let Some(heap) = self.0.borrow_mut().take() {
-                let mut guards: Vec<_> = (0..20).map(|page| heap.write(page).unwrap()).collect();
+                let mut guards: Vec<_> = (0..20).map(|page| heap.page_mut(page).unwrap()).collect();
                 guards.iter_mut().for_each(|page| page.fill(2));
-                assert!(heap.write(20).is_ok() && heap.read(0).is_err(), "it is held here");
+                assert!(heap.page_mut(20).is_ok() && heap.page(0).is_err(), "it is held here");
             }
         }
     }
     thread_local! {
         static ON_EXIT: OnExit = const { OnExit(RefCell::new(None)) };
     }
-    let pager = Pager::builder().max("4M".parse().unwrap()).build().unwrap();
-    let heap = pager.root().anon(1 << 20).unwrap();
+    let pager = Pager::builder().max(Size::mib(4)).build().unwrap();
+    let heap = pager.root().region(1 << 20).unwrap();
     let of_thread = heap.clone();
     let thread = std::thread::spawn(move || {
         // Registered before anything of the pager's, so its destructor is the last.
         ON_EXIT.with(|on_exit| *on_exit.0.borrow_mut() = Some(of_thread.clone()));
-        of_thread.write(0).unwrap().fill(1);
+        of_thread.page_mut(0).unwrap().fill(1);
     });
     thread.join().unwrap();
-    assert!((0..20).all(|page| heap.read(page).unwrap().iter().all(|byte| *byte == 2)));
+    assert!((0..20).all(|page| heap.page(page).unwrap().iter().all(|byte| *byte == 2)));
 }

@@ -3,9 +3,8 @@
 mod common;
 
 use common::{Dir, byte_at, make_file};
-use lowtide::{
-    Error, Gate, Inject, InjectOp, IoEngine, OpenOptions, Pager, Request, Verdict, View,
-};
+use lowtide::instruments::{Gate, Inject, InjectOp, Request, Verdict};
+use lowtide::{Error, IoEngine, OpenOptions, Pager, Size, View};
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
@@ -55,7 +54,7 @@ impl Inject for Device {
 fn pager_on(device: &Arc<Device>, max: &str, engine: IoEngine) -> Pager {
     let inject: Arc<dyn Inject> = device.clone();
     Pager::builder()
-        .max(max.parse().unwrap())
+        .max(max.parse::<Size>().unwrap())
         .io_engine(engine)
         .background(false)
         .inject(inject)
@@ -74,8 +73,10 @@ fn joined_reads_bring_the_right_bytes_for_every_page_size_and_folio_order() {
         {
             // Smaller than the file, so that pages of one call evict others of it.
             let max = if page_bytes == 65536 { "2M" } else { "700K" };
-            let pager =
-                Pager::builder().max(max.parse().unwrap()).base_page(page_bytes).io_engine(engine);
+            let pager = Pager::builder()
+                .max(max.parse::<Size>().unwrap())
+                .base_page(page_bytes)
+                .io_engine(engine);
             let pager = pager.build().unwrap();
             let view = OpenOptions::new().folio_order(order);
             let view = match view.open(&pager, &path) {
@@ -88,7 +89,7 @@ fn joined_reads_bring_the_right_bytes_for_every_page_size_and_folio_order() {
             {
                 check_read_at(&view, offset, bytes as usize);
             }
-            let list: Vec<u64> = (0..view.pages()).collect();
+            let list: Vec<u64> = (0..view.page_count()).collect();
             let mut shown = vec![0; list.len()];
             view.get_many(&list, |i, bytes| {
                 shown[i] += 1;
@@ -114,7 +115,7 @@ fn absent_neighbours_are_read_together() {
         let pager = pager_on(&device, "4M", engine);
         let view = pager.open(&path).unwrap();
         // Two pages in the middle are there: the range falls into two runs.
-        drop((view.read(100).unwrap(), view.read(101).unwrap()));
+        drop((view.page(100).unwrap(), view.page(101).unwrap()));
         assert_eq!(device.asked.swap(0, SeqCst), 2);
         check_read_at(&view, 90 * 4096, 64 << 10);
         assert_eq!(
@@ -168,7 +169,7 @@ fn a_failing_block_in_a_run_fails_only_its_page() {
 fn a_read_of_many_pages_behind_the_end_of_a_file_that_shrank_is_an_error() {
     let dir = Dir::new();
     let path = make_file(&dir, 1 << 20);
-    let pager = Pager::builder().max("2M".parse().unwrap()).build().unwrap();
+    let pager = Pager::builder().max(Size::mib(2)).build().unwrap();
     let view = pager.open(&path).unwrap();
     std::fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(300_000).unwrap();
     let mut bytes = vec![0; 1 << 20];
@@ -185,7 +186,7 @@ fn the_budget_holds_while_runs_are_in_flight_and_what_else_is_read_goes_on() {
     let device = Arc::new(Device::default());
     let pager = pager_on(&device, "1M", IoEngine::Auto);
     let view = pager.open(&path).unwrap();
-    drop(view.read(1000).unwrap());
+    drop(view.page(1000).unwrap());
     device.asked.store(0, SeqCst);
     let gate = Gate::new();
     *device.gate.lock().unwrap() = Some(gate.clone());
@@ -196,7 +197,7 @@ fn the_budget_holds_while_runs_are_in_flight_and_what_else_is_read_goes_on() {
         }
         *device.gate.lock().unwrap() = None;
         for page in [1000, 1010, 1020] {
-            assert_eq!(view.read(page).unwrap()[0], byte_at(page * 4096));
+            assert_eq!(view.page(page).unwrap()[0], byte_at(page * 4096));
         }
         let stat = pager.stat();
         assert!(stat.memory.current <= stat.memory.max, "{}", stat.memory.current);
@@ -213,7 +214,7 @@ fn guards_and_stores_meet_joined_reads_and_see_whole_pages() {
     const PAGES: u64 = 512;
     let dir = Dir::new();
     let path = dir.path().join("stamped");
-    let pager = Pager::builder().max("1M".parse().unwrap()).build().unwrap();
+    let pager = Pager::builder().max(Size::mib(1)).build().unwrap();
     let view = OpenOptions::new().create(PAGES * 4096).open(&pager, &path).unwrap();
     for page in 0..PAGES {
         view.write_at(page * 4096, &[0; 4096]).unwrap();
@@ -227,7 +228,7 @@ fn guards_and_stores_meet_joined_reads_and_see_whole_pages() {
         });
         scope.spawn(|| {
             for round in 0..2000_u64 {
-                assert!(whole(&view.read(round * 59 % PAGES).unwrap()));
+                assert!(whole(&view.page(round * 59 % PAGES).unwrap()));
             }
         });
         for seed in 0..2_u64 {

@@ -4,12 +4,12 @@
 mod common;
 
 use common::{Dir, byte_at, make_file};
-use lowtide::{Error, OpenError, OpenOptions, Pager, Tenant};
+use lowtide::{Error, OpenError, OpenOptions, Pager, Size, Tenant};
 use std::fs::File;
 use std::time::Duration;
 
 fn pager() -> Pager {
-    Pager::builder().max("256K".parse().unwrap()).background(false).build().unwrap()
+    Pager::builder().max(Size::kib(256)).background(false).build().unwrap()
 }
 
 fn writing() -> OpenOptions {
@@ -29,13 +29,13 @@ fn what_one_view_writes_another_view_of_the_same_file_reads_at_once() {
     let pager = pager();
     // The reader is first, so the file has to become writable while it is open.
     let reader = pager.open(&path).unwrap();
-    assert_eq!(reader.read(7).unwrap()[0], byte_at(7 * 4096));
+    assert_eq!(reader.page(7).unwrap()[0], byte_at(7 * 4096));
     let writer = writing().open(&pager, &link).unwrap();
     let late = writing().folio_order(2).open(&pager, &path).unwrap();
     writer.write_at(7 * 4096, b"seven").unwrap();
     late.write_at(8 * 4096, b"eight").unwrap();
-    assert_eq!(&reader.read(7).unwrap()[..5], b"seven");
-    assert_eq!(&writer.read(8).unwrap()[..5], b"eight");
+    assert_eq!(&reader.page(7).unwrap()[..5], b"seven");
+    assert_eq!(&writer.page(8).unwrap()[..5], b"eight");
     writer.write_at((1 << 20) + 5, b"longer").unwrap();
     assert_eq!(reader.len(), (1 << 20) + 11, "and its length is one");
     assert!(
@@ -44,7 +44,7 @@ fn what_one_view_writes_another_view_of_the_same_file_reads_at_once() {
     );
     reader.flush().unwrap();
     drop(writer);
-    assert_eq!(&reader.read(7).unwrap()[..5], b"seven");
+    assert_eq!(&reader.page(7).unwrap()[..5], b"seven");
     drop((reader, late));
     let bytes = std::fs::read(&path).unwrap();
     assert_eq!((&bytes[7 * 4096..][..5], &bytes[8 * 4096..][..5]), (&b"seven"[..], &b"eight"[..]));
@@ -61,7 +61,7 @@ fn tenants_that_only_read_have_pages_of_their_own_and_keep_writers_out() {
     let (a, b) = (pager.tenant("a").create().unwrap(), pager.tenant("b").create().unwrap());
     let (one, two) = (a.open(&path).unwrap(), b.open(&path).unwrap());
     for page in 0..4 {
-        drop((one.read(page).unwrap(), two.read(page).unwrap()));
+        drop((one.page(page).unwrap(), two.page(page).unwrap()));
     }
     assert_eq!((pages(&a), pages(&b)), (4, 4));
     let refused = writing().tenant(&a).open(&pager, &path).unwrap_err();
@@ -69,7 +69,7 @@ fn tenants_that_only_read_have_pages_of_their_own_and_keep_writers_out() {
     drop(two);
     let writer = writing().tenant(&b).open(&pager, &path).unwrap();
     writer.write_at(0, b"shared").unwrap();
-    assert_eq!(&one.read(0).unwrap()[..6], b"shared");
+    assert_eq!(&one.page(0).unwrap()[..6], b"shared");
     assert_eq!((pages(&a), pages(&b)), (4, 0), "the first open pays");
 }
 
@@ -78,7 +78,7 @@ fn a_second_pager_is_refused_until_the_first_lets_go_or_nobody_asks_for_the_lock
     let dir = Dir::new();
     let path = make_file(&dir, 64 << 10);
     let (mine, other) = (pager(), pager());
-    let reading = || OpenOptions::new().lock_patience(Duration::ZERO);
+    let reading = || OpenOptions::new().lock_timeout(Duration::ZERO);
     let writing = || reading().write(true);
     let locked = |result: Result<_, OpenError>| {
         let error = result.expect_err("it is locked");

@@ -4,7 +4,8 @@
 mod common;
 
 use common::{Dir, make_file};
-use lowtide::{Error, Gate, Inject, InjectOp, OpenOptions, Pager, Request, Verdict};
+use lowtide::instruments::{Gate, Inject, InjectOp, Request, Verdict};
+use lowtide::{Error, OpenOptions, Pager, Size};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -66,8 +67,7 @@ fn a_store_waits_for_the_write_of_its_page_where_that_was_asked_for() {
         let dir = Dir::new();
         let path = make_file(&dir, 64 * PAGE);
         let device = Arc::new(Slow::default());
-        let pager =
-            Pager::builder().max("1M".parse().unwrap()).inject(device.clone()).build().unwrap();
+        let pager = Pager::builder().max(Size::mib(1)).inject(device.clone()).build().unwrap();
         let options = OpenOptions::new().write(true).folio_order(order).stable_writes(stable);
         let view = options.open(&pager, &path).unwrap();
         assert_eq!(pager.report().contains("(as requested)"), stable, "{}", pager.report());
@@ -87,7 +87,7 @@ fn a_store_waits_for_the_write_of_its_page_where_that_was_asked_for() {
                 // Long enough for a store that does not wait.
                 for _ in 0..50 {
                     std::thread::sleep(Duration::from_millis(1));
-                    assert_eq!(view.read(1).unwrap()[9], 1, "the bytes stand still");
+                    assert_eq!(view.page(1).unwrap()[9], 1, "the bytes stand still");
                 }
                 assert!(!stored.load(SeqCst));
                 device.open();
@@ -112,8 +112,8 @@ fn a_store_that_waits_for_a_write_that_never_ends_is_told() {
     let path = make_file(&dir, 64 * PAGE);
     let device = Arc::new(Slow::default());
     let pager = Pager::builder()
-        .max("1M".parse().unwrap())
-        .io_deadline(Duration::from_millis(300))
+        .max(Size::mib(1))
+        .io_timeout(Duration::from_millis(300))
         .inject(device.clone())
         .build()
         .unwrap();
@@ -122,7 +122,7 @@ fn a_store_that_waits_for_a_write_that_never_ends_is_told() {
     device.close();
     assert!(matches!(view.flush(), Err(Error::Timeout { .. })));
     assert!(matches!(view.write_at(5, b"x"), Err(Error::Timeout { .. })));
-    assert_eq!(view.read(0).unwrap()[5], 1);
+    assert_eq!(view.page(0).unwrap()[5], 1);
     device.open();
     view.write_at(5, b"x").unwrap();
     view.flush().unwrap();
@@ -136,7 +136,7 @@ fn writers_and_flushes_of_the_same_pages_get_by_each_other() {
     for order in [0, 3] {
         let dir = Dir::new();
         let path = make_file(&dir, 64 * PAGE);
-        let pager = Pager::builder().max("4M".parse().unwrap()).build().unwrap();
+        let pager = Pager::builder().max(Size::mib(4)).build().unwrap();
         let options = OpenOptions::new().write(true).folio_order(order).stable_writes(true);
         let view = options.open(&pager, &path).unwrap();
         let (stop, flushes) = (AtomicBool::new(false), AtomicU64::new(0));

@@ -4,7 +4,8 @@
 mod common;
 
 use common::{Dir, byte_at, make_file};
-use lowtide::{Error, Inject, InjectOp, OpenOptions, Pager, Request, Verdict, View};
+use lowtide::instruments::{Inject, InjectOp, Request, Verdict};
+use lowtide::{Error, OpenOptions, Pager, Size, View};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
@@ -13,7 +14,7 @@ use std::time::{Duration, Instant};
 const PAGE: u64 = 4096;
 
 fn pager(pages: u64) -> Pager {
-    Pager::builder().max((pages * PAGE).to_string().parse().unwrap()).build().unwrap()
+    Pager::builder().max(pages * PAGE).build().unwrap()
 }
 
 fn reads(pager: &Pager) -> u64 {
@@ -95,7 +96,7 @@ fn every_alignment_writes_what_it_should() {
         let mut model: Vec<u8> = (0..40_000).map(byte_at).collect();
         std::fs::write(&path, &model).unwrap();
         let pager = Pager::builder()
-            .max((if order == 7 { 1024 } else { 96 } * page_bytes).to_string().parse().unwrap())
+            .max(if order == 7 { 1024 } else { 96 } * page_bytes as u64)
             .base_page(page_bytes)
             .build()
             .unwrap();
@@ -136,7 +137,7 @@ fn every_alignment_writes_what_it_should() {
 fn a_page_that_comes_back_by_a_store_is_a_refault_and_no_read() {
     let dir = Dir::new();
     let path = make_file(&dir, 1024 * PAGE);
-    let pager = Pager::builder().max("1M".parse().unwrap()).background(false).build().unwrap();
+    let pager = Pager::builder().max(Size::mib(1)).background(false).build().unwrap();
     let view = OpenOptions::new().write(true).open(&pager, &path).unwrap();
     for round in 0..3 {
         for offset in (0..1024 * PAGE).step_by(16 * PAGE as usize) {
@@ -155,7 +156,7 @@ fn a_page_that_comes_back_by_a_store_is_a_refault_and_no_read() {
 /// while it is held.
 fn one_version(view: &View, page: u64, rounds: u32) {
     for _ in 0..rounds {
-        let guard = view.read(page).unwrap();
+        let guard = view.page(page).unwrap();
         let first = guard[0];
         assert!(guard.iter().all(|b| *b == first), "page {page} shows parts of two writes");
         std::thread::yield_now();
@@ -236,19 +237,19 @@ fn a_batch_goes_past_a_page_that_somebody_reads_and_waits_for_it_alone() {
     let pager = pager(128);
     let view = OpenOptions::new().write(true).open(&pager, &path).unwrap();
     view.get_many(&(0..20).collect::<Vec<_>>(), |_, _| ()).unwrap();
-    let guard = view.read(5).unwrap();
+    let guard = view.page(5).unwrap();
     std::thread::scope(|scope| {
         let writer = scope.spawn(|| view.write_at(0, &vec![1; 20 * PAGE as usize]));
         // The others arrive while the guard is held, which still shows the old bytes.
         for page in (0..20).filter(|page| *page != 5) {
-            eventually("a page beside the one that is held", || view.read(page).unwrap()[17] == 1);
+            eventually("a page beside the one that is held", || view.page(page).unwrap()[17] == 1);
         }
         assert!(!writer.is_finished());
         assert_eq!(guard[0], byte_at(5 * PAGE));
         drop(guard);
         writer.join().unwrap().unwrap();
     });
-    assert!((0..20).all(|page| view.read(page).unwrap().iter().all(|b| *b == 1)));
+    assert!((0..20).all(|page| view.page(page).unwrap().iter().all(|b| *b == 1)));
 }
 
 #[test]
@@ -257,17 +258,17 @@ fn a_guard_of_the_writer_itself_stops_its_page_only() {
     let path = make_file(&dir, 40 * PAGE);
     let pager = pager(128);
     let view = OpenOptions::new().write(true).open(&pager, &path).unwrap();
-    let guard = view.read(20).unwrap();
+    let guard = view.page(20).unwrap();
     let error = view.write_at(0, &vec![1; 40 * PAGE as usize]).unwrap_err();
     assert!(matches!(error, Error::HeldHere { page: 20, .. }), "{error}");
     assert!(
-        (0..20).all(|page| view.read(page).unwrap()[0] == 1),
+        (0..20).all(|page| view.page(page).unwrap()[0] == 1),
         "pages before it have been written"
     );
     assert_eq!(guard[0], byte_at(20 * PAGE));
     drop(guard);
     view.write_at(0, &vec![2; 40 * PAGE as usize]).unwrap();
-    assert!((0..40).all(|page| view.read(page).unwrap()[0] == 2));
+    assert!((0..40).all(|page| view.page(page).unwrap()[0] == 2));
 }
 
 /// Fails the chosen operations.
@@ -302,8 +303,8 @@ fn a_device_that_fails_in_the_middle_of_a_batch_leaves_nothing_stuck() {
         let path = make_file(&dir, 400 * PAGE);
         let device = Arc::new(Broken::default());
         let pager = Pager::builder()
-            .max((128 * PAGE).to_string().parse().unwrap())
-            .patience(Duration::from_millis(50))
+            .max(128 * PAGE)
+            .memory_timeout(Duration::from_millis(50))
             .background(background)
             .inject(device.clone())
             .build()
@@ -315,7 +316,7 @@ fn a_device_that_fails_in_the_middle_of_a_batch_leaves_nothing_stuck() {
         assert!(matches!(error, Error::Read { page: 10, .. }), "{error}");
         pager.validate().unwrap();
         assert!(
-            (0..10).all(|page| view.read(page).unwrap()[0] == 1),
+            (0..10).all(|page| view.page(page).unwrap()[0] == 1),
             "what came before it was written"
         );
         device.reads.store(false, SeqCst);
@@ -339,7 +340,7 @@ fn a_device_that_fails_in_the_middle_of_a_batch_leaves_nothing_stuck() {
         device.writes.store(false, SeqCst);
         for page in 0..from {
             assert_eq!(
-                view.read(page).unwrap()[4095],
+                view.page(page).unwrap()[4095],
                 2,
                 "page {page}, which was stored to before the error"
             );
@@ -359,7 +360,7 @@ fn a_file_that_cannot_be_made_longer_stays_as_it_was() {
     let dir = Dir::new();
     let path = make_file(&dir, 3 * PAGE);
     let device = Arc::new(Broken::default());
-    let pager = Pager::builder().max("1M".parse().unwrap()).inject(device.clone()).build().unwrap();
+    let pager = Pager::builder().max(Size::mib(1)).inject(device.clone()).build().unwrap();
     let view = OpenOptions::new().write(true).open(&pager, &path).unwrap();
     device.extends.store(true, SeqCst);
     let error = view.write_at(2 * PAGE, &vec![1; 2 * PAGE as usize]).unwrap_err();

@@ -1,9 +1,7 @@
 //! A swap file whose device does not answer: what waits for it, for how long, and what remains.
 
-use lowtide::{
-    Anon, Builder, Error, Gate, Inject, InjectOp, OpenOptions, Pager, Request, Size, Swap, Tenant,
-    Verdict,
-};
+use lowtide::instruments::{Gate, Inject, InjectOp, Request, Verdict};
+use lowtide::{Error, OpenOptions, Pager, PagerBuilder, Region, Size, SwapOptions, Tenant};
 use std::collections::HashMap;
 use std::io::ErrorKind;
 use std::path::PathBuf;
@@ -56,19 +54,19 @@ fn noise(page: u64, version: u64) -> Vec<u8> {
     (0..PAGE / 8).flat_map(next).collect()
 }
 
-fn world(more: impl FnOnce(Builder) -> Builder) -> (Arc<Device>, Pager, Tenant, Anon) {
+fn world(more: impl FnOnce(PagerBuilder) -> PagerBuilder) -> (Arc<Device>, Pager, Tenant, Region) {
     let (device, dir) = (Arc::new(Device::default()), tempfile::tempdir().unwrap());
-    let swap = Swap::compressed(Size::new(PAGE)).file(dir.path(), "16M".parse().unwrap());
+    let swap = SwapOptions::compressed(Size::new(PAGE)).file(dir.path(), Size::mib(16));
     let pager = Pager::builder()
-        .max("4M".parse().unwrap())
+        .max(Size::mib(4))
         .swap(swap)
         .background(false)
-        .patience(Duration::from_millis(100))
-        .io_deadline(DEADLINE)
+        .memory_timeout(Duration::from_millis(100))
+        .io_timeout(DEADLINE)
         .inject(Arc::<Device>::clone(&device));
     let pager = more(pager).build().unwrap();
     let tenant = pager.tenant("heap").max(Size::new(BUDGET * PAGE)).create().unwrap();
-    let heap = tenant.anon(PAGES * PAGE).unwrap();
+    let heap = tenant.region(PAGES * PAGE).unwrap();
     (device, pager, tenant, heap)
 }
 
@@ -137,10 +135,10 @@ fn stores_past_a_swap_file_that_hangs_fail_in_time_and_nothing_is_lost() {
 }
 
 /// Reads a page, whatever the device has to answer before.
-fn read(heap: &Anon, page: u64) -> Vec<u8> {
+fn read(heap: &Region, page: u64) -> Vec<u8> {
     let begun = Instant::now();
     loop {
-        match heap.read(page) {
+        match heap.page(page) {
             Ok(guard) => return guard.to_vec(),
             Err(Error::OutOfBudget { .. } | Error::SwapIn { .. })
                 if begun.elapsed() < Duration::from_secs(60) => {}
@@ -151,13 +149,13 @@ fn read(heap: &Anon, page: u64) -> Vec<u8> {
 
 #[test]
 fn a_page_that_does_not_come_back_in_time_is_an_error_and_comes_later() {
-    let (device, pager, _tenant, heap) = world(|builder| builder.read_deadline(DEADLINE));
+    let (device, pager, _tenant, heap) = world(|builder| builder.read_timeout(DEADLINE));
     for page in 0..PAGES {
         heap.write_at(page * PAGE, &noise(page, 1)).unwrap();
     }
     let gone = (0..PAGES).find(|page| !heap.is_resident(*page)).unwrap();
     let gate = device.hang(InjectOp::Read);
-    let error = in_time(&device, &gate, || heap.read(gone).map(drop).unwrap_err());
+    let error = in_time(&device, &gate, || heap.page(gone).map(drop).unwrap_err());
     let Error::SwapIn { source, .. } = &error else { panic!("{error}") };
     assert_eq!(source.kind(), ErrorKind::TimedOut, "{error}");
     pager.validate().unwrap();
@@ -198,11 +196,11 @@ impl Inject for Numbers {
 #[test]
 fn requests_of_a_file_and_of_swap_have_numbers_of_their_own() {
     let (numbers, dir) = (Arc::new(Numbers::default()), tempfile::tempdir().unwrap());
-    let swap = Swap::compressed(Size::new(PAGE)).file(dir.path(), "16M".parse().unwrap());
-    let pager = Pager::builder().max("4M".parse().unwrap()).swap(swap);
+    let swap = SwapOptions::compressed(Size::new(PAGE)).file(dir.path(), Size::mib(16));
+    let pager = Pager::builder().max(Size::mib(4)).swap(swap);
     let pager = pager.background(false).inject(Arc::<Numbers>::clone(&numbers)).build().unwrap();
     let tenant = pager.tenant("heap").max(Size::new(BUDGET * PAGE)).create().unwrap();
-    let heap = tenant.anon(PAGES * PAGE).unwrap();
+    let heap = tenant.region(PAGES * PAGE).unwrap();
     let path = dir.path().join("file");
     let view = OpenOptions::new().create(PAGES * PAGE).open(&pager, &path).unwrap();
     for page in 0..PAGES {

@@ -18,7 +18,7 @@ fn pages(n: u64) -> Size {
 
 /// A pager of `max` pages that does not wait for long.
 fn pager(max: u64) -> Pager {
-    Pager::builder().max(pages(max)).patience(Duration::from_millis(50)).build().unwrap()
+    Pager::builder().max(pages(max)).memory_timeout(Duration::from_millis(50)).build().unwrap()
 }
 
 /// A file of `n` pages with known contents.
@@ -30,7 +30,7 @@ fn file(dir: &Dir, name: &str, n: u64) -> PathBuf {
 
 fn touch(view: &View, list: impl IntoIterator<Item = u64>) {
     for page in list {
-        let bytes = view.read(page).unwrap();
+        let bytes = view.page(page).unwrap();
         assert!(bytes.iter().zip(page * PAGE..).all(|(b, at)| *b == byte_at(at)), "page {page}");
     }
 }
@@ -146,11 +146,11 @@ fn lowering_max_evicts_and_says_whether_that_was_enough() {
     touch(&view, 0..200);
     assert!(t.set_max(pages(80)).unwrap());
     assert!(t.usage().unwrap() <= 80 * PAGE);
-    let guards: Vec<_> = (0..40).map(|page| view.read(page).unwrap()).collect();
+    let guards: Vec<_> = (0..40).map(|page| view.page(page).unwrap()).collect();
     assert!(!t.set_max(pages(10)).unwrap(), "forty pages are held");
     assert_eq!(t.limits().unwrap().max, pages(10), "it is set all the same");
     assert_eq!((t.usage().unwrap(), t.events().unwrap().oom), (40 * PAGE, 1));
-    assert!(matches!(view.read(100), Err(Error::OutOfBudget { .. })));
+    assert!(matches!(view.page(100), Err(Error::OutOfBudget { .. })));
     drop(guards);
     touch(&view, 0..200);
     assert!(t.usage().unwrap() <= 10 * PAGE);
@@ -261,7 +261,7 @@ fn a_tenant_that_is_moved_takes_its_charges_with_it() {
     assert!(child.usage().unwrap() >= 200 * PAGE);
     child.move_to(&b).unwrap();
     assert!(b.usage().unwrap() <= 120 * PAGE, "what does not fit was evicted first");
-    let guards: Vec<_> = (0..50).map(|page| view.read(page).unwrap()).collect();
+    let guards: Vec<_> = (0..50).map(|page| view.page(page).unwrap()).collect();
     let tight = pager.tenant("tight").max(pages(20)).create().unwrap();
     assert!(matches!(child.move_to(&tight), Err(TenantError::NoRoom { .. })));
     assert_eq!(child.path().unwrap(), "/b/child", "nothing has changed");
@@ -444,7 +444,7 @@ fn a_reservation_that_fails_half_way_charges_nothing() {
     let pager = pager(512);
     let t = pager.tenant("t").max(pages(64)).create().unwrap();
     let view = t.open(&path).unwrap();
-    let guards: Vec<_> = (0..30).map(|page| view.read(page).unwrap()).collect();
+    let guards: Vec<_> = (0..30).map(|page| view.page(page).unwrap()).collect();
     assert!(matches!(t.reserve(pages(40)), Err(Error::OutOfBudget { .. })));
     assert_eq!((t.stat().unwrap().reserved, t.events().unwrap().oom), (0, 1));
     let kept = t.reserve(pages(34)).unwrap();

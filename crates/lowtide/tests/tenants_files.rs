@@ -66,7 +66,7 @@ fn busy(dir: &Dir, pager: &Pager) -> (Tenant, Tenant, Vec<Box<dyn std::any::Any>
     let child = top.child("child").max(pages(100)).create().unwrap();
     let view = child.open(file(dir, "one", 300)).unwrap();
     for page in (0..300).chain(200..300) {
-        drop(view.read(page).unwrap());
+        drop(view.page(page).unwrap());
     }
     let reserved = child.reserve(pages(7)).unwrap();
     child.reclaim(pages(5)).unwrap();
@@ -88,7 +88,7 @@ fn pager(max: u64) -> Pager {
     Pager::builder()
         .max(pages(max))
         .background(false)
-        .patience(Duration::from_millis(30))
+        .memory_timeout(Duration::from_millis(30))
         .dirty_limits(dirty)
         .build()
         .unwrap()
@@ -266,7 +266,7 @@ fn a_full_disk_stops_nothing_and_heals() {
     pager.export().unwrap();
     let view = t.open(file(&dir, "data", 100)).unwrap();
     let old = fs::read_to_string(to.path().join("t/memory.current")).unwrap();
-    drop(view.read(0).unwrap());
+    drop(view.page(0).unwrap());
     // What is written to the temporary name goes to a device that is always full.
     std::os::unix::fs::symlink("/dev/full", to.path().join("t/.new")).unwrap();
     let error = pager.export().unwrap_err();
@@ -283,7 +283,7 @@ fn a_full_disk_stops_nothing_and_heals() {
         "the others were written"
     );
     assert_eq!(pager.export_error().unwrap().to_string(), error.to_string());
-    drop(view.read(1).unwrap());
+    drop(view.page(1).unwrap());
     pager.export().unwrap();
     assert_eq!(
         fs::read_to_string(to.path().join("t/memory.current")).unwrap(),
@@ -340,7 +340,7 @@ fn the_background_thread_exports_and_readers_see_whole_texts() {
             std::thread::sleep(Duration::from_millis(5));
         }
         for page in 0..300 {
-            drop(view.read(page % 100).unwrap());
+            drop(view.page(page % 100).unwrap());
             pager.export().unwrap();
         }
         done.store(true, SeqCst);

@@ -36,7 +36,7 @@ fn thrash<T>(view: &View, mut until: impl FnMut(Result<(), Error>) -> Option<T>)
             state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let page = (state >> 33) % PAGES;
         let result =
-            view.read(page).map(|bytes| assert_eq!(bytes[0], common::byte_at(page * PAGE)));
+            view.page(page).map(|bytes| assert_eq!(bytes[0], common::byte_at(page * PAGE)));
         if (result.is_err() || touches.is_multiple_of(512))
             && let Some(found) = until(result)
         {
@@ -100,9 +100,9 @@ fn whoever_asked_for_an_error_gets_one_instead_of_a_sleep() {
     let (pager, tenant, view) = thrasher(&dir, HighPolicy::RefaultRecency);
     tenant.set_on_stall(OnStall::Error).unwrap();
     let error = thrash(&view, Result::err);
-    let Error::OverLimit { tenant: path, ns } = &error else { panic!("{error}") };
+    let Error::OverLimit { tenant: path, wait } = &error else { panic!("{error}") };
     assert_eq!(path, "/thrasher");
-    assert!((1..=2_000_000_000).contains(ns));
+    assert!((Duration::from_nanos(1)..=Duration::from_secs(2)).contains(wait));
     assert_eq!(pager.stat().io.throttled_ns, 0, "no thread slept");
     assert!(error.to_string().contains("/thrasher"), "{error}");
 }
@@ -170,7 +170,7 @@ fn an_innocent_neighbour_never_sleeps() {
     std::thread::scope(|scope| {
         let neighbour = scope.spawn(|| {
             for round in 0..2000_u64 {
-                drop(small.read(round * 7 % 256).unwrap());
+                drop(small.page(round * 7 % 256).unwrap());
             }
         });
         thrash(&view, |result| {

@@ -40,7 +40,7 @@ fn ten_thousand_tenants_cost_what_they_use() {
     let pager = Pager::builder()
         .max(pages(FRAMES))
         .background(false)
-        .patience(Duration::from_millis(100))
+        .memory_timeout(Duration::from_millis(100))
         .export_dir(to.path())
         .build()
         .unwrap();
@@ -62,7 +62,7 @@ fn ten_thousand_tenants_cost_what_they_use() {
         for round in 0..16 {
             for view in &views {
                 let page = round * 4 % 64;
-                assert_eq!(view.read(page).unwrap()[5], byte_at(page * PAGE + 5));
+                assert_eq!(view.page(page).unwrap()[5], byte_at(page * PAGE + 5));
             }
         }
         pager.stat().memory.events.pgmajfault
@@ -76,7 +76,7 @@ fn ten_thousand_tenants_cost_what_they_use() {
     timed("validating", || pager.validate().unwrap());
     timed("the first export (110,011 files)", || pager.export().unwrap());
     assert!(to.path().join("tenant-9999/memory.events.local").exists());
-    drop(views[0].read(33).unwrap());
+    drop(views[0].page(33).unwrap());
     timed("an export after one miss", || pager.export().unwrap());
     let before = pager.stat().memory.file;
     let freed = timed("reclaiming everything", || pager.root().reclaim(Size::MAX).unwrap());

@@ -4,9 +4,8 @@
 mod common;
 
 use common::{Dir, byte_at};
-use lowtide::{
-    Error, Inject, InjectOp, OomReport, OpenOptions, Pager, Request, Size, Tenant, Verdict, View,
-};
+use lowtide::instruments::{Inject, InjectOp, Request, Verdict};
+use lowtide::{Error, OomReport, OpenOptions, Pager, Size, Tenant, View};
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -20,7 +19,11 @@ fn pages(n: u64) -> Size {
 }
 
 fn pager(max: u64, patience: u64) -> Pager {
-    Pager::builder().max(pages(max)).patience(Duration::from_millis(patience)).build().unwrap()
+    Pager::builder()
+        .max(pages(max))
+        .memory_timeout(Duration::from_millis(patience))
+        .build()
+        .unwrap()
 }
 
 fn file(dir: &Dir, name: &str, n: u64) -> PathBuf {
@@ -30,7 +33,7 @@ fn file(dir: &Dir, name: &str, n: u64) -> PathBuf {
 }
 
 fn full(view: &View, page: u64) -> Arc<OomReport> {
-    match view.read(page) {
+    match view.page(page) {
         Err(Error::OutOfBudget { report }) => report,
         other => panic!("page {page} found room: {other:?}"),
     }
@@ -50,8 +53,8 @@ fn the_report_says_what_the_kernels_log_says() {
     let one = a.open(file(&dir, "one", 50)).unwrap();
     let two = b.open(file(&dir, "two", 50)).unwrap();
     let reserved = b.reserve(pages(8)).unwrap();
-    let held: Vec<_> = (0..12).map(|p| one.read(p).unwrap()).collect();
-    let more: Vec<_> = (0..30).map(|p| two.read(p).unwrap()).collect();
+    let held: Vec<_> = (0..12).map(|p| one.page(p).unwrap()).collect();
+    let more: Vec<_> = (0..30).map(|p| two.page(p).unwrap()).collect();
     let report = full(&two, 40);
     assert_eq!((report.tenant.as_str(), report.payer.as_str()), ("/top", "/top/b"));
     assert_eq!((report.usage_bytes, report.limit_bytes), (50 * PAGE, 50 * PAGE));
@@ -92,7 +95,7 @@ fn the_report_says_what_the_kernels_log_says() {
     );
     assert_eq!((b.events().unwrap().oom, pager.root().events().unwrap().oom), (0, 1));
     drop((held, more, reserved));
-    drop(two.read(40).unwrap());
+    drop(two.page(40).unwrap());
     pager.validate().unwrap();
 }
 
@@ -103,19 +106,19 @@ fn nobody_is_out_of_memory_while_one_clean_page_is_not_held() {
         let pager = Pager::builder()
             .max(pages(256))
             .policy(policy.parse().unwrap())
-            .patience(Duration::from_millis(500))
+            .memory_timeout(Duration::from_millis(500))
             .build()
             .unwrap();
         let t = pager.tenant("t").max(pages(40)).create().unwrap();
         let view = t.open(file(&dir, "data", 400)).unwrap();
-        let held: Vec<_> = (0..39).map(|p| view.read(p).unwrap()).collect();
+        let held: Vec<_> = (0..39).map(|p| view.page(p).unwrap()).collect();
         // One page is all there is to turn around in; each is young when the next one comes.
         for page in 39..400 {
-            drop(view.read(page).unwrap_or_else(|e| panic!("{policy}: page {page}: {e}")));
+            drop(view.page(page).unwrap_or_else(|e| panic!("{policy}: page {page}: {e}")));
         }
         assert_eq!(t.events().unwrap().oom, 0);
-        let last = view.read(399).unwrap();
-        assert!(view.read(100).is_err(), "now all are held");
+        let last = view.page(399).unwrap();
+        assert!(view.page(100).is_err(), "now all are held");
         assert_eq!(t.events().unwrap().oom, 1);
         drop((held, last));
     }
@@ -134,13 +137,13 @@ fn what_can_never_become_evictable_fails_at_once() {
     let poor = top.child("poor").create().unwrap();
     let protected = kept.open(file(&dir, "kept", 20)).unwrap();
     for page in 0..20 {
-        drop(protected.read(page).unwrap());
+        drop(protected.page(page).unwrap());
     }
     let view = poor.open(file(&dir, "poor", 10)).unwrap();
     let report = full(&view, 0);
     assert_eq!((report.tenant.as_str(), report.consumers[0].min_bytes), ("/top", 20 * PAGE));
     assert!(began.elapsed() < Duration::from_secs(30), "no thread waited for what cannot come");
-    assert!(kept.set_min(pages(19)).is_ok() && view.read(0).is_ok(), "one page is enough");
+    assert!(kept.set_min(pages(19)).is_ok() && view.page(0).is_ok(), "one page is enough");
 }
 
 #[test]
@@ -151,7 +154,7 @@ fn a_folio_larger_than_the_tenant_becomes_a_page() {
     let path = file(&dir, "data", 64);
     let view = OpenOptions::new().folio_order(4).tenant(&t).open(&pager, path).unwrap();
     for page in 0..64 {
-        assert_eq!(view.read(page).unwrap()[0], byte_at(page * PAGE));
+        assert_eq!(view.page(page).unwrap()[0], byte_at(page * PAGE));
     }
     assert_eq!(t.events().unwrap().oom, 0);
     pager.validate().unwrap();
@@ -180,7 +183,7 @@ fn a_tenant_full_of_dirty_pages_writes_its_own_and_goes_on() {
     let pager = Pager::builder()
         .max(pages(2048))
         .background(false)
-        .patience(Duration::from_secs(2))
+        .memory_timeout(Duration::from_secs(2))
         .inject(inject)
         .build()
         .unwrap();

@@ -65,7 +65,7 @@ impl Storm {
         let pager = Pager::builder()
             .max(pages(FRAMES))
             .policy(policy.parse().unwrap())
-            .patience(Duration::from_millis(500))
+            .memory_timeout(Duration::from_millis(500))
             .build()
             .unwrap();
         let contents: Vec<_> = (0..FILE * PAGE).map(byte_at).collect();
@@ -120,11 +120,11 @@ impl Storm {
                 Ok(())
             }
             7 => {
-                view.prefetch(page..(page + 4).min(FILE));
+                view.prefetch(page * PAGE..(page + 4).min(FILE) * PAGE);
                 Ok(())
             }
             _ => {
-                check(page, &view.read(page)?);
+                check(page, &view.page(page)?);
                 Ok(())
             }
         }
@@ -176,12 +176,12 @@ impl Storm {
             let view = &view;
             scope.spawn(move || {
                 for _ in 0..40 {
-                    self.count(view.read(other.below(FILE)).map(drop));
+                    self.count(view.page(other.below(FILE)).map(drop));
                 }
             });
             for i in 0..40 {
                 let page = random.below(FILE);
-                self.count(view.read(page).map(|bytes| check(page, &bytes)));
+                self.count(view.page(page).map(|bytes| check(page, &bytes)));
                 if i == 20 {
                     guest.remove().unwrap();
                 }
@@ -261,7 +261,7 @@ impl Storm {
             tenant.set_min(Size::new(0)).unwrap();
         }
         for view in &self.views {
-            (0..FILE).for_each(|page| check(page, &view.read(page).unwrap()));
+            (0..FILE).for_each(|page| check(page, &view.page(page).unwrap()));
             view.flush().unwrap();
         }
         self.pager.validate().unwrap();

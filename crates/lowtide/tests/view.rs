@@ -4,12 +4,12 @@
 mod common;
 
 use common::{Dir, byte_at, make_file};
-use lowtide::{Error, IoEngine, IoMode, OpenError, OpenOptions, Pager};
+use lowtide::{Error, IoEngine, IoMode, OpenError, OpenOptions, Pager, Size};
 
 const KIB: u64 = 1024;
 
 fn pager(max: &str) -> Pager {
-    Pager::builder().max(max.parse().unwrap()).build().unwrap()
+    Pager::builder().max(max.parse::<Size>().unwrap()).build().unwrap()
 }
 
 #[test]
@@ -22,17 +22,13 @@ fn a_file_larger_than_the_budget_reads_back_right() {
     ] {
         let dir = Dir::new();
         let path = make_file(&dir, 4096 * KIB);
-        let pager = Pager::builder()
-            .max("512K".parse().unwrap())
-            .io_engine(engine)
-            .direct(mode)
-            .build()
-            .unwrap();
+        let pager =
+            Pager::builder().max(Size::kib(512)).io_engine(engine).direct(mode).build().unwrap();
         let view = pager.open(&path).unwrap();
         for round in 0..3 {
-            for i in 0..view.pages() {
-                let page = (i * 7919 + round) % view.pages();
-                let bytes = view.read(page).unwrap();
+            for i in 0..view.page_count() {
+                let page = (i * 7919 + round) % view.page_count();
+                let bytes = view.page(page).unwrap();
                 assert!(
                     bytes.iter().zip(page * 4096..).all(|(b, at)| *b == byte_at(at)),
                     "page {page}"
@@ -55,15 +51,18 @@ fn every_page_size_reads_the_same_bytes() {
     let path = make_file(&dir, 1024 * KIB + 777);
     for page_bytes in [512, 1024, 4096, 16384, 65536] {
         let max = (64 * page_bytes as u64).to_string();
-        let pager =
-            Pager::builder().max(max.parse().unwrap()).base_page(page_bytes).build().unwrap();
+        let pager = Pager::builder()
+            .max(max.parse::<Size>().unwrap())
+            .base_page(page_bytes)
+            .build()
+            .unwrap();
         let view = pager.open(&path).unwrap();
-        assert_eq!(view.pages(), (1024 * KIB + 777).div_ceil(page_bytes as u64));
+        assert_eq!(view.page_count(), (1024 * KIB + 777).div_ceil(page_bytes as u64));
         let mut all = vec![0; view.len() as usize];
         view.read_at(0, &mut all).unwrap();
         assert!(all.iter().zip(0..).all(|(b, at)| *b == byte_at(at)), "{page_bytes}");
-        let last = view.read(view.pages() - 1).unwrap();
-        let valid = (view.len() - (view.pages() - 1) * page_bytes as u64) as usize;
+        let last = view.page(view.page_count() - 1).unwrap();
+        let valid = (view.len() - (view.page_count() - 1) * page_bytes as u64) as usize;
         assert!(last[valid..].iter().all(|b| *b == 0), "behind the end there are zeroes");
         drop(last);
         pager.validate().unwrap();
@@ -75,15 +74,13 @@ fn get_many_shows_every_page_once_in_any_order_duplicates_too() {
     let dir = Dir::new();
     let path = make_file(&dir, 2048 * KIB);
     for engine in [IoEngine::Auto, IoEngine::Psync] {
-        let pager = Pager::builder()
-            .max("256K".parse().unwrap())
-            .io_engine(engine)
-            .depth(16)
-            .build()
-            .unwrap();
+        let pager =
+            Pager::builder().max(Size::kib(256)).io_engine(engine).depth(16).build().unwrap();
         let view = pager.open(&path).unwrap();
-        let list: Vec<u64> =
-            (0..view.pages()).chain([5, 5, 5, 0]).map(|p| p * 31 % view.pages()).collect();
+        let list: Vec<u64> = (0..view.page_count())
+            .chain([5, 5, 5, 0])
+            .map(|p| p * 31 % view.page_count())
+            .collect();
         let mut seen = vec![0; list.len()];
         view.get_many(&list, |i, bytes| {
             seen[i] += 1;
@@ -110,7 +107,7 @@ fn writes_are_read_back_before_and_after_eviction_and_by_others_after_flush() {
         assert_eq!(bytes[at..at + 8], i.to_le_bytes(), "page {i}");
     };
     for i in 0..1024 {
-        check(&view.read(i).unwrap(), i);
+        check(&view.page(i).unwrap(), i);
     }
     let on_disk = std::fs::read(&path).unwrap();
     for i in 0..1024 {
@@ -124,7 +121,7 @@ fn pages_with_the_highest_numbers_are_out_of_range_and_nothing_overflows() {
     let dir = Dir::new();
     let view = pager("256K").open(make_file(&dir, 64 * KIB)).unwrap();
     for page in [16, u64::MAX >> 12, u64::MAX - 1, u64::MAX] {
-        assert!(matches!(view.read(page), Err(Error::OutOfRange { .. })), "page {page}");
+        assert!(matches!(view.page(page), Err(Error::OutOfRange { .. })), "page {page}");
         let two = view.get_many(&[page - 1, page], |at, _| assert_eq!((at, page), (0, 16)));
         assert!(matches!(two, Err(Error::OutOfRange { .. })), "page {page}");
     }
@@ -137,7 +134,7 @@ fn a_write_behind_the_end_makes_the_file_longer_by_that_much() {
     let pager = pager("256K");
     let view = OpenOptions::new().create(0).open(&pager, &path).unwrap();
     assert!(view.is_empty());
-    assert!(matches!(view.read(0), Err(Error::OutOfRange { offset: 0, bytes: 4096, len: 0, .. })));
+    assert!(matches!(view.page(0), Err(Error::OutOfRange { offset: 0, bytes: 4096, len: 0, .. })));
     view.write_at(10_000, b"end").unwrap();
     assert_eq!(view.len(), 10_003);
     view.flush().unwrap();
@@ -152,19 +149,19 @@ fn a_file_that_shrinks_gives_an_error_and_one_that_grows_is_followed() {
     let path = make_file(&dir, 64 * KIB);
     let pager = pager("256K");
     let view = pager.open(&path).unwrap();
-    drop(view.read(0).unwrap());
+    drop(view.page(0).unwrap());
     let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
     file.set_len(6000).unwrap();
-    assert!(view.read(0).is_ok(), "a resident page stays readable");
-    let half = view.read(1).unwrap();
+    assert!(view.page(0).is_ok(), "a resident page stays readable");
+    let half = view.page(1).unwrap();
     assert_eq!(half[..6000 - 4096], (4096..6000).map(byte_at).collect::<Vec<_>>());
     assert!(half[6000 - 4096..].iter().all(|b| *b == 0));
     drop(half);
-    let Err(Error::OutOfRange { offset: 36864, len: 6000, .. }) = view.read(9) else {
+    let Err(Error::OutOfRange { offset: 36864, len: 6000, .. }) = view.page(9) else {
         panic!("page 9 is gone")
     };
     file.set_len(128 * KIB).unwrap();
-    assert!(view.read(31).unwrap().iter().all(|b| *b == 0));
+    assert!(view.page(31).unwrap().iter().all(|b| *b == 0));
     assert_eq!(view.len(), 128 * KIB);
     pager.validate().unwrap();
 }
@@ -173,19 +170,19 @@ fn a_file_that_shrinks_gives_an_error_and_one_that_grows_is_followed() {
 fn large_folios_bring_neighbours_and_fall_back_where_there_is_no_room() {
     let dir = Dir::new();
     let path = make_file(&dir, 8192 * KIB);
-    let pager = Pager::builder().max("1M".parse().unwrap()).background(false).build().unwrap();
+    let pager = Pager::builder().max(Size::mib(1)).background(false).build().unwrap();
     let small = pager.open(&path).unwrap();
     let large = OpenOptions::new().folio_order(4).open(&pager, &path).unwrap();
     let before = pager.stat().io.reads;
-    drop(large.read(16).unwrap());
+    drop(large.page(16).unwrap());
     for page in 16..32 {
-        drop(large.read(page).unwrap());
+        drop(large.page(page).unwrap());
     }
     assert_eq!(pager.stat().io.reads - before, 1, "sixteen pages came with one read");
     for i in 0..4000 {
         let (view, page) =
             if i % 3 == 0 { (&large, i * 37 % 2048) } else { (&small, i * 101 % 2048) };
-        let bytes = view.read(page).unwrap();
+        let bytes = view.page(page).unwrap();
         assert!(bytes.iter().zip(page * 4096..).all(|(b, at)| *b == byte_at(at)), "page {page}");
     }
     pager.validate().unwrap();
@@ -200,19 +197,19 @@ fn guards_keep_their_pages_and_a_budget_full_of_them_is_a_typed_error() {
     let dir = Dir::new();
     let path = make_file(&dir, 1024 * KIB);
     let pager = Pager::builder()
-        .max("128K".parse().unwrap())
-        .patience(std::time::Duration::from_millis(50))
+        .max(Size::kib(128))
+        .memory_timeout(std::time::Duration::from_millis(50))
         .build()
         .unwrap();
     let view = pager.open(&path).unwrap();
-    let guards: Vec<_> = (0..32).map(|page| view.read(page).unwrap()).collect();
-    let Err(Error::OutOfBudget { report }) = view.read(40) else { panic!("all frames are held") };
+    let guards: Vec<_> = (0..32).map(|page| view.page(page).unwrap()).collect();
+    let Err(Error::OutOfBudget { report }) = view.page(40) else { panic!("all frames are held") };
     assert_eq!((report.limit_bytes, report.dirty_bytes(), &*report.tenant), (128 * KIB, 0, "/"));
     for (guard, page) in guards.iter().zip(0..) {
         assert!(guard.iter().zip(page * 4096..).all(|(b, at)| *b == byte_at(at)));
     }
     drop(guards);
-    drop(view.read(40).unwrap());
+    drop(view.page(40).unwrap());
     pager.validate().unwrap();
 }
 
@@ -222,7 +219,7 @@ fn writing_to_a_page_that_one_holds_is_refused_not_a_deadlock() {
     let path = make_file(&dir, 64 * KIB);
     let pager = pager("256K");
     let view = OpenOptions::new().write(true).open(&pager, &path).unwrap();
-    let guard = view.read(3).unwrap();
+    let guard = view.page(3).unwrap();
     assert!(matches!(view.write_at(3 * 4096, b"x"), Err(Error::HeldHere { page: 3, .. })));
     drop(guard);
     view.write_at(3 * 4096, b"x").unwrap();
@@ -243,7 +240,8 @@ fn impossible_files_and_options_are_refused_with_a_reason() {
     for (max, page, what) in
         [("0", 4096, "too small"), ("64K", 4096, "too small"), ("1M", 1000, "power of two")]
     {
-        let error = Pager::builder().max(max.parse().unwrap()).base_page(page).build().unwrap_err();
+        let error =
+            Pager::builder().max(max.parse::<Size>().unwrap()).base_page(page).build().unwrap_err();
         assert!(error.to_string().contains(what), "{error}");
     }
 }
@@ -254,13 +252,13 @@ fn descriptor_reads_and_prefetch_see_the_same_bytes() {
     let path = make_file(&dir, 512 * KIB);
     for policy in ["mglru", "mglru-7.1", "lru", "tide"] {
         let pager = Pager::builder()
-            .max("128K".parse().unwrap())
+            .max(Size::kib(128))
             .policy(policy.parse().unwrap())
             .background(false)
             .build()
             .unwrap();
         let view = pager.open(&path).unwrap();
-        view.prefetch(0..16);
+        view.prefetch(0..16 << 12);
         let before = pager.stat().io.reads;
         let mut buf = [0; 5000];
         for i in 0..400_u64 {
@@ -317,9 +315,9 @@ fn a_block_device_is_read_and_written_like_a_file_of_its_size() {
     let Some(device) = LoopDevice::over(&path) else { return };
     let pager = pager("256K");
     let view = OpenOptions::new().write(true).open(&pager, &device.0).unwrap();
-    assert_eq!((view.len(), view.pages()), (1 << 20, 256));
+    assert_eq!((view.len(), view.page_count()), (1 << 20, 256));
     for page in 0..256 {
-        assert_eq!(view.read(page).unwrap()[9], byte_at(page * 4096 + 9));
+        assert_eq!(view.page(page).unwrap()[9], byte_at(page * 4096 + 9));
     }
     view.write_at(700_000, b"block").unwrap();
     view.flush().unwrap();
@@ -338,7 +336,7 @@ fn more_is_written_than_the_budget_holds_without_background_threads() {
         let file = tempfile::NamedTempFile::new().unwrap();
         file.as_file().set_len(512 * 4096).unwrap();
         let pager = Pager::builder()
-            .max(lowtide::Size::new(64 * 4096))
+            .max(Size::new(64 * 4096))
             .policy(policy.parse().unwrap())
             .background(false)
             .build()
@@ -363,9 +361,9 @@ fn a_file_that_is_closed_while_it_is_read_ahead_leaves_nothing_behind() {
     for round in 0..200 {
         let view = pager.open(&path).unwrap();
         for _ in 0..4 {
-            view.prefetch(round % 7..512);
+            view.prefetch((round % 7) << 12..512 << 12);
         }
-        drop(view.read(round).unwrap());
+        drop(view.page(round).unwrap());
         drop(view);
         assert_eq!(
             pager.stat().memory.current,
@@ -383,7 +381,7 @@ fn asking_whether_a_page_is_there_brings_nothing_in() {
     let pager = pager("1M");
     let view = pager.open(&path).unwrap();
     assert!((0..20).all(|page| !view.is_resident(page)), "16 pages, and some behind the end");
-    drop(view.read(3).unwrap());
+    drop(view.page(3).unwrap());
     assert!(view.is_resident(3));
     assert!(!view.is_resident(4));
     assert_eq!(pager.stat().io.read_bytes, 4 * KIB);

@@ -20,8 +20,8 @@ fn the_longest_duration_means_for_ever() {
     let path = make_file(&dir, 256 * PAGE);
     let pager = Pager::builder()
         .max(pages(64))
-        .patience(Duration::MAX)
-        .io_deadline(Duration::MAX)
+        .memory_timeout(Duration::MAX)
+        .io_timeout(Duration::MAX)
         .build()
         .unwrap();
     let view = OpenOptions::new().write(true).open(&pager, &path).unwrap();
@@ -34,7 +34,7 @@ fn the_longest_duration_means_for_ever() {
     let held = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            let guard = view.read(3).unwrap();
+            let guard = view.page(3).unwrap();
             held.store(true, Ordering::Release);
             std::thread::sleep(Duration::from_millis(20));
             drop(guard);
@@ -44,7 +44,7 @@ fn the_longest_duration_means_for_ever() {
         }
         view.write_at(3 * PAGE, b"x").unwrap();
     });
-    view.discard(0..256).unwrap();
+    view.revert(0..256 * PAGE).unwrap();
     assert!(pager.root().set_max(pages(32)).unwrap());
     view.write_at(0, b"y").unwrap();
     drop(view);
@@ -65,7 +65,7 @@ fn reclaiming_everything_ends_while_others_read() {
                 for page in
                     (first..first + 256).cycle().take_while(|_| !stop.load(Ordering::Relaxed))
                 {
-                    drop(view.read(page).unwrap());
+                    drop(view.page(page).unwrap());
                 }
             });
         }
@@ -107,11 +107,11 @@ fn tenants_nest_so_deep_and_no_deeper() {
     // Reclaim asks for the protection of the deepest.
     let view = chain[63].open(&path).unwrap();
     for page in 0..64 {
-        drop(view.read(page).unwrap());
+        drop(view.page(page).unwrap());
     }
     let view = pager.open(&path).unwrap();
     for page in 0..64 {
-        drop(view.read(page).unwrap());
+        drop(view.page(page).unwrap());
     }
     pager.validate().unwrap();
 }
@@ -123,11 +123,11 @@ fn a_thread_whose_own_guards_hold_all_memory_is_told_at_once() {
     let dir = Dir::new();
     let path = make_file(&dir, 8192 * PAGE);
     for (max, order) in [(32, 0), (4096, 0), (4096, 4)] {
-        let pager = Pager::builder().max(pages(max)).patience(Duration::MAX).build().unwrap();
+        let pager = Pager::builder().max(pages(max)).memory_timeout(Duration::MAX).build().unwrap();
         let view = OpenOptions::new().folio_order(order).open(&pager, &path).unwrap();
         let mut guards = Vec::new();
         let error = loop {
-            match view.read(guards.len() as u64) {
+            match view.page(guards.len() as u64) {
                 Ok(guard) => guards.push(guard),
                 Err(e) => break e,
             }
@@ -142,12 +142,12 @@ fn a_thread_whose_own_guards_hold_all_memory_is_told_at_once() {
         assert!(error.to_string().contains("guards of this very thread"), "{error}");
         drop(guards.pop());
         guards.truncate(guards.len() / 2);
-        drop(view.read(5000).unwrap());
+        drop(view.page(5000).unwrap());
     }
-    let pager = Pager::builder().max(pages(1024)).patience(Duration::MAX).build().unwrap();
+    let pager = Pager::builder().max(pages(1024)).memory_timeout(Duration::MAX).build().unwrap();
     let small = pager.tenant("small").max(pages(64)).create().unwrap();
     let view = small.open(&path).unwrap();
-    let guards: Result<Vec<_>, _> = (0..100).map(|page| view.read(page)).collect();
+    let guards: Result<Vec<_>, _> = (0..100).map(|page| view.page(page)).collect();
     assert!(guards.unwrap_err().to_string().contains("guards of this very thread"));
 }
 
@@ -155,8 +155,11 @@ fn a_thread_whose_own_guards_hold_all_memory_is_told_at_once() {
 fn patience_ends_when_other_threads_hold_all_memory_however_much_it_is() {
     let dir = Dir::new();
     let path = make_file(&dir, 17_000 * PAGE);
-    let pager =
-        Pager::builder().max(pages(16_384)).patience(Duration::from_millis(200)).build().unwrap();
+    let pager = Pager::builder()
+        .max(pages(16_384))
+        .memory_timeout(Duration::from_millis(200))
+        .build()
+        .unwrap();
     // Nothing is there that no thread holds.
     let view = OpenOptions::new().read_ahead(Size::new(0)).open(&pager, &path).unwrap();
     std::thread::scope(|scope| {
@@ -165,7 +168,7 @@ fn patience_ends_when_other_threads_hold_all_memory_however_much_it_is() {
         let holder = view.clone();
         scope.spawn(move || {
             let mut guards = Vec::new();
-            while let Ok(guard) = holder.read(guards.len() as u64) {
+            while let Ok(guard) = holder.page(guards.len() as u64) {
                 guards.push(guard);
             }
             send.send(guards.len()).unwrap();
@@ -173,14 +176,14 @@ fn patience_ends_when_other_threads_hold_all_memory_however_much_it_is() {
         });
         assert_eq!(held.recv().unwrap(), 16_384);
         let before = pager.stat().memory.events.pgscan;
-        let error = view.read(16_999).map(drop).unwrap_err();
+        let error = view.page(16_999).map(drop).unwrap_err();
         assert!(matches!(error, Error::OutOfBudget { .. }), "{error}");
         assert!(error.to_string().contains("hold fewer pages"), "{error}");
         let scanned = pager.stat().memory.events.pgscan - before;
         assert!(scanned < 10 * 16_384, "{scanned} pages were looked at in vain");
         drop(release);
     });
-    drop(view.read(16_999).unwrap());
+    drop(view.page(16_999).unwrap());
     pager.validate().unwrap();
 }
 
@@ -192,7 +195,7 @@ fn background_reclaim_keeps_a_part_of_the_budget_free_that_there_is_now() {
     let view = pager.open(&path).unwrap();
     let rests = |what: &str, budget: u64| {
         for page in 0..budget {
-            drop(view.read(page).unwrap());
+            drop(view.page(page).unwrap());
         }
         // What is evicted from now on, no thread requested.
         std::thread::sleep(Duration::from_millis(100));
@@ -210,8 +213,7 @@ fn background_reclaim_keeps_a_part_of_the_budget_free_that_there_is_now() {
 #[test]
 fn a_budget_that_is_no_multiple_of_a_system_page_is_counted_in_its_own_pages() {
     for page in [512, 1024, 2048, 4096] {
-        let pager =
-            Pager::builder().base_page(page).max("1000000".parse().unwrap()).build().unwrap();
+        let pager = Pager::builder().base_page(page).max(1_000_000).build().unwrap();
         pager.validate().unwrap();
         assert_eq!(pager.stat().budget_bytes, 1_000_000 / page as u64 * page as u64);
     }

@@ -4,10 +4,8 @@
 mod common;
 
 use common::{Dir, byte_at, make_file};
-use lowtide::{
-    DirtyLimits, DirtyShare, Error, Gate, Inject, InjectOp, IoEngine, OpenOptions, Pager, Request,
-    Verdict, View,
-};
+use lowtide::instruments::{Gate, Inject, InjectOp, Request, Verdict};
+use lowtide::{DirtyLimits, DirtyShare, Error, IoEngine, OpenOptions, Pager, Size, View};
 use std::collections::BTreeSet;
 use std::io;
 use std::ops::Range;
@@ -68,11 +66,11 @@ impl Device {
     fn pager(self: &Arc<Self>, max: &str, background: bool) -> Pager {
         let inject: Arc<dyn Inject> = self.clone();
         Pager::builder()
-            .max(max.parse().unwrap())
+            .max(max.parse::<Size>().unwrap())
             .background(background)
-            .io_deadline(Duration::from_secs(20))
+            .io_timeout(Duration::from_secs(20))
             // Longer than a flusher waits for a processor on a busy machine.
-            .patience(Duration::from_secs(20))
+            .memory_timeout(Duration::from_secs(20))
             // Nothing is written before it is requested or has to be.
             .dirty_limits(DirtyLimits {
                 background: DirtyShare::Percent(90),
@@ -205,7 +203,7 @@ fn each_handle_is_told_of_each_incident_once_and_a_later_one_of_what_nobody_hear
     assert_eq!(write_error(view.flush()).1, 2);
     view.flush().unwrap();
     // No flush: the failed write is the flusher's own.
-    let tiny = pager.tenant("tiny").max("16K".parse().unwrap()).create().unwrap();
+    let tiny = pager.tenant("tiny").max(Size::kib(16)).create().unwrap();
     let mine = dir.path().join("mine");
     std::fs::write(&mine, vec![0; 64 << 10]).unwrap();
     let first = writing().tenant(&tiny).open(&pager, &mine).unwrap();
@@ -267,8 +265,8 @@ fn a_device_that_fails_for_a_while_loses_nothing_and_memory_stays_bounded() {
     let device = Arc::new(Device::default());
     let inject: Arc<dyn Inject> = device.clone();
     let pager = Pager::builder()
-        .max("512K".parse().unwrap())
-        .patience(Duration::from_millis(100))
+        .max(Size::kib(512))
+        .memory_timeout(Duration::from_millis(100))
         .inject(inject)
         .build()
         .unwrap();
@@ -333,17 +331,20 @@ fn discarding_drops_what_cannot_be_written_and_nothing_else() {
         pages_of(&view, 4..8, 9);
         device.bad.lock().unwrap().extend([5, 6]);
         write_error(view.flush());
-        assert!(matches!(pager.open(&path).unwrap().discard(0..9), Err(Error::ReadOnly { .. })));
-        let guard = view.read(6).unwrap();
-        assert!(matches!(view.discard(5..7), Err(Error::HeldHere { page: 6, .. })));
+        assert!(matches!(
+            pager.open(&path).unwrap().revert(0..9 * PAGE),
+            Err(Error::ReadOnly { .. })
+        ));
+        let guard = view.page(6).unwrap();
+        assert!(matches!(view.revert(5 * PAGE..7 * PAGE), Err(Error::HeldHere { page: 6, .. })));
         drop(guard);
         assert_eq!(
-            view.discard(5..7).unwrap() + u64::from(!background),
+            view.revert(5 * PAGE..7 * PAGE).unwrap() + u64::from(!background),
             1 + u64::from(!background)
         );
         assert_eq!((pager.stat().failed_pages, pager.stat().memory.file_dirty), (0, 0));
-        assert_eq!(view.read(6).unwrap()[0], byte_at(6 * PAGE), "the file's own bytes are back");
-        assert_eq!(&view.read(7).unwrap()[..8], &9_u64.to_le_bytes());
+        assert_eq!(view.page(6).unwrap()[0], byte_at(6 * PAGE), "the file's own bytes are back");
+        assert_eq!(&view.page(7).unwrap()[..8], &9_u64.to_le_bytes());
         view.flush().unwrap();
         pager.validate().unwrap();
         device.bad.lock().unwrap().clear();
@@ -368,7 +369,7 @@ fn pages_of_a_closed_file_that_cannot_be_written_wait_and_are_found_again() {
         drop(view);
         assert_eq!(pager.stat().failed_pages, 2);
         let again = pager.open(&path).unwrap();
-        assert_eq!(again.read(1).unwrap()[..8], (3 + u64::from(background)).to_le_bytes());
+        assert_eq!(again.page(1).unwrap()[..8], (3 + u64::from(background)).to_le_bytes());
         drop(again);
         device.writes_fail.store(0, SeqCst);
         if background {
@@ -416,9 +417,9 @@ fn a_hanging_device_times_out_and_holds_up_nobody_else() {
         let device = Arc::new(Device::default());
         let inject: Arc<dyn Inject> = device.clone();
         let pager = Pager::builder()
-            .max("256K".parse().unwrap())
+            .max(Size::kib(256))
             .io_engine(engine)
-            .io_deadline(Duration::from_millis(300))
+            .io_timeout(Duration::from_millis(300))
             .inject(inject)
             .build()
             .unwrap();
@@ -433,10 +434,10 @@ fn a_hanging_device_times_out_and_holds_up_nobody_else() {
         assert!(error.to_string().contains("data"), "{error}");
         eventually("the other file's flush", || quick.flush().is_ok());
         assert!(
-            matches!(view.discard(0..1), Err(Error::Timeout { .. })),
+            matches!(view.revert(0..PAGE), Err(Error::Timeout { .. })),
             "the device may be reading it"
         );
-        assert_eq!(&view.read(1).unwrap()[..8], &5_u64.to_le_bytes());
+        assert_eq!(&view.page(1).unwrap()[..8], &5_u64.to_le_bytes());
         *device.hangs.lock().unwrap() = None;
         gate.open();
         eventually("the flush", || view.flush().is_ok());
@@ -453,9 +454,9 @@ fn a_device_that_never_answers_does_not_keep_a_pager_from_going() {
         let device = Arc::new(Device::default());
         let inject: Arc<dyn Inject> = device.clone();
         let pager = Pager::builder()
-            .max("256K".parse().unwrap())
+            .max(Size::kib(256))
             .io_engine(engine)
-            .io_deadline(Duration::from_millis(100))
+            .io_timeout(Duration::from_millis(100))
             .inject(inject)
             .build()
             .unwrap();
@@ -480,7 +481,7 @@ fn a_tenant_of_one_page_goes_on_writing() {
     for background in [false, true] {
         let device = Arc::new(Device::default());
         let pager = device.pager("256K", background);
-        let tenant = pager.tenant("one").max("4K".parse().unwrap()).create().unwrap();
+        let tenant = pager.tenant("one").max(Size::kib(4)).create().unwrap();
         let view = writing().tenant(&tenant).open(&pager, &path).unwrap();
         pages_of(&view, 0..64, 6);
         assert!(tenant.stat().unwrap().file <= 1);
@@ -502,24 +503,24 @@ fn a_file_that_cannot_be_written_is_no_reason_while_clean_pages_are_pinned() {
     device.writes_fail.store(EIO, SeqCst);
     let inject: Arc<dyn Inject> = device.clone();
     let pager = Pager::builder()
-        .max("256K".parse().unwrap())
-        .patience(Duration::MAX)
+        .max(Size::kib(256))
+        .memory_timeout(Duration::MAX)
         .inject(inject)
         .build()
         .unwrap();
     let bad = writing().open(&pager, &bad).unwrap();
     pages_of(&bad, 0..8, 1);
-    let good = OpenOptions::new().read_ahead("0".parse().unwrap()).open(&pager, &good).unwrap();
+    let good = OpenOptions::new().read_ahead(0).open(&pager, &good).unwrap();
     let (pinned, let_go) = (std::sync::Barrier::new(2), std::sync::Barrier::new(2));
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            let guards: Vec<_> = (0..56).map(|page| good.read(page).unwrap()).collect();
+            let guards: Vec<_> = (0..56).map(|page| good.page(page).unwrap()).collect();
             pinned.wait();
             let_go.wait();
             drop(guards);
         });
         pinned.wait();
-        let reader = scope.spawn(|| good.read(70).map(|page| page[0]));
+        let reader = scope.spawn(|| good.page(70).map(|page| page[0]));
         // Rounds of writes fail meanwhile, as many as make a file hopeless, and more.
         let failed = device.writes.load(SeqCst);
         eventually("rounds of writes", || {
@@ -541,8 +542,8 @@ fn a_full_disk_is_named_to_the_writer_that_finds_no_room() {
     device.writes_fail.store(ENOSPC, SeqCst);
     let inject: Arc<dyn Inject> = device.clone();
     let pager = Pager::builder()
-        .max("2M".parse().unwrap())
-        .patience(Duration::MAX)
+        .max(Size::mib(2))
+        .memory_timeout(Duration::MAX)
         .inject(inject)
         .build()
         .unwrap();
@@ -606,7 +607,7 @@ fn a_write_that_was_under_way_when_a_sync_failed_is_repeated_before_the_next_syn
     });
     let inject: Arc<dyn Inject> = device.clone();
     let pager = Pager::builder()
-        .max("1M".parse().unwrap())
+        .max(Size::mib(1))
         // All that is dirty is written at once, also without a flush.
         .dirty_limits(DirtyLimits {
             background: DirtyShare::Percent(1),

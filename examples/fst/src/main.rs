@@ -3,7 +3,7 @@
 //! `cargo run -- userfault` (or `pagecache`, `auto`); the second argument is the budget.
 
 use fst::{IntoStreamer, Map, MapBuilder, Streamer};
-use lowtide::map::{MapOptions, Way};
+use lowtide::map::{MapOptions, MapMode};
 use lowtide::{Pager, Size};
 use std::error::Error;
 use std::fs::File;
@@ -33,14 +33,14 @@ fn build(file: &File, bytes: u64) -> Result<u64, Box<dyn Error>> {
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
-    let way: Way = arguments.next().as_deref().unwrap_or("auto").parse()?;
+    let way: MapMode = arguments.next().as_deref().unwrap_or("auto").parse()?;
     let budget: Size = arguments.next().as_deref().unwrap_or("512K").parse()?;
     let file = tempfile::tempfile()?;
     let keys = build(&file, 4 * budget.bytes())?;
 
     let pager = Pager::builder().max(budget).build()?;
     // SAFETY: the file has no name, so no other program changes it.
-    let bytes = unsafe { MapOptions::new().way(way).map(&pager, &file) }?;
+    let bytes = unsafe { MapOptions::new().mode(way).map(&pager, &file) }?;
     println!("{} keys in {} bytes; the budget is {budget}", keys, bytes.len());
     let index = Map::new(bytes)?;
     // Spread over the file: a step that has no divisor in common with any power of two.
@@ -58,7 +58,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let map = index.as_fst().as_inner();
     println!("{}", map.report());
     println!("{}", pager.stat());
-    if map.report().way == Way::Userfault {
+    if map.report().mode == MapMode::Userfault {
         assert!(map.report().resident_bytes <= budget.bytes());
     }
     Ok(())

@@ -6,12 +6,12 @@
 //! a pager, beside those of other files, and nowhere else.
 //!
 //! ```
-//! use lowtide::{OpenOptions, Pager};
+//! use lowtide::{Size, OpenOptions, Pager};
 //! use lowtide_redb::ViewBackend;
 //!
 //! # let dir = tempfile::tempdir()?;
 //! # let path = dir.path().join("data.redb");
-//! let pager = Pager::builder().max("16M".parse()?).build()?;
+//! let pager = Pager::builder().max(Size::mib(16)).build()?;
 //! let view = OpenOptions::new().create(0).open(&pager, &path)?;
 //! let database = redb::Builder::new().create_with_backend(ViewBackend::new(view))?;
 //! # drop(database);
@@ -61,7 +61,7 @@ impl StorageBackend for ViewBackend {
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        Ok(self.view.sync_data()?)
+        Ok(self.view.flush()?)
     }
 
     /// redb drops the backend afterwards, which gives the file back. Errors can be reported here

@@ -22,7 +22,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::atomic::{AtomicPtr, AtomicU8, Ordering::Relaxed};
 
-use lowtide::map::{MapMut, MapOptions, Way};
+use lowtide::map::{MapMode, MapMut, MapOptions};
 use lowtide::{Error, Pager, View};
 
 /// See the module documentation.
@@ -46,10 +46,10 @@ impl Mapped {
     ///
     /// # Errors
     /// The kernel's, or that the way is not possible here.
-    pub fn open(pager: &Pager, path: &Path, way: Way) -> io::Result<Self> {
+    pub fn open(pager: &Pager, path: &Path, way: MapMode) -> io::Result<Self> {
         let file = File::options().read(true).write(true).open(path)?;
         // SAFETY: no one but this pager uses the file while it is mapped.
-        let mut map = unsafe { MapOptions::new().way(way).map_mut(pager, &file) }?;
+        let mut map = unsafe { MapOptions::new().mode(way).map_mut(pager, &file) }?;
         let first = AtomicPtr::new(map.as_mut_ptr());
         Ok(Self { map, first })
     }
@@ -129,10 +129,7 @@ impl Access<'_> {
     pub fn flush_range(self, range: Range<u64>) -> io::Result<()> {
         match self {
             Self::View(view) => Ok(view.flush_range(range)?),
-            Self::Map(mapped) => {
-                let len = (range.end - range.start) as usize;
-                mapped.map.flush_range(range.start as usize, len)
-            }
+            Self::Map(mapped) => mapped.map.flush_range(range.start as usize..range.end as usize),
         }
     }
 }

@@ -6,8 +6,9 @@
 
 use std::collections::BTreeMap;
 
-use lowtide::map::Way;
-use lowtide::{FaultSite, InjectOp, Pager};
+use lowtide::Pager;
+use lowtide::instruments::{FaultSite, InjectOp};
+use lowtide::map::MapMode;
 use serde::Serialize;
 
 use crate::disk::{Cut, Fault, FaultyDisk};
@@ -28,7 +29,7 @@ pub struct Coverage {
     /// How often something was drawn or done.
     pub drawn: BTreeMap<String, u64>,
     /// The ways in which files can be mapped.
-    pub ways: Vec<Way>,
+    pub ways: Vec<MapMode>,
 }
 
 /// What cuts did. The names are those of the JSON.

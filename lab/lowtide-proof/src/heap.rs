@@ -16,7 +16,7 @@ use std::io::ErrorKind;
 use std::ops::Range;
 use std::path::Path;
 
-use lowtide::{Anon, AnonOptions, Error, Pager, Size, Swap, Tenant};
+use lowtide::{Error, Pager, Region, RegionOptions, Size, SwapOptions, Tenant};
 use lowtide_workload::SplitMix64;
 use lowtide_workload::prng::mix64;
 
@@ -71,9 +71,9 @@ impl SwapKind {
 
     /// What a pager is built with.
     #[must_use]
-    pub fn swap(self, dir: &Path, page: usize) -> Option<Swap> {
+    pub fn swap(self, dir: &Path, page: usize) -> Option<SwapOptions> {
         let pages = |n: u64| Size::new(n * page as u64);
-        let compressed = Swap::compressed(pages(FRAMES / 2));
+        let compressed = SwapOptions::compressed(pages(FRAMES / 2));
         match self {
             Self::Nowhere => None,
             Self::Compressed => Some(compressed),
@@ -105,7 +105,7 @@ enum Cell {
 pub struct Heap {
     pager: Pager,
     tenant: Tenant,
-    region: Anon,
+    region: Region,
     cells: Vec<Cell>,
     cells_max: u64,
     page: u64,
@@ -212,7 +212,7 @@ impl Heap {
         let cells = self.some();
         let bytes = bytes(&cells);
         let region = &self.region;
-        let done = if lazily { region.free_lazily(bytes) } else { region.discard(bytes) };
+        let done = if lazily { region.advise_free(bytes) } else { region.clear(bytes) };
         self.discarded(&cells, lazily, done.is_ok());
         self.refused(done, "a discard")
     }
@@ -279,7 +279,7 @@ impl Heap {
                 (grew.is_ok(), stored.unwrap_or(Ok(())))
             });
             let bytes = bytes(&gone);
-            let done = if lazily { region.free_lazily(bytes) } else { region.discard(bytes) };
+            let done = if lazily { region.advise_free(bytes) } else { region.clear(bytes) };
             let (grew, stored) = grower.join().unwrap_or((false, Ok(())));
             (done, grew, stored)
         });
@@ -358,8 +358,8 @@ fn tenant_of(pager: &Pager, number: u32, page: u64) -> Result<Tenant, String> {
     tenant.create().map_err(|error| error.to_string())
 }
 
-fn region(tenant: &Tenant) -> Result<Anon, Error> {
-    AnonOptions::new().create(tenant, 0)
+fn region(tenant: &Tenant) -> Result<Region, Error> {
+    RegionOptions::new().create(tenant, 0)
 }
 
 fn bytes(cells: &Range<u64>) -> Range<u64> {
@@ -414,7 +414,7 @@ mod tests {
         heap.region.read_at(at * CELL + 7, &mut byte).unwrap();
         heap.region.write_at(at * CELL + 7, &[byte[0] ^ 1]).unwrap();
         assert!(heap.check(at..at + 1).is_err());
-        heap.region.discard(at * CELL..at * CELL + CELL).unwrap();
+        heap.region.clear(at * CELL..at * CELL + CELL).unwrap();
         assert!(heap.check(at..at + 1).unwrap_err().contains("zeroes"), "bytes that are lost");
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! The proofs do not trust the runtime: they know from their own records what must be in a file,
 //! and they play the disk. The runtime knows nothing of them; it only asks an
-//! [`Inject`](lowtide::Inject) before each request.
+//! [`Inject`](lowtide::instruments::Inject) before each request.
 //!
 //! | file | concept |
 //! |---|---|

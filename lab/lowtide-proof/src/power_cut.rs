@@ -15,8 +15,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use lowtide::map::Way;
-use lowtide::{Inject, IoEngine, IoMode, OpenError, Pager, Policy, Size};
+use lowtide::instruments::Inject;
+use lowtide::map::MapMode;
+use lowtide::{IoEngine, IoMode, OpenError, Pager, Policy, Size};
 use lowtide_workload::SplitMix64;
 
 use crate::access::Access;
@@ -73,8 +74,8 @@ pub struct Setting {
 
 impl Setting {
     /// The ways of maps.
-    fn ways(&self) -> Vec<Way> {
-        self.maps.then_some(Way::Userfault).into_iter().collect()
+    fn ways(&self) -> Vec<MapMode> {
+        self.maps.then_some(MapMode::Userfault).into_iter().collect()
     }
 }
 
@@ -291,11 +292,11 @@ impl<'a> PowerCuts<'a> {
             .io_engine(engine)
             .direct(self.setting.direct)
             .background(cycle % 4 != 3)
-            .patience(shape.patience.unwrap_or(PATIENCE))
-            .io_deadline(DEADLINE)
+            .memory_timeout(shape.patience.unwrap_or(PATIENCE))
+            .io_timeout(DEADLINE)
             .inject(inject);
         // Through a map a late read would be waited for, as without a deadline.
-        let builder = if cycle % 3 == 1 { builder.read_deadline(DEADLINE) } else { builder };
+        let builder = if cycle % 3 == 1 { builder.read_timeout(DEADLINE) } else { builder };
         builder.build().map_err(|source| {
             let (max, page_bytes) = (Size::new(shape.budget(wanted)), shape.page as u64);
             ProofError::Setup { max, page_bytes, source }

@@ -6,7 +6,7 @@
 
 use std::str::FromStr;
 
-use lowtide::InjectOp::{Extend, Name, Punch, Read, Shrink, Sync, Write};
+use lowtide::instruments::InjectOp::{Extend, Name, Punch, Read, Shrink, Sync, Write};
 use lowtide_workload::SplitMix64;
 use thiserror::Error;
 

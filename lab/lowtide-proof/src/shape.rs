@@ -9,8 +9,8 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-use lowtide::map::Way;
-use lowtide::{Builder, OpenError, OpenOptions, Pager, Size, View};
+use lowtide::map::MapMode;
+use lowtide::{OpenError, OpenOptions, Pager, PagerBuilder, Size, View};
 use lowtide_workload::SplitMix64;
 
 use crate::access::{Access, Mapped};
@@ -47,7 +47,7 @@ pub struct Shape {
     /// Whether the file is closed and opened again half-way.
     pub reopens: bool,
     /// All threads store through one map, which gets its pages in this way.
-    pub map: Option<Way>,
+    pub map: Option<MapMode>,
     /// A region beside the file, and where its pages go.
     pub region: Option<SwapKind>,
     /// How long an operation waits for room; `None` is what the proof gives to all others.
@@ -76,7 +76,7 @@ impl Opened {
 
 impl Shape {
     /// Draws one; maps in these ways are possible.
-    pub fn draw(rng: &mut SplitMix64, ways: &[Way]) -> Self {
+    pub fn draw(rng: &mut SplitMix64, ways: &[MapMode]) -> Self {
         if !ways.is_empty() && rng.below(MAPPED) == 0 {
             let map = Some(ways[rng.below(ways.len() as u64) as usize]);
             // A map that is dropped stays open for a moment, until its last fault is done with.
@@ -115,11 +115,11 @@ impl Shape {
     }
 
     /// A builder with what the shape says of a pager; the swap file is in `dir`.
-    pub fn builder(&self, wanted: u64, dir: &Path) -> Builder {
+    pub fn builder(&self, wanted: u64, dir: &Path) -> PagerBuilder {
         let builder = Pager::builder().max(Size::new(self.budget(wanted))).base_page(self.page);
         let swap = self.region.and_then(|swap| swap.swap(dir, self.page));
         let builder = if let Some(swap) = swap { builder.swap(swap) } else { builder };
-        if let Some(patience) = self.patience { builder.patience(patience) } else { builder }
+        if let Some(patience) = self.patience { builder.memory_timeout(patience) } else { builder }
     }
 
     /// Opens the file. With a length, it is made, or made so long. A file that is mapped is made
@@ -179,7 +179,7 @@ impl Shape {
     }
 
     /// All rows that a long proof must have filled where maps in these ways are possible.
-    pub fn all_rows(ways: &[Way]) -> impl Iterator<Item = String> {
+    pub fn all_rows(ways: &[MapMode]) -> impl Iterator<Item = String> {
         let pages = PAGES.into_iter().map(|page| format!("pages of {page} bytes"));
         let orders = (0..ORDERS).map(|order| format!("folios of order {order}"));
         let others = ["two views", "closed and opened half-way"].map(str::to_owned);
@@ -194,7 +194,7 @@ fn patience_row(patience: Duration) -> String {
     format!("a patience of {} ms", patience.as_millis())
 }
 
-fn mapped_row(way: Way) -> String {
+fn mapped_row(way: MapMode) -> String {
     format!("stores through a map, {way}")
 }
 
@@ -260,7 +260,7 @@ mod tests {
 
     #[test]
     fn every_shape_is_possible_and_every_row_is_filled_by_some() {
-        let (mut rng, ways) = (SplitMix64::new(7), [Way::Userfault, Way::PageCache]);
+        let (mut rng, ways) = (SplitMix64::new(7), [MapMode::Userfault, MapMode::PageCache]);
         let mut rows: Vec<String> = Vec::new();
         for _ in 0..600 {
             let shape = Shape::draw(&mut rng, &ways);

@@ -179,7 +179,8 @@ impl<'a> Writer<'a> {
             Change::Discard(_) => {
                 let page = view.page_size() as u64;
                 let pages = bytes.start.div_ceil(page)..bytes.end / page;
-                if pages.is_empty() { Ok(()) } else { view.discard(pages).map(drop) }
+                let whole = pages.start * page..pages.end * page;
+                if whole.is_empty() { Ok(()) } else { view.revert(whole).map(drop) }
             }
         }
     }

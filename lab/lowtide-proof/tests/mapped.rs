@@ -1,7 +1,7 @@
 //! What was stored through a pointer and flushed survives a cut of the power.
 
-use lowtide::map::Way;
-use lowtide::{IoEngine, IoMode, Pager, Policy};
+use lowtide::map::MapMode;
+use lowtide::{IoEngine, IoMode, Pager, Policy, Size};
 use lowtide_proof::access::Mapped;
 use lowtide_proof::files::Files;
 use lowtide_proof::layout::Layout;
@@ -11,9 +11,9 @@ use lowtide_proof::power_cut::{PowerCuts, Setting};
 fn power_cuts_leave_every_byte_that_was_flushed_through_a_map() {
     let dir = tempfile::tempdir().unwrap();
     let files = Files::beside(&dir.path().join("file"));
-    let pager = Pager::builder().max("1M".parse().unwrap()).build().unwrap();
+    let pager = Pager::builder().max(Size::mib(1)).build().unwrap();
     std::fs::write(&files.now, [0; 4096]).unwrap();
-    if let Err(error) = Mapped::open(&pager, &files.now, Way::Userfault) {
+    if let Err(error) = Mapped::open(&pager, &files.now, MapMode::Userfault) {
         return eprintln!("SKIPPED: {error}");
     }
     drop(pager);

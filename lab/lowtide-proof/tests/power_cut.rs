@@ -1,7 +1,8 @@
 //! What a flush has called durable is there after a cut of the power, and a disk that lies is found
 //! out.
 
-use lowtide::{Inject, InjectOp, OpenOptions, Pager, View};
+use lowtide::instruments::{Inject, InjectOp};
+use lowtide::{OpenOptions, Pager, Size, View};
 use lowtide_proof::disk::{Fault, FaultyDisk, Plan};
 use std::path::Path;
 use std::sync::Arc;
@@ -17,7 +18,7 @@ fn dir() -> tempfile::TempDir {
 
 fn pager(disk: &Arc<FaultyDisk>) -> Pager {
     let inject: Arc<dyn Inject> = disk.clone();
-    Pager::builder().max("128K".parse().unwrap()).background(false).inject(inject).build().unwrap()
+    Pager::builder().max(Size::kib(128)).background(false).inject(inject).build().unwrap()
 }
 
 /// Fills a file with a letter and flushes, writes another letter over it without, cuts, and returns

@@ -112,7 +112,7 @@ impl DataAccess for ViewAccess {
     ) -> Result<R, AccessError> {
         let (page, start) = self.split(offset);
         if self.fits_page(start, len) {
-            let guard = self.view.read(page)?;
+            let guard = self.view.page(page)?;
             return guard_bytes(&guard, start, len).map(look);
         }
         self.bytes.resize(len, 0);

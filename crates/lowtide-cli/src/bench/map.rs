@@ -20,16 +20,16 @@ use std::fs::File;
 use std::io;
 use std::sync::Arc;
 
-use lowtide::map::{Map, MapError, MapOptions, Way};
-use lowtide::{Pager, Tenant};
+use lowtide::map::{Map, MapError, MapMode, MapOptions};
+use lowtide::{Pager, Size, Tenant};
 
 use super::access::{AccessError, DataAccess};
 use super::datafile::DataFile;
 
 /// The name of the rows of a way.
-pub const fn name(way: Way) -> &'static str {
+pub const fn name(way: MapMode) -> &'static str {
     match way {
-        Way::PageCache => "map-pagecache",
+        MapMode::PageCache => "map-pagecache",
         _ => "map-userfault",
     }
 }
@@ -40,12 +40,12 @@ pub const fn name(way: Way) -> &'static str {
 /// [`MapError`]: mostly, that this machine does not allow the way.
 pub fn open(
     pager: &Pager,
-    way: Way,
+    way: MapMode,
     file: &DataFile,
     len: u64,
     read_ahead: Option<u64>,
 ) -> Result<Map, MapError> {
-    let mut options = MapOptions::new().way(way);
+    let mut options = MapOptions::new().mode(way);
     if let Ok(len) = usize::try_from(len) {
         options = options.len(len);
     }
@@ -60,9 +60,9 @@ pub fn open(
 ///
 /// # Errors
 /// As [`open`].
-pub fn of_tenant(tenant: &Tenant, way: Way, file: &File) -> Result<Map, MapError> {
+pub fn of_tenant(tenant: &Tenant, way: MapMode, file: &File) -> Result<Map, MapError> {
     // SAFETY: it is a file of this run, which does not write to it while it is mapped.
-    unsafe { MapOptions::new().way(way).tenant(tenant).map(tenant.pager(), file) }
+    unsafe { MapOptions::new().mode(way).tenant(tenant).map(tenant.pager(), file) }
 }
 
 /// One thread's access to a map.
@@ -143,8 +143,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let data = DataDir::open(Some(dir.path()), true, Locking::Locked).unwrap();
         let file = data.prepare(Content::Blocks, BYTES, 1, Purpose::Lasting).unwrap().remove(0);
-        for way in [Way::Userfault, Way::PageCache] {
-            let pager = Pager::builder().max("256K".parse().unwrap()).build().unwrap();
+        for way in [MapMode::Userfault, MapMode::PageCache] {
+            let pager = Pager::builder().max(Size::kib(256)).build().unwrap();
             let map = match open(&pager, way, &file, BYTES, None) {
                 Ok(map) => map,
                 Err(why) => {

@@ -4,7 +4,7 @@
 //! A *delay* applies to each request: requests wait in parallel, as in the kernel's delay mapper,
 //! so a device with a delay of one second still serves any number of requests at once. A
 //! *bandwidth* applies to the device: requests of one kind queue, each for the time that its bytes
-//! take. Both apply only to lowtide's own requests (`lowtide::Inject`), so peers cannot be
+//! take. Both apply only to lowtide's own requests (`lowtide::instruments::Inject`), so peers cannot be
 //! compared.
 
 use std::fmt;
@@ -12,7 +12,8 @@ use std::str::FromStr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use lowtide::{Builder, Inject, InjectOp, Request, Size, Verdict};
+use lowtide::instruments::{Inject, InjectOp, Request, Verdict};
+use lowtide::{PagerBuilder, Size};
 use lowtide_report::span::Span;
 use thiserror::Error;
 
@@ -113,7 +114,7 @@ impl Slowness {
     }
 
     /// A pager on a device with these delays.
-    pub fn on(&self, builder: Builder) -> Builder {
+    pub fn on(&self, builder: PagerBuilder) -> PagerBuilder {
         if self.is_none() { builder } else { builder.inject(Arc::new(self.device())) }
     }
 

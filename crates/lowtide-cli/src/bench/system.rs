@@ -2,7 +2,7 @@
 
 use std::fs::File;
 
-use lowtide::map::Way;
+use lowtide::map::MapMode;
 use lowtide::{OpenOptions, Pager, Policy, Size, Stat, View};
 use lowtide_host::usage::{CpuTime, ProcIo};
 use lowtide_report::tally::Slice;
@@ -106,7 +106,7 @@ impl Lowtide<MapAccess> {
     pub fn map(
         pager: Pager,
         policy: Policy,
-        way: Way,
+        way: MapMode,
         file: &DataFile,
         job: &Job,
         script: &Script,
@@ -115,7 +115,7 @@ impl Lowtide<MapAccess> {
         let read_ahead = job.trace.is_some().then_some(0);
         let access = MapAccess::new(map::open(&pager, way, file, job.data_bytes, read_ahead)?);
         let mut system = Self::playing(map::name(way), pager, policy, access, (job, script))?;
-        if way == Way::PageCache {
+        if way == MapMode::PageCache {
             let own = file.file().try_clone();
             system.cached =
                 Some(own.map_err(|source| BenchError::file("open", file.path(), source))?);

@@ -5,6 +5,7 @@
 pub(crate) mod programs;
 pub(crate) mod sim;
 
+use lowtide::Size;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
@@ -84,10 +85,10 @@ pub(crate) fn maps_or_skip(test: &str) -> Vec<&'static str> {
     allowed.retain(|name| {
         let file = tempfile::tempfile().unwrap();
         file.set_len(4096).unwrap();
-        let pager = lowtide::Pager::builder().max("1M".parse().unwrap()).build().unwrap();
+        let pager = lowtide::Pager::builder().max(Size::mib(1)).build().unwrap();
         let way = name.trim_start_matches("map-").parse().unwrap();
         // SAFETY: only this function knows of the file.
-        let mapped = unsafe { lowtide::map::MapOptions::new().way(way).map(&pager, &file) };
+        let mapped = unsafe { lowtide::map::MapOptions::new().mode(way).map(&pager, &file) };
         if let Err(why) = &mapped {
             eprintln!("SKIPPED in part: {test}: {why}");
         }

@@ -40,7 +40,7 @@ impl<'a> Owned<'a> {
     /// Makes a page resident and locks it; waits for the guards on it.
     ///
     /// # Errors
-    /// As [`Anon::write_at`](super::Anon::write_at).
+    /// As [`Region::write_at`](super::Region::write_at).
     pub(super) fn take(pool: &'a Pool, space: &'a Space, page: u64) -> Result<Self, Error> {
         let entry = entry(space, page)?;
         check_not_held(space, page, entry)?;
@@ -128,7 +128,7 @@ pub(super) fn entry(space: &Space, page: u64) -> Result<&Entry, Error> {
 /// Makes a page resident and pins it, also one that was nowhere.
 ///
 /// # Errors
-/// As [`Anon::write`](super::Anon::write), but for guards.
+/// As [`Region::page_mut`](super::Region::page_mut), but for guards.
 pub(crate) fn bring_in(pool: &Pool, space: &Space, page: u64) -> Result<Held, Error> {
     let entry = entry(space, page)?;
     Ok(pool.hold_entry(space, page, entry, Access::Mapped)?.1)
@@ -146,7 +146,7 @@ pub(super) fn check_not_held(space: &Space, page: u64, entry: &Entry) -> Result<
 /// Pins a page for reading: its first byte. A page that is nowhere stays there.
 ///
 /// # Errors
-/// As [`Anon::read`](super::Anon::read).
+/// As [`Region::page`](super::Region::page).
 pub(super) fn hold(pool: &Pool, space: &Space, page: u64) -> Result<(*const u8, Held), Error> {
     let entry = entry(space, page)?;
     let (seen, held) = entry.hold();
@@ -264,15 +264,15 @@ pub(super) fn copy_in(pool: &Pool, space: &Space, offset: u64, bytes: &[u8]) -> 
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::{Pager, Size, Swap};
+    use crate::{Pager, Size, SwapOptions};
 
     #[test]
     fn a_store_to_what_was_all_of_the_last_page_keeps_what_was_stored_behind_it_meanwhile() {
         const LAST: u64 = 3;
-        let swap = Swap::compressed("1M".parse().unwrap());
-        let pager = Pager::builder().max("2M".parse().unwrap()).swap(swap).build().unwrap();
+        let swap = SwapOptions::compressed(Size::mib(1));
+        let pager = Pager::builder().max(Size::mib(2)).swap(swap).build().unwrap();
         let (pool, tenant) = (&pager.inner.pool, pager.root());
-        let heap = tenant.anon(LAST * 4096 + 1000).unwrap();
+        let heap = tenant.region(LAST * 4096 + 1000).unwrap();
         let evict = || {
             while heap.is_resident(LAST) {
                 tenant.reclaim(Size::new(1 << 20)).unwrap();

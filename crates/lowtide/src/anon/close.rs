@@ -58,7 +58,7 @@ pub(super) fn close(pool: &Pool, space: &Arc<Space>) {
         space.close();
         state.orphans.push((Arc::clone(space), end));
     }
-    let deadline = Deadline::after(pool.patience);
+    let deadline = Deadline::after(pool.memory_timeout);
     // Not with `ending` held for longer than a look takes: each pass of reclaim wants it.
     while !end(pool, space) && !deadline.has_passed() && !pool.is_poisoned() {
         drop(pool.lock().wait(|guard| pool.freed.wait(guard, LOOK)));

@@ -235,38 +235,38 @@ pub(super) fn try_drop_frame(
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::{Anon, Pager, Size, Swap};
+    use crate::{Pager, Region, Size, SwapOptions};
 
     const LAST: u64 = 3;
     /// Where the region ends that is given up, in its last page.
     const END: u64 = LAST * 4096 + 1000;
 
     /// A region that ends at [`END`] and is full of ones, before others make it longer.
-    fn region(pager: &Pager) -> Anon {
-        let heap = pager.root().anon(END).unwrap();
+    fn region(pager: &Pager) -> Region {
+        let heap = pager.root().region(END).unwrap();
         heap.write_at(0, &[1; END as usize]).unwrap();
         heap
     }
 
     fn pager() -> Pager {
-        let swap = Swap::compressed("1M".parse().unwrap());
-        Pager::builder().max("2M".parse().unwrap()).swap(swap).build().unwrap()
+        let swap = SwapOptions::compressed(Size::mib(1));
+        Pager::builder().max(Size::mib(2)).swap(swap).build().unwrap()
     }
 
-    fn evict(heap: &Anon) {
+    fn evict(heap: &Region) {
         while heap.is_resident(LAST) {
             heap.pager().root().reclaim(Size::new(1 << 20)).unwrap();
         }
     }
 
     /// Others make the region longer, and store past the old end.
-    fn store_past(heap: &Anon) {
+    fn store_past(heap: &Region) {
         assert_eq!(heap.grow(1000).unwrap(), END);
         heap.write_at(END, &[3; 1000]).unwrap();
     }
 
     /// The last page has this byte before the old end, and past it what was stored there.
-    fn check(heap: &Anon, before: u8) {
+    fn check(heap: &Region, before: u8) {
         let mut found = [0; 2000];
         heap.read_at(LAST * 4096, &mut found).unwrap();
         assert!(found[..1000].iter().all(|byte| *byte == before), "what was given up");
@@ -286,7 +286,7 @@ mod tests {
             // A thread that found that its range ends with the region is late.
             discard_pages(heap_pool(&heap), &heap.space, 0..LAST + 1, END).unwrap();
             check(&heap, 0);
-            let before = heap.read(LAST - 1).unwrap();
+            let before = heap.page(LAST - 1).unwrap();
             assert!(before.iter().all(|byte| *byte == 0) && !heap.is_resident(LAST - 1));
         }
     }
@@ -310,13 +310,13 @@ mod tests {
     fn what_is_stored_past_the_end_of_a_page_that_was_freed_lazily_keeps_the_page() {
         let pager = pager();
         let heap = region(&pager);
-        heap.free_lazily(0..END).unwrap();
+        heap.advise_free(0..END).unwrap();
         store_past(&heap);
         evict(&heap);
         check(&heap, 1);
     }
 
-    fn heap_pool(heap: &Anon) -> &Pool {
+    fn heap_pool(heap: &Region) -> &Pool {
         &heap.pool
     }
 }

@@ -64,7 +64,7 @@ pub(crate) use kept::{Void, give_some_up};
 pub use page::PageMut;
 pub(crate) use pages::AnonPages;
 pub(crate) use region::Open;
-pub use region::{Anon, AnonOptions};
+pub use region::{Region, RegionOptions};
 pub(crate) use together::{ZEROES, bring_together};
 pub use typed::Elements;
 pub use vec::TenantVec;

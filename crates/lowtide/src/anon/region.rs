@@ -3,6 +3,7 @@
 use super::access::{self, Owned};
 use super::page::PageMut;
 use super::{close, discard, pages::AnonPages};
+use crate::Size;
 use crate::backing::Backing;
 use crate::error::Error;
 use crate::guard::Page;
@@ -28,23 +29,23 @@ const GROWTH_PAGES: u64 = 1 << 24;
 /// The choices for a region.
 ///
 /// ```
-/// use lowtide::{AnonOptions, Pager, Swap};
+/// use lowtide::{Size, RegionOptions, Pager, SwapOptions};
 ///
-/// # let swap = Swap::compressed("1M".parse()?);
-/// # let pager = Pager::builder().max("4M".parse()?).swap(swap).build()?;
-/// let tenant = pager.tenant("query").max("2M".parse()?).create()?;
-/// let sorted = AnonOptions::new().name("sort").create(&tenant, 16 << 20)?;
+/// # let swap = SwapOptions::compressed(Size::mib(1));
+/// # let pager = Pager::builder().max(Size::mib(4)).swap(swap).build()?;
+/// let tenant = pager.tenant("query").max(Size::mib(2)).create()?;
+/// let sorted = RegionOptions::new().name("sort").create(&tenant, 16 << 20)?;
 /// assert_eq!(format!("{sorted:?}").contains("[anon:sort]"), true);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug, Default)]
 #[must_use = "options do nothing until `create`"]
-pub struct AnonOptions {
+pub struct RegionOptions {
     name: Option<String>,
     growth: u64,
 }
 
-impl AnonOptions {
+impl RegionOptions {
     /// A region without a name that can grow.
     pub fn new() -> Self {
         Self::default()
@@ -56,10 +57,10 @@ impl AnonOptions {
         self
     }
 
-    /// Bytes that the region can [grow](Anon::grow) to, if that is more than its size and 64 GiB
+    /// Bytes that the region can [grow](Region::grow) to, if that is more than its size and 64 GiB
     /// (with pages of 4 KiB). Only addresses are reserved.
-    pub const fn growth(mut self, bytes: u64) -> Self {
-        self.growth = bytes;
+    pub fn growth(mut self, bytes: impl Into<Size>) -> Self {
+        self.growth = bytes.into().bytes();
         self
     }
 
@@ -70,13 +71,14 @@ impl AnonOptions {
     /// # Errors
     /// [`Error::Tenant`] when the tenant is gone; [`Error::OutOfBudget`] when there is no room for
     /// that reserve; [`Error::Grow`] for a size that cannot be described.
-    pub fn create(&self, tenant: &Tenant, bytes: u64) -> Result<Anon, Error> {
+    pub fn create(&self, tenant: &Tenant, bytes: impl Into<Size>) -> Result<Region, Error> {
+        let bytes = bytes.into().bytes();
         let pool = &tenant.pager.inner.pool;
         let pages = bytes.div_ceil(pool.page_bytes() as u64);
         let room = (pages + GROWTH_PAGES).min(PAGES_MAX) << pool.page_shift;
         let name = self.name.as_deref();
         let open = Open::new(&tenant.pager, tenant.id, name, bytes..self.growth.max(room), None)?;
-        Ok(Anon {
+        Ok(Region {
             hits: Hits::new(&open.space, pool),
             space: Arc::clone(&open.space),
             pool: Arc::clone(pool),
@@ -173,29 +175,29 @@ impl Drop for Open {
 }
 
 /// Memory of the program's own that may be larger than the tenant's budget: the pages that are not
-/// in memory are in swap ([`Swap`](crate::Swap)). Cheap to clone and to share between threads;
+/// in memory are in swap ([`SwapOptions`](crate::SwapOptions)). Cheap to clone and to share between threads;
 /// dropping the last clone gives everything back.
 ///
 /// ```
-/// use lowtide::{Pager, Swap};
+/// use lowtide::{Size, Pager, SwapOptions};
 ///
-/// let swap = Swap::compressed("1M".parse()?);
-/// let pager = Pager::builder().max("4M".parse()?).swap(swap).build()?;
-/// let tenant = pager.tenant("query").max("2M".parse()?).create()?;
+/// let swap = SwapOptions::compressed(Size::mib(1));
+/// let pager = Pager::builder().max(Size::mib(4)).swap(swap).build()?;
+/// let tenant = pager.tenant("query").max(Size::mib(2)).create()?;
 ///
-/// let heap = tenant.anon(8 << 20)?;                 // four times what the tenant may use
-/// for page in 0..heap.pages() {
-///     heap.write(page)?.fill(page as u8);           // a guard: the page is this thread's
+/// let heap = tenant.region(8 << 20)?;                 // four times what the tenant may use
+/// for page in 0..heap.page_count() {
+///     heap.page_mut(page)?.fill(page as u8);           // a guard: the page is this thread's
 /// }
 /// assert!(tenant.usage()? <= 2 << 20);              // compressed pages included
-/// assert!(heap.read(700)?.iter().all(|byte| *byte == 700_u32 as u8));
+/// assert!(heap.page(700)?.iter().all(|byte| *byte == 700_u32 as u8));
 ///
 /// heap.write_at(5_000_000, b"bytes")?;              // copied, at any offset
-/// heap.discard(0..4 << 20)?;                        // zeroes from now on, and no memory
-/// assert_eq!(heap.read(3)?[0], 0);
+/// heap.clear(0..4 << 20)?;                        // zeroes from now on, and no memory
+/// assert_eq!(heap.page(3)?[0], 0);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub struct Anon {
+pub struct Region {
     hits: Hits,
     pub(super) space: Arc<Space>,
     pub(super) pool: Arc<Pool>,
@@ -203,16 +205,16 @@ pub struct Anon {
 }
 
 impl Tenant {
-    /// Makes a region of `bytes` zeroes; [`AnonOptions`] has choices.
+    /// Makes a region of `bytes` zeroes; [`RegionOptions`] has choices.
     ///
     /// # Errors
-    /// As [`AnonOptions::create`].
-    pub fn anon(&self, bytes: u64) -> Result<Anon, Error> {
-        AnonOptions::new().create(self, bytes)
+    /// As [`RegionOptions::create`].
+    pub fn region(&self, bytes: impl Into<Size>) -> Result<Region, Error> {
+        RegionOptions::new().create(self, bytes)
     }
 }
 
-impl Clone for Anon {
+impl Clone for Region {
     fn clone(&self) -> Self {
         Self {
             hits: Hits::new(&self.space, &self.pool),
@@ -223,16 +225,16 @@ impl Clone for Anon {
     }
 }
 
-impl fmt::Debug for Anon {
+impl fmt::Debug for Region {
     /// One line, without the pool's lock: values that contain a region are logged.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut it = f.debug_struct("Anon");
+        let mut it = f.debug_struct("Region");
         it.field("name", &self.space.path_ref()).field("len", &self.space.len());
         it.finish_non_exhaustive()
     }
 }
 
-impl Anon {
+impl Region {
     /// Bytes of the region.
     #[must_use]
     pub fn len(&self) -> u64 {
@@ -247,7 +249,7 @@ impl Anon {
 
     /// Pages of the region, a partial last one included.
     #[must_use]
-    pub fn pages(&self) -> u64 {
+    pub fn page_count(&self) -> u64 {
         self.space.pages()
     }
 
@@ -286,16 +288,16 @@ impl Anon {
     /// [`Error::OutOfRange`], [`Error::SwapIn`], [`Error::OutOfBudget`]; [`Error::HeldHere`] if
     /// this thread has a [`PageMut`] of the page.
     #[inline(always)]
-    pub fn read(&self, page: u64) -> Result<Page<'_>, Error> {
+    pub fn page(&self, page: u64) -> Result<Page<'_>, Error> {
         match self.hits.find(page) {
             Some((bytes, held)) => Ok(Page::new(bytes, self.hits.page_bytes(), held)),
-            None => self.read_slow(page),
+            None => self.page_slow(page),
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn read_slow(&self, page: u64) -> Result<Page<'_>, Error> {
+    fn page_slow(&self, page: u64) -> Result<Page<'_>, Error> {
         let (bytes, held) = access::hold(&self.pool, &self.space, page)?;
         self.hits.learn(&self.space);
         Ok(Page::new(bytes, self.pool.page_bytes(), held))
@@ -305,19 +307,19 @@ impl Anon {
     /// other threads on it.
     ///
     /// Cost: about half a microsecond if the page is in memory; else as for
-    /// [`read`](Anon::read).
+    /// [`page`](Region::page).
     ///
     /// # Errors
-    /// As [`read`](Anon::read); [`Error::HeldHere`] and [`Error::HeldElsewhere`] when a guard
+    /// As [`page`](Region::page); [`Error::HeldHere`] and [`Error::HeldElsewhere`] when a guard
     /// stands in the way.
-    pub fn write(&self, page: u64) -> Result<PageMut<'_>, Error> {
+    pub fn page_mut(&self, page: u64) -> Result<PageMut<'_>, Error> {
         Ok(PageMut::new(Owned::take(&self.pool, &self.space, page)?))
     }
 
     /// Copies bytes from the region, from any offset. Each page counts as accessed.
     ///
     /// # Errors
-    /// As [`read`](Anon::read); [`Error::OutOfRange`] when the range ends behind the region. A part
+    /// As [`page`](Region::page); [`Error::OutOfRange`] when the range ends behind the region. A part
     /// of the buffer may have been filled then.
     pub fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), Error> {
         access::copy_out(&self.pool, &self.space, offset, buf)
@@ -328,7 +330,7 @@ impl Anon {
     /// written as a whole is not loaded.
     ///
     /// # Errors
-    /// As [`write`](Anon::write); [`Error::OutOfRange`] when the range ends behind the region.
+    /// As [`page_mut`](Region::page_mut); [`Error::OutOfRange`] when the range ends behind the region.
     /// Pages before the failing one have been written.
     pub fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), Error> {
         access::copy_in(&self.pool, &self.space, offset, bytes)
@@ -338,8 +340,8 @@ impl Anon {
     /// afterwards.
     ///
     /// # Errors
-    /// As [`write`](Anon::write); pages before the failing one are zeroes.
-    pub fn discard(&self, bytes: Range<u64>) -> Result<(), Error> {
+    /// As [`page_mut`](Region::page_mut); pages before the failing one are zeroes.
+    pub fn clear(&self, bytes: Range<u64>) -> Result<(), Error> {
         discard::discard(&self.pool, &self.space, bytes)
     }
 
@@ -349,7 +351,7 @@ impl Anon {
     /// swap are zeroes at once; those that a thread stores to at this moment are left alone.
     ///
     /// For memory that is likely to be used again soon, with new contents: unlike
-    /// [`discard`](Anon::discard), this costs no fault if memory was not needed meanwhile. While
+    /// [`clear`](Region::clear), this costs no fault if memory was not needed meanwhile. While
     /// such pages are left, each store to the region looks whether it is to one of them.
     ///
     /// Cost: about 110 ns a page, and 30 ns for the first store to it afterwards. After a discard
@@ -357,14 +359,14 @@ impl Anon {
     ///
     /// # Errors
     /// [`Error::OutOfRange`] when the range ends behind the region.
-    pub fn free_lazily(&self, bytes: Range<u64>) -> Result<(), Error> {
+    pub fn advise_free(&self, bytes: Range<u64>) -> Result<(), Error> {
         discard::free_lazily(&self.pool, &self.space, bytes)
     }
 
     /// Makes the region `bytes` longer, all zeroes. Returns where they begin.
     ///
     /// # Errors
-    /// [`Error::Grow`]: more than [`AnonOptions::growth`] allows, or there is no memory for the
+    /// [`Error::Grow`]: more than [`RegionOptions::growth`] allows, or there is no memory for the
     /// translations.
     pub fn grow(&self, bytes: u64) -> Result<u64, Error> {
         let _one_at_a_time = self.space.growing()?;

@@ -4,7 +4,7 @@
 //! copying. Which types may be read from any bytes, and written as bytes, is what
 //! [`bytemuck::Pod`] says.
 
-use super::{Anon, PageMut};
+use super::{PageMut, Region};
 use crate::error::Error;
 use crate::guard::Page;
 use bytemuck::Pod;
@@ -40,15 +40,15 @@ impl<G: Deref<Target = [u8]>, T: Pod + fmt::Debug> fmt::Debug for Elements<G, T>
     }
 }
 
-impl Anon {
+impl Region {
     /// The region as elements of a type: those from `index` on that are in the same page. Pins the
     /// page for reading.
     ///
     /// ```
-    /// # use lowtide::{Pager, Swap};
-    /// # let swap = Swap::compressed("1M".parse()?);
-    /// # let pager = Pager::builder().max("4M".parse()?).swap(swap).build()?;
-    /// let heap = pager.root().anon(1 << 20)?;
+    /// # use lowtide::{Size, Pager, SwapOptions};
+    /// # let swap = SwapOptions::compressed(Size::mib(1));
+    /// # let pager = Pager::builder().max(Size::mib(4)).swap(swap).build()?;
+    /// let heap = pager.root().region(1 << 20)?;
     /// heap.elements_mut::<u64>(1000)?[0] = 7;
     /// assert_eq!(heap.elements::<u64>(1000)?.len(), 24);          // 1000..1024, the page's last
     /// assert_eq!(heap.load::<u64>(1000)?, 7);
@@ -56,31 +56,31 @@ impl Anon {
     /// ```
     ///
     /// # Errors
-    /// As [`read`](Anon::read).
+    /// As [`page`](Region::page).
     ///
     /// # Panics
     /// When the size of `T` does not divide that of a page.
     pub fn elements<T: Pod>(&self, index: u64) -> Result<Elements<Page<'_>, T>, Error> {
         let (page, bytes) = self.place::<T>(index)?;
-        Ok(Elements { page: self.read(page)?, bytes, of: PhantomData })
+        Ok(Elements { page: self.page(page)?, bytes, of: PhantomData })
     }
 
     /// The same for storing: the page is this thread's while the guard lives.
     ///
     /// # Errors
-    /// As [`write`](Anon::write).
+    /// As [`page_mut`](Region::page_mut).
     ///
     /// # Panics
-    /// As [`elements`](Anon::elements).
+    /// As [`elements`](Region::elements).
     pub fn elements_mut<T: Pod>(&self, index: u64) -> Result<Elements<PageMut<'_>, T>, Error> {
         let (page, bytes) = self.place::<T>(index)?;
-        Ok(Elements { page: self.write(page)?, bytes, of: PhantomData })
+        Ok(Elements { page: self.page_mut(page)?, bytes, of: PhantomData })
     }
 
     /// Copies one element, of any size, out of the region.
     ///
     /// # Errors
-    /// As [`read_at`](Anon::read_at).
+    /// As [`read_at`](Region::read_at).
     pub fn load<T: Pod>(&self, index: u64) -> Result<T, Error> {
         let mut value = T::zeroed();
         self.read_at(offset_of::<T>(index), bytemuck::bytes_of_mut(&mut value))?;
@@ -90,7 +90,7 @@ impl Anon {
     /// Copies one element, of any size, into the region.
     ///
     /// # Errors
-    /// As [`write_at`](Anon::write_at).
+    /// As [`write_at`](Region::write_at).
     pub fn store<T: Pod>(&self, index: u64, value: T) -> Result<(), Error> {
         self.write_at(offset_of::<T>(index), bytemuck::bytes_of(&value))
     }
@@ -98,7 +98,7 @@ impl Anon {
     /// Copies elements out of the region, beginning with one.
     ///
     /// # Errors
-    /// As [`read_at`](Anon::read_at).
+    /// As [`read_at`](Region::read_at).
     pub fn load_slice<T: Pod>(&self, index: u64, to: &mut [T]) -> Result<(), Error> {
         self.read_at(offset_of::<T>(index), bytemuck::cast_slice_mut(to))
     }
@@ -106,7 +106,7 @@ impl Anon {
     /// Copies elements into the region, beginning with one.
     ///
     /// # Errors
-    /// As [`write_at`](Anon::write_at).
+    /// As [`write_at`](Region::write_at).
     pub fn store_slice<T: Pod>(&self, index: u64, from: &[T]) -> Result<(), Error> {
         self.write_at(offset_of::<T>(index), bytemuck::cast_slice(from))
     }

@@ -4,7 +4,7 @@
 //! buffer on the heap until it is full: a store into a region costs about as much for one element
 //! as for a page of them.
 
-use super::Anon;
+use super::Region;
 use crate::error::Error;
 use crate::tenant::Tenant;
 use bytemuck::Pod;
@@ -22,11 +22,11 @@ const BUFFER: usize = 4096;
 /// never referred to. Up to 4 KiB of the last elements are on the heap, beside the budget.
 ///
 /// ```
-/// use lowtide::{Pager, Swap, TenantVec};
+/// use lowtide::{Size, Pager, SwapOptions, TenantVec};
 ///
-/// let swap = Swap::compressed("1M".parse()?);
-/// let pager = Pager::builder().max("4M".parse()?).swap(swap).build()?;
-/// let tenant = pager.tenant("sort").max("1M".parse()?).create()?;
+/// let swap = SwapOptions::compressed(Size::mib(1));
+/// let pager = Pager::builder().max(Size::mib(4)).swap(swap).build()?;
+/// let tenant = pager.tenant("sort").max(Size::mib(1)).create()?;
 ///
 /// let mut hundreds = TenantVec::<u64>::new(&tenant)?;
 /// for n in 0..500_000 {                                   // 4 MB, which compress well
@@ -40,7 +40,7 @@ const BUFFER: usize = 4096;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct TenantVec<T> {
-    region: Anon,
+    region: Region,
     /// Elements in the region.
     stored: u64,
     /// Those behind them.
@@ -68,7 +68,7 @@ impl<T> TenantVec<T> {
 
     /// The region that the elements are in.
     #[must_use]
-    pub const fn region(&self) -> &Anon {
+    pub const fn region(&self) -> &Region {
         &self.region
     }
 }
@@ -80,15 +80,15 @@ impl<T: Pod> TenantVec<T> {
     /// An empty vector.
     ///
     /// # Errors
-    /// As [`AnonOptions::create`](crate::AnonOptions::create).
+    /// As [`RegionOptions::create`](crate::RegionOptions::create).
     pub fn new(tenant: &Tenant) -> Result<Self, Error> {
-        Ok(Self { region: tenant.anon(0)?, stored: 0, tail: Vec::new() })
+        Ok(Self { region: tenant.region(0)?, stored: 0, tail: Vec::new() })
     }
 
     /// Appends an element.
     ///
     /// # Errors
-    /// As [`Anon::write_at`] and [`Anon::grow`]; the element is not there then.
+    /// As [`Region::write_at`] and [`Region::grow`]; the element is not there then.
     pub fn push(&mut self, value: T) -> Result<(), Error> {
         if self.tail.len() >= Self::BUFFERED {
             self.store_tail()?;
@@ -128,7 +128,7 @@ impl<T: Pod> TenantVec<T> {
     /// Takes the last element out.
     ///
     /// # Errors
-    /// As [`Anon::read_at`].
+    /// As [`Region::read_at`].
     pub fn pop(&mut self) -> Result<Option<T>, Error> {
         if let Some(value) = self.tail.pop() {
             return Ok(Some(value));
@@ -142,7 +142,7 @@ impl<T: Pod> TenantVec<T> {
     /// Copies an element; `None` behind the last.
     ///
     /// # Errors
-    /// As [`Anon::read_at`].
+    /// As [`Region::read_at`].
     pub fn get(&self, index: u64) -> Result<Option<T>, Error> {
         match index.checked_sub(self.stored) {
             None => self.region.load(index).map(Some),
@@ -153,7 +153,7 @@ impl<T: Pod> TenantVec<T> {
     /// Replaces an element.
     ///
     /// # Errors
-    /// As [`Anon::write_at`]; the element is as before then.
+    /// As [`Region::write_at`]; the element is as before then.
     ///
     /// # Panics
     /// Behind the last element.
@@ -173,7 +173,7 @@ impl<T: Pod> TenantVec<T> {
     /// Shortens the vector to `len` elements, if it has more, and gives up the pages behind.
     ///
     /// # Errors
-    /// As [`Anon::discard`]; the vector is shorter all the same.
+    /// As [`Region::clear`]; the vector is shorter all the same.
     pub fn truncate(&mut self, len: u64) -> Result<(), Error> {
         if len >= self.stored {
             self.tail.truncate((len - self.stored) as usize);
@@ -181,14 +181,14 @@ impl<T: Pod> TenantVec<T> {
         }
         self.tail.clear();
         self.stored = len;
-        self.region.discard(len * size_of::<T>() as u64..self.region.len())
+        self.region.clear(len * size_of::<T>() as u64..self.region.len())
     }
 
     /// Calls `each` with all elements in order, up to a page of them at a time. They are copied
     /// before, so that `each` may use other regions.
     ///
     /// # Errors
-    /// As [`Anon::read_at`].
+    /// As [`Region::read_at`].
     pub fn for_each_chunk(&self, mut each: impl FnMut(&[T])) -> Result<(), Error> {
         let mut buffer = vec![T::zeroed(); Self::BUFFERED];
         let mut at = 0;

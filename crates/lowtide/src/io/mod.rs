@@ -34,7 +34,9 @@ pub(crate) use backend::Backend;
 pub(crate) use bounded::Bounded;
 pub(crate) use choose::Options;
 pub use choose::{IoEngine, UnknownIoEngine};
-pub use inject::{Gate, Inject, InjectOp, Request, Verdict};
+#[cfg(feature = "instruments")]
+pub use inject::{Gate, Verdict};
+pub use inject::{Inject, InjectOp, Request};
 pub(crate) use inject::{Numbers, carry_out};
 pub(crate) use overlap::{Batch, Writer};
 pub(crate) use request::{Arena, Completion, Read, ReadRun, Slice, Write};

@@ -3,7 +3,7 @@
 
 use super::area::Stores;
 use super::error::MapError;
-use super::options::{MapOptions, Way};
+use super::options::{MapMode, MapOptions};
 use super::server::{LET_GO, LOOK};
 use super::space::{Body, check_page_size, open_space, page_tables};
 use super::watch::{WatchedFile, Watcher};
@@ -51,7 +51,7 @@ pub(super) enum Use {
 
 impl MapOptions {
     /// Takes over a mapping that the program made of `file` from [`offset`](MapOptions::offset) on:
-    /// the way [`Way::PageCache`], for memory that the program mapped itself. Mappings of one file
+    /// the way [`MapMode::PageCache`], for memory that the program mapped itself. Mappings of one file
     /// for one tenant share their pages.
     ///
     /// What is cached of the file and not in use is dropped, so that all that comes in is noticed.
@@ -147,16 +147,16 @@ impl MapOptions {
         if let Some(found) = found {
             let seen = page_cache::is_visible(file) && !stores.are_private();
             if !reads && !found.watched.sees_touches() && !seen {
-                drop(page_tables(Way::PageCache)?);
+                drop(page_tables(MapMode::PageCache)?);
             }
-            found
-                .space
-                .make_room(end << pool.page_shift)
-                .map_err(|error| MapError::Way { way: Way::PageCache, why: error.to_string() })?;
+            found.space.make_room(end << pool.page_shift).map_err(|error| MapError::Mode {
+                mode: MapMode::PageCache,
+                why: error.to_string(),
+            })?;
             return Ok(found);
         }
         let own = file.try_clone_to_owned().map_err(MapError::kernel("dup(2)"))?;
-        let pagemap = page_tables(Way::PageCache).map(Some).or_else(|error| {
+        let pagemap = page_tables(MapMode::PageCache).map(Some).or_else(|error| {
             let seen = page_cache::is_visible(&own) && !stores.are_private();
             if seen || reads { Ok(None) } else { Err(error) }
         })?;
@@ -165,8 +165,13 @@ impl MapOptions {
         // Pages that are cached already may be in large folios, of which no part can be dropped.
         drop(page_cache::drop_cached(watched.file(), 0, 0));
         let body: Body = Arc::<Watched>::clone(&watched);
-        let space =
-            open_space(pool, group, file, (body, Way::PageCache, stores == Stores::Shared), end)?;
+        let space = open_space(
+            pool,
+            group,
+            file,
+            (body, MapMode::PageCache, stores == Stores::Shared),
+            end,
+        )?;
         let open = Some(Open::new(pager.clone(), Arc::clone(&space)));
         let (admitted, streams, swept, noted) = Default::default();
         let file = Arc::new(WatchedFile { space, watched, admitted, streams, swept, noted, open });
@@ -176,7 +181,7 @@ impl MapOptions {
 }
 
 impl Adopted {
-    /// Looks at these addresses no more, and takes nothing away there. When this returns the
+    /// Stops managing this address range; nothing in it is evicted any more. When this returns the
     /// program may unmap them or put other memory there.
     pub fn forget(&self, addresses: Range<usize>) {
         let start = addresses.start.max(self.addresses.start);

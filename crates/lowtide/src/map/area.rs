@@ -16,7 +16,7 @@
 use super::adopt::Adopted;
 use super::error::MapError;
 use super::mirror::{Mirror, Stored, Window};
-use super::options::{Advice, MapOptions, Way};
+use super::options::{Advice, MapMode, MapOptions};
 use super::report::MapReport;
 use super::serve::{serve, server_of};
 use super::server::{Served, Server};
@@ -129,18 +129,18 @@ impl Area {
             return Ok(area);
         }
         let pages = offset >> pool.page_shift..end.div_ceil(pool.page_bytes() as u64);
-        let (start, memory) = match options.way {
+        let (start, memory) = match options.mode {
             _ if stores != Stores::Never => {
                 // What is appended to the file later is not the map's.
                 let options = &options.clone().len(bytes as usize);
                 Self::for_stores(options, pager, file, &pages, stores)?
             }
-            Way::Userfault => Self::mirrored(options, pager, file, &pages, stores)?,
-            Way::PageCache => Self::cached(options, pager, file, &pages, stores)?,
+            MapMode::Userfault => Self::mirrored(options, pager, file, &pages, stores)?,
+            MapMode::PageCache => Self::cached(options, pager, file, &pages, stores)?,
             // A map that a system call cannot read would surprise.
-            Way::Auto => match pager.inner.threads.server() {
+            MapMode::Auto => match pager.inner.threads.server() {
                 Ok(server)
-                    if !server.faults().user_mode_only() && page_tables(Way::Auto).is_ok() =>
+                    if !server.faults().user_mode_only() && page_tables(MapMode::Auto).is_ok() =>
                 {
                     Self::mirrored(options, pager, file, &pages, stores)?
                 }
@@ -169,10 +169,12 @@ impl Area {
         pages: &Range<u64>,
         stores: Stores,
     ) -> Result<(usize, Memory), MapError> {
-        match (options.way, stores) {
-            (Way::Userfault, Stores::Shared) => Self::mirrored(options, pager, file, pages, stores),
-            (Way::Userfault, _) => Err(MapError::Way {
-                way: Way::Userfault,
+        match (options.mode, stores) {
+            (MapMode::Userfault, Stores::Shared) => {
+                Self::mirrored(options, pager, file, pages, stores)
+            }
+            (MapMode::Userfault, _) => Err(MapError::Mode {
+                mode: MapMode::Userfault,
                 why: "it writes what is stored to the file; use `pagecache` for maps whose stores \
                       are their own"
                     .to_owned(),
@@ -226,7 +228,7 @@ impl Area {
         // As the kernel leaves out its own mapping of a file. A dump that has it is only larger.
         let _ = page_cache::advise(window.addresses(), page_cache::Advice::DontDump);
         let stored = stores.map(|(bounds, heap)| Stored { bounds, heap });
-        let pagemap = page_tables(Way::Userfault)?;
+        let pagemap = page_tables(MapMode::Userfault)?;
         let faults = Arc::clone(server.faults());
         let rest = (pool.page_shift, pages.start, pool.young_faults);
         Ok(Mirror::new(memory, Window::Own(window), faults, pagemap, rest, stored))
@@ -338,8 +340,8 @@ impl Area {
     pub(super) fn report(&self) -> MapReport {
         let shift = self.pager.inner.pool.page_shift;
         let mut swapped_bytes = 0;
-        let (way, how, resident_bytes, faults) = match &self.memory {
-            Memory::Nothing => (Way::Auto, "no bytes", 0, 0),
+        let (mode, how, resident_bytes, faults) = match &self.memory {
+            Memory::Nothing => (MapMode::Auto, "no bytes", 0, 0),
             Memory::Mirror { served, .. } => {
                 let mirror = &served.mirror;
                 let how = match (mirror.user_mode_only(), mirror.is_stored_to()) {
@@ -357,7 +359,7 @@ impl Area {
                 if mirror.is_heap() {
                     swapped_bytes = served.space.anon().swapped_pages() << shift;
                 }
-                (Way::Userfault, how, resident, served.faults.load(Relaxed))
+                (MapMode::Userfault, how, resident, served.faults.load(Relaxed))
             }
             Memory::PageCache { adopted, stores, .. } => {
                 let how = match stores {
@@ -368,10 +370,10 @@ impl Area {
                     _ if adopted.is_exact() => "touches of single pages are seen",
                     _ => "a page looks touched when a neighbour was",
                 };
-                (Way::PageCache, how, adopted.resident_bytes(), adopted.admitted())
+                (MapMode::PageCache, how, adopted.resident_bytes(), adopted.admitted())
             }
         };
-        MapReport { way, how, bytes: self.len as u64, resident_bytes, swapped_bytes, faults }
+        MapReport { mode, how, bytes: self.len as u64, resident_bytes, swapped_bytes, faults }
     }
 
     /// A child of `fork` has neither the memory of mirrors nor threads that write.

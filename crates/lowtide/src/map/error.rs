@@ -29,11 +29,11 @@ pub enum MapError {
         /// Bytes of the processor's pages.
         system: usize,
     },
-    /// The way that was requested does not work here.
-    #[error("the way `{way}` cannot be used: {why}")]
-    Way {
-        /// Its name.
-        way: super::Way,
+    /// The requested mode does not work here.
+    #[error("`{mode}` mode cannot be used: {why}")]
+    Mode {
+        /// The mode.
+        mode: super::MapMode,
         /// What the kernel or the request excludes, and what helps.
         why: String,
     },
@@ -70,7 +70,7 @@ impl From<MapError> for io::Error {
             MapError::Range { .. } | MapError::PageSize { .. } | MapError::Tenant(_) => {
                 io::ErrorKind::InvalidInput
             }
-            MapError::Way { .. } => io::ErrorKind::Unsupported,
+            MapError::Mode { .. } => io::ErrorKind::Unsupported,
             MapError::Memory(source) => source.kind(),
             MapError::Open(source) => source.kind(),
         };

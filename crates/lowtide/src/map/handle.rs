@@ -2,7 +2,7 @@
 
 use super::area::{Area, Memory, Stores};
 use super::error::MapError;
-use super::options::{Advice, MapOptions, Way};
+use super::options::{Advice, MapMode, MapOptions};
 use super::remap::RemapOptions;
 use super::report::MapReport;
 use super::writable::MapMut;
@@ -12,7 +12,7 @@ use lowtide_sys::shared::Access;
 use std::borrow::Borrow;
 use std::fmt;
 use std::io;
-use std::ops::Deref;
+use std::ops::{Deref, Range};
 use std::os::fd::AsFd;
 
 /// A file behind a pointer, under a budget. Dereferences to its bytes.
@@ -62,31 +62,14 @@ impl Map {
     ///
     /// # Errors
     /// `InvalidInput` if the part is not in the map; else the kernel's.
-    pub fn advise_range(&self, advice: Advice, offset: usize, len: usize) -> io::Result<()> {
-        self.0.advise(advice, offset..offset.saturating_add(len))
-    }
-
-    /// Keeps the whole map in memory: refused, because what is locked cannot be kept within a
-    /// budget. [`Tenant::set_min`](crate::Tenant::set_min) protects what a tenant has in memory.
-    ///
-    /// # Errors
-    /// Always `Unsupported`.
-    pub fn lock(&self) -> io::Result<()> {
-        Err(no_lock())
-    }
-
-    /// Ends what [`lock`](Self::lock) would begin.
-    ///
-    /// # Errors
-    /// None: nothing is locked. The type is that of `memmap2`.
-    pub const fn unlock(&self) -> io::Result<()> {
-        Ok(())
+    pub fn advise_range(&self, advice: Advice, bytes: Range<usize>) -> io::Result<()> {
+        self.0.advise(advice, bytes)
     }
 
     /// Makes the map longer or shorter, in bytes. See [`RemapOptions`].
     ///
     /// # Errors
-    /// [`MapError::Way`] for a map of the way `userfault`; [`MapError::Range`] for an impossible
+    /// [`MapError::Mode`] for a map of the way `userfault`; [`MapError::Range`] for an impossible
     /// length; [`MapError::Kernel`] if it would have to move and may not. The map is as
     /// before then.
     ///
@@ -102,7 +85,7 @@ impl Map {
     /// [`MapOptions::map_copy`].
     ///
     /// # Errors
-    /// [`MapError::Way`] for a map of the way `userfault` that [`MapOptions::map_mut`] did not
+    /// [`MapError::Mode`] for a map of the way `userfault` that [`MapOptions::map_mut`] did not
     /// make, [`MapError::Kernel`] for a descriptor that was not opened for writing. The map is gone
     /// then.
     pub fn make_mut(self) -> Result<MapMut, MapError> {
@@ -117,7 +100,7 @@ impl Map {
             Memory::Mirror { .. } => {
                 let why = "it keeps a mirror of the file, from which no store reaches the file; \
                            map it with `map_mut`, or with `pagecache`";
-                return Err(MapError::Way { way: Way::Userfault, why: why.to_owned() });
+                return Err(MapError::Mode { mode: MapMode::Userfault, why: why.to_owned() });
             }
             Memory::PageCache { window, adopted, stores, file_is_writable } => {
                 let writable = MapError::kernel("mprotect(2)");
@@ -160,14 +143,6 @@ impl Map {
     pub fn report(&self) -> MapReport {
         self.0.report()
     }
-}
-
-/// Why nothing can be locked.
-pub(super) fn no_lock() -> io::Error {
-    io::Error::new(
-        io::ErrorKind::Unsupported,
-        "memory that is locked cannot be kept within a budget; protect it with `min` of its tenant",
-    )
 }
 
 impl Deref for Map {

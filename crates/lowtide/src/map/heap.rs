@@ -29,7 +29,7 @@
 use super::area::{Area, Memory};
 use super::error::MapError;
 use super::mirror::Mirror;
-use super::options::{MapOptions, Way};
+use super::options::{MapMode, MapOptions};
 use super::serve::{Kept, begin, server_of};
 use super::space::{Body, check_page_size};
 use crate::anon::{Open, discard_pages};
@@ -50,9 +50,9 @@ impl Area {
     pub(super) fn heap(options: &MapOptions, pager: &Pager) -> Result<Self, MapError> {
         let pool = &pager.inner.pool;
         check_page_size(pool)?;
-        if options.way == Way::PageCache {
+        if options.mode == MapMode::PageCache {
             let why = "memory without a file is not in the page cache; use `userfault`".to_owned();
-            return Err(MapError::Way { way: Way::PageCache, why });
+            return Err(MapError::Mode { mode: MapMode::PageCache, why });
         }
         let len = options.len.unwrap_or(0);
         let room = options.growth.max(len).checked_next_multiple_of(pool.page_bytes());
@@ -155,7 +155,7 @@ impl Area {
         }
         if !served.mirror.is_writable() {
             let why = "memory that is read-only keeps its length".to_owned();
-            return Err(MapError::Way { way: Way::Userfault, why });
+            return Err(MapError::Mode { mode: MapMode::Userfault, why });
         }
         if len < self.len {
             // What it grows by later is zeroes again.

@@ -107,9 +107,9 @@ pub(crate) struct Mirror {
     first: u64,
     pages: u64,
     fresh: PageBits,
-    /// Whether being brought in counts as a touch ([`Builder::young_faults`]).
+    /// Whether being brought in counts as a touch ([`PagerBuilder::young_faults`]).
     ///
-    /// [`Builder::young_faults`]: crate::Builder::young_faults
+    /// [`PagerBuilder::young_faults`]: crate::PagerBuilder::young_faults
     young_faults: bool,
     /// The process that made it.
     process: u32,

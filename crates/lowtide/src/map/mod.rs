@@ -6,13 +6,13 @@
 //! policy decides which pages stay.
 //!
 //! ```
-//! use lowtide::{Pager, map::MapOptions};
+//! use lowtide::{Size, Pager, map::MapOptions};
 //! use std::fs::File;
 //!
 //! # let dir = tempfile::tempdir()?;
 //! # let path = dir.path().join("index");
 //! # std::fs::write(&path, vec![7; 1 << 20])?;
-//! let pager = Pager::builder().max("256K".parse()?).build()?;
+//! let pager = Pager::builder().max(Size::kib(256)).build()?;
 //! let file = File::open(&path)?;
 //! // SAFETY: no program changes the file while it is mapped.
 //! let map = unsafe { MapOptions::new().map(&pager, &file) }?;
@@ -73,16 +73,21 @@ mod writable;
 
 pub use adopt::Adopted;
 pub use error::MapError;
-pub use frozen::{Frozen, NotFrozen};
 pub use handle::Map;
 pub(crate) use landing::{Landing, register_blocks};
 pub(crate) use mirror::register_lists;
-pub use options::{Advice, MapOptions, UnknownWay, Way};
+pub use options::{Advice, MapMode, MapOptions, UnknownMapMode};
 pub(crate) use pages::{Arrival, MappedPages, StoredPages};
-pub use placed::Placed;
-pub use reads::Reads;
 pub use remap::RemapOptions;
 pub use report::MapReport;
 pub(crate) use server::Server;
 pub(crate) use watch::Watcher;
 pub use writable::MapMut;
+
+/// What `lowtide run` needs of maps beyond what a program does. None of it is stable.
+#[doc(hidden)]
+pub mod run {
+    pub use super::frozen::{Frozen, NotFrozen};
+    pub use super::placed::Placed;
+    pub use super::reads::Reads;
+}

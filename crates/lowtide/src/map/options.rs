@@ -5,6 +5,7 @@ use super::error::MapError;
 use super::handle::Map;
 use super::on_error::OnError;
 use super::writable::MapMut;
+use crate::Size;
 use crate::error::Error;
 use crate::pager::Pager;
 use crate::tenant::Tenant;
@@ -17,7 +18,7 @@ use std::sync::Arc;
 /// How a map gets its pages, and how its budget is kept.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
-pub enum Way {
+pub enum MapMode {
     /// `userfault` where system calls may use the memory, otherwise `pagecache`.
     #[default]
     Auto,
@@ -29,25 +30,25 @@ pub enum Way {
     PageCache,
 }
 
-/// Not the name of a way.
+/// A text that is not the name of a mode.
 #[derive(Clone, Debug, thiserror::Error)]
-#[error("`{0}` is no way to map a file: use auto, userfault or pagecache")]
-pub struct UnknownWay(String);
+#[error("unknown map mode `{0}`: expected auto, userfault or pagecache")]
+pub struct UnknownMapMode(String);
 
-impl FromStr for Way {
-    type Err = UnknownWay;
+impl FromStr for MapMode {
+    type Err = UnknownMapMode;
 
-    fn from_str(text: &str) -> Result<Self, UnknownWay> {
+    fn from_str(text: &str) -> Result<Self, UnknownMapMode> {
         match text {
             "auto" => Ok(Self::Auto),
             "userfault" => Ok(Self::Userfault),
             "pagecache" => Ok(Self::PageCache),
-            _ => Err(UnknownWay(text.to_owned())),
+            _ => Err(UnknownMapMode(text.to_owned())),
         }
     }
 }
 
-impl fmt::Display for Way {
+impl fmt::Display for MapMode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
             Self::Auto => "auto",
@@ -86,7 +87,7 @@ pub struct MapOptions {
     pub(super) len: Option<usize>,
     pub(super) populate: bool,
     pub(super) tenant: Option<Tenant>,
-    pub(super) way: Way,
+    pub(super) mode: MapMode,
     pub(super) read_ahead: Option<u64>,
     pub(super) growth: usize,
     pub(super) on_error: Option<OnError>,
@@ -128,10 +129,10 @@ impl MapOptions {
         self
     }
 
-    /// How pages come in (default: [`Way::Auto`]).
+    /// How pages come in (default: [`MapMode::Auto`]).
     #[must_use]
-    pub fn way(mut self, way: Way) -> Self {
-        self.way = way;
+    pub fn mode(mut self, mode: MapMode) -> Self {
+        self.mode = mode;
         self
     }
 
@@ -139,8 +140,8 @@ impl MapOptions {
     /// The default is that of [`OpenOptions::read_ahead`](crate::OpenOptions::read_ahead), and
     /// 2 MiB of memory without a file.
     #[must_use]
-    pub fn read_ahead(mut self, bytes: u64) -> Self {
-        self.read_ahead = Some(bytes);
+    pub fn read_ahead(mut self, bytes: impl Into<Size>) -> Self {
+        self.read_ahead = Some(bytes.into().bytes());
         self
     }
 
@@ -159,8 +160,8 @@ impl MapOptions {
     /// Bytes that memory of [`map_anon`](Self::map_anon) can become long by [`MapMut::remap`]. Only
     /// addresses are reserved. Default: as long as it is.
     #[must_use]
-    pub fn growth(mut self, bytes: usize) -> Self {
-        self.growth = bytes;
+    pub fn growth(mut self, bytes: impl Into<Size>) -> Self {
+        self.growth = usize::try_from(bytes.into().bytes()).unwrap_or(usize::MAX);
         self
     }
 
@@ -200,7 +201,7 @@ impl MapOptions {
     /// of io_uring) is not noticed there.
     ///
     /// # Errors
-    /// As [`map`](Self::map); [`MapError::Way`] for a file that is open for writing in this pager;
+    /// As [`map`](Self::map); [`MapError::Mode`] for a file that is open for writing in this pager;
     /// [`MapError::Kernel`] for a descriptor that was not opened for reading and writing. In the
     /// way `userfault` the file is locked as by [`OpenOptions::lock`](crate::OpenOptions::lock)
     /// while it is mapped, and [`OpenError::Locked`](crate::OpenError::Locked) says that another
@@ -220,7 +221,7 @@ impl MapOptions {
     /// why). The way is `pagecache`.
     ///
     /// # Errors
-    /// As [`map`](Self::map); [`MapError::Way`] for the way `userfault`.
+    /// As [`map`](Self::map); [`MapError::Mode`] for the way `userfault`.
     ///
     /// # Safety
     /// As [`map`](Self::map).
@@ -247,16 +248,16 @@ impl MapOptions {
 
     /// Memory without a file, all zeroes, of [`len`](Self::len) bytes. It takes no memory before it
     /// is touched; where it is filled in order, up to 256 KiB come early. What leaves memory goes
-    /// to the pager's [swap](crate::Swap); without swap it stays. The way is `userfault`. The
+    /// to the pager's [swap](crate::SwapOptions); without swap it stays. The way is `userfault`. The
     /// offset and `populate` mean nothing here.
     ///
     /// ```
-    /// use lowtide::{Pager, Swap, map::MapOptions};
+    /// use lowtide::{Size, Pager, SwapOptions, map::MapOptions};
     ///
-    /// let swap = Swap::compressed("512K".parse()?);
-    /// let pager = Pager::builder().max("1M".parse()?).swap(swap).build()?;
+    /// let swap = SwapOptions::compressed(Size::kib(512));
+    /// let pager = Pager::builder().max(Size::mib(1)).swap(swap).build()?;
     /// let mut memory = match MapOptions::new().len(4 << 20).map_anon(&pager) {
-    /// #   Err(lowtide::map::MapError::Way { .. }) => return Ok(()),
+    /// #   Err(lowtide::map::MapError::Mode { .. }) => return Ok(()),
     ///     memory => memory?,
     /// };
     /// for (at, byte) in memory.iter_mut().enumerate() {       // four times the budget
@@ -264,12 +265,12 @@ impl MapOptions {
     /// }
     /// assert!(memory.iter().enumerate().all(|(at, byte)| *byte == (at >> 12) as u8));
     /// assert!(pager.root().usage()? <= 1 << 20);
-    /// memory.discard(0..1 << 20)?;                            // zeroes, and no memory
+    /// memory.clear(0..1 << 20)?;                            // zeroes, and no memory
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
     /// # Errors
-    /// [`MapError::Way`] where the kernel has no `userfaultfd`, or another way is named;
+    /// [`MapError::Mode`] where the kernel has no `userfaultfd`, or another way is named;
     /// [`MapError::Memory`] where the tenant is gone or has no room.
     pub fn map_anon(&self, pager: &Pager) -> Result<MapMut, MapError> {
         Area::heap(self, pager).map(MapMut)

@@ -12,7 +12,7 @@
 
 use super::error::MapError;
 use super::mirror::{Mirror, Window};
-use super::options::{MapOptions, Way};
+use super::options::{MapMode, MapOptions};
 use super::serve::{serve, server_of};
 use super::server::{Served, Server};
 use super::space::{check_page_size, page_tables};
@@ -37,7 +37,7 @@ pub struct Placed {
 
 impl MapOptions {
     /// Serves the page faults at these addresses from now on, with the bytes of `file` from
-    /// [`offset`](MapOptions::offset) on: the way [`Way::Userfault`], for addresses of the
+    /// [`offset`](MapOptions::offset) on: the way [`MapMode::Userfault`], for addresses of the
     /// program's own. System calls may use the memory, or this fails.
     ///
     /// # Errors
@@ -70,12 +70,12 @@ impl MapOptions {
             let why = "a system call on a page that is not in memory would fail with EFAULT: the \
                        kernel serves only faults of user code here (`sysctl \
                        vm.unprivileged_userfaultfd=1`, or a right to open /dev/userfaultfd)";
-            return Err(MapError::Way { way: Way::Userfault, why: why.to_owned() });
+            return Err(MapError::Mode { mode: MapMode::Userfault, why: why.to_owned() });
         }
         let first = self.offset >> pool.page_shift;
         let pages = first..first + (addresses.len() >> pool.page_shift) as u64;
         let faults = Arc::clone(server.faults());
-        let pagemap = page_tables(Way::Userfault)?;
+        let pagemap = page_tables(MapMode::Userfault)?;
         let rest = (pool.page_shift, first, pool.young_faults);
         let window = Window::Placed(addresses);
         let mirror = Mirror::new(memory, window, faults, pagemap, rest, None);

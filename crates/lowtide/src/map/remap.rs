@@ -7,7 +7,7 @@
 
 use super::area::{Area, Memory};
 use super::error::MapError;
-use super::options::Way;
+use super::options::MapMode;
 use std::os::fd::AsFd;
 
 /// How a map may change its length. Mirrors `RemapOptions` of the crate `memmap2`.
@@ -57,7 +57,7 @@ impl Area {
             }
             Memory::Mirror { .. } => {
                 let why = "a mirror keeps its length: map the file again, or use `pagecache`";
-                return Err(MapError::Way { way: Way::Userfault, why: why.to_owned() });
+                return Err(MapError::Mode { mode: MapMode::Userfault, why: why.to_owned() });
             }
         };
         let file = adopted.file().try_clone().map_err(MapError::kernel("dup(2)"))?;

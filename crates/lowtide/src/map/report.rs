@@ -1,6 +1,6 @@
 //! What a map says about itself.
 
-use super::options::Way;
+use super::options::MapMode;
 use std::fmt;
 
 /// What a map is doing. `Display` is one line for people.
@@ -8,7 +8,7 @@ use std::fmt;
 #[non_exhaustive]
 pub struct MapReport {
     /// How its pages come in.
-    pub way: Way,
+    pub mode: MapMode,
     /// What that means here.
     pub how: &'static str,
     /// Bytes of the map.
@@ -23,8 +23,8 @@ pub struct MapReport {
 
 impl fmt::Display for MapReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { way, how, bytes, resident_bytes, swapped_bytes, faults } = self;
-        write!(f, "{way} ({how}): {resident_bytes} of {bytes} bytes in memory, ")?;
+        let Self { mode, how, bytes, resident_bytes, swapped_bytes, faults } = self;
+        write!(f, "{mode} ({how}): {resident_bytes} of {bytes} bytes in memory, ")?;
         if *swapped_bytes > 0 {
             write!(f, "{swapped_bytes} in swap, ")?;
         }

@@ -4,7 +4,7 @@ use super::error::MapError;
 use super::gate::Gate;
 use super::mirror::Mirror;
 use super::on_error::OnError;
-use super::options::{MapOptions, Way};
+use super::options::{MapMode, MapOptions};
 use super::server::{Served, Server};
 use super::space::{Body, open_space};
 use super::stores::Storing;
@@ -25,7 +25,7 @@ pub(super) fn server_of(pager: &Pager) -> Result<Arc<Server>, MapError> {
         Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM | libc::EAGAIN) => {
             MapError::Kernel { step, source }
         }
-        _ => MapError::Way { way: Way::Userfault, why: format!("{step} failed: {source}") },
+        _ => MapError::Mode { mode: MapMode::Userfault, why: format!("{step} failed: {source}") },
     })
 }
 
@@ -41,7 +41,7 @@ pub(super) fn serve(
     let (group, writes) = (options.group(pager)?, mirror.is_stored_to());
     let mirror = Arc::new(mirror);
     let body: Body = Arc::<Mirror>::clone(&mirror);
-    let space = open_space(pool, group, file, (body, Way::Userfault, writes), pages.end)?;
+    let space = open_space(pool, group, file, (body, MapMode::Userfault, writes), pages.end)?;
     let open = Kept::File(Open::new(pager.clone(), Arc::clone(&space)));
     if writes {
         space.decide_stable(None);

@@ -1,7 +1,7 @@
 //! The space of a file whose pages a program reaches through a pointer, and what it needs.
 
 use super::error::MapError;
-use super::options::Way;
+use super::options::MapMode;
 use super::pages::MappedPages;
 use crate::backing::{Backing, Create, Descriptors, Held, Wanted};
 use crate::config::IoMode;
@@ -30,11 +30,11 @@ pub(super) fn check_page_size(pool: &Pool) -> Result<(), MapError> {
 }
 
 /// The page tables of this process, which both ways scan for touched pages.
-pub(super) fn page_tables(way: Way) -> Result<Pagemap, MapError> {
+pub(super) fn page_tables(way: MapMode) -> Result<Pagemap, MapError> {
     let pagemap = Pagemap::open().map_err(MapError::kernel("opening /proc/self/pagemap"))?;
     if !pagemap.can_scan() {
         let why = "the kernel cannot scan page tables (PAGEMAP_SCAN, Linux 6.7)".to_owned();
-        return Err(MapError::Way { way, why });
+        return Err(MapError::Mode { mode: way, why });
     }
     Ok(pagemap)
 }
@@ -46,10 +46,10 @@ pub(super) fn open_space(
     pool: &Pool,
     group: MemcgId,
     file: BorrowedFd<'_>,
-    (body, way, stores): (Body, Way, bool),
+    (body, way, stores): (Body, MapMode, bool),
     pages: u64,
 ) -> Result<Arc<Space>, MapError> {
-    let cached = way == Way::PageCache;
+    let cached = way == MapMode::PageCache;
     let link = path_of(file);
     let path = std::fs::read_link(&link).unwrap_or(link);
     let given = file.try_clone_to_owned().map_err(MapError::kernel("dup(2)"))?;
@@ -65,8 +65,8 @@ pub(super) fn open_space(
     }
     let written = |space: &Arc<Space>| space.is_writable() && !space.is_closed();
     if (!cached || stores) && state.spaces_of(descriptors.key()).any(written) {
-        return Err(MapError::Way {
-            way,
+        return Err(MapError::Mode {
+            mode: way,
             why: format!(
                 "{} is open for writing in this pager, and {} would not see what is stored",
                 path.display(),
@@ -78,7 +78,7 @@ pub(super) fn open_space(
     // Two that write whole pages would lose each other's stores.
     let held = if write { descriptors.try_lock(&path, true) } else { Held::Nothing };
     if held == Held::Elsewhere {
-        return Err(OpenError::Locked { path, patience: Duration::ZERO }.into());
+        return Err(OpenError::Locked { path, waited: Duration::ZERO }.into());
     }
     let backing = Backing::new(&path, descriptors, held);
     let mut state = pool.lock();

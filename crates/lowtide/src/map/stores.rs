@@ -136,7 +136,8 @@ impl Storing {
         if pool.background && !gave_up && !pool.closing.load(Relaxed) {
             account.until = balance.pause_ns.map(|ns| Instant::now() + Duration::from_nanos(ns));
             if balance.again {
-                let patience = *account.patience.get_or_insert(Deadline::after(pool.patience));
+                let patience =
+                    *account.patience.get_or_insert(Deadline::after(pool.memory_timeout));
                 if patience.has_passed() || sync::lock(&space.ledger).hopeless().is_some() {
                     account.gave_up = Some(written);
                     (account.until, account.patience) = (None, None);
@@ -163,8 +164,9 @@ impl Storing {
 #[cfg(test)]
 mod tests {
     use crate::Pager;
+    use crate::Size;
     use crate::map::area::Memory;
-    use crate::map::{MapError, MapOptions, Way};
+    use crate::map::{MapError, MapMode, MapOptions};
     use std::io::Write;
     use std::sync::atomic::Ordering::Relaxed;
 
@@ -174,13 +176,13 @@ mod tests {
         path.write_all(&[1; 64 << 10]).unwrap();
         let file = std::fs::File::options().read(true).write(true).open(path.path()).unwrap();
         for background in [true, false] {
-            let builder = Pager::builder().max("1M".parse().unwrap()).background(background);
+            let builder = Pager::builder().max(Size::mib(1)).background(background);
             let pager = builder.build().unwrap();
             // SAFETY: the file is this test's.
             #[expect(unsafe_code, reason = "others could change the file")]
-            let made = unsafe { MapOptions::new().way(Way::Userfault).map_mut(&pager, &file) };
+            let made = unsafe { MapOptions::new().mode(MapMode::Userfault).map_mut(&pager, &file) };
             let mut map = match made {
-                Err(MapError::Way { why, .. }) => return eprintln!("SKIPPED: {why}"),
+                Err(MapError::Mode { why, .. }) => return eprintln!("SKIPPED: {why}"),
                 made => made.unwrap(),
             };
             map[0] = 7;

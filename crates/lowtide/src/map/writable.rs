@@ -10,7 +10,7 @@
 
 use super::area::{Area, Memory, Stores};
 use super::error::MapError;
-use super::handle::{Map, debug, no_lock};
+use super::handle::{Map, debug};
 use super::options::Advice;
 use super::remap::RemapOptions;
 use super::report::MapReport;
@@ -29,20 +29,20 @@ use std::ops::{Deref, DerefMut, Range};
 /// no store to the file, and makes none durable: call [`flush`](Self::flush) before.
 ///
 /// ```
-/// use lowtide::{Pager, map::MapOptions};
+/// use lowtide::{Size, Pager, map::MapOptions};
 ///
 /// # let dir = tempfile::tempdir()?;
 /// # let path = dir.path().join("table");
-/// let pager = Pager::builder().max("256K".parse()?).build()?;
+/// let pager = Pager::builder().max(Size::kib(256)).build()?;
 /// let file = std::fs::File::options().read(true).write(true).create(true).open(&path)?;
 /// file.set_len(1 << 20)?;
 /// // SAFETY: no other program uses the file.
 /// let mut map = match unsafe { MapOptions::new().map_mut(&pager, &file) } {
-/// #   Err(lowtide::map::MapError::Way { .. }) => return Ok(()),
+/// #   Err(lowtide::map::MapError::Mode { .. }) => return Ok(()),
 ///     map => map?,
 /// };
 /// map[500_000..500_005].copy_from_slice(b"hello");
-/// map.flush_range(500_000, 5)?;
+/// map.flush_range(500_000..500_005)?;
 /// assert_eq!(&std::fs::read(&path)?[500_000..500_005], b"hello");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -88,8 +88,8 @@ impl MapMut {
     ///
     /// # Errors
     /// `InvalidInput` if the part is not in the map; else as [`flush`](Self::flush).
-    pub fn flush_range(&self, offset: usize, len: usize) -> io::Result<()> {
-        self.flush_part(offset..offset.saturating_add(len))
+    pub fn flush_range(&self, bytes: Range<usize>) -> io::Result<()> {
+        self.flush_part(bytes)
     }
 
     /// Starts to write all stores to the file, and does not wait.
@@ -104,8 +104,8 @@ impl MapMut {
     ///
     /// # Errors
     /// `InvalidInput` if the part is not in the map; else as [`flush_async`](Self::flush_async).
-    pub fn flush_async_range(&self, offset: usize, len: usize) -> io::Result<()> {
-        self.start_part(offset..offset.saturating_add(len))
+    pub fn flush_async_range(&self, bytes: Range<usize>) -> io::Result<()> {
+        self.start_part(bytes)
     }
 
     /// Ends the stores. A map of [`MapOptions::map_copy`](super::MapOptions::map_copy) keeps what
@@ -135,24 +135,8 @@ impl MapMut {
     ///
     /// # Errors
     /// `InvalidInput` if the part is not in the map; else the kernel's.
-    pub fn advise_range(&self, advice: Advice, offset: usize, len: usize) -> io::Result<()> {
-        self.0.advise(advice, offset..offset.saturating_add(len))
-    }
-
-    /// As [`Map::lock`]: refused.
-    ///
-    /// # Errors
-    /// Always `Unsupported`.
-    pub fn lock(&self) -> io::Result<()> {
-        Err(no_lock())
-    }
-
-    /// Ends what [`lock`](Self::lock) would begin.
-    ///
-    /// # Errors
-    /// None: nothing is locked. The type is that of `memmap2`.
-    pub const fn unlock(&self) -> io::Result<()> {
-        Ok(())
+    pub fn advise_range(&self, advice: Advice, bytes: Range<usize>) -> io::Result<()> {
+        self.0.advise(advice, bytes)
     }
 
     /// Makes the map longer or shorter, in bytes. What was stored is kept, except in a private map
@@ -173,13 +157,13 @@ impl MapMut {
     ///
     /// # Errors
     /// `InvalidInput` if the part is not in the map, `Unsupported` for a map of a file.
-    pub fn discard(&mut self, part: Range<usize>) -> io::Result<()> {
+    pub fn clear(&mut self, part: Range<usize>) -> io::Result<()> {
         self.0.discard(part)
     }
 
-    /// As [`discard`](Self::discard), for an owner that has given the part to no other.
+    /// As [`clear`](Self::clear), for an owner that has given the part to no other.
     #[cfg(feature = "alloc")]
-    pub(crate) fn discard_own(&self, part: Range<usize>) -> io::Result<()> {
+    pub(crate) fn clear_own(&self, part: Range<usize>) -> io::Result<()> {
         self.0.discard(part)
     }
 

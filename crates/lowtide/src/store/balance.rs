@@ -101,7 +101,7 @@ pub(super) fn balance_dirty(pool: &Pool, space: &Space) {
     if is_nested() || hazard::this_thread_holds() || pool.is_poisoned() {
         return;
     }
-    let deadline = Deadline::after(pool.patience);
+    let deadline = Deadline::after(pool.memory_timeout);
     let mut state = pool.lock();
     loop {
         let now = pool.now();

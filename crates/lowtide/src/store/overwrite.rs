@@ -90,7 +90,7 @@ impl Batch<'_, '_> {
         {
             // No write begins while a store has the page locked (`writeback/collect.rs`).
             unlock(pool, space, page, entry, taken);
-            return outwait_write(pool, space, page, entry, Deadline::after(pool.io_deadline));
+            return outwait_write(pool, space, page, entry, Deadline::after(pool.io_timeout));
         }
         self.overwrite_locked(&[(index, taken)]);
         Ok(())
@@ -168,9 +168,9 @@ fn outwait_write(
         }
         if deadline.has_passed() {
             pool.fault_sites.mark(FaultSite::DeadlinePassed);
-            let seconds = pool.io_deadline.as_secs_f64();
+            let waited = pool.io_timeout;
             let what = "waiting for a page that is being written";
-            return Err(Error::Timeout { path: space.path(), seconds, what });
+            return Err(Error::Timeout { path: space.path(), waited, what });
         }
         state = state.wait(|guard| pool.freed.wait(guard, PAUSE));
     }

@@ -9,39 +9,39 @@ const SLOTS_MAX: u64 = 1 << 40;
 /// Where anonymous pages go that are evicted. Without it they are never evicted.
 ///
 /// ```
-/// use lowtide::{Pager, Swap};
+/// use lowtide::{Size, Pager, SwapOptions};
 ///
-/// let swap = Swap::compressed("16M".parse()?);        // of the 64 MiB, at most
-/// let pager = Pager::builder().max("64M".parse()?).swap(swap).build()?;
+/// let swap = SwapOptions::compressed(Size::mib(16));        // of the 64 MiB, at most
+/// let pager = Pager::builder().max(Size::mib(64)).swap(swap).build()?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug)]
-#[must_use = "it is passed to `Builder::swap`"]
-pub struct Swap {
+#[must_use = "it is passed to `PagerBuilder::swap`"]
+pub struct SwapOptions {
     limit: Size,
     size: Size,
     file: Option<(PathBuf, Size)>,
 }
 
-impl Swap {
+impl SwapOptions {
     /// Compresses evicted pages in memory. All compressed pages of the pager together take at most
     /// `limit` bytes, which are charged to the tenants whose pages they are.
-    pub const fn compressed(limit: Size) -> Self {
-        Self { limit, size: Size::MAX, file: None }
+    pub fn compressed(limit: impl Into<Size>) -> Self {
+        Self { limit: limit.into(), size: Size::MAX, file: None }
     }
 
     /// Bytes of pages that may be in swap at a time, as they were before compression. Default: as
     /// many as fit.
-    pub const fn size(mut self, size: Size) -> Self {
-        self.size = size;
+    pub fn size(mut self, size: impl Into<Size>) -> Self {
+        self.size = size.into();
         self
     }
 
     /// Writes pages that do not compress, and compressed ones that were not used for long, to a
     /// swap file of at most `size` bytes in a directory. The file has no name and disappears with
     /// the process; only its owner may open it. It takes room as pages are written.
-    pub fn file(mut self, dir: impl Into<PathBuf>, size: Size) -> Self {
-        self.file = Some((dir.into(), size));
+    pub fn file(mut self, dir: impl Into<PathBuf>, size: impl Into<Size>) -> Self {
+        self.file = Some((dir.into(), size.into()));
         self
     }
 

@@ -52,7 +52,7 @@ mod spill;
 mod stat;
 mod tenant;
 
-pub use config::Swap;
+pub use config::SwapOptions;
 pub(crate) use file::{Backing, Limits, create};
 pub(crate) use frames::fill_reserves;
 pub(crate) use maintain::maintain;

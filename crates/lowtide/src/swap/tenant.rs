@@ -334,8 +334,9 @@ impl Drop for Place {
 
 #[cfg(test)]
 mod tests {
+    use crate::instruments::{Inject, InjectOp, Request, Verdict};
     use crate::swap::maintain;
-    use crate::{Error, Inject, InjectOp, Pager, Request, Size, Swap, Verdict};
+    use crate::{Error, Pager, Size, SwapOptions};
     use lowtide_core::FolioId;
     use std::io::{self, ErrorKind};
     use std::sync::Arc;
@@ -353,11 +354,11 @@ mod tests {
 
     #[test]
     fn a_compressed_page_that_was_overwritten_is_an_error_and_never_other_bytes() {
-        let swap = Swap::compressed("1M".parse().unwrap());
-        let pager = Pager::builder().max("2M".parse().unwrap()).swap(swap).build().unwrap();
-        let heap = pager.root().anon(4 << 20).unwrap();
-        for page in 0..heap.pages() {
-            heap.write(page).unwrap().copy_from_slice(&text(page));
+        let swap = SwapOptions::compressed(Size::mib(1));
+        let pager = Pager::builder().max(Size::mib(2)).swap(swap).build().unwrap();
+        let heap = pager.root().region(4 << 20).unwrap();
+        for page in 0..heap.page_count() {
+            heap.page_mut(page).unwrap().copy_from_slice(&text(page));
         }
         let pool = &pager.inner.pool;
         {
@@ -375,8 +376,8 @@ mod tests {
             }
         }
         let mut wrong = 0;
-        for page in (0..heap.pages()).rev() {
-            match heap.read(page) {
+        for page in (0..heap.page_count()).rev() {
+            match heap.page(page) {
                 Ok(guard) => assert!(guard[..] == text(page), "page {page}"),
                 Err(Error::SwapIn { source, .. }) => {
                     assert_eq!(source.kind(), ErrorKind::InvalidData);
@@ -388,8 +389,8 @@ mod tests {
         assert!(wrong > 10, "{wrong} pages were overwritten");
         assert!(pager.root().swap_stat().unwrap().corrupt >= wrong);
         pager.validate().unwrap();
-        heap.discard(0..heap.len()).unwrap();
-        heap.write(7).unwrap().copy_from_slice(&text(7));
+        heap.clear(0..heap.len()).unwrap();
+        heap.page_mut(7).unwrap().copy_from_slice(&text(7));
         drop(heap);
         assert_eq!(pager.root().usage().unwrap(), 0);
         pager.validate().unwrap();
@@ -435,11 +436,11 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let inject = Arc::new(One { fails, seen: Default::default() });
         // Two clusters: both are needed.
-        let swap = Swap::compressed(Size::new(PAGE)).file(dir.path(), "512K".parse().unwrap());
-        let pager = Pager::builder().max("1M".parse().unwrap()).swap(swap).background(false);
+        let swap = SwapOptions::compressed(Size::new(PAGE)).file(dir.path(), Size::kib(512));
+        let pager = Pager::builder().max(Size::mib(1)).swap(swap).background(false);
         let pager = pager.inject(Arc::<One>::clone(&inject)).build().unwrap();
-        let tenant = pager.tenant("heap").max("160K".parse().unwrap()).create().unwrap();
-        let heap = tenant.anon(PAGES * PAGE).unwrap();
+        let tenant = pager.tenant("heap").max(Size::kib(160)).create().unwrap();
+        let heap = tenant.region(PAGES * PAGE).unwrap();
         let mut failed = 0;
         let mut insist = |act: &dyn Fn() -> Result<(), Error>| match act() {
             Ok(()) => {}
@@ -453,13 +454,13 @@ mod tests {
         for version in 1..3 {
             for page in 0..PAGES {
                 let bytes = noise(page, version);
-                insist(&|| heap.write(page).map(|mut to| to.copy_from_slice(&bytes)));
+                insist(&|| heap.page_mut(page).map(|mut to| to.copy_from_slice(&bytes)));
             }
-            insist(&|| heap.discard(KEPT * PAGE..heap.len()));
+            insist(&|| heap.clear(KEPT * PAGE..heap.len()));
             drop(maintain(pool, pool.lock()));
             for page in 0..PAGES {
                 let due = if page < KEPT { noise(page, version) } else { vec![0; PAGE as usize] };
-                insist(&|| heap.read(page).map(|found| assert!(found[..] == due, "page {page}")));
+                insist(&|| heap.page(page).map(|found| assert!(found[..] == due, "page {page}")));
             }
             pager.validate().unwrap();
         }

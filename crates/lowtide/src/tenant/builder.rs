@@ -24,44 +24,44 @@ impl TenantBuilder {
     }
 
     /// Hard protection: never evicted for others while it uses no more.
-    pub const fn min(mut self, min: Size) -> Self {
-        self.limits.min = min;
+    pub fn min(mut self, min: impl Into<Size>) -> Self {
+        self.limits.min = min.into();
         self
     }
 
     /// Best-effort protection: evicted for others only if there is nothing else.
-    pub const fn low(mut self, low: Size) -> Self {
-        self.limits.low = low;
+    pub fn low(mut self, low: impl Into<Size>) -> Self {
+        self.limits.low = low.into();
         self
     }
 
     /// Above it, a thread that charges evicts pages of the tenant before it goes on.
-    pub const fn high(mut self, high: Size) -> Self {
-        self.limits.high = high;
+    pub fn high(mut self, high: impl Into<Size>) -> Self {
+        self.limits.high = high.into();
         self
     }
 
     /// Usage never exceeds it.
-    pub const fn max(mut self, max: Size) -> Self {
-        self.limits.max = max;
+    pub fn max(mut self, max: impl Into<Size>) -> Self {
+        self.limits.max = max.into();
         self
     }
 
     /// Bytes that may be in swap.
-    pub const fn swap_max(mut self, max: Size) -> Self {
-        self.limits.swap_max = max;
+    pub fn swap_max(mut self, max: impl Into<Size>) -> Self {
+        self.limits.swap_max = max.into();
         self
     }
 
     /// Above as many bytes in swap threads are slowed down.
-    pub const fn swap_high(mut self, high: Size) -> Self {
-        self.limits.swap_high = high;
+    pub fn swap_high(mut self, high: impl Into<Size>) -> Self {
+        self.limits.swap_high = high.into();
         self
     }
 
     /// How much of its memory may be dirty; its dirty pages are then written back, and its writers
     /// slowed down, on their own. Default: the pager's shares
-    /// ([`Builder::dirty_limits`](crate::Builder::dirty_limits)) of the tenant's memory.
+    /// ([`PagerBuilder::dirty_limits`](crate::PagerBuilder::dirty_limits)) of the tenant's memory.
     pub const fn dirty_limits(mut self, limits: DirtyLimits) -> Self {
         self.dirty = Some(limits);
         self

@@ -58,8 +58,8 @@ impl Tenant {
     ///
     /// # Errors
     /// [`TenantError::Gone`], [`TenantError::Root`].
-    pub fn set_min(&self, min: Size) -> Result<(), TenantError> {
-        let (mut state, pages) = self.below_root(min)?;
+    pub fn set_min(&self, min: impl Into<Size>) -> Result<(), TenantError> {
+        let (mut state, pages) = self.below_root(min.into())?;
         state.engine.set_min(self.id, pages);
         Ok(())
     }
@@ -68,8 +68,8 @@ impl Tenant {
     ///
     /// # Errors
     /// [`TenantError::Gone`], [`TenantError::Root`].
-    pub fn set_low(&self, low: Size) -> Result<(), TenantError> {
-        let (mut state, pages) = self.below_root(low)?;
+    pub fn set_low(&self, low: impl Into<Size>) -> Result<(), TenantError> {
+        let (mut state, pages) = self.below_root(low.into())?;
         state.engine.set_low(self.id, pages);
         Ok(())
     }
@@ -78,8 +78,8 @@ impl Tenant {
     ///
     /// # Errors
     /// [`TenantError::Gone`], [`TenantError::Root`].
-    pub fn set_swap_max(&self, max: Size) -> Result<(), TenantError> {
-        let (mut state, pages) = self.below_root(max)?;
+    pub fn set_swap_max(&self, max: impl Into<Size>) -> Result<(), TenantError> {
+        let (mut state, pages) = self.below_root(max.into())?;
         state.engine.set_swap_max(self.id, pages);
         Ok(())
     }
@@ -89,15 +89,15 @@ impl Tenant {
     ///
     /// # Errors
     /// [`TenantError::Gone`], [`TenantError::Root`].
-    pub fn set_swap_high(&self, high: Size) -> Result<(), TenantError> {
-        let (mut state, pages) = self.below_root(high)?;
+    pub fn set_swap_high(&self, high: impl Into<Size>) -> Result<(), TenantError> {
+        let (mut state, pages) = self.below_root(high.into())?;
         state.engine.set_swap_high(self.id, pages);
         Ok(())
     }
 
     /// Sets how willingly anonymous pages are evicted instead of pages of files: 0 (never) to 200,
     /// or 201 for nothing else. Larger numbers mean 201; 60 is the default. It makes no difference
-    /// without [swap](crate::Builder::swap).
+    /// without [swap](crate::PagerBuilder::swap).
     ///
     /// # Errors
     /// [`TenantError::Gone`].
@@ -111,8 +111,8 @@ impl Tenant {
     ///
     /// # Errors
     /// [`TenantError::Gone`], [`TenantError::Root`].
-    pub fn set_high(&self, high: Size) -> Result<bool, TenantError> {
-        let (mut state, pages) = self.below_root(high)?;
+    pub fn set_high(&self, high: impl Into<Size>) -> Result<bool, TenantError> {
+        let (mut state, pages) = self.below_root(high.into())?;
         state.engine.set_high(self.id, pages);
         self.bring_down(state, Ceiling::High, pages)
     }
@@ -124,13 +124,13 @@ impl Tenant {
     ///
     /// The budget of the root can be between 32 pages and what the pager was built with. Memory
     /// that it does not allow any more goes back to the system, but not that of a pager that was
-    /// [populated](crate::Builder::populate).
+    /// [populated](crate::PagerBuilder::populate).
     ///
     /// # Errors
     /// [`TenantError::Gone`]; [`TenantError::RootBudget`].
-    pub fn set_max(&self, max: Size) -> Result<bool, TenantError> {
+    pub fn set_max(&self, max: impl Into<Size>) -> Result<bool, TenantError> {
         let pool = self.pool();
-        let pages = pages(max, pool.page_shift);
+        let pages = pages(max.into(), pool.page_shift);
         let mut state = self.lock()?;
         let set = state.engine.set_max(self.id, pages);
         set.map_err(|e| TenantError::from_config(e, pool.page_shift, pool.budget_bytes()))?;
@@ -148,7 +148,7 @@ impl Tenant {
         pages: u64,
     ) -> Result<bool, TenantError> {
         let pool = self.pool();
-        let deadline = Deadline::after(pool.patience);
+        let deadline = Deadline::after(pool.memory_timeout);
         let mut retries = MAX_RECLAIM_RETRIES;
         state.engine.drain_stocks_of(self.id);
         loop {
@@ -202,10 +202,10 @@ impl Tenant {
     ///
     /// # Errors
     /// [`TenantError::Gone`].
-    pub fn reclaim(&self, bytes: Size) -> Result<u64, TenantError> {
+    pub fn reclaim(&self, bytes: impl Into<Size>) -> Result<u64, TenantError> {
         let pool = self.pool();
         let mut state = self.lock()?;
-        let wanted = pages(bytes, pool.page_shift).min(state.engine.usage(self.id));
+        let wanted = pages(bytes.into(), pool.page_shift).min(state.engine.usage(self.id));
         let mut retries = MAX_RECLAIM_RETRIES;
         let mut done = 0;
         while done < wanted && state.engine.alive(self.id) {
@@ -293,7 +293,7 @@ impl Tenant {
     /// parent from then on and go on as if nothing had happened. Cost: O(pages of the tenant).
     ///
     /// Waits until no reclaim has pages of it, which takes as long as these are compressed or
-    /// written to the swap file, and for the pager's [patience](crate::Builder::patience) at the
+    /// written to the swap file, and for the pager's [patience](crate::PagerBuilder::memory_timeout) at the
     /// longest.
     ///
     /// # Errors
@@ -301,7 +301,7 @@ impl Tenant {
     /// [`TenantError::Busy`] when reclaim has pages of it for longer than that.
     pub fn remove(&self) -> Result<(), TenantError> {
         let pool = self.pool();
-        let deadline = Deadline::after(pool.patience);
+        let deadline = Deadline::after(pool.memory_timeout);
         let mut state = self.lock()?;
         loop {
             match self.try_remove(&mut state) {

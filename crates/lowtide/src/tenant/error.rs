@@ -29,8 +29,8 @@ pub enum TenantError {
     Gone,
     /// The pager met a defect of its own.
     #[error(
-        "the pager met a defect of its own (a thread panicked in the middle of a change) and does \
-         nothing more: what was flushed is in the files; drop it, and build another"
+        "the pager is poisoned: a thread panicked while holding its lock. Flushed data is safe. \
+         Drop this pager and build a new one"
     )]
     Poisoned,
     /// There is no room for another one.

@@ -112,9 +112,9 @@ impl Tenant {
     /// The text of one of the kernel's files.
     ///
     /// ```
-    /// # use lowtide::{Pager, TenantFile};
-    /// # let pager = Pager::builder().max("8M".parse()?).build()?;
-    /// let tenant = pager.tenant("a").max("2M".parse()?).create()?;
+    /// # use lowtide::{Size, Pager, TenantFile};
+    /// # let pager = Pager::builder().max(Size::mib(8)).build()?;
+    /// let tenant = pager.tenant("a").max(Size::mib(2)).create()?;
     /// assert_eq!(tenant.text(TenantFile::Max)?, "2097152\n");
     /// assert_eq!(tenant.text(TenantFile::High)?, "max\n");
     /// # Ok::<(), Box<dyn std::error::Error>>(())

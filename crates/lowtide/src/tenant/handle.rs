@@ -31,23 +31,23 @@ use std::sync::Arc;
 /// thousand million tenants in its life.
 ///
 /// ```
-/// use lowtide::{OpenOptions, Pager};
+/// use lowtide::{Size, OpenOptions, Pager};
 ///
 /// # let dir = tempfile::tempdir()?;
 /// # let (path, other) = (dir.path().join("index"), dir.path().join("log"));
-/// let pager = Pager::builder().max("8M".parse()?).build()?;
-/// let index = pager.tenant("index").low("2M".parse()?).create()?;
-/// let scans = pager.tenant("scans").max("1M".parse()?).create()?;
+/// let pager = Pager::builder().max(Size::mib(8)).build()?;
+/// let index = pager.tenant("index").low(Size::mib(2)).create()?;
+/// let scans = pager.tenant("scans").max(Size::mib(1)).create()?;
 ///
 /// let view = OpenOptions::new().create(16 << 20).tenant(&index).open(&pager, &path)?;
 /// let log = OpenOptions::new().create(64 << 20).tenant(&scans).open(&pager, &other)?;
-/// drop(view.read(3)?);
-/// for page in 0..log.pages() {
-///     drop(log.read(page)?);                            // 64 MiB, in at most 1 MiB of memory
+/// drop(view.page(3)?);
+/// for page in 0..log.page_count() {
+///     drop(log.page(page)?);                            // 64 MiB, in at most 1 MiB of memory
 /// }
 /// assert!(scans.usage()? <= 1 << 20);
 /// assert!(index.usage()? > 0);
-/// scans.set_max("512K".parse()?)?;                      // while it runs
+/// scans.set_max(Size::kib(512))?;                      // while it runs
 /// print!("{}", scans.stat()?);                          // as memory.stat
 /// scans.remove()?;                                      // the root has its pages; `log` works on
 /// # Ok::<(), Box<dyn std::error::Error>>(())

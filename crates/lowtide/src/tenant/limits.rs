@@ -16,7 +16,7 @@ pub struct TenantLimits {
     pub max: Size,
     /// Bytes that may be in swap.
     pub swap_max: Size,
-    /// Above it in swap threads are slowed down, as above `high`.
+    /// Threads are throttled while swap usage exceeds this, as for `high`.
     pub swap_high: Size,
 }
 

@@ -41,6 +41,7 @@ pub use files::TenantFile;
 pub use handle::Tenant;
 pub use limits::{OnStall, TenantLimits};
 pub(crate) use names::Names;
+#[cfg(feature = "bpf")]
 pub use policy::PolicyError as TenantPolicyError;
 pub use report::{Consumer, OomReport, SwapRefusal, Unwritable};
 pub(crate) use reservations::Reservations;

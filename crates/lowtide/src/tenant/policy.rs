@@ -9,12 +9,14 @@
 
 use super::{OnStall, Tenant, TenantError};
 use crate::pool::StateGuard;
+#[cfg(feature = "bpf")]
 use lowtide_bpf::{LoadError, Programs};
 use lowtide_core::MemcgId;
 use lowtide_core::high::handler::HighPolicy;
 use lowtide_core::psi::Pressure;
 
 /// Why a program cannot decide for a tenant.
+#[cfg(feature = "bpf")]
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PolicyError {
@@ -53,6 +55,7 @@ impl Tenant {
     /// # Errors
     /// [`PolicyError::Load`] with the section, the instruction and the reason; the program before
     /// stays then.
+    #[cfg(feature = "bpf")]
     pub fn attach(&self, object: &[u8], name: &str) -> Result<Programs, PolicyError> {
         let programs = Programs::load(object, name)?;
         let mut state = self.lock()?;
@@ -65,6 +68,7 @@ impl Tenant {
     ///
     /// # Errors
     /// [`TenantError::Gone`].
+    #[cfg(feature = "bpf")]
     pub fn detach(&self) -> Result<bool, TenantError> {
         let mut state = self.lock()?;
         state.programs.remove(&self.id);

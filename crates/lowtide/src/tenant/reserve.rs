@@ -33,13 +33,13 @@ impl Tenant {
     /// What is shared is the budget: usage of pages and of the program's own memory together stays
     /// below the limits. Frames that may not be used while something is reserved give their memory
     /// back to the system within seconds, unless the pager was
-    /// [populated](crate::Builder::populate).
+    /// [populated](crate::PagerBuilder::populate).
     ///
     /// ```
-    /// # use lowtide::Pager;
-    /// # let pager = Pager::builder().max("8M".parse()?).build()?;
-    /// let tenant = pager.tenant("query").max("1M".parse()?).create()?;
-    /// let reserved = tenant.reserve("256K".parse()?)?;
+    /// # use lowtide::{Pager, Size};
+    /// # let pager = Pager::builder().max(Size::mib(8)).build()?;
+    /// let tenant = pager.tenant("query").max(Size::mib(1)).create()?;
+    /// let reserved = tenant.reserve(Size::kib(256))?;
     /// let buffer = vec![0_u8; 256 << 10];
     /// assert!(tenant.usage()? >= 256 << 10);
     /// drop((buffer, reserved));
@@ -49,7 +49,7 @@ impl Tenant {
     /// # Errors
     /// [`Error::OutOfBudget`] when there is no room and none can be made; nothing is charged then.
     /// [`Error::Tenant`] when the tenant is gone.
-    pub fn reserve(&self, bytes: Size) -> Result<Reservation, Error> {
+    pub fn reserve(&self, bytes: impl Into<Size>) -> Result<Reservation, Error> {
         let mut state = self.pool().lock();
         self.pool().check()?;
         if !state.engine.alive(self.id) {
@@ -80,9 +80,9 @@ impl Reservation {
     ///
     /// # Errors
     /// [`Error::OutOfBudget`]; the reservation is as it was then.
-    pub fn grow(&mut self, more: Size) -> Result<(), Error> {
+    pub fn grow(&mut self, more: impl Into<Size>) -> Result<(), Error> {
         let pool = &self.pager.inner.pool;
-        let total = self.bytes.saturating_add(more.bytes());
+        let total = self.bytes.saturating_add(more.into().bytes());
         let needed = total.div_ceil(pool.page_bytes() as u64);
         let payer = Payer::Reservation(self.index);
         let mut state = pool.lock();
@@ -122,9 +122,9 @@ impl Reservation {
     }
 
     /// Gives a part back; all of it, if `less` is more than there is.
-    pub fn shrink(&mut self, less: Size) {
+    pub fn shrink(&mut self, less: impl Into<Size>) {
         let pool = &self.pager.inner.pool;
-        self.bytes = self.bytes.saturating_sub(less.bytes());
+        self.bytes = self.bytes.saturating_sub(less.into().bytes());
         let keep = self.bytes.div_ceil(pool.page_bytes() as u64);
         let mut state = pool.lock();
         if pool.is_poisoned() {

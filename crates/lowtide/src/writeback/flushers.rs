@@ -67,13 +67,13 @@ impl Pool {
             self.do_work(device, |worker| worker.serve(&ticket));
         } else {
             device.put(|queue| queue.tickets.push(Arc::clone(&ticket)));
-            let deadline = Deadline::after(self.io_deadline);
+            let deadline = Deadline::after(self.io_timeout);
             if !device.wait(deadline, |queue| queue.ended || ticket.outcome().is_some()) {
                 self.fault_sites.mark(FaultSite::DeadlinePassed);
-                let seconds = self.io_deadline.as_secs_f64();
+                let waited = self.io_timeout;
                 return Err(Error::Timeout {
                     path: space.path(),
-                    seconds,
+                    waited,
                     what: "writing and syncing it",
                 });
             }
@@ -104,7 +104,7 @@ impl Pool {
     /// deadline allows.
     pub(crate) fn end_flushers(&self) {
         let devices = self.devices.all();
-        let deadline = Deadline::after(self.io_deadline);
+        let deadline = Deadline::after(self.io_timeout);
         for device in &devices {
             device.put(|queue| queue.closing = Some(deadline));
         }

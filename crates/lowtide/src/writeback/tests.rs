@@ -8,7 +8,7 @@ use crate::pool::Pool;
 use crate::space::Space;
 use crate::store::unlock;
 use crate::translation::State as EntryState;
-use crate::{OpenOptions, Pager, View};
+use crate::{OpenOptions, Pager, Size, View};
 use lowtide_core::{FolioId, Task};
 use std::ops::Range;
 use std::path::PathBuf;
@@ -29,7 +29,7 @@ impl World {
     /// A new file in folios of eight pages, and no thread but the test's.
     fn new(bytes: u64) -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let pager = Pager::builder().max("1M".parse().unwrap()).background(false).build().unwrap();
+        let pager = Pager::builder().max(Size::mib(1)).background(false).build().unwrap();
         let view = OpenOptions::new()
             .create(bytes)
             .folio_order(3)
@@ -188,9 +188,9 @@ fn what_is_stored_behind_the_back_of_a_discard_is_not_forgotten_with_what_it_dro
     world.view.write_at(0, &[7; 8 * PAGE]).unwrap();
     world.view.write_at(16 * PAGE as u64, &[7; 8 * PAGE]).unwrap();
     world.view.flush().unwrap();
-    let guard = world.view.read(16).unwrap();
+    let guard = world.view.page(16).unwrap();
     std::thread::scope(|scope| {
-        let discard = scope.spawn(|| world.view.discard(0..24));
+        let discard = scope.spawn(|| world.view.revert(0..24 * PAGE as u64));
         // It has dropped the first folio, found the second absent, and waits for the guard.
         while !matches!(world.space.table.entry(16).load(), EntryState::Locked { .. }) {
             assert!(!discard.is_finished(), "a discard waits for guards");

@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test file uses some of it")]
 
 use lowtide::Pager;
+use lowtide::Size;
 use lowtide::map::MapError;
 use std::fs::File;
 use std::io::Write;
@@ -20,7 +21,7 @@ pub(crate) fn file(pages: usize) -> tempfile::NamedTempFile {
 }
 
 pub(crate) fn pager(max: &str) -> Pager {
-    Pager::builder().max(max.parse().unwrap()).build().unwrap()
+    Pager::builder().max(max.parse::<Size>().unwrap()).build().unwrap()
 }
 
 pub(crate) fn word(bytes: &[u8], offset: usize) -> u64 {
@@ -30,7 +31,7 @@ pub(crate) fn word(bytes: &[u8], offset: usize) -> u64 {
 /// What was made, unless the machine has no `userfaultfd`.
 pub(crate) fn or_skip<T>(made: Result<T, MapError>) -> Option<T> {
     match made {
-        Err(MapError::Way { why, .. }) => {
+        Err(MapError::Mode { why, .. }) => {
             eprintln!("SKIPPED: {why}");
             None
         }

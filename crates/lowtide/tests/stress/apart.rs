@@ -12,7 +12,8 @@ use super::file::Came;
 use super::operations::Hand;
 use super::plan::Rng;
 use super::size;
-use lowtide::{Anon, Error, Gate, Inject, InjectOp, Pager, Request, Swap, Tenant, Verdict};
+use lowtide::instruments::{Gate, Inject, InjectOp, Request, Verdict};
+use lowtide::{Error, Pager, Region, SwapOptions, Tenant};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};
@@ -77,7 +78,7 @@ impl Apart {
 impl Apart {
     /// A device that hangs has to be noticed. Any other may be slow on a busy machine, and a write
     /// that is left is a refusal.
-    fn io_deadline(&self) -> Duration {
+    fn io_timeout(&self) -> Duration {
         let hangs = self.file == SwapFile::Hangs;
         if hangs { Duration::from_millis(20) } else { Duration::from_secs(30) }
     }
@@ -121,12 +122,12 @@ pub(crate) fn regions(hand: &mut Hand<'_>) -> Came {
     hand.post.also(&format!(", {plan:?}"));
     let device = Arc::new(Device::default());
     let slots = if plan.file == SwapFile::Full { 64 } else { 64 * STORED };
-    let swap = Swap::compressed(size(16 * PAGE)).file(hand.storm.dir, size(slots * PAGE));
+    let swap = SwapOptions::compressed(size(16 * PAGE)).file(hand.storm.dir, size(slots * PAGE));
     let pager = Pager::builder()
         .max(size(BUDGET * PAGE))
         .policy(plan.policy.parse().expect("a policy"))
-        .patience(plan.patience)
-        .io_deadline(plan.io_deadline())
+        .memory_timeout(plan.patience)
+        .io_timeout(plan.io_timeout())
         .background(plan.background)
         .swap(swap)
         .inject(Arc::<Device>::clone(&device))
@@ -198,9 +199,9 @@ fn disturb(plan: &Apart, pager: &Pager, (tenant, device): (&Tenant, &Device), rn
 fn store(plan: &Apart, (tenant, pager): (&Tenant, &Pager), mut rng: Rng) {
     for _ in 0..REGIONS {
         let bytes = if plan.sparse { SPARSE } else { STORED * PAGE };
-        let made = tenant.anon(bytes).or_else(|error| match error {
+        let made = tenant.region(bytes).or_else(|error| match error {
             // The tenant was removed.
-            Error::Tenant(_) => pager.root().anon(bytes),
+            Error::Tenant(_) => pager.root().region(bytes),
             error => Err(error),
         });
         match made {
@@ -227,9 +228,9 @@ fn content(version: u64) -> impl Iterator<Item = u8> {
 }
 
 /// Stores to pages of a region, and reads what it has stored.
-fn fill(plan: &Apart, heap: &Anon, rng: &mut Rng) {
+fn fill(plan: &Apart, heap: &Region, rng: &mut Rng) {
     let mut known = vec![None; STORED as usize];
-    let (groups, pages) = (STORED / TOGETHER, heap.pages());
+    let (groups, pages) = (STORED / TOGETHER, heap.page_count());
     let place = |at: u64| match plan.sparse {
         true => pages / groups * (at / TOGETHER + 1) - 1 - at % TOGETHER,
         false => at,
@@ -238,7 +239,7 @@ fn fill(plan: &Apart, heap: &Anon, rng: &mut Rng) {
         let at = if step < STORED { step } else { rng.below(STORED) };
         if step < STORED || rng.one_in(2) {
             let version = rng.next() >> 1;
-            match heap.write(place(at)) {
+            match heap.page_mut(place(at)) {
                 Ok(mut page) => {
                     page.iter_mut().zip(content(version)).for_each(|(to, byte)| *to = byte);
                     known[at as usize] = Some(version);
@@ -247,7 +248,7 @@ fn fill(plan: &Apart, heap: &Anon, rng: &mut Rng) {
             }
             continue;
         }
-        match heap.read(place(at)) {
+        match heap.page(place(at)) {
             Ok(page) => {
                 let right = match known[at as usize] {
                     Some(version) => page.iter().copied().eq(content(version)),

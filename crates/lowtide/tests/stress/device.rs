@@ -1,7 +1,7 @@
 //! A device with a temper: late, short, failing and hanging requests, as the plan draws.
 
 use super::plan::{Behaviour, Rng};
-use lowtide::{Gate, Inject, InjectOp, Request, Verdict};
+use lowtide::instruments::{Gate, Inject, InjectOp, Request, Verdict};
 use std::io;
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};

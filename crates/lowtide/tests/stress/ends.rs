@@ -8,7 +8,7 @@ use super::file::Came;
 use super::operations::Hand;
 use super::plan::Rng;
 use super::size;
-use lowtide::{Anon, Error, Tenant};
+use lowtide::{Error, Region, Tenant};
 use std::sync::Barrier;
 
 /// Frames of the scene: fewer than `region.rs` has for scenes.
@@ -54,7 +54,7 @@ fn round(tenant: &Tenant, page: u64, rng: &mut Rng) -> Result<(), Error> {
     let end = (1 + rng.below(PAGES)) * page + 1 + rng.below(page - 1);
     let more = 1 + rng.below(2 * page);
     let how = rng.pick(&[How::Discarded, How::FreedLazily, How::Replaced]);
-    let heap = tenant.anon(end)?;
+    let heap = tenant.region(end)?;
     heap.write_at(0, &vec![BEFORE; end as usize])?;
     if how == How::Replaced || rng.one_in(4) {
         // Into swap, if there is any.
@@ -71,8 +71,8 @@ fn round(tenant: &Tenant, page: u64, rng: &mut Rng) -> Result<(), Error> {
         let giver = scope.spawn(|| {
             begin(spins[0] == 0);
             match how {
-                How::Discarded => heap.discard(0..end),
-                How::FreedLazily => heap.free_lazily(0..end),
+                How::Discarded => heap.clear(0..end),
+                How::FreedLazily => heap.advise_free(0..end),
                 How::Replaced => heap.write_at(0, &vec![REPLACED; end as usize]),
             }
         });
@@ -93,7 +93,7 @@ fn round(tenant: &Tenant, page: u64, rng: &mut Rng) -> Result<(), Error> {
     outcome
 }
 
-fn check(heap: &Anon, end: u64, more: u64, how: How) -> Result<(), Error> {
+fn check(heap: &Region, end: u64, more: u64, how: How) -> Result<(), Error> {
     let mut found = vec![0; (end + more) as usize];
     heap.read_at(0, &mut found)?;
     let (before, past) = found.split_at(end as usize);

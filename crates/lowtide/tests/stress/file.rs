@@ -412,8 +412,9 @@ impl StormFile {
             possible.push(record.on_disk(turn));
             record.begin(turn, ANY);
         }
-        let asked = if everything { 0..u64::MAX } else { pages.clone() };
-        let came = match view.discard(asked) {
+        let page = view.page_size() as u64;
+        let asked = if everything { 0..u64::MAX } else { pages.start * page..pages.end * page };
+        let came = match view.revert(asked) {
             Ok(_) => Came::Done,
             Err(error) => self.refused(&error, "a discard"),
         };

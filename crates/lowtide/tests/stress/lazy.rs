@@ -7,7 +7,7 @@ use super::file::Came;
 use super::operations::Hand;
 use super::plan::Rng;
 use super::size;
-use lowtide::{Anon, Error};
+use lowtide::{Error, Region};
 
 /// Frames of the scene: fewer than `region.rs` has for scenes.
 const FRAMES: u64 = 20;
@@ -34,7 +34,7 @@ pub(crate) fn freed_lazily(hand: &mut Hand<'_>) -> Came {
     let refused = |error: &Error| {
         regions.refused(error, "a scene");
     };
-    let heap = match tenant.anon(PAGES * page) {
+    let heap = match tenant.region(PAGES * page) {
         Ok(heap) => heap,
         Err(error) => {
             refused(&error);
@@ -54,14 +54,14 @@ pub(crate) fn freed_lazily(hand: &mut Hand<'_>) -> Came {
     Came::Done
 }
 
-fn play(heap: &Anon, number: u64, mut rng: Rng, refused: &impl Fn(&Error)) {
+fn play(heap: &Region, number: u64, mut rng: Rng, refused: &impl Fn(&Error)) {
     let page = heap.page_size() as u64;
     let mut known = vec![Known::Holds(0); PAGES as usize];
     for _ in 0..STEPS {
         let at = rng.below(PAGES / 2) * 2 + number;
         let to = &mut known[at as usize];
         match rng.below(8) {
-            0..3 => match heap.write(at) {
+            0..3 => match heap.page_mut(at) {
                 Ok(mut guard) => {
                     look(to, &guard, at);
                     let byte = rng.next() as u8;
@@ -70,17 +70,17 @@ fn play(heap: &Anon, number: u64, mut rng: Rng, refused: &impl Fn(&Error)) {
                 }
                 Err(error) => refused(&error),
             },
-            3 => match heap.write(at) {
+            3 => match heap.page_mut(at) {
                 // It is owned, and stays what it is now.
                 Ok(guard) => *to = Known::Holds(look(to, &guard, at)),
                 Err(error) => refused(&error),
             },
-            4..6 => match heap.read(at) {
+            4..6 => match heap.page(at) {
                 Ok(guard) => _ = look(to, &guard, at),
                 Err(error) => refused(&error),
             },
             _ => {
-                heap.free_lazily(at * page..(at + 1) * page).expect("it is in the region");
+                heap.advise_free(at * page..(at + 1) * page).expect("it is in the region");
                 if let Known::Holds(byte) = *to {
                     *to = Known::Freed(byte);
                 }

@@ -40,7 +40,8 @@ mod watch;
 use common::Dir;
 use device::Device;
 use file::StormFile;
-use lowtide::{Error, FaultSite, Inject, OpenOptions, Pager, Size, Swap, Tenant};
+use lowtide::instruments::{FaultSite, Inject};
+use lowtide::{Error, OpenOptions, Pager, Size, SwapOptions, Tenant};
 use operations::Hand;
 use plan::{Behaviour, PAGES, Plan, Rng, SwapPlan, mix};
 use region::Regions;
@@ -84,8 +85,8 @@ pub(crate) fn size(bytes: u64) -> Size {
 }
 
 /// The swap that a plan has drawn.
-fn plan_swap(plan: &SwapPlan, page: u64, dir: &Path) -> Swap {
-    let swap = Swap::compressed(size(plan.memory * page));
+fn plan_swap(plan: &SwapPlan, page: u64, dir: &Path) -> SwapOptions {
+    let swap = SwapOptions::compressed(size(plan.memory * page));
     let swap = plan.slots.map_or(swap.clone(), |slots| swap.size(size(slots * page)));
     plan.file.map_or(swap.clone(), |slots| swap.file(dir, size(slots * page)))
 }
@@ -98,8 +99,8 @@ impl<'a> Storm<'a> {
         if let Some(swap) = plan.swap {
             builder = builder.swap(plan_swap(&swap, plan.page as u64, dir));
         }
-        if let Some(deadline) = plan.read_deadline {
-            builder = builder.read_deadline(deadline);
+        if let Some(deadline) = plan.read_timeout {
+            builder = builder.read_timeout(deadline);
         }
         let pager = builder
             .max(size((plan.budget + Regions::frames(plan)) * plan.page as u64))
@@ -109,8 +110,8 @@ impl<'a> Storm<'a> {
             .direct(plan.mode)
             .background(plan.background)
             .young_faults(plan.young_faults)
-            .patience(plan.patience)
-            .io_deadline(plan.io_deadline)
+            .memory_timeout(plan.memory_timeout)
+            .io_timeout(plan.io_timeout)
             .inject(inject)
             .build()
             .expect("the plan is possible");
@@ -373,12 +374,12 @@ fn a_writer_waits_for_a_guard_of_another_thread_and_gives_up_with_a_typed_error(
     let dir = Dir::new();
     let path = common::make_file(&dir, 64 << 10);
     let pager = Pager::builder()
-        .max("256K".parse().unwrap())
-        .patience(Duration::from_millis(20))
+        .max(Size::kib(256))
+        .memory_timeout(Duration::from_millis(20))
         .build()
         .unwrap();
     let view = OpenOptions::new().write(true).open(&pager, path).unwrap();
-    let guard = view.read(5).unwrap();
+    let guard = view.page(5).unwrap();
     let before = guard.to_vec();
     std::thread::scope(|scope| {
         let result = scope.spawn(|| view.write_at(5 * 4096, b"x")).join().unwrap();
@@ -387,7 +388,7 @@ fn a_writer_waits_for_a_guard_of_another_thread_and_gives_up_with_a_typed_error(
     assert_eq!(guard[..], before[..], "the guard still shows what it showed");
     drop(guard);
     view.write_at(5 * 4096, b"x").unwrap();
-    assert_eq!(view.read(5).unwrap()[0], b'x');
+    assert_eq!(view.page(5).unwrap()[0], b'x');
 }
 
 #[test]
@@ -398,7 +399,7 @@ fn what_fits_in_half_of_a_lowered_budget_stays_in_memory_while_nothing_happens()
     assert!(pager.root().set_max(size(32 * 512)).unwrap());
     let view = pager.open(path).unwrap();
     for page in (0..12).chain(0..12) {
-        drop(view.read(page).unwrap());
+        drop(view.page(page).unwrap());
     }
     std::thread::sleep(Duration::from_millis(100));
     let resident = (0..12).filter(|page| view.is_resident(*page)).count();

@@ -9,7 +9,7 @@ use super::file::Came;
 use super::kernel::Kernel;
 use super::operations::Hand;
 use super::plan::{Rng, mix};
-use lowtide::map::{MapError, MapMut, MapOptions, Way};
+use lowtide::map::{MapError, MapMode, MapMut, MapOptions};
 use std::fs::File;
 use std::path::Path;
 
@@ -29,16 +29,16 @@ pub(crate) fn stored_through(hand: &mut Hand<'_>) -> Came {
     if storm.plan.page != PAGE {
         return Came::NotNow;
     }
-    let way = hand.rng.pick(&[Way::Userfault, Way::Userfault, Way::PageCache]);
+    let way = hand.rng.pick(&[MapMode::Userfault, MapMode::Userfault, MapMode::PageCache]);
     let pages = 8 + hand.rng.below(storm.plan.budget.min(64)) as usize;
     let path = hand.scene("mapped");
     std::fs::write(&path, vec![0; pages * PAGE]).expect("the file can be written");
     let file = File::options().read(true).write(true).open(&path).expect("the file is there");
     // SAFETY: only this scene uses the file.
-    let map = match unsafe { MapOptions::new().way(way).map_mut(&storm.pager, &file) } {
+    let map = match unsafe { MapOptions::new().mode(way).map_mut(&storm.pager, &file) } {
         Ok(map) => map,
         // Where the kernel has no `userfaultfd` there is nothing to play.
-        Err(MapError::Way { .. }) => return Came::NotNow,
+        Err(MapError::Mode { .. }) => return Came::NotNow,
         Err(error) => panic!("{way}: {error}"),
     };
     if map.report().how.contains("EFAULT") {
@@ -60,7 +60,8 @@ fn play(hand: &mut Hand<'_>, mut map: MapMut, path: &Path, pages: usize) -> Came
         let mut rng = Rng(seed);
         while storing.iter().any(|thread| !thread.is_finished()) {
             let from = rng.below(pages as u64) as usize * PAGE;
-            let flushed = if rng.one_in(3) { map.flush() } else { map.flush_range(from, PAGE) };
+            let flushed =
+                if rng.one_in(3) { map.flush() } else { map.flush_range(from..from + PAGE) };
             assert!(flushed.is_ok() || !fair, "a flush of a map: {flushed:?}");
         }
         let join = |thread: std::thread::ScopedJoinHandle<'_, Known>| {
@@ -77,7 +78,7 @@ fn play(hand: &mut Hand<'_>, mut map: MapMut, path: &Path, pages: usize) -> Came
     let seen: Vec<_> = (0..records)
         .map(|record| kernel.load(at(record), &mut seen).map(|()| seen.clone()))
         .collect();
-    let (way, early) = (map.report().way, std::fs::read(path).expect("the file is there"));
+    let (way, early) = (map.report().mode, std::fs::read(path).expect("the file is there"));
     drop(map);
     let bytes = std::fs::read(path).expect("the file is there");
     assert_eq!(bytes.len(), pages * PAGE, "a map does not change the length of its file");

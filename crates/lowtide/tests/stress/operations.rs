@@ -152,7 +152,7 @@ fn read_refused(file: &StormFile, error: &Error) -> Came {
 fn hold<'v>(file: &StormFile, view: &'v View, page: u64) -> Result<(Page<'v>, Vec<u8>), Came> {
     let range = page * file.page..(page + 1) * file.page;
     let least = file.least(range.clone());
-    let guard = view.read(page).map_err(|error| read_refused(file, &error))?;
+    let guard = view.page(page).map_err(|error| read_refused(file, &error))?;
     file.check(range.start, &guard, &least, "a guard");
     let seen = guard.to_vec();
     Ok((guard, seen))
@@ -172,7 +172,7 @@ fn read(hand: &mut Hand<'_>) -> Came {
 fn read_in_turn(hand: &mut Hand<'_>) -> Came {
     hand.with(|rng, file, page, views, _| {
         let pages = list(rng, file, page);
-        let mut reader = any(rng, views).reader();
+        let mut reader = any(rng, views).page_cursor();
         for page in pages {
             let range = page * file.page..(page + 1) * file.page;
             let least = file.least(range.clone());
@@ -470,7 +470,9 @@ fn discard_everything(hand: &mut Hand<'_>) -> Came {
 
 fn prefetch(hand: &mut Hand<'_>) -> Came {
     hand.with(|rng, _, page, views, _| {
-        any(rng, views).prefetch(page..page + 1 + rng.below(64));
+        let view = any(rng, views);
+        let bytes = view.page_size() as u64;
+        view.prefetch(page * bytes..(page + 1 + rng.below(64)) * bytes);
         Came::Done
     })
 }

@@ -134,9 +134,9 @@ pub(crate) struct Plan {
     pub(crate) threads: u64,
     pub(crate) background: bool,
     pub(crate) young_faults: bool,
-    pub(crate) patience: Duration,
-    pub(crate) io_deadline: Duration,
-    pub(crate) read_deadline: Option<Duration>,
+    pub(crate) memory_timeout: Duration,
+    pub(crate) io_timeout: Duration,
+    pub(crate) read_timeout: Option<Duration>,
     pub(crate) behaviour: Behaviour,
     pub(crate) operations: u64,
 }
@@ -208,13 +208,13 @@ impl Plan {
             threads: rng.pick(&[2, 4, 6, 8, 12, 32]),
             background: !rng.one_in(5),
             young_faults: rng.one_in(4),
-            patience: if rng.one_in(4) { Duration::MAX } else { PATIENCE },
-            io_deadline: match behaviour {
+            memory_timeout: if rng.one_in(4) { Duration::MAX } else { PATIENCE },
+            io_timeout: match behaviour {
                 Behaviour::Hangs | Behaviour::Foul => Duration::from_millis(20),
                 _ if rng.one_in(4) => Duration::MAX,
                 _ => Duration::from_secs(60),
             },
-            read_deadline: match behaviour {
+            read_timeout: match behaviour {
                 Behaviour::Hangs | Behaviour::Foul if seed.is_multiple_of(2) => Some(LATE),
                 _ => (seed % 5 == 1).then_some(Duration::from_secs(60)),
             },
@@ -242,8 +242,8 @@ impl fmt::Display for Plan {
         for file in &self.files {
             write!(f, " {}x{}", file.pages >> file.order, 1 << file.order)?;
         }
-        write!(f, "; background threads: {}, patience {:?}", self.background, self.patience)?;
+        write!(f, "; background threads: {}, timeout {:?}", self.background, self.memory_timeout)?;
         write!(f, "; heap {} pages, swap {:?}", self.heap, self.swap)?;
-        write!(f, "; reads end after {:?}", self.read_deadline)
+        write!(f, "; reads end after {:?}", self.read_timeout)
     }
 }

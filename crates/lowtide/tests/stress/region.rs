@@ -16,7 +16,7 @@ use super::plan::{Plan, Rng};
 use super::shadow::{ANY, PACKS, Record, Shadow, Turns, content, describe, version_of};
 use super::size;
 use lowtide::map::{MapError, MapMut};
-use lowtide::{Anon, AnonOptions, Error, OpenOptions, Pager, Size, Tenant};
+use lowtide::{Error, OpenOptions, Pager, Region, RegionOptions, Size, Tenant};
 use std::io::ErrorKind;
 use std::ops::{Deref, Range};
 use std::sync::Mutex;
@@ -44,7 +44,7 @@ pub(crate) struct Regions {
 #[derive(Debug)]
 pub(crate) struct StormRegion {
     shadow: Shadow,
-    heap: Anon,
+    heap: Region,
     page: u64,
     /// Pages when the last growth had ended.
     pages: AtomicU64,
@@ -117,7 +117,7 @@ impl StormRegion {
     fn new(plan: &Plan, tenant: &Tenant, number: u64, most: u64) -> Self {
         let (page, begins) = (plan.page as u64, 1 + most / 2);
         let name = format!("storm{number}");
-        let heap = AnonOptions::new().name(name).create(tenant, begins * page);
+        let heap = RegionOptions::new().name(name).create(tenant, begins * page);
         let shadow_size = (page / plan.records).max(64);
         let records = (0..most * (page / shadow_size)).map(|_| Record::new(0)).collect();
         Self {
@@ -222,7 +222,7 @@ pub(crate) fn read(hand: &mut Hand<'_>) -> Came {
     with(hand, |rng, region, page| {
         let bytes = region.bytes(page..page + 1);
         let least = region.least(bytes.clone());
-        let guard = match region.heap.read(page) {
+        let guard = match region.heap.page(page) {
             Ok(guard) => guard,
             Err(error) => return region.refused(&error, "a read"),
         };
@@ -230,8 +230,8 @@ pub(crate) fn read(hand: &mut Hand<'_>) -> Came {
         if rng.one_in(8) {
             let seen = guard.to_vec();
             let other = rng.below(region.pages());
-            drop(region.heap.read(other));
-            let held = region.heap.write(page).map(drop);
+            drop(region.heap.page(other));
+            let held = region.heap.page_mut(page).map(drop);
             assert!(
                 matches!(held, Err(Error::HeldHere { .. })),
                 "a store to what is held: {held:?}"
@@ -267,7 +267,7 @@ pub(crate) fn store(hand: &mut Hand<'_>) -> Came {
         let bytes = region.begin(&mut turns);
         let at = (first * region.size % region.page) as usize;
         let stored = if rng.one_in(2) {
-            let owned = region.heap.write(page);
+            let owned = region.heap.page_mut(page);
             owned.map(|mut owned| owned[at..at + bytes.len()].copy_from_slice(&bytes))
         } else {
             let owned = region.heap.elements_mut::<u64>(first * region.size / 8);
@@ -301,7 +301,7 @@ pub(crate) fn discard(hand: &mut Hand<'_>) -> Came {
         for (index, turn) in &mut turns {
             region.records[*index as usize].begin(turn, 0);
         }
-        let done = region.heap.discard(first * region.size..end * region.size);
+        let done = region.heap.clear(first * region.size..end * region.size);
         region.ended(turns, done, "a discard")
     })
 }
@@ -343,7 +343,7 @@ pub(crate) fn orphaned(hand: &mut Hand<'_>) -> Came {
     let tenant = storm.regions.tenant.child("orphan").max(max).create();
     let tenant = tenant.expect("a tenant can be made");
     let pages = 2 * SCENE;
-    let heap = match tenant.anon(pages * page) {
+    let heap = match tenant.region(pages * page) {
         Ok(heap) => heap,
         Err(error) => {
             assert!(matches!(error, Error::OutOfBudget { .. }), "{error}");
@@ -364,7 +364,7 @@ pub(crate) fn orphaned(hand: &mut Hand<'_>) -> Came {
                     left -= u64::from(removed.load(SeqCst) || left > 50);
                     let at = rng.below(pages / 2) * 2 + number;
                     let version = rng.next() as u8;
-                    match heap.read(at) {
+                    match heap.page(at) {
                         Ok(guard) => {
                             let due = stored[at as usize].unwrap_or(0);
                             let whole = guard.iter().all(|byte| *byte == due);
@@ -372,7 +372,7 @@ pub(crate) fn orphaned(hand: &mut Hand<'_>) -> Came {
                         }
                         Err(error) => drop(refused(&error)),
                     }
-                    match heap.write(at) {
+                    match heap.page_mut(at) {
                         Ok(mut guard) => {
                             guard.fill(version);
                             stored[at as usize] = Some(version);
@@ -408,7 +408,7 @@ fn file_and_region(hand: &mut Hand<'_>, tenant: &Tenant) -> Came {
     let refused = |error: &Error| storm.regions.refused(error, "a scene");
     let frames = Regions::beside(storm.plan);
     let (stored, read) = (if frames > BESIDE { BESIDE } else { SCENE / 3 }, frames / 2);
-    let heap = match tenant.anon(stored * page) {
+    let heap = match tenant.region(stored * page) {
         Ok(heap) => heap,
         Err(error) => return refused(&error),
     };
@@ -428,12 +428,12 @@ fn file_and_region(hand: &mut Hand<'_>, tenant: &Tenant) -> Came {
         (0..page / 8).flat_map(|_| rng.next().to_le_bytes()).collect::<Vec<_>>()
     };
     let kept: Vec<_> = (0..stored)
-        .map(|at| heap.write(at).map(|mut guard| guard.copy_from_slice(&noise(at))).is_ok())
+        .map(|at| heap.page_mut(at).map(|mut guard| guard.copy_from_slice(&noise(at))).is_ok())
         .collect();
     let mut came = Came::Done;
     for round in 0..3 * read {
         let reclaims = tenant.local_events().expect("the tenant is there").max;
-        let guard = match view.read(round % read) {
+        let guard = match view.page(round % read) {
             Ok(guard) => guard,
             Err(error) => {
                 // There are pages of the file to go, so there is room.
@@ -449,7 +449,7 @@ fn file_and_region(hand: &mut Hand<'_>, tenant: &Tenant) -> Came {
         assert!(tries <= TRIES || !all_can_go, "{tries} reclaims left pages of a file alone");
     }
     for at in (0..stored).filter(|at| kept[*at as usize]) {
-        match heap.read(at) {
+        match heap.page(at) {
             Ok(guard) => assert!(guard[..] == noise(at), "page {at} of a scene has other bytes"),
             Err(error) => came = refused(&error),
         }
@@ -471,7 +471,7 @@ pub(crate) fn behind_a_pointer(hand: &mut Hand<'_>) -> Came {
     let pages = 3 * SCENE as usize;
     let came = match tenant.map_anon(pages * page) {
         // Where the kernel has no `userfaultfd` for system calls there is nothing to play.
-        Err(MapError::Way { .. }) => Came::Done,
+        Err(MapError::Mode { .. }) => Came::Done,
         Ok(map) if map.report().how.contains("EFAULT") => Came::Done,
         Err(MapError::Memory(error @ Error::OutOfBudget { .. })) => {
             storm.regions.refused(&error, "a scene")

@@ -67,9 +67,9 @@ pub(crate) fn replace_and_open(hand: &mut Hand<'_>) -> Came {
         let _ends = Ends(&stop);
         for _ in 0..12 {
             let view = hand.storm.pager.open(&path).expect("the file is always there");
-            let pages = view.pages();
+            let pages = view.page_count();
             for page in 0..pages {
-                match view.read(page) {
+                match view.page(page) {
                     Ok(guard) => assert!(
                         guard.iter().all(|byte| u64::from(*byte) == pages),
                         "a view has the length of one file and the bytes of another"
@@ -98,7 +98,7 @@ pub(crate) fn cut_by_another(hand: &mut Hand<'_>) -> Came {
     std::fs::write(&path, vec![7; 8 * page]).expect("the file can be written");
     let view = hand.storm.pager.open(&path).expect("the file is there");
     for _ in 0..3 {
-        let _ = view.read(hand.rng.below(8));
+        let _ = view.page(hand.rng.below(8));
     }
     let left = hand.rng.below(8 * page as u64);
     FileOptions::new()
@@ -108,7 +108,7 @@ pub(crate) fn cut_by_another(hand: &mut Hand<'_>) -> Came {
         .expect("it can be cut");
     for _ in 0..8 {
         let at = hand.rng.below(8);
-        match view.read(at) {
+        match view.page(at) {
             Ok(guard) => {
                 let mine = left.saturating_sub(at * page as u64).min(page as u64) as usize;
                 assert!(
@@ -144,7 +144,7 @@ pub(crate) fn grown_by_another(hand: &mut Hand<'_>) -> Came {
     for _ in 0..4 {
         // The last page is in memory, perhaps.
         if hand.rng.one_in(2) {
-            let _ = view.read((len - 1) / page as u64);
+            let _ = view.page((len - 1) / page as u64);
         }
         let more = 1 + hand.rng.below(2 * page as u64);
         file.write_all_at(&vec![9; more as usize], len).expect("it can be appended to");
@@ -238,13 +238,13 @@ pub(crate) fn closed_while_a_read_hangs(hand: &mut Hand<'_>) -> Came {
     // Whatever happens here, what hangs must be released.
     let _opens = Opens(&gate);
     std::thread::scope(|scope| {
-        view.prefetch(0..8);
-        let reader = scope.spawn(|| drop(storm.pager.open(&other).map(|v| v.read(0).map(drop))));
+        view.prefetch(0..8 * page as u64);
+        let reader = scope.spawn(|| drop(storm.pager.open(&other).map(|v| v.page(0).map(drop))));
         let _ = reader.join();
         let closing = scope.spawn(move || drop(view));
         hand.post.also(", opens another file while the read hangs");
         let another = storm.pager.open(&other).expect("another file can be opened");
-        let came = match another.read(0) {
+        let came = match another.page(0) {
             Ok(guard) => {
                 assert!(guard.iter().all(|byte| *byte == 4));
                 Came::Done
@@ -260,7 +260,7 @@ pub(crate) fn closed_while_a_read_hangs(hand: &mut Hand<'_>) -> Came {
 }
 
 /// Opens a gate at the end.
-struct Opens<'a>(&'a lowtide::Gate);
+struct Opens<'a>(&'a lowtide::instruments::Gate);
 
 impl Drop for Opens<'_> {
     fn drop(&mut self) {
@@ -281,7 +281,7 @@ pub(crate) fn forgotten_guard(hand: &mut Hand<'_>) -> Came {
     let view =
         OpenOptions::new().write(true).open(&storm.pager, &path).expect("the file can be opened");
     let kept = hand.rng.below(8);
-    let forgets = || view.read(kept).map(std::mem::forget);
+    let forgets = || view.page(kept).map(std::mem::forget);
     let read =
         std::thread::scope(|scope| scope.spawn(forgets).join().expect("a read does not panic"));
     if let Err(error) = read {
@@ -292,8 +292,8 @@ pub(crate) fn forgotten_guard(hand: &mut Hand<'_>) -> Came {
         view.write_at((kept + 1) * page, &vec![6; page as usize])?;
         view.punch(9 * page..11 * page)?;
         view.set_len(12 * page)?;
-        view.discard(11..12)?;
-        view.read(kept)
+        view.revert(11 * page..12 * page)?;
+        view.page(kept)
             .map(|guard| assert!(guard.iter().all(|byte| *byte == 5), "it shows what it showed"))?;
         view.flush()
     };
@@ -319,7 +319,7 @@ pub(crate) fn discard_unwritable(hand: &mut Hand<'_>) -> Came {
         let done = if dirty.contains(&at) {
             view.write_at(at * page as u64, &vec![2; page])
         } else {
-            view.read(at).map(drop)
+            view.page(at).map(drop)
         };
         if let Err(error) = done {
             // The device is made to fail here, so the plan need not explain it.
@@ -330,10 +330,10 @@ pub(crate) fn discard_unwritable(hand: &mut Hand<'_>) -> Came {
             };
         }
     }
-    match view.discard(0..u64::MAX) {
+    match view.revert(0..u64::MAX) {
         Ok(_) => {
             for at in 0..pages {
-                match view.read(at) {
+                match view.page(at) {
                     Ok(guard) => assert!(
                         guard.iter().all(|byte| *byte == 1),
                         "page {at} was discarded, and holds what cannot be written; dirty were \

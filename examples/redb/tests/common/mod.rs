@@ -33,7 +33,7 @@ impl Geometry {
     /// A database in a file of a pager.
     pub fn open(self, pager: &Pager, path: &Path) -> Database {
         let options =
-            OpenOptions::new().create(0).folio_order(self.order).lock_patience(LOCK_PATIENCE);
+            OpenOptions::new().create(0).folio_order(self.order).lock_timeout(LOCK_PATIENCE);
         let view = options.open(pager, path).expect("a view of the file");
         builder().create_with_backend(ViewBackend::new(view)).expect("a database on the view")
     }

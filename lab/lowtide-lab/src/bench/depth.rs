@@ -7,7 +7,7 @@
 //! block size and the same depth.
 
 use clap::{Args, ValueEnum};
-use lowtide::{Builder, Size};
+use lowtide::{PagerBuilder, Size};
 use lowtide_cli::bench::content::Content;
 use lowtide_cli::bench::datafile::DataFile;
 use lowtide_cli::bench::error::BenchError;
@@ -86,7 +86,7 @@ pub(crate) fn run(args: &DepthArgs) -> Result<(), BenchError> {
     let (max_bytes, seconds, rounds) = (args.max, args.cold.seconds, args.cold.rounds);
     let pager = |depth| {
         let young = args.cold.young.young_faults;
-        let adjust = |builder: Builder| builder.young_faults(young).depth(depth);
+        let adjust = |builder: PagerBuilder| builder.young_faults(young).depth(depth);
         args.cold.io.pager(policy, max_bytes, page_bytes, adjust)
     };
     check_memory(0, 1, max_bytes, probe.memory_available)?;

@@ -14,7 +14,7 @@ use std::rc::Rc;
 use std::time::Instant;
 
 use clap::{Args, ValueEnum};
-use lowtide::{Builder, Pager, Size, View};
+use lowtide::{Pager, PagerBuilder, Size, View};
 use lowtide_cli::bench::datafile::DataFile;
 use lowtide_cli::bench::error::BenchError;
 use lowtide_cli::bench::machine::Machine;
@@ -115,7 +115,7 @@ impl Scan {
         let len = match &self.way {
             Way::Lowtide(Op::Read, pager, view) => {
                 let page = pager.page_size() as u64;
-                black_box(view.read(at / page).map_err(|e| failed(e.into()))?[0]);
+                black_box(view.page(at / page).map_err(|e| failed(e.into()))?[0]);
                 page
             }
             Way::Lowtide(Op::ReadAt, _, view) => {
@@ -223,7 +223,7 @@ pub(crate) fn run(args: &InOrderArgs) -> Result<(), BenchError> {
         let mut systems: Vec<Box<dyn System>> = Vec::new();
         for &op in &args.op {
             let young = args.cold.young.young_faults;
-            let adjust = |builder: Builder| builder.young_faults(young);
+            let adjust = |builder: PagerBuilder| builder.young_faults(young);
             let pager = args.cold.io.pager(policy, max_bytes, page_bytes, adjust)?;
             if machine.is_none() {
                 machine = Some(Machine::ask(&probe, &file, &pager)?);

@@ -8,7 +8,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use lowtide::map::Way;
+use lowtide::map::MapMode;
 use lowtide::{Pager, Policy, Size, Tenant};
 use lowtide_cli::bench::access::{AccessError, DataAccess};
 use lowtide_cli::bench::datafile::{DataDir, Scratch};
@@ -103,7 +103,7 @@ pub(crate) struct Limits {
 
 /// lowtide in this process: a tenant with the limits of the group.
 pub(crate) struct LowtideMaps {
-    way: Way,
+    way: MapMode,
     policy: Policy,
     pager: Pager,
     /// Ends before the files go.
@@ -113,7 +113,7 @@ pub(crate) struct LowtideMaps {
 
 impl LowtideMaps {
     /// The name of its rows.
-    pub(crate) const fn name_of(way: Way) -> &'static str {
+    pub(crate) const fn name_of(way: MapMode) -> &'static str {
         map::name(way)
     }
 
@@ -123,7 +123,7 @@ impl LowtideMaps {
     /// [`BenchError::Map`] if not; those of [`Mapped::start`]; [`BenchError::Tenant`].
     pub(crate) fn start(
         (pager, policy): (Pager, Policy),
-        way: Way,
+        way: MapMode,
         made: Made,
         limits: Limits,
     ) -> Result<Self, BenchError> {

@@ -238,7 +238,7 @@ impl Stage {
         let actors = script.actors.iter().zip(&self.views).zip(&doing);
         let performers = actors.flat_map(|((actor, view), doing)| {
             (0..actor.threads).zip(doing).map(move |(thread, doing)| {
-                let choices = script.choices(actor, thread, view.pages());
+                let choices = script.choices(actor, thread, view.page_count());
                 let mut performer = Performer::new(actor, view.clone(), choices, doing);
                 move || performer.step()
             })

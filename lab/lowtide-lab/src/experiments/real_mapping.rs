@@ -19,7 +19,7 @@ use std::fmt;
 
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use lowtide::map::Way;
+use lowtide::map::MapMode;
 use lowtide::{Pager, Size};
 use lowtide_cli::bench::datafile::DataDir;
 use lowtide_cli::bench::error::BenchError;
@@ -364,9 +364,9 @@ impl<P: RealProgram> RealMapping<P> {
     }
 
     /// The ways of lowtide's maps.
-    fn ways(&self) -> Vec<Way> {
-        let cached = self.against.contains(&Beside::MapPagecache).then_some(Way::PageCache);
-        [Some(Way::Userfault), cached].into_iter().flatten().collect()
+    fn ways(&self) -> Vec<MapMode> {
+        let cached = self.against.contains(&Beside::MapPagecache).then_some(MapMode::PageCache);
+        [Some(MapMode::Userfault), cached].into_iter().flatten().collect()
     }
 
     fn head(&self, probe: &Probe, dir: &DataDir, pager: &Pager) -> Result<Machine, BenchError> {

@@ -12,7 +12,7 @@
 
 use super::plan::{Fault, Plan};
 use super::undo::{Cut, Log, SECTOR};
-use lowtide::{Gate, Inject, InjectOp, Request, Verdict};
+use lowtide::instruments::{Gate, Inject, InjectOp, Request, Verdict};
 use lowtide_workload::SplitMix64;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::File;

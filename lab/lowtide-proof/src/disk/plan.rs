@@ -5,7 +5,7 @@
 //! faults in that order. Which thread's request comes when is up to the scheduler, so a run of
 //! several threads is not repeated to the letter.
 
-use lowtide::InjectOp;
+use lowtide::instruments::InjectOp;
 use lowtide_workload::SplitMix64;
 use std::collections::HashMap;
 use std::fmt;

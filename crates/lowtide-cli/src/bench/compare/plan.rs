@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
-use lowtide::map::Way;
+use lowtide::map::MapMode;
 use lowtide::{Pager, Policy, Size};
 use lowtide_host::probe::{Availability, Probe};
 use lowtide_report::columns::Columns;
@@ -75,7 +75,7 @@ pub struct Comparison<'a> {
     /// lowtide's rows.
     pub policies: Vec<Policy>,
     /// The rows of lowtide's maps.
-    pub maps: Vec<(Way, Policy)>,
+    pub maps: Vec<(MapMode, Policy)>,
     /// The peers' rows; with lowtide's maps, until the plan is checked.
     pub peers: Vec<MmapPeer>,
     pub rounds: u32,
@@ -184,7 +184,7 @@ impl<'a> Comparison<'a> {
     /// # Errors
     /// [`BenchError::Usage`].
     fn set_maps_apart(&mut self) -> Result<(), BenchError> {
-        let ways: Vec<Way> = self.peers.iter().filter_map(|peer| peer.way()).collect();
+        let ways: Vec<MapMode> = self.peers.iter().filter_map(|peer| peer.way()).collect();
         self.peers.retain(|peer| peer.way().is_none());
         if self.writes && !ways.is_empty() {
             let names: Vec<_> = ways.iter().map(|&way| map::name(way)).collect();
@@ -195,7 +195,7 @@ impl<'a> Comparison<'a> {
             ));
             return Ok(());
         }
-        if !self.slowness.is_none() && ways.contains(&Way::PageCache) {
+        if !self.slowness.is_none() && ways.contains(&MapMode::PageCache) {
             refuse_slowed(&ways)?;
         }
         self.maps = ways
@@ -286,7 +286,7 @@ impl<'a> Comparison<'a> {
             let shared = own();
             places.extend(self.policies.iter().map(|_| shared));
             places.extend(self.maps.iter().map(|(way, _)| match way {
-                Way::PageCache => own(),
+                MapMode::PageCache => own(),
                 _ => shared,
             }));
         }
@@ -314,7 +314,7 @@ impl<'a> Comparison<'a> {
             }
             true
         };
-        self.maps.retain(|(way, _)| *way != Way::PageCache || keep(map::name(*way)));
+        self.maps.retain(|(way, _)| *way != MapMode::PageCache || keep(map::name(*way)));
         self.peers.retain(|peer| keep(peer.name()));
     }
 

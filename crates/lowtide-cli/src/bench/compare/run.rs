@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use lowtide::map::Way;
+use lowtide::map::MapMode;
 use lowtide::{Pager, Size};
 use lowtide_host::probe::Probe;
 use lowtide_report::interrupt::Cut;
@@ -222,7 +222,7 @@ fn head(machine: &Machine, files: &[DataFile], plan: &Comparison<'_>, job: &Job,
 /// How the first view and the first map of each way compare with the fastest peer, in favour of
 /// either.
 fn comparison(rows: &[Row]) -> Vec<String> {
-    let ours = [Lowtide::VIEW, map::name(Way::Userfault), map::name(Way::PageCache)];
+    let ours = [Lowtide::VIEW, map::name(MapMode::Userfault), map::name(MapMode::PageCache)];
     let first = |system: &&str| rows.iter().find(|row| row.system == *system);
     let peers = || rows.iter().filter(|row| !ours.contains(&row.system));
     let sentence = |row: &Row| {

@@ -1,7 +1,7 @@
 //! How lowtide reads and writes its files, and artificial delays of its device.
 
 use clap::{Args, ValueEnum};
-use lowtide::{Builder, IoEngine, IoMode, Pager, Policy, Size};
+use lowtide::{IoEngine, IoMode, Pager, PagerBuilder, Policy, Size};
 use lowtide_report::span::Span;
 
 use crate::bench::error::BenchError;
@@ -18,7 +18,7 @@ pub struct Io {
     pub direct: Mode,
     /// Reads fail after this time; threads of the pager make them
     #[arg(long, value_name = "TIME")]
-    pub read_deadline: Option<Span>,
+    pub read_timeout: Option<Span>,
 }
 
 impl Io {
@@ -31,7 +31,7 @@ impl Io {
         policy: Policy,
         max_bytes: u64,
         page_bytes: u64,
-        adjust: impl FnOnce(Builder) -> Builder,
+        adjust: impl FnOnce(PagerBuilder) -> PagerBuilder,
     ) -> Result<Pager, BenchError> {
         let max = Size::new(max_bytes);
         let builder = Pager::builder()
@@ -40,8 +40,8 @@ impl Io {
             .base_page(usize::try_from(page_bytes).unwrap_or(usize::MAX))
             .io_engine(self.io.into())
             .direct(self.direct.into());
-        let builder = match self.read_deadline {
-            Some(Span(deadline)) => builder.read_deadline(deadline),
+        let builder = match self.read_timeout {
+            Some(Span(deadline)) => builder.read_timeout(deadline),
             None => builder,
         };
         adjust(builder).build().map_err(|source| BenchError::Setup { max, page_bytes, source })

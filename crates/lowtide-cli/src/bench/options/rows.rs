@@ -3,7 +3,7 @@
 use clap::builder::ArgPredicate;
 use clap::{Args, ValueEnum};
 use lowtide::Policy;
-use lowtide::map::Way;
+use lowtide::map::MapMode;
 use lowtide_report::{names, out};
 
 use crate::bench::error::BenchError;
@@ -102,10 +102,10 @@ impl MmapPeer {
     }
 
     /// The way of lowtide's map, if it is one.
-    pub const fn way(self) -> Option<Way> {
+    pub const fn way(self) -> Option<MapMode> {
         match self {
-            Self::MapUserfault => Some(Way::Userfault),
-            Self::MapPagecache => Some(Way::PageCache),
+            Self::MapUserfault => Some(MapMode::Userfault),
+            Self::MapPagecache => Some(MapMode::PageCache),
             Self::Mmap | Self::MmapRandom | Self::None => None,
         }
     }

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use lowtide::Anon;
+use lowtide::Region;
 use lowtide_experiments::programs::heap::PAGE;
 use lowtide_experiments::programs::tenants::Content;
 use lowtide_workload::SplitMix64;
@@ -16,7 +16,7 @@ const STRIDE: usize = 512;
 /// See the module documentation.
 #[derive(Debug)]
 pub(crate) struct Checked {
-    region: Anon,
+    region: Region,
     content: Content,
     /// Stores to each page since it was last free.
     stores: Vec<u32>,
@@ -26,8 +26,8 @@ pub(crate) struct Checked {
 
 impl Checked {
     /// A region that was not stored to.
-    pub(crate) fn new(region: Anon, content: Content, seed: u64) -> Self {
-        let stores = vec![0; region.pages() as usize];
+    pub(crate) fn new(region: Region, content: Content, seed: u64) -> Self {
+        let stores = vec![0; region.page_count() as usize];
         Self { region, content, stores, rng: SplitMix64::new(seed) }
     }
 
@@ -45,7 +45,7 @@ impl Checked {
     }
 
     fn store_zeros(&self, page: u64) -> Result<(), String> {
-        let mut guard = self.region.write(page).map_err(|error| error.to_string())?;
+        let mut guard = self.region.page_mut(page).map_err(|error| error.to_string())?;
         for (at, byte) in guard.iter_mut().enumerate().step_by(STRIDE) {
             if *byte != 0 {
                 return Err(format!(
@@ -77,7 +77,7 @@ impl Checked {
     /// Those of the region, as text.
     pub(crate) fn free(&mut self, pages: Range<u64>) -> Result<(), String> {
         let bytes = pages.start * PAGE..pages.end * PAGE;
-        self.region.discard(bytes).map_err(|error| error.to_string())?;
+        self.region.clear(bytes).map_err(|error| error.to_string())?;
         self.stores[pages.start as usize..pages.end as usize].fill(0);
         Ok(())
     }
@@ -86,13 +86,13 @@ impl Checked {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lowtide::{Pager, Size, Swap};
+    use lowtide::{Pager, Size, SwapOptions};
 
     /// A region of one and a half budgets, and the same region.
-    fn region(content: Content) -> (Checked, Anon) {
-        let swap = Swap::compressed(Size::new(1 << 20));
+    fn region(content: Content) -> (Checked, Region) {
+        let swap = SwapOptions::compressed(Size::new(1 << 20));
         let pager = Pager::builder().max(Size::new(2 << 20)).swap(swap).build().unwrap();
-        let region = pager.root().anon(3 << 20).unwrap();
+        let region = pager.root().region(3 << 20).unwrap();
         (Checked::new(region.clone(), content, 1), region)
     }
 

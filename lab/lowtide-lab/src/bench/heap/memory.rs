@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
-use lowtide::Anon;
+use lowtide::Region;
 use lowtide_experiments::programs::heap::PAGE;
 
 use super::content::{CHECKED, WORDS, word};
@@ -40,9 +40,9 @@ fn check(page: u64, index: usize, found: u64) -> Result<(), String> {
     Err(format!("page {page} has {found:#x} at word {index}, and {wanted:#x} was stored"))
 }
 
-impl Heap for Anon {
+impl Heap for Region {
     fn fill(&self, page: u64) -> Result<(), String> {
-        let mut guard = self.write(page).map_err(|error| error.to_string())?;
+        let mut guard = self.page_mut(page).map_err(|error| error.to_string())?;
         let (words, _) = guard.as_chunks_mut::<8>();
         for (index, bytes) in words.iter_mut().enumerate().skip(1) {
             *bytes = word(page, index).to_le_bytes();
@@ -51,7 +51,7 @@ impl Heap for Anon {
     }
 
     fn load(&self, page: u64, indexes: [usize; CHECKED]) -> Result<u64, String> {
-        let guard = self.read(page).map_err(|error| error.to_string())?;
+        let guard = self.page(page).map_err(|error| error.to_string())?;
         let (words, _) = guard.as_chunks::<8>();
         for index in indexes {
             check(page, index, u64::from_le_bytes(words[index]))?;
@@ -60,7 +60,7 @@ impl Heap for Anon {
     }
 
     fn store(&self, page: u64) -> Result<u64, String> {
-        let mut guard = self.write(page).map_err(|error| error.to_string())?;
+        let mut guard = self.page_mut(page).map_err(|error| error.to_string())?;
         let (words, _) = guard.as_chunks_mut::<8>();
         let count = u64::from_le_bytes(words[0]);
         words[0] = (count + 1).to_le_bytes();

@@ -72,7 +72,7 @@ impl Lowtide {
         let pool = match access {
             Access::Guards => {
                 let region =
-                    tenant.anon(bytes).map_err(|error| unfilled(name, error.to_string()))?;
+                    tenant.region(bytes).map_err(|error| unfilled(name, error.to_string()))?;
                 start(name, program, &region, &counts)?
             }
             Access::Pointer => {

@@ -3,7 +3,7 @@
 //! The sum of the words read proves that the correct words were read: it is compared with the sum
 //! computed from the words' definition.
 
-use lowtide::{Reader, View};
+use lowtide::{PageCursor, View};
 use lowtide_cli::bench::content::{WORD_BYTES, word};
 use lowtide_workload::SplitMix64;
 
@@ -43,13 +43,13 @@ impl ViewWords {
 impl ViewWords {
     /// The same words through a reader of this thread.
     pub(crate) fn by_reader(&self) -> ReaderWords<'_> {
-        ReaderWords { reader: self.view.reader(), count: self.count }
+        ReaderWords { reader: self.view.page_cursor(), count: self.count }
     }
 }
 
 /// Words of a file, through a reader that keeps its slot.
 pub(crate) struct ReaderWords<'a> {
-    reader: Reader<'a>,
+    reader: PageCursor<'a>,
     count: u64,
 }
 
@@ -79,7 +79,7 @@ impl Words for ViewWords {
 
     #[inline(always)]
     fn word(&mut self, index: u64) -> Result<u64, lowtide::Error> {
-        let page = self.view.read(index / PAGE_WORDS)?;
+        let page = self.view.page(index / PAGE_WORDS)?;
         let start = (index % PAGE_WORDS) as usize * WORD_BYTES;
         let mut bytes = [0; WORD_BYTES];
         bytes.copy_from_slice(&page[start..start + WORD_BYTES]);

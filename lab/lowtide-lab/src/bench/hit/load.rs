@@ -4,7 +4,7 @@ use std::hint::black_box;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use lowtide::map::{Advice, Map, Way};
+use lowtide::map::{Advice, Map, MapMode};
 use lowtide::{Pager, View};
 use lowtide_cli::bench::datafile::DataFile;
 use lowtide_cli::bench::error::BenchError;
@@ -34,7 +34,7 @@ pub(crate) fn view(pager: &Pager, file: &DataFile) -> Result<ViewWords, BenchErr
 }
 
 fn load_view(view: &View) -> Result<(), BenchError> {
-    let pages: Vec<u64> = (0..view.pages()).collect();
+    let pages: Vec<u64> = (0..view.page_count()).collect();
     for chunk in pages.chunks(LOAD_PAGES as usize) {
         interrupt::check(|| "loading the words".into())?;
         view.get_many(chunk, |_, _| ())
@@ -53,7 +53,7 @@ pub(crate) fn pointer(file: &DataFile, size: u64) -> Result<PointerWords, BenchE
 /// The same words in a map; `None`, and a note, where the machine does not allow it.
 pub(crate) fn mapped(
     pager: &Pager,
-    way: Way,
+    way: MapMode,
     file: &DataFile,
     size: u64,
 ) -> Result<Option<PointerWords>, BenchError> {
@@ -74,7 +74,7 @@ fn load_map(map: &Map, file: &DataFile) -> Result<(), BenchError> {
         interrupt::check(|| "loading the words".into())?;
         let end = map.len().min(start + LOAD_BYTES);
         for at in (start..end).step_by(AHEAD_BYTES) {
-            map.advise_range(Advice::WillNeed, at, AHEAD_BYTES.min(end - at))
+            map.advise_range(Advice::WillNeed, at..end.min(at + AHEAD_BYTES))
                 .map_err(|source| BenchError::file("read ahead", file.path(), source))?;
         }
         for at in (start..end).step_by(PAGE_BYTES as usize) {

@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::time::Instant;
 
 use clap::Args;
-use lowtide::map::Way;
+use lowtide::map::MapMode;
 use lowtide::{Pager, Size};
 use lowtide_cli::bench::content::Content;
 use lowtide_cli::bench::datafile::{DataFile, Purpose};
@@ -36,7 +36,7 @@ pub(crate) const ABOUT: &str =
 const ACCESSES_DEPENDENT: u64 = 1_000_000;
 const ACCESSES_INDEPENDENT: u64 = 8_000_000;
 /// The ways of maps, one row each.
-const WAYS: [Way; 2] = [Way::Userfault, Way::PageCache];
+const WAYS: [MapMode; 2] = [MapMode::Userfault, MapMode::PageCache];
 
 /// Options of `hit`.
 #[derive(Debug, Args)]
@@ -98,7 +98,7 @@ pub(crate) fn run(args: &HitArgs) -> Result<(), BenchError> {
     let with_maps = 2 + WAYS.len();
     let largest = sizes.iter().copied().max().unwrap_or_default();
     let room = |systems| check_memory(0, systems, budget(largest), probe.memory_available);
-    let ways: &[Way] = match room(with_maps) {
+    let ways: &[MapMode] = match room(with_maps) {
         Ok(()) => &WAYS,
         Err(why) => {
             room(2)?;
@@ -173,7 +173,7 @@ const fn budget(size: u64) -> u64 {
 struct Loaded {
     view: ViewWords,
     pointer: PointerWords,
-    maps: Vec<(Way, PointerWords)>,
+    maps: Vec<(MapMode, PointerWords)>,
 }
 
 /// The turns of one system: nanoseconds per access in each round, and the rounds with wrong sums.
@@ -197,7 +197,7 @@ impl Loaded {
         pager: &Pager,
         file: &DataFile,
         size: u64,
-        ways: &[Way],
+        ways: &[MapMode],
         another_pager: impl Fn(u64) -> Result<Pager, BenchError>,
     ) -> Result<Self, BenchError> {
         let (view, pointer) = (load::view(pager, file)?, load::pointer(file, size)?);

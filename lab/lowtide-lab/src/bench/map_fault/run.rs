@@ -1,7 +1,7 @@
 //! Rounds of all systems, their table and JSON.
 
 use clap::Args;
-use lowtide::map::{Advice, Way};
+use lowtide::map::{Advice, MapMode};
 use lowtide::{IoMode, Pager, Policy, Size};
 use lowtide_cli::bench::content::Content;
 use lowtide_cli::bench::datafile::{DataFile, Purpose};
@@ -85,12 +85,12 @@ struct FaultRow {
 /// A mapping that is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum System {
-    Map(Way),
+    Map(MapMode),
     Kernel,
 }
 
 const SYSTEMS: [System; 3] =
-    [System::Map(Way::Userfault), System::Map(Way::PageCache), System::Kernel];
+    [System::Map(MapMode::Userfault), System::Map(MapMode::PageCache), System::Kernel];
 
 impl System {
     const fn name(self) -> &'static str {
@@ -103,7 +103,7 @@ impl System {
     /// The budget in which all of `size` bytes have room.
     const fn roomy(self, size: u64) -> Option<u64> {
         match self {
-            Self::Map(Way::PageCache) => Some((UNNOTICED_PART + 1) * size + ROOM_BYTES),
+            Self::Map(MapMode::PageCache) => Some((UNNOTICED_PART + 1) * size + ROOM_BYTES),
             Self::Map(_) => Some(size + size / 8 + ROOM_BYTES),
             Self::Kernel => None,
         }

@@ -1,7 +1,7 @@
 //! The coverage of a proof, as tables and as rows of the JSON.
 
 use crate::error::LabError;
-use lowtide::InjectOp;
+use lowtide::instruments::InjectOp;
 use lowtide_cli::bench::error::BenchError;
 use lowtide_proof::coverage::Coverage;
 use lowtide_proof::disk::Fault;

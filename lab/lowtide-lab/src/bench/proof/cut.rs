@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use clap::Args;
 use lowtide::Size;
-use lowtide::map::Way;
+use lowtide::map::MapMode;
 use lowtide_cli::bench::error::BenchError;
 use lowtide_cli::bench::options::{Io, Policies, threads};
 use lowtide_host::file as facts;
@@ -96,7 +96,7 @@ pub(crate) fn run(args: &CutArgs) -> Result<(), BenchError> {
         threads: threads as usize,
         seed,
         lie: args.sabotage,
-        maps: ways_of_maps().contains(&Way::Userfault),
+        maps: ways_of_maps().contains(&MapMode::Userfault),
     };
     let mut proof = PowerCuts::new(with, &layout, files);
     let began = Instant::now();

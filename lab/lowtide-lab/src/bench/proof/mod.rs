@@ -11,7 +11,7 @@
 //! The guarantees, the checks and the disk are in [`lowtide_proof`]. This module has the parts of
 //! the command: options, the processes to kill, progress and tables.
 
-use lowtide::map::Way;
+use lowtide::map::MapMode;
 use lowtide_host::maps::Maps;
 
 mod coverage;
@@ -21,9 +21,9 @@ mod report;
 pub(crate) mod victim;
 
 /// The ways in which files can be mapped here.
-fn ways_of_maps() -> Vec<Way> {
+fn ways_of_maps() -> Vec<MapMode> {
     let maps = Maps::ask();
-    let cached = maps.scan.is_ok().then_some(Way::PageCache);
-    let served = (maps.scan.is_ok() && maps.served.is_ok()).then_some(Way::Userfault);
+    let cached = maps.scan.is_ok().then_some(MapMode::PageCache);
+    let served = (maps.scan.is_ok() && maps.served.is_ok()).then_some(MapMode::Userfault);
     cached.into_iter().chain(served).collect()
 }

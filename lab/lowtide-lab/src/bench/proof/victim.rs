@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
-use lowtide::map::Way;
+use lowtide::map::MapMode;
 use lowtide::{IoEngine, Pager, Policy, Size};
 use lowtide_proof::heap::{Heap, SwapKind};
 use lowtide_proof::layout::Layout;
@@ -64,7 +64,7 @@ pub(crate) struct VictimArgs {
     pub(crate) reopens: bool,
     /// The way in which the file is mapped, instead of views
     #[arg(long)]
-    pub(crate) map: Option<Way>,
+    pub(crate) map: Option<MapMode>,
     /// Number of the kind of swap of a region beside the file
     #[arg(long)]
     pub(crate) region: Option<usize>,

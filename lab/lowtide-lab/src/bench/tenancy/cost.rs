@@ -94,7 +94,7 @@ fn slice(view: &View, loads: u64, rng: &mut SplitMix64) -> Result<Slice, BenchEr
     let units = (view.page_size() / UNIT_BYTES) as u64;
     let (begin, cpu, mut misses) = (Instant::now(), CpuTime::now_self(), 0);
     for _ in 0..loads {
-        let place = rng.below(view.pages() * units);
+        let place = rng.below(view.page_count() * units);
         let page = place / units;
         misses += u64::from(!view.is_resident(page));
         load(view, page, place % units).map_err(|first| BenchError::Wrong {
@@ -224,7 +224,7 @@ pub(crate) fn run(args: &CostArgs) -> Result<(), BenchError> {
     let (policy, seed) = (args.policy.policy, args.seed.seed);
     let data = whole_windows(high / 3 * 4, args.page);
     let max = check_memory(data + data / 8 + (16 << 20))?.bytes();
-    let io = Io { io: args.io, direct: args.direct, read_deadline: None };
+    let io = Io { io: args.io, direct: args.direct, read_timeout: None };
     let pager = io.pager(policy, max, args.page, |builder| builder)?;
     let data_dir = args.files.data_dir()?;
     let file = data_dir.prepare(Content::Blocks, data, 1, Purpose::Lasting)?.remove(0);

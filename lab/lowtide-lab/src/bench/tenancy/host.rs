@@ -1,7 +1,7 @@
 //! The parts that workloads with tenants share: options, head and tail of the result, limits.
 
 use clap::Args;
-use lowtide::{Builder, Pager, Policy, Programs, Size, Tenant, TenantPolicyError};
+use lowtide::{Pager, PagerBuilder, Policy, Programs, Size, Tenant, TenantPolicyError};
 use lowtide_cli::bench::content::UNIT_BYTES;
 use lowtide_cli::bench::datafile::DataFile;
 use lowtide_cli::bench::error::BenchError;
@@ -40,7 +40,7 @@ impl Common {
     /// [`BenchError::NoMemory`], [`BenchError::Setup`].
     pub(crate) fn pager(&self, policy: Policy, max_bytes: u64) -> Result<Pager, BenchError> {
         check_memory(max_bytes)?;
-        self.io.pager(policy, max_bytes, self.page, |builder: Builder| builder)
+        self.io.pager(policy, max_bytes, self.page, |builder: PagerBuilder| builder)
     }
 }
 

@@ -189,7 +189,7 @@ const FILL_PAGES: usize = 256;
 /// # Errors
 /// [`BenchError::Runtime`], [`BenchError::Interrupted`].
 pub(crate) fn fill(view: &View, bytes: u64) -> Result<(), BenchError> {
-    let pages: Vec<u64> = (0..(bytes / view.page_size() as u64).min(view.pages())).collect();
+    let pages: Vec<u64> = (0..(bytes / view.page_size() as u64).min(view.page_count())).collect();
     for chunk in pages.chunks(FILL_PAGES) {
         interrupt::check(|| "filling memory".into())?;
         view.get_many(chunk, |_, _| ())
@@ -203,7 +203,7 @@ pub(crate) fn fill(view: &View, bytes: u64) -> Result<(), BenchError> {
 /// # Errors
 /// lowtide's error as text, or the position of wrong bytes.
 pub(crate) fn load(view: &View, page: u64, unit: u64) -> Result<(), String> {
-    let bytes = view.read(page).map_err(|error| error.to_string())?;
+    let bytes = view.page(page).map_err(|error| error.to_string())?;
     check(&bytes, page, unit)
 }
 
@@ -218,7 +218,7 @@ pub(crate) fn load_around(view: &View, page: u64, unit: u64) -> Result<bool, Str
     }
     let first = page - page % WINDOW_PAGES;
     let mut pages = [0; WINDOW_PAGES as usize];
-    let window = &mut pages[..(view.pages() - first).min(WINDOW_PAGES) as usize];
+    let window = &mut pages[..(view.page_count() - first).min(WINDOW_PAGES) as usize];
     window.iter_mut().zip(first..).for_each(|(at, page)| *at = page);
     let mut found = Ok(());
     view.get_many(window, |index, bytes| {
@@ -236,7 +236,7 @@ pub(crate) fn load_around(view: &View, page: u64, unit: u64) -> Result<bool, Str
 /// # Errors
 /// As [`load`].
 pub(crate) fn load_many(view: &View, first: u64, pages: u64) -> Result<u64, String> {
-    let pages: Vec<u64> = (first..(first + pages).min(view.pages())).collect();
+    let pages: Vec<u64> = (first..(first + pages).min(view.page_count())).collect();
     let missing = pages.iter().filter(|&&page| !view.is_resident(page)).count();
     let mut found = Ok(());
     view.get_many(&pages, |index, bytes| {

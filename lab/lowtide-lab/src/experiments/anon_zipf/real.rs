@@ -11,7 +11,7 @@
 //! Every operation checks what it loads. What the program computes besides is left out.
 
 use clap::{Args, ValueEnum};
-use lowtide::{Pager, Policy, Size, Swap};
+use lowtide::{Pager, Policy, Size, SwapOptions};
 use lowtide_cli::bench::datafile::DataDir;
 use lowtide_cli::bench::error::BenchError;
 use lowtide_cli::bench::machine::Machine;
@@ -168,7 +168,8 @@ impl RealAnonZipf {
 
     fn pager(&self, policy: Policy, heap: u64, dir: &DataDir) -> Result<Pager, BenchError> {
         let max = Size::new(self.own.max);
-        let swap = Swap::compressed(Size::new(self.own.max / 2)).file(dir.path(), Size::new(heap));
+        let swap =
+            SwapOptions::compressed(Size::new(self.own.max / 2)).file(dir.path(), Size::new(heap));
         let pager = Pager::builder().max(max).policy(policy).swap(swap).build();
         pager.map_err(|source| BenchError::Setup { max, page_bytes: PAGE, source })
     }

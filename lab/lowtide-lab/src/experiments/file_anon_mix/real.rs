@@ -217,12 +217,12 @@ fn fill_share(tenant: &Tenant, share: u64, scene: &Scene) -> Option<Vec<Piece>> 
 /// One pass of a reader: every page, a kilobyte of each verified.
 fn read_once(view: &View, count: &Count, scene: &Scene) -> Result<(), String> {
     let units = view.page_size() / UNIT_BYTES;
-    for page in 0..view.pages() {
+    for page in 0..view.page_count() {
         if scene.loaders.stopped() {
             return Ok(());
         }
         let missed = !view.is_resident(page);
-        match view.read(page) {
+        match view.page(page) {
             Ok(bytes) => {
                 let (found, _) = bytes.as_chunks::<UNIT_BYTES>();
                 let unit = page % units as u64;

@@ -20,7 +20,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use lowtide::{OpenOptions, Pager, Policy, Size, Swap, Tenant, View};
+use lowtide::{OpenOptions, Pager, Policy, Size, SwapOptions, Tenant, View};
 use lowtide_cli::bench::content::{Content, UNIT_BYTES};
 use lowtide_cli::bench::datafile::{DataDir, DataFile, Purpose};
 use lowtide_cli::bench::error::BenchError;
@@ -143,7 +143,7 @@ impl Alike {
     /// file.
     fn pager(&self, policy: Policy, dir: &DataDir) -> Result<Pager, BenchError> {
         check_memory(self.max)?;
-        let swap = Swap::compressed(Size::new(self.max / 2))
+        let swap = SwapOptions::compressed(Size::new(self.max / 2))
             .file(dir.path(), Size::new(self.tenants.bytes()));
         self.io.pager(policy, self.max, PAGE, |builder| builder.swap(swap))
     }
@@ -245,7 +245,7 @@ impl Worker {
         file: Option<&DataFile>,
     ) -> Result<Self, BenchError> {
         let region = |bytes| {
-            let region = group.anon(bytes).map_err(|source| BenchError::Runtime {
+            let region = group.region(bytes).map_err(|source| BenchError::Runtime {
                 action: "make a worker's regions".into(),
                 source,
             })?;
