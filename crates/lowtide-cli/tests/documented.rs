@@ -99,7 +99,7 @@ fn the_traces_on_their_page_can_be_played_and_every_column_is_explained() {
         fs::write(&path, example).unwrap();
         let results = json(&[
             "sim",
-            "--trace",
+            "trace",
             path.to_str().unwrap(),
             "--max",
             "1M",
