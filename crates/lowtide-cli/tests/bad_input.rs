@@ -50,6 +50,8 @@ fn sizes_that_are_no_budget_are_refused() {
     refused(&["bench", "ycsb-b", "--scale", "nan"], 2, &["--scale", "4"]);
     refused(&["bench", "ycsb-b", "--seconds", "-1"], 2, &["--seconds"]);
     refused(&["bench", "ycsb-b", "--threads", "0"], 2, &["threads"]);
+    refused(&["bench", "ycsb-b", "--threads", "1,2"], 2, &["'1,2' for '--threads"]);
+    refused(&["bench", "ycsb-b", "--cuts", "3"], 2, &["--cuts", "ycsb-b"]);
     refused(&["bench", "ycsb-b", "--ops", "3", "--rounds", "5"], 2, &["3 operations", "--rounds"]);
 }
 

@@ -195,6 +195,9 @@ fn a_machine_file_and_options_change_what_is_simulated() {
         rows(&results)[0]["seconds"].as_f64().unwrap()
     };
     assert!(seconds(slow.to_str().unwrap()) > 5.0 * seconds("laptop"));
+    let phone = args(&ZIPF, &["--machine", "phone", "--device", "ramdisk", "--policy", "lru"]);
+    let head = text(&run(&phone).stdout);
+    assert!(head.contains("phone on ramdisk: 8 CPUs, 6G of memory, ramdisk;"), "{head}");
 }
 
 /// Every kind of operation, by three threads and one that is not named.
@@ -397,6 +400,8 @@ fn options_in_the_wrong_place_and_words_that_mean_nothing_are_refused() {
         has_no(&ZIPF, option, value);
     }
     has_no(&ZIPF, "--seconds", "5");
+    has_no(&ZIPF, "--rounds", "3");
+    refused(&args(&ZIPF, &["--device", "hdd"]), 2, &["--machine"]);
     refused(&["sim", "zipf", "--trace", "t.csv"], 2, &["--trace"]);
     refused(&["sim"], 2, &["<WORKLOAD>", "zipf", "trace"]);
     refused(&["sim", "zipff"], 2, &["'zipf'"]);

@@ -97,11 +97,9 @@ fn a_device_takes_the_place_of_the_machines_own_and_is_named() {
         (&"xeon-96t".into(), &"xeon-96t on hdd".into())
     );
     assert!(hdd["seconds"].as_f64() > nvme["seconds"].as_f64().map(|seconds| 5.0 * seconds));
-    let zipf = ["sim", "zipf", "--ops", "5k", "--size", "16M", "--max", "4M", "--policy", "lru"];
     let head =
-        text(&run(&[&zipf[..], &["--machine", "phone", "--device", "ramdisk"]].concat()).stdout);
+        text(&run(&[&YCSB[..], &["--machine", "phone", "--device", "ramdisk"]].concat()).stdout);
     assert!(head.contains("phone on ramdisk: 8 CPUs, 6G of memory, ramdisk;"), "{head}");
-    refused(&[&zipf[..], &["--device", "hdd"]].concat(), &["--machine"]);
     refused(&[&YCSB[..], &["--device", "hd"]].concat(), &["'hd'", "'hdd'", "nvme-gen4"]);
 }
 

@@ -38,7 +38,6 @@ fn readers_beside_allocating_threads_have_rows_with_rounds_and_kills() {
     assert!(count(before, "failcnt") > 0 && count(after, "failcnt") > 0);
     assert_eq!((&all[1]["oom"], count(&all[1], "failcnt")), (&1.into(), 24_460));
     assert_eq!(all[3]["rounds_published"], "128");
-    has_no(&["sim", "zipf"], "--rounds", "3");
     has_no(&mix, "--ops", "3");
     refused(&args(&mix, &["--max", "100M"]), 2, &["100M", "112M", "raise --max"]);
 }

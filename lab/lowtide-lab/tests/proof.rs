@@ -91,7 +91,7 @@ fn what_is_for_measurements_is_refused() {
         &["bench", "power-cut", "--cycles", "3"],
         &["bench", "crash", "--seconds", "3"],
         &["bench", "power-cut", "--against", "mmap"],
-        &["bench", "ycsb-b", "--cuts", "3"],
+        &["bench", "hit", "--cuts", "3"],
     ] {
         let output = run(args);
         assert_eq!(output.status.code(), Some(2), "{args:?}: {}", text(&output.stderr));

@@ -149,8 +149,7 @@ fn what_cannot_be_meant_is_refused_before_anything_is_made() {
     );
     refused(dir.path(), &["bench", "high-thrash", "--ops", "5"], &["--ops", "high-thrash"]);
     refused(dir.path(), &["bench", "high-thrash", "--page", "512"], &["--page", "1K"]);
-    refused(dir.path(), &["bench", "ycsb-b", "--bpf", NOOP], &["--bpf", "ycsb-b"]);
-    refused(dir.path(), &["bench", "ycsb-b", "--threads", "1,2"], &["'1,2' for '--threads"]);
+    refused(dir.path(), &["bench", "fill", "--bpf", NOOP], &["--bpf", "fill"]);
     refused(dir.path(), &["bench", "tenants", "--scale", "3"], &["'3' for '--scale", "0.001"]);
     refused(dir.path(), &["bench", "tenants", "--threads", "3"], &["--threads", "tenants"]);
     refused(dir.path(), &["bench", "noisy-neighbour", "--scale", "3"], &["--scale", "noisy"]);
