@@ -97,6 +97,12 @@ pub struct Tally {
     pub span: (Instant, Instant),
 }
 
+impl Default for Tally {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Tally {
     /// An empty tally that starts now.
     pub fn new() -> Self {

@@ -97,7 +97,7 @@ impl Recording {
     }
 
     /// Number of operations.
-    pub const fn len(&self) -> u64 {
+    pub(crate) const fn len(&self) -> u64 {
         self.ops.len() as u64
     }
 

@@ -135,7 +135,7 @@ impl Records {
     ///
     /// # Errors
     /// [`SimError::Trace`], those of [`Repage::op`].
-    pub fn next(&mut self) -> Result<Option<TraceRecord>, SimError> {
+    pub(crate) fn next(&mut self) -> Result<Option<TraceRecord>, SimError> {
         let Some(record) = self.trace.next().transpose()? else { return Ok(None) };
         Ok(Some(TraceRecord { op: self.repage.op(record.op)?, ..record }))
     }
