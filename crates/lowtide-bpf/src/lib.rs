@@ -5,7 +5,7 @@
 //! lines of C, compiled by clang as for the kernel, loaded into lowtide from the object file, and
 //! run in a virtual machine in the process. A program sees a
 //! [`LimitSnapshot`](lowtide_core::hooks::LimitSnapshot) and its maps, nothing else. It cannot
-//! reach outside, cannot run for ever, and its answers are clamped by the engine.
+//! reach outside, cannot run forever, and its answers are clamped by the engine.
 //!
 //! ```c
 //! #include "lowtide_bpf.h"

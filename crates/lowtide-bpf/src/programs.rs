@@ -111,7 +111,7 @@ pub enum MapError {
         /// Bytes that it has.
         found: usize,
     },
-    /// No room for another key, or an index behind the end of an array.
+    /// No room for another key, or an index past the end of an array.
     #[error("map {map} has no room for this key; raise its max_entries")]
     Full {
         /// The map.

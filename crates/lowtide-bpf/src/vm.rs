@@ -3,7 +3,7 @@
 //! It executes what the [verifier](crate::verify) has accepted and trusts it in nothing that
 //! matters for safety: every access is checked ([`memory`](crate::memory)), every slot is fetched
 //! with its bounds, every instruction is paid for from a budget. So a program can be wrong, but it
-//! can neither run for ever, nor reach anything outside, nor bring the process down. Arithmetic is
+//! can neither run forever, nor reach anything outside, nor bring the process down. Arithmetic is
 //! RFC 9669's: division by zero gives 0, a remainder by zero leaves the dividend, shifts take the
 //! low bits of the distance, 32-bit results clear the upper half.
 

@@ -528,7 +528,7 @@ fn objects_whose_parts_do_not_fit_together_are_refused() {
     let nowhere = what(&good.clone().map_at(&[3]).bytes());
     assert!(matches!(nowhere, LoadFault::Relocation { at: 3, .. }), "not at a constant: {nowhere}");
     let outside = what(&good.clone().map_at(&[9]).bytes());
-    assert!(matches!(outside, LoadFault::Relocation { at: 9, .. }), "behind the end: {outside}");
+    assert!(matches!(outside, LoadFault::Relocation { at: 9, .. }), "past the end: {outside}");
     // Wherever the name stands.
     let renamed = |from: &[u8], to: &[u8], bytes: &[u8]| {
         let mut bytes = bytes.to_vec();

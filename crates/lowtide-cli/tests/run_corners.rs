@@ -260,7 +260,7 @@ fn without_proc_the_program_works_and_its_mapping_is_kept_by_what_is_cached() {
         make(&files);
         let mut command = plain("unshare");
         command.args(["-m", "sh", "-c", hidden, "sh", env!("CARGO_BIN_EXE_lowtide"), "run"]);
-        // The way `userfault` is refused otherwise. The library is found beside the command.
+        // `userfault` mode is refused otherwise. The library is found beside the command.
         command.args(["--max", BUDGET, "--json", "--summary", &summary, "--force"]).args(way);
         command.arg("--").arg(maps()).args(["parts", &files.data()]);
         let Ok(output) = command.output() else {

@@ -13,7 +13,7 @@ use serde_json::Value;
 /// What a budget of 8 MiB may be exceeded by: nothing. What mirrors take is counted by the kernel.
 const MOST: u64 = 8 * MIB as u64;
 
-/// Runs the program in the way `userfault`; `None` where that is not available.
+/// Runs the program in `userfault` mode; `None` where that is not available.
 fn exactly(files: &Files, program: &[&str]) -> Option<(std::process::Output, Vec<Value>)> {
     let (output, summaries) = files.within(&["--way", "userfault"], program);
     let because = |one: &Value| one["pagecache_because"].as_array().cloned().unwrap_or_default();
@@ -25,7 +25,7 @@ fn exactly(files: &Files, program: &[&str]) -> Option<(std::process::Output, Vec
     Some((output, summaries))
 }
 
-/// How many mappings were kept in the way `pagecache` for a reason.
+/// How many mappings were kept in `pagecache` mode for a reason.
 fn because(summary: &Value, reason: &str) -> u64 {
     let rows = summary["pagecache_because"].as_array().unwrap();
     rows.iter().find(|row| row["reason"] == reason).map_or(0, |row| row["count"].as_u64().unwrap())

@@ -15,7 +15,7 @@ use std::time::Duration;
 use common::programs::{BUDGET, Files, maps, plain, run, same};
 use common::text;
 
-/// A program that has not ended by then waits for ever: alone each takes a second or so.
+/// A program that has not ended by then waits forever: alone each takes a second or so.
 const PATIENCE: Duration = Duration::from_secs(90);
 
 /// The options of each way.
@@ -50,7 +50,7 @@ fn ends(command: &mut Command) -> Output {
         let _ = rustix::process::kill_process_group(id, rustix::process::Signal::KILL);
     }
     let output = waits.join().unwrap();
-    assert!(in_time, "it waits for ever: {shown}\n{}", text(&output.stderr));
+    assert!(in_time, "it waits forever: {shown}\n{}", text(&output.stderr));
     output
 }
 
@@ -286,6 +286,6 @@ fn a_traced_program_is_served_without_pages_that_its_tracer_would_wait_for() {
         let with = ends(&mut command);
         same(&with, &alone(&args));
         let said = text(&with.stderr);
-        assert_eq!(said.matches("would wait for ever").count(), 1, "{said}");
+        assert_eq!(said.matches("would wait forever").count(), 1, "{said}");
     }
 }

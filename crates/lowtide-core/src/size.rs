@@ -71,19 +71,19 @@ impl Size {
         Self(bytes)
     }
 
-    /// So many KiB of 1024 bytes; [`Size::MAX`] if that is more than 2^64 bytes.
+    /// A number of KiB, of 1024 bytes each; [`Size::MAX`] if that is more than 2^64 bytes.
     #[must_use]
     pub const fn kib(count: u64) -> Self {
         Self(count.saturating_mul(1 << 10))
     }
 
-    /// So many MiB; [`Size::MAX`] if that is more than 2^64 bytes.
+    /// A number of MiB; [`Size::MAX`] if that is more than 2^64 bytes.
     #[must_use]
     pub const fn mib(count: u64) -> Self {
         Self(count.saturating_mul(1 << 20))
     }
 
-    /// So many GiB; [`Size::MAX`] if that is more than 2^64 bytes.
+    /// A number of GiB; [`Size::MAX`] if that is more than 2^64 bytes.
     #[must_use]
     pub const fn gib(count: u64) -> Self {
         Self(count.saturating_mul(1 << 30))

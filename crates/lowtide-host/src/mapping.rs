@@ -2,7 +2,7 @@
 //!
 //! A [`FileMapping`] leaves every decision to the kernel: which pages stay (the page cache's
 //! reclaim), how much is read around a fault ([`Advice`]), when a dirty page is written. A read of
-//! a page that cannot be loaded, or that lies behind the end of a file that has shrunk, is not an
+//! a page that cannot be loaded, or that lies past the end of a file that has shrunk, is not an
 //! error but the signal SIGBUS.
 //!
 //! # Safety

@@ -25,9 +25,9 @@ use lowtide_sys::shared::{Access, SharedMapping, Sharing, memfd};
 use lowtide_sys::userfault::{Features, Modes, Scope, UserFault};
 use rustix::event::{EventfdFlags, eventfd};
 
-/// What the way `userfault` needs of `userfaultfd(2)`.
+/// What `userfault` mode needs of `userfaultfd(2)`.
 const SERVED: Features = Features::MISSING_SHMEM.union(Features::WP_SHMEM).union(Features::POISON);
-/// What makes touches of single pages visible in the way `pagecache`.
+/// What makes touches of single pages visible in `pagecache` mode.
 const EXACT: Features = Features::WP.union(Features::WP_ASYNC);
 
 /// Features of `userfaultfd(2)`, and what lowtide does with each: what it is used for, or why not.
@@ -47,10 +47,10 @@ const FEATURES: [(Features, &str, Result<&str, &str>); 8] = [
 pub struct Maps {
     /// Whether page tables can be scanned (`PAGEMAP_SCAN`); the text has the reason if not.
     pub scan: Result<(), String>,
-    /// The way `userfault`: whether system calls may use the memory; the text has the reason if
+    /// `userfault` mode: whether system calls may use the memory; the text has the reason if
     /// page faults cannot be served.
     pub served: Result<bool, String>,
-    /// The way `pagecache`: whether touches of single pages can be seen; the text has the reason if
+    /// `pagecache` mode: whether touches of single pages can be seen; the text has the reason if
     /// only those of neighbours together can.
     pub exact: Result<(), String>,
     /// The features of `userfaultfd(2)` that the kernel offers.
@@ -114,7 +114,7 @@ impl Maps {
         format!("{used}; {}", rest.join("; "))
     }
 
-    /// How touches are seen in the way `pagecache`.
+    /// How touches are seen in `pagecache` mode.
     fn touches(&self) -> String {
         match &self.exact {
             Ok(()) => "touches of single pages are seen in files that may be written".to_owned(),

@@ -76,7 +76,7 @@ pub struct Probe {
     pub userfaultfd: Availability,
     /// The way that lowtide's maps take.
     pub maps: Maps,
-    /// What `lowtide run` keeps: files, files in the way `userfault`, memory without a file, files
+    /// What `lowtide run` keeps: files, files in `userfault` mode, memory without a file, files
     /// that are read.
     pub run: [Availability; 4],
     /// Whether this process may make a memory cgroup, and where.

@@ -206,7 +206,7 @@ fn futex(most: Option<u64>) {
                 let done = libc::syscall(libc::SYS_futex, word(page + 1), op, 0, 0_usize);
                 assert_eq!(done, 0, "{op}: {}", io::Error::last_os_error());
             }
-            // What is not memory is refused as ever.
+            // What is not memory is refused as usual.
             let nowhere = ptr::without_provenance::<u32>(1 << 12);
             let refused = libc::syscall(libc::SYS_futex, nowhere, libc::FUTEX_LOCK_PI, 0, 0_usize);
             assert_eq!((refused, errno()), (-1, Some(libc::EFAULT)));

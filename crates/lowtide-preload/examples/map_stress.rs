@@ -355,7 +355,7 @@ impl Thread<'_> {
             return;
         }
         let _pages = data.pages.read().unwrap();
-        // Never cut off: a copy of a page behind the end would be SIGBUS.
+        // Never cut off: a copy of a page past the end would be SIGBUS.
         let count = 256 + self.random(256);
         let first = self.random(PAGES / 2 - count);
         let late = self.random(2) == 0;

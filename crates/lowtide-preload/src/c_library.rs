@@ -11,7 +11,7 @@
 //! | thread-locals end by | `__cxa_thread_atexit_impl`, with the loader's lock | a key, no lock |
 //! | the signal that changes the rights of all threads | 33 | 34 |
 //! | a name that is not found | is forgotten | stays the program's next `dlerror(3)` |
-//! | standard streams, beside our threads alone | are not locked (`stdio.rs`) | are as ever |
+//! | standard streams, beside our threads alone | are not locked (`stdio.rs`) | are as usual |
 //! | memory without a file (`--anon`) | kept | left alone: not one of its ways was tried |
 //!
 //! Functions that only one of them has, such as those that checked headers call, stand in front of

@@ -40,7 +40,7 @@ pub(crate) fn look_up() {
 }
 
 /// How often a call is made again whose pages are there. They may leave in between; a word that is
-/// not the program's, or a wrong time, is `EFAULT` for ever.
+/// not the program's, or a wrong time, is `EFAULT` forever.
 const ATTEMPTS: u32 = 64;
 
 type Six = [usize; 6];

@@ -198,7 +198,7 @@ pub(crate) fn end(reason: Reason) -> Result<(), c_int> {
 }
 
 /// Makes the live blocks that a range touches the kernel's, at the same addresses. What the program
-/// does next to them works as ever; the budget holds no more for them.
+/// does next to them works as usual; the budget holds no more for them.
 ///
 /// # Errors
 /// `ENOMEM`: all is as before.

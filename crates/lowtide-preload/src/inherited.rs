@@ -8,7 +8,7 @@
 //! * Where the parent has mirrors, *before*: the child has one thread, and that is here, so none
 //!   knows of pages of the kernel's mapping, and mirrors take its place. A `fork` of such a process
 //!   takes about a millisecond longer.
-//! * In the way `pagecache` a moment later, or with the first question: a child that becomes
+//! * In `pagecache` mode a moment later, or with the first question: a child that becomes
 //!   another program has gone by then. The addresses are known from the beginning, so what the
 //!   program changes there is a question to the keeper, which answers it when it has adopted them.
 //!

@@ -173,7 +173,7 @@ fn map_memory(
     }
 }
 
-/// What excludes the way `userfault` for a new mapping.
+/// What excludes `userfault` mode for a new mapping.
 fn unfit(prot: c_int, flags: c_int) -> Option<Why> {
     if prot & libc::PROT_WRITE != 0 {
         Some(Why::Stored)

@@ -40,7 +40,7 @@ use std::time::Instant;
 /// Starts it; whether that was possible. The caller has the line's turn.
 ///
 /// Not in a child that a raw `clone` has made of a process with threads: locks that those had, in
-/// the C library and here, are taken for ever.
+/// the C library and here, are taken forever.
 pub(crate) fn begin() -> bool {
     if state::get().is_none_or(|(state, _)| state.whole.load(Ordering::Acquire) == 0) {
         return false;
@@ -486,7 +486,7 @@ impl Keeper {
         self.budgets.as_mut().ok_or(Reason::Resources)
     }
 
-    /// Keeps a mapping in the way `pagecache`.
+    /// Keeps a mapping in `pagecache` mode.
     fn watch(&mut self, subject: Subject) -> Result<(), Reason> {
         let held = Held::Watched(self.budgets()?.adopt(&subject)?);
         self.kept.insert(subject.range.start, Kept { subject, held });

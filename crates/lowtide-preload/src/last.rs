@@ -1,7 +1,7 @@
 //! The end of a process whose first thread has ended before the others.
 //!
 //! The C library ends a process with status 0 when its last thread ends, and counts ours among
-//! them. So does the kernel. A program whose `main` ends with `pthread_exit` would live for ever.
+//! them. So does the kernel. A program whose `main` ends with `pthread_exit` would live forever.
 //! Therefore the keeper looks whether the first thread has ended and all others are ours; no
 //! process ends before its first thread, so almost always this is one look at one thread.
 //!
@@ -15,7 +15,7 @@
 //! that was there before has them: it is started ([`watch`]) when the first thread is about to
 //! end. It is not one of ours for the wrappers, because what it runs is the program's.
 //!
-//! Until then signals are the program's threads' as ever.
+//! Until then signals are the program's threads' as usual.
 //!
 //! # Safety
 //!

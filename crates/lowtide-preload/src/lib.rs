@@ -2,9 +2,9 @@
 //! (`LD_PRELOAD`) and keeps what the program maps of files within a budget.
 //!
 //! The program maps a file as it always did, and the mapping stays the kernel's own: what it reads
-//! and writes is the page cache, so system calls, other processes, `fork` and crashes are as ever.
+//! and writes is the page cache, so system calls, other processes, `fork` and crashes are as usual.
 //! This library only learns of the mapping. A thread of its own then watches which pages are in
-//! memory and drops some when there are more than the budget allows. In the way `userfault` a
+//! memory and drops some when there are more than the budget allows. In `userfault` mode a
 //! mirror takes the mapping's place while the file cannot change.
 //!
 //! | file | concept |
@@ -21,7 +21,7 @@
 //! | `ranges`, `left` | addresses that are adopted; mappings that are left to the kernel |
 //! | `line`, `keeper`, `descriptors` | asking our thread; the thread; its own descriptors |
 //! | `budgets`, `shares` | the pager and its tenants; one budget for many processes |
-//! | `mirrors`, `leases`, `local`, `ways` | the way `userfault`; files without change; reasons |
+//! | `mirrors`, `leases`, `local`, `ways` | `userfault` mode; files without change; reasons |
 //! | `heap`, `blocks`, `memory` | memory without a file: the program's, addresses, the keeper's |
 //! | `outside` | what of such memory is not kept |
 //! | `malloc`, `real_memory` | allocating it; the functions behind |

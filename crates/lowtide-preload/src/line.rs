@@ -31,7 +31,7 @@ pub(crate) struct New {
     pub(crate) thread: i32,
     /// The file.
     pub(crate) identity: Identity,
-    /// What excludes the way `userfault`.
+    /// What excludes `userfault` mode.
     pub(crate) unfit: Option<Why>,
 }
 

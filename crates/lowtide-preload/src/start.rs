@@ -82,7 +82,7 @@ extern "C" fn begin() {
 }
 
 /// Says that a thread of ours has failed: its standard error is not the program's. Standard
-/// variables say whether the stack is wanted, as ever.
+/// variables say whether the stack is wanted, as usual.
 fn report(info: &panic::PanicHookInfo<'_>) {
     let stack = Backtrace::capture();
     let stack =

@@ -26,7 +26,7 @@
 //! | event | |
 //! |---|---|
 //! | `fork`, `_Fork`, `clone`: a child | has one thread, and the streams as they are |
-//! | `exec` | a new program begins anew |
+//! | `exec` | a new program begins again |
 //! | the first thread ends (`last.rs`) | ours that calls `exit` is then the only one |
 //! | `flockfile(3)` | locks in any case |
 //! | a program that asks, or decides, how a stream is locked | is left alone: it needs the name |

@@ -50,7 +50,7 @@ unsafe fn pins(to: *const c_void, len: usize, stream: *mut FILE) -> bool {
     }
     let _errno = Errno::save();
     // SAFETY: the caller's promise. Without the lock: the number changes only where the program
-    // opens the stream anew.
+    // opens the stream again.
     let fd = unsafe { fileno_unlocked(stream) };
     // A stream without a descriptor reads from memory, or by functions of the program.
     fd >= 0 && copies::of(fd) != Manner::Copies

@@ -114,7 +114,7 @@ struct Line<'a> {
     /// With `--read`.
     #[serde(skip_serializing_if = "Option::is_none")]
     reads_lost: Option<u64>,
-    /// Why mappings were not, or not to the end, in the way `userfault`, where that is wanted.
+    /// Why mappings were not, or not to the end, in `userfault` mode, where that is wanted.
     pagecache_because: Vec<Row<'a>>,
     left_alone: Vec<Row<'a>>,
 }

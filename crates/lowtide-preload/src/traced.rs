@@ -2,8 +2,8 @@
 //!
 //! A page that lowtide serves itself comes in when one of its threads runs. A tracer stops threads
 //! and reads the memory of others meanwhile (`process_vm_readv(2)`), which waits for the page: both
-//! wait for ever if the thread that serves it is stopped. Nothing in this process can prevent that.
-//! So nothing is served in a traced process: files are kept in the way `pagecache`, and memory
+//! wait forever if the thread that serves it is stopped. Nothing in this process can prevent that.
+//! So nothing is served in a traced process: files are kept in `pagecache` mode, and memory
 //! without a file is left to the kernel. A tracer that comes later is not noticed.
 
 use crate::descriptors;
@@ -32,7 +32,7 @@ pub(crate) fn without_waiting(settings: Settings) -> Settings {
     let parent = rustix::process::getppid().map_or(0, |pid| pid.as_raw_nonzero().get());
     if is_demanded && tracer_of(&parent.to_string()) != Some(tracer) {
         let text = format!(
-            "lowtide: process {tracer} traces the program, and would wait for ever for a page that \
+            "lowtide: process {tracer} traces the program, and would wait forever for a page that \
              a stopped thread serves: no --anon and no --way userfault; files are kept in the way \
              pagecache\n"
         );

@@ -1,4 +1,4 @@
-//! Why a mapping is kept in the way `pagecache` although `userfault` is wanted, and how many are.
+//! Why a mapping is kept in `pagecache` mode although `userfault` is wanted, and how many are.
 
 use crate::left::LeftAlone;
 use std::ops::Deref;
@@ -99,16 +99,16 @@ impl Why {
 /// How mappings were kept.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Ways {
-    /// Mappings that are, or were, in the way `userfault`.
+    /// Mappings that are, or were, in `userfault` mode.
     pub(crate) userfault: u64,
-    /// Mappings that are in the way `pagecache`, or were.
+    /// Mappings that are in `pagecache` mode, or were.
     pub(crate) pagecache: u64,
     /// Why, each with the first file.
     because: Vec<LeftAlone<Why>>,
 }
 
 impl Ways {
-    /// A mapping is in the way `pagecache` for this reason.
+    /// A mapping is in `pagecache` mode for this reason.
     pub(crate) fn add<P: Deref<Target = [u8]>>(
         &mut self,
         reason: Why,

@@ -1,9 +1,9 @@
 //! What this library remembers, in memory that the kernel wipes when the process forks.
 //!
 //! A child has the parent's memory, but only the thread that forked: our own thread is gone, and a
-//! lock that another thread held stays taken for ever. So all that the wrappers use is in pages
+//! lock that another thread held stays taken forever. So all that the wrappers use is in pages
 //! with `MADV_WIPEONFORK`, and zero bytes mean: nothing was adopted, nothing was counted, no thread
-//! runs, every lock is free. A child therefore begins anew, however it was made (`fork`, a raw
+//! runs, every lock is free. A child therefore begins again, however it was made (`fork`, a raw
 //! `clone`), without a handler. What it inherited is left to the kernel. What it maps itself is
 //! served, within a budget of its own, if `fork` has made it: the locks of the runtime and of the
 //! C library are as they should be only where their handlers ran ([`note_whole`]).
@@ -13,7 +13,7 @@
 //! # Safety
 //!
 //! [`Zeroed`] is implemented by types for which zero bytes are a valid value and which are `Sync`.
-//! The memory is never unmapped, so references to it live for ever.
+//! The memory is never unmapped, so references to it live forever.
 
 #![allow(unsafe_code)]
 

@@ -57,7 +57,7 @@ const WORDS: &[(&str, &str)] = &[
     ("engine ns", "nanoseconds of that in the engine, with its looks at translations"),
     ("lock held %", "share of the time in which the lock was held"),
     ("waited ns/miss", "nanoseconds that a miss waited for the lock"),
-    ("memory", "hot: the same pages for ever; cold: new pages, none of which is needed again"),
+    ("memory", "hot: the same pages forever; cold: new pages, none of which is needed again"),
     ("throttle", "how threads above high are throttled (--high-policy)"),
     ("requests/s", "requests per second on the device, from all users"),
     ("KiB/s", "KiB per second read from the device, by all users"),

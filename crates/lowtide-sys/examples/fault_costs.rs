@@ -1,7 +1,7 @@
 //! What the kernel charges for serving page faults and watching pages: medians, in nanoseconds.
 //!
 //! One thread works on a window of 512 pages (2 MiB) of a memfd, registered for missing pages and
-//! asynchronous write protection. Each row is prepared anew before it is timed, 201 times. On a
+//! asynchronous write protection. Each row is prepared again before it is timed, 201 times. On a
 //! virtual machine with two cores (AMD EPYC), Linux 6.18, while other programs used both cores
 //! (load 10), in a dev build, a page of 4 KiB costs:
 //!

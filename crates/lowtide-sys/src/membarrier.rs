@@ -50,7 +50,7 @@ use std::thread;
 use rustix::io::Errno;
 use rustix::thread::{MembarrierCommand, MembarrierQuery, membarrier, membarrier_query};
 
-/// How the process's barriers work; the same for every thread, for ever.
+/// How the process's barriers work; the same for every thread, forever.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// [`light`] is free, [`heavy`] is a system call of some tenths of a microsecond to some

@@ -109,6 +109,6 @@ mod tests {
         })
         .join()
         .expect("the thread");
-        assert_eq!(errno_of(libc::SYS_io_setup), before, "other threads are as ever");
+        assert_eq!(errno_of(libc::SYS_io_setup), before, "other threads are as usual");
     }
 }

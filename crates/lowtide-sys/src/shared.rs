@@ -114,7 +114,7 @@ impl SharedMapping {
     /// that the kernel chooses. With `populate` the pages are read and mapped before the call
     /// returns, as far as that is possible.
     ///
-    /// The file may be shorter: a touch of a page that lies wholly behind its end is `SIGBUS`. Cost
+    /// The file may be shorter: a touch of a page that lies wholly past its end is `SIGBUS`. Cost
     /// without `populate`: one system call, no matter how long.
     ///
     /// # Errors

@@ -27,7 +27,7 @@
 //! it is *touched*; if it is evicted before, the credit is gone. Nothing else earns any: not that
 //! the page is in memory, nor that a miss did not happen in a cluster that was read around. So a
 //! region reads no more than was measured useful, and its own reads confirm nothing. A region that
-//! has used up its credit reads single pages again, which measures it anew.
+//! has used up its credit reads single pages again, which measures it again.
 //!
 //! A touch behind a pointer is not seen when it happens. Before a region goes without for want of
 //! credit, the page table shows which of its pages were touched meanwhile

@@ -21,9 +21,9 @@
 //!
 //! One thing is kept between attempts: the announcement of a change, while it waits for nothing but
 //! writes on their way (`beneath.rs`). No more of them begin meanwhile, so a block that is always
-//! dirty, on a device whose writes take longer than a slice, does not keep the change waiting for
-//! ever. Those writes need nothing that an attempt owns for long. As soon as anything else is in
-//! the way, the announcement is given back, too.
+//! dirty, on a device whose writes take longer than a slice, does not keep the change waiting
+//! forever . Those writes need nothing that an attempt owns for long. As soon as anything else is
+//! in the way, the announcement is given back, too.
 //!
 //! What remains: a thread that waits for another's guard does so while *it* has guards. Two threads
 //! that each pin a page and store to the other's wait for each other until the patience ends.

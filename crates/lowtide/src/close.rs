@@ -12,7 +12,7 @@
 //! thread drops them then.
 //!
 //! A guard that was forgotten (`mem::forget`) keeps its page, its frame and the file's translations
-//! for ever, even when the pager is gone: its slot names a translation by its address, which must
+//! forever, even when the pager is gone: its slot names a translation by its address, which must
 //! not become another's.
 
 use crate::deadline::Deadline;

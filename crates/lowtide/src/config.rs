@@ -262,8 +262,8 @@ impl PagerBuilder {
         self
     }
 
-    /// Where anonymous pages ([`Tenant::region`](crate::Tenant::region)) go that are evicted. Default:
-    /// nowhere, they stay in memory until they are discarded. Needs pages of 4096 bytes.
+    /// Where anonymous pages ([`Tenant::region`](crate::Tenant::region)) go that are evicted.
+    /// Default: nowhere, they stay in memory until they are discarded. Needs pages of 4096 bytes.
     pub fn swap(mut self, swap: SwapOptions) -> Self {
         self.swap = Some(swap);
         self

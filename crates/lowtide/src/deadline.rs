@@ -1,7 +1,7 @@
 //! The moment at which an operation gives up.
 //!
 //! A caller gives the time to wait as a [`Duration`], and may give [`Duration::MAX`], which means
-//! for ever. No clock can name a moment that far away, so a deadline is a moment or *never*, and
+//! forever. No clock can name a moment that far away, so a deadline is a moment or *never*, and
 //! all waiting code uses the deadline instead of adding to [`Instant::now`].
 
 use crate::sync::{Condvar, MutexGuard};

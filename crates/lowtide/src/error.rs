@@ -356,7 +356,8 @@ pub enum Error {
     Timeout {
         /// The file.
         path: Arc<PathBuf>,
-        /// How long it was waited for: [`PagerBuilder::io_timeout`](crate::PagerBuilder::io_timeout), or
+        /// How long it was waited for:
+        /// [`PagerBuilder::io_timeout`](crate::PagerBuilder::io_timeout), or
         /// [`PagerBuilder::read_timeout`](crate::PagerBuilder::read_timeout) for a read.
         waited: Duration,
         /// What was waited for.
@@ -545,7 +546,8 @@ fn memory_advice(error: &io::Error) -> &'static str {
 /// A file whose last pages could not be written when the pager was closed.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error(
-    "{path}: {pages} pages could not be written ({}); they will be lost when its last view is dropped",
+    "{path}: {pages} pages could not be written ({}); they will be lost when its last view is \
+     dropped",
     cause(source)
 )]
 pub struct Unwritten {

@@ -377,7 +377,7 @@ impl Pool {
         })
     }
 
-    /// Zeroes what lies behind the end of the file, and refuses a read that lies wholly behind it.
+    /// Zeroes what lies past the end of the file, and refuses a read that lies wholly behind it.
     fn check_filled(
         &self,
         space: &Space,
@@ -542,7 +542,7 @@ impl Pool {
                         && hazard::held_before(&held)
                     {
                         // A store, or a discard, waits for this thread's first guard, and will wait
-                        // for this one: to wait for it in turn would be for ever. Until then the
+                        // for this one: to wait for it in turn would be forever. Until then the
                         // frame is the page's and its bytes stay as they are.
                         count_read(self, access, false);
                         return Ok((frame, held));
@@ -612,7 +612,7 @@ mod tests {
             assert_eq!(space.table.entry(3).load(), EntryState::Absent { shadow: 0 });
         }
         end.store(true, SeqCst);
-        // Without a wake-up it sleeps for ever.
+        // Without a wake-up it sleeps forever.
         woken.recv_timeout(Duration::from_secs(20)).expect("the waiter was woken");
         waiter.join().unwrap();
         assert!(waited.load(SeqCst) > 0);

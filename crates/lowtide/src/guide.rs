@@ -5,11 +5,11 @@
 //!
 //! # How large a budget
 //!
-//! The budget ([`PagerBuilder::max`]) is the memory for pages of files, and nothing else. On top of it a
-//! pager takes about 30 bytes for each page of the budget and 4 bytes for each page of each open
-//! file; [`Pager::stat`] reports both. Give it what you would let the page cache have: pages that
-//! lowtide has in memory are read with direct I/O where the file system has it, and are not in the
-//! page cache as well.
+//! The budget ([`PagerBuilder::max`]) is the memory for pages of files, and nothing else. On top of
+//! it a pager takes about 30 bytes for each page of the budget and 4 bytes for each page of each
+//! open file; [`Pager::stat`] reports both. Give it what you would let the page cache have: pages
+//! that lowtide has in memory are read with direct I/O where the file system has it, and are not in
+//! the page cache as well.
 //!
 //! * *Enough*: measure. Record a run (`lowtide bench … --record FILE`) and compute a miss-ratio
 //!   curve (`lowtide sim trace FILE --mrc --advise 0.01`), or look at a running program:
@@ -48,8 +48,8 @@
 //!
 //! # Page sizes
 //!
-//! A base page ([`PagerBuilder::base_page`]) is what is read, evicted and written: 4 KiB by default.
-//! Smaller ones, down to 512 bytes, hold more of what is used where records are small and
+//! A base page ([`PagerBuilder::base_page`]) is what is read, evicted and written: 4 KiB by
+//! default. Smaller ones, down to 512 bytes, hold more of what is used where records are small and
 //! scattered; larger ones cost less to describe. Files that are read in large pieces can have
 //! larger folios ([`OpenOptions::folio_order`]) in the same pager.
 //!
@@ -60,15 +60,15 @@
 //! thread a clone of the view. Many threads that miss the same page cause one read.
 //!
 //! A guard ([`Page`]) belongs to the thread that took it. While it lives its page does not change,
-//! so a store to that page waits, and fails with [`Error::HeldElsewhere`] after [`PagerBuilder::memory_timeout`], or at
-//! once with [`Error::HeldHere`] if the guard is the thread's own. Keep guards for as long as you
-//! read; do not wait for other work with one.
+//! so a store to that page waits, and fails with [`Error::HeldElsewhere`] after
+//! [`PagerBuilder::memory_timeout`], or at once with [`Error::HeldHere`] if the guard is the
+//! thread's own. Keep guards for as long as you read; do not wait for other work with one.
 //!
 //! In the same way a guard delays [`View::revert`], [`View::punch`] and [`View::set_len`] where
 //! they affect its page, or the folio that the page is in. The thread that has it may read any
 //! other page meanwhile, flush, and store to pages without guards. But two threads that each pin a
-//! page and store to the other's page wait for each other until that time has passed; so do one that
-//! pins a page and calls `set_len`, and one that stores to that page.
+//! page and store to the other's page wait for each other until that time has passed; so do one
+//! that pins a page and calls `set_len`, and one that stores to that page.
 //!
 //! # Async
 //!
@@ -117,7 +117,7 @@
 //! have. A child that calls `exec` at once, as [`std::process::Command`] does, is fine. A child of
 //! `fork(3)` can build pagers of its own, unless a thread that [`std::thread`] made began or ended
 //! in the parent just then: the standard library holds a lock of its own for that, the child gets
-//! it as it was, and the first thread that is to begin there waits for ever. So fork before there
+//! it as it was, and the first thread that is to begin there waits forever. So fork before there
 //! are threads, or while none begins or ends. A child of a raw `clone(2)` cannot build a pager,
 //! because no handler runs there.
 //!

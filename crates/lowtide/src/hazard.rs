@@ -66,7 +66,7 @@
 //! moment becomes an *orphan*, and so does the record of a pin that is taken after it. Nothing more
 //! is published in an orphan, so it may serve a new thread as soon as all of its slots are vacant;
 //! a thread that needs a record checks that. So dropping a guard is one store. A guard that is
-//! forgotten keeps its page resident for ever and its slot with it, which wastes both and endangers
+//! forgotten keeps its page resident forever and its slot with it, which wastes both and endangers
 //! nothing.
 //!
 //! A child of `fork` has one thread, and all locks as they were in its parent. So it begins with
@@ -343,7 +343,7 @@ pub(crate) fn look(slots: &mut Slots) {
 }
 
 /// Whether a guard of the calling thread holds the entry at `address`: waiting for that entry's
-/// readers would be for ever.
+/// readers would be forever.
 ///
 /// Guards that have outlived the thread's record keeping (see *Records*) are not found.
 #[must_use]
@@ -526,8 +526,8 @@ mod tests {
         assert!(!seen(a) && !held_by_this_thread(a));
     }
 
-    /// As [`seen`], by a thread that [`thread`] does not make: in a child its lock stays held for
-    /// ever if a thread of the parent began or ended at the fork, as those of other tests do.
+    /// As [`seen`], by a thread that [`thread`] does not make: in a child its lock stays held
+    /// forever if a thread of the parent began or ended at the fork, as those of other tests do.
     fn seen_by_another_thread(address: usize) -> bool {
         extern "C" fn look(address: *mut libc::c_void) -> *mut libc::c_void {
             std::ptr::without_provenance_mut(usize::from(seen(address.addr())))

@@ -1,6 +1,7 @@
 //! Reads that have a deadline, and what becomes of those that miss it.
 //!
-//! A thread that wants a page waits for its read until [`PagerBuilder::read_timeout`], and fails with
+//! A thread that wants a page waits for its read until [`PagerBuilder::read_timeout`], and fails
+//! with
 //! [`Error::Timeout`] then. The device may still write to the frames, so they stay charged and
 //! their translations busy, and a thread that wants one of the pages waits for the same read, until
 //! its own deadline. When the device answers after all, the worker that has waited for it ends the

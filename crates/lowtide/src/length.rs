@@ -58,7 +58,7 @@ impl<'a> Length<'a> {
         })
     }
 
-    /// As [`Length::refresh`], for a reader that looks behind the end. With reads of its own in
+    /// As [`Length::refresh`], for a reader that looks past the end. With reads of its own in
     /// flight it may not wait, and does not look.
     pub(crate) fn look_behind_end(&self) -> Result<u64, Error> {
         let Self { space, .. } = *self;
@@ -189,7 +189,7 @@ impl<'a> Length<'a> {
             let owned =
                 Owned::take(pool, space, first..end >> pool.page_shift, 0..0, false, attempts)?;
             if let Err(error) = owned.read_again(len..size.min(end)) {
-                // Some of it may have been read; behind the end that is known there are zeroes.
+                // Some of it may have been read; past the end that is known there are zeroes.
                 owned.zero_from(len);
                 // Others may have cut it off again.
                 let cut = error.kind() == io::ErrorKind::UnexpectedEof;

@@ -111,8 +111,8 @@ impl State {
     }
 }
 
-/// Whether guards of this thread pin all that a group has in memory: waiting for them would be for
-/// ever.
+/// Whether guards of this thread pin all that a group has in memory: waiting for them would be
+/// forever .
 pub(crate) fn held_here(state: &State, over: MemcgId) -> bool {
     let stat = state.engine.stat(over);
     // Each guard pins one folio.

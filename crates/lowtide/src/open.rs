@@ -196,8 +196,8 @@ impl OpenOptions {
 
     /// How much may be read ahead at a time where the file is read in order: the largest window. 0
     /// reads nothing ahead. By default it is 8 MiB, and 0 in a pager without [background
-    /// threads](crate::PagerBuilder::background), where the reader itself would have to read it. It is
-    /// never more than a sixteenth of the pager's or the tenant's budget, and below four pages
+    /// threads](crate::PagerBuilder::background), where the reader itself would have to read it. It
+    /// is never more than a sixteenth of the pager's or the tenant's budget, and below four pages
     /// there is none.
     ///
     /// Each view, and each clone of it, notices by itself where it is read in order, in up to four

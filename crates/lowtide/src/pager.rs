@@ -157,7 +157,8 @@ impl Pager {
         }
     }
 
-    /// Figures of the swap file; `None` if there is none ([`SwapOptions::file`](crate::SwapOptions::file)).
+    /// Figures of the swap file; `None` if there is none
+    /// ([`SwapOptions::file`](crate::SwapOptions::file)).
     #[must_use]
     pub fn swap_file(&self) -> Option<FileStat> {
         self.inner.pool.swap_file.as_ref().map(|file| file.stat())
@@ -189,8 +190,8 @@ impl Pager {
         self.inner.pool.backend.engine()
     }
 
-    /// Brings the directory of [`PagerBuilder::export_dir`](crate::PagerBuilder::export_dir) up to date now.
-    /// No-op without one.
+    /// Brings the directory of [`PagerBuilder::export_dir`](crate::PagerBuilder::export_dir) up to
+    /// date now. No-op without one.
     ///
     /// # Errors
     /// [`ExportError`] names the first file that could not be written. All others have been, and

@@ -209,7 +209,7 @@ pub(crate) struct Pool {
     pub(crate) memory_timeout: Duration,
     /// How long a thread waits for writes.
     pub(crate) io_timeout: Duration,
-    /// How long it waits for a read of a file, if not for ever.
+    /// How long it waits for a read of a file, if not forever.
     pub(crate) read_timeout: Option<Duration>,
     pub(crate) background: bool,
     pub(crate) young_faults: bool,

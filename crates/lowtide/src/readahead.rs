@@ -67,7 +67,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 pub(crate) const WINDOW_BYTES: u64 = 8 << 20;
 /// Streams that a view follows at a time.
 const STREAMS: usize = 8;
-/// Behind pointers, pages before or behind the end of a stream that are near it.
+/// Behind pointers, pages before or past the end of a stream that are near it.
 const NEAR: u64 = 32;
 /// Misses near each other that make a stream, if they are half of the pages there.
 const DENSE: u64 = 12;
@@ -226,7 +226,7 @@ impl ReadAhead {
         space: &Space,
     ) -> Option<Range<u64>> {
         let mut streams = crate::sync::lock(&self.streams);
-        // Behind the end of a window goes on a reader that used all of it without a miss.
+        // Past the end of a window goes on a reader that used all of it without a miss.
         let goes_on = |s: &Stream| {
             let behind = !s.ahead.is_empty() && s.ahead.end == at;
             (request.start..=at).contains(&s.next) || s.ahead.contains(&at) || behind

@@ -14,13 +14,14 @@ use crate::sync::Cell;
 use crate::view::View;
 use std::fmt;
 
-/// Reads pages of a [`View`] one at a time; made by [`View::page_cursor`]. It does not leave its thread.
+/// Reads pages of a [`View`] one at a time; made by [`View::page_cursor`]. It does not leave its
+/// thread.
 ///
 /// The bytes that [`read`](PageCursor::read) returns are those of the page, and do not change while
 /// they are borrowed. **The reader keeps the page that it has read last** until it reads another,
-/// is [released](PageCursor::release) or dropped: until then the page is not evicted, and a store of
-/// another thread to it waits, as for a guard. So release it before this thread waits for anything
-/// else, or stores.
+/// is [released](PageCursor::release) or dropped: until then the page is not evicted, and a store
+/// of another thread to it waits, as for a guard. So release it before this thread waits for
+/// anything else, or stores.
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;

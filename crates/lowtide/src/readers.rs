@@ -1,7 +1,7 @@
 //! The threads that read ahead.
 //!
 //! A request for read-ahead is a hint: it may be dropped, and it must not delay anything else. A
-//! thread that reads ahead waits for the device, perhaps for ever. So there are several, started
+//! thread that reads ahead waits for the device, perhaps forever. So there are several, started
 //! when there is work and none is idle. At most [`FILE_THREADS`] requests of one file are carried
 //! out at a time, and at most [`DEVICE_THREADS`] of one device, so that a device that hangs keeps
 //! those threads and no others. If too many requests wait behind them, new ones are dropped.

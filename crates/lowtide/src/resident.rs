@@ -17,7 +17,8 @@
 //! **Cost.** One bit for each unit, and a test of it for each miss, under the pool's lock. The
 //! first use of a block clears 2 MiB under the lock: some hundred microseconds, once. A ring pins
 //! all of an arena that is registered with it, so an arena is registered only if it is populated
-//! from the start ([`PagerBuilder::populate`](crate::PagerBuilder::populate)), and then it keeps its memory.
+//! from the start ([`PagerBuilder::populate`](crate::PagerBuilder::populate)), and then it keeps
+//! its memory.
 
 use crate::frames::{FRAME_ORDER_MAX, Frames};
 use lowtide_sys::memory::{HUGE_PAGE_BYTES, Mapping, page_size};

@@ -63,7 +63,7 @@ mod real {
         lowtide_sys::membarrier::heavy().is_ok()
     }
 
-    /// Whether `light` needs no fence instruction in this process. Decided once, for ever.
+    /// Whether `light` needs no fence instruction in this process. Decided once, forever.
     pub(crate) fn is_asymmetric() -> bool {
         lowtide_sys::membarrier::register() == lowtide_sys::membarrier::Mode::Asymmetric
     }
@@ -264,7 +264,7 @@ mod modelled {
         std::mem::take(&mut *super::lock(&outcomes))
     }
 
-    /// A global behind a lock, made anew by the first thread that needs it in each execution.
+    /// A global behind a lock, made again by the first thread that needs it in each execution.
     ///
     /// Loom's own lazy statics end with the proof's main thread, which is too early: destructors of
     /// thread-locals run after a thread has been joined. These are leaked.

@@ -191,7 +191,7 @@ impl View {
 
     /// Looks at the file's size again, for a file that grows or shrinks; returns its bytes.
     ///
-    /// A read behind the known end looks by itself. Pages that are resident stay readable when the
+    /// A read past the known end looks by itself. Pages that are resident stay readable when the
     /// file has shrunk.
     ///
     /// # Errors
@@ -307,7 +307,7 @@ impl View {
     }
 
     /// Copies what exists of a range into `buf`, as `pread` does: fewer bytes than `buf` holds if
-    /// the file ends before, none behind its end. Returns the number of bytes.
+    /// the file ends before, none past its end. Returns the number of bytes.
     ///
     /// # Errors
     /// As [`page`](View::page), without [`Error::OutOfRange`].
@@ -328,7 +328,7 @@ impl View {
         }
     }
 
-    /// Copies bytes into the file, at any offset; a range behind the end makes the file longer, and
+    /// Copies bytes into the file, at any offset; a range past the end makes the file longer, and
     /// what lies between reads as zeroes. Within one page the write is atomic against guards and
     /// other writes; pages are written in no certain order.
     ///
@@ -464,7 +464,8 @@ impl View {
     /// in which dirty pages are written: several callbacks may pin all pages together.
     ///
     /// # Errors
-    /// As [`page`](View::page), for the first page that fails. Some pages may already have been shown.
+    /// As [`page`](View::page), for the first page that fails. Some pages may already have been
+    /// shown.
     pub fn get_many(&self, pages: &[u64], mut each: impl FnMut(usize, &[u8])) -> Result<(), Error> {
         if pages.iter().max().is_some_and(|last| *last >= self.page_count()) {
             // Before reads are in flight: a thread that has some must not wait for the page in

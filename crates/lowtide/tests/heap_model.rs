@@ -69,7 +69,7 @@ enum Op {
     /// Requests of the swap file fail from now on, or work again (0): one in this number.
     Reads(u64),
     Writes(u64),
-    /// The region is dropped and made anew, perhaps while another thread uses it.
+    /// The region is dropped and made again, perhaps while another thread uses it.
     Renew {
         len: usize,
         pointer: bool,

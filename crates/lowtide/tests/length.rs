@@ -1,4 +1,4 @@
-//! Files that get longer and shorter, by this pager and by others: what is behind the end is never
+//! Files that get longer and shorter, by this pager and by others: what is past the end is never
 //! seen again.
 
 mod common;

@@ -322,7 +322,7 @@ fn a_page_that_failed_once_is_sigbus_for_every_thread_that_touches_it_and_no_oth
             extern "C" fn stop(_signal: libc::c_int) {
                 STOPPED.fetch_add(1, Relaxed);
                 loop {
-                    // SAFETY: waits, for ever.
+                    // SAFETY: waits, forever.
                     unsafe { libc::pause() };
                 }
             }

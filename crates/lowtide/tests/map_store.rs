@@ -1,4 +1,4 @@
-//! Maps of the way `userfault` that are stored to: lowtide notices each store, writes it back, and
+//! Maps in `userfault` mode that are stored to: lowtide notices each store, writes it back, and
 //! loses none.
 
 #![expect(unsafe_code, reason = "mapping a file is unsafe: others could change it")]

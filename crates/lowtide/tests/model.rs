@@ -216,7 +216,7 @@ impl World<'_> {
                         let unknown = known < len;
                         prop_assert!(
                             unknown || bytes[valid..].iter().all(|b| *b == 0),
-                            "behind the end"
+                            "past the end"
                         );
                     }
                     Err(Error::OutOfRange { .. }) => prop_assert!(start >= len),

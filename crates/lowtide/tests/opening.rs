@@ -166,7 +166,7 @@ fn a_lock_is_asked_for_as_long_as_wanted_while_other_files_are_opened() {
         let patient = writing().lock_timeout(Duration::MAX);
         let (pager, path) = (&pager, &path);
         let waiting = scope.spawn(move || patient.open(pager, path));
-        // These need not wait for it: they would for ever.
+        // These need not wait for it: they would forever.
         for _ in 0..20 {
             drop(OpenOptions::new().create(PAGE).open(pager, dir.path().join("free")).unwrap());
         }

@@ -63,7 +63,7 @@ fn every_page_size_reads_the_same_bytes() {
         assert!(all.iter().zip(0..).all(|(b, at)| *b == byte_at(at)), "{page_bytes}");
         let last = view.page(view.page_count() - 1).unwrap();
         let valid = (view.len() - (view.page_count() - 1) * page_bytes as u64) as usize;
-        assert!(last[valid..].iter().all(|b| *b == 0), "behind the end there are zeroes");
+        assert!(last[valid..].iter().all(|b| *b == 0), "past the end there are zeroes");
         drop(last);
         pager.validate().unwrap();
     }
@@ -380,7 +380,7 @@ fn asking_whether_a_page_is_there_brings_nothing_in() {
     let path = make_file(&dir, 64 * KIB);
     let pager = pager("1M");
     let view = pager.open(&path).unwrap();
-    assert!((0..20).all(|page| !view.is_resident(page)), "16 pages, and some behind the end");
+    assert!((0..20).all(|page| !view.is_resident(page)), "16 pages, and some past the end");
     drop(view.page(3).unwrap());
     assert!(view.is_resident(3));
     assert!(!view.is_resident(4));

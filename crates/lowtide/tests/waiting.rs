@@ -1,4 +1,4 @@
-//! How long operations wait, and for what: patience and deadlines hold, "for ever" is one of them,
+//! How long operations wait, and for what: patience and deadlines hold, "forever" is one of them,
 //! and what has no end of its own is given one.
 
 mod common;

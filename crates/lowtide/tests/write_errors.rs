@@ -97,7 +97,7 @@ fn version(path: &PathBuf, page: u64) -> u64 {
     u64::from_le_bytes(bytes[(page * PAGE) as usize..][..8].try_into().unwrap())
 }
 
-/// Waits for something that a thread in the background will do; not for ever.
+/// Waits for something that a thread in the background will do; not forever.
 fn eventually(what: &str, mut done: impl FnMut() -> bool) {
     let begin = Instant::now();
     while !done() {
@@ -493,7 +493,7 @@ fn a_tenant_of_one_page_goes_on_writing() {
 }
 
 /// A part of the budget cannot be written, and guards of another thread are on the rest: these are
-/// dropped some day, so the reader waits for them. For ever, so that an error is a decision.
+/// dropped some day, so the reader waits for them. Forever, so that an error is a decision.
 #[test]
 fn a_file_that_cannot_be_written_is_no_reason_while_clean_pages_are_pinned() {
     let dir = Dir::new();
@@ -534,7 +534,7 @@ fn a_file_that_cannot_be_written_is_no_reason_while_clean_pages_are_pinned() {
     bad.flush().unwrap();
 }
 
-/// For ever, so that an error can only come because waiting is known to be in vain.
+/// Forever, so that an error can only come because waiting is known to be in vain.
 #[test]
 fn a_full_disk_is_named_to_the_writer_that_finds_no_room() {
     let dir = Dir::new();

@@ -39,6 +39,13 @@ const BANNED: &[(&str, &str)] = &[
     ("contender", "system under test"),
     ("hasten", "retry at once"),
     ("law", "throttle policy"),
+    ("behind the end", "past the end"),
+    ("behind its end", "past its end"),
+    ("for ever", "forever, indefinitely"),
+    ("anew", "again"),
+    ("as ever", "as usual"),
+    ("in the way `userfault`", "in `userfault` mode"),
+    ("in the way `pagecache`", "in `pagecache` mode"),
     ("facts sheet", "the kernel's rules"),
     ("fact sheet", "the kernel's rules"),
 ];

@@ -66,7 +66,7 @@ fn plans_draw_every_dimension() {
         ("sizes", "files made longer"),
         ("sizes", "ends within a page"),
         ("sizes", "tails zeroed"),
-        ("sizes", "accesses behind the end"),
+        ("sizes", "accesses past the end"),
         ("sizes", "stores to parts of pages"),
         ("sizes", "holes"),
     ] {

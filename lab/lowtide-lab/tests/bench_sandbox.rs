@@ -75,7 +75,7 @@ fn rows_of_maps_that_cannot_be_had_are_left_out_and_nothing_is_measured_of_them(
         let dir = tempfile::tempdir().unwrap();
         let args = [&program[..], &["none"]].concat();
         let Some(output) = bench(&["userfaultfd=1"], dir.path(), &args) else { return };
-        fails(&output, 1, &["the way `userfault` cannot be used"], &["wrong bytes"]);
+        fails(&output, 1, &["`userfault` mode cannot be used"], &["wrong bytes"]);
     }
 }
 

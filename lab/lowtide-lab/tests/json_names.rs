@@ -2,7 +2,7 @@
 //!
 //! `json_names.txt` lists the fields of the rows of every workload. A change to it
 //! changes an interface, which CHANGELOG.md must mention; `LOWTIDE_WRITE_NAMES=1` writes the file
-//! anew.
+//! again.
 
 #[path = "../../../crates/lowtide-cli/tests/common/mod.rs"]
 mod common;

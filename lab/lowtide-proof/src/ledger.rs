@@ -8,7 +8,7 @@
 //! A page that was under write-back may be left in any mixture of bytes, since nothing keeps a
 //! program from storing to it meanwhile, and a device from stopping anywhere. So each *byte* must
 //! be that of the promised record or of one begun later. A piece that is such a mixture is
-//! remembered as it was found, and must be found like that again until it is written anew.
+//! remembered as it was found, and must be found like that again until it is written again.
 
 use std::collections::HashMap;
 

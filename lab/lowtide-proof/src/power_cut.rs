@@ -67,7 +67,7 @@ pub struct Setting {
     pub seed: u64,
     /// What the disk claims to have done, so that the proof must fail.
     pub lie: Option<Lie>,
-    /// Whether files can be mapped in the way `userfault`. In the other the kernel writes, past
+    /// Whether files can be mapped in `userfault` mode. In the other the kernel writes, past
     /// this disk.
     pub maps: bool,
 }

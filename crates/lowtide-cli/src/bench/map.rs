@@ -21,7 +21,7 @@ use std::io;
 use std::sync::Arc;
 
 use lowtide::map::{Map, MapError, MapMode, MapOptions};
-use lowtide::{Pager, Size, Tenant};
+use lowtide::{Pager, Tenant};
 
 use super::access::{AccessError, DataAccess};
 use super::datafile::DataFile;
@@ -144,7 +144,7 @@ mod tests {
         let data = DataDir::open(Some(dir.path()), true, Locking::Locked).unwrap();
         let file = data.prepare(Content::Blocks, BYTES, 1, Purpose::Lasting).unwrap().remove(0);
         for way in [MapMode::Userfault, MapMode::PageCache] {
-            let pager = Pager::builder().max(Size::kib(256)).build().unwrap();
+            let pager = Pager::builder().max(lowtide::Size::kib(256)).build().unwrap();
             let map = match open(&pager, way, &file, BYTES, None) {
                 Ok(map) => map,
                 Err(why) => {

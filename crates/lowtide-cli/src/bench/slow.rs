@@ -4,8 +4,8 @@
 //! A *delay* applies to each request: requests wait in parallel, as in the kernel's delay mapper,
 //! so a device with a delay of one second still serves any number of requests at once. A
 //! *bandwidth* applies to the device: requests of one kind queue, each for the time that its bytes
-//! take. Both apply only to lowtide's own requests (`lowtide::instruments::Inject`), so peers cannot be
-//! compared.
+//! take. Both apply only to lowtide's own requests (`lowtide::instruments::Inject`), so peers
+//! cannot be compared.
 
 use std::fmt;
 use std::str::FromStr;

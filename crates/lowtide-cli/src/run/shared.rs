@@ -28,7 +28,7 @@ fn prefix() -> String {
     format!("lowtide-run-{}-", geteuid().as_raw())
 }
 
-/// Removes files that no process has a share in. One that comes to use it makes it anew.
+/// Removes files that no process has a share in. One that comes to use it makes it again.
 fn remove_left(folder: &Path) {
     let prefix = prefix();
     let is_ours = |name: &OsStr| name.as_encoded_bytes().starts_with(prefix.as_bytes());

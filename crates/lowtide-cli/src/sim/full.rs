@@ -93,7 +93,7 @@ impl Outcome {
     }
 }
 
-/// Plays `streams`, made anew for each policy, one for each thread. `row` makes a row without
+/// Plays `streams`, made again for each policy, one for each thread. `row` makes a row without
 /// results.
 ///
 /// # Errors

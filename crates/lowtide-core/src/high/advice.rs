@@ -6,7 +6,7 @@
 //! tenths of the stall. Stall is weighed, not the number of refaults: a thousand reads for which no
 //! thread waited are no reason for more memory.
 //!
-//! All sums are halved every five minutes, so that a phase that is over does not count for ever. An
+//! All sums are halved every five minutes, so that a phase that is over does not count forever. An
 //! event costs O(1).
 //!
 //! It is an upper estimate: the distance counts evictions, so a page that was evicted twice in

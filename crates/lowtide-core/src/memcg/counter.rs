@@ -95,7 +95,7 @@ impl Counter {
         self.usage -= pages;
     }
 
-    /// Publishes protection anew. Returns by how much the parent's sum of each kind has to grow.
+    /// Publishes protection again. Returns by how much the parent's sum of each kind has to grow.
     pub(super) fn publish(&mut self) -> [i64; 2] {
         Kind::ALL.map(|kind| {
             let claim = &mut self.claims[kind as usize];

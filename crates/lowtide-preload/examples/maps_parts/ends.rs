@@ -58,8 +58,8 @@ pub(super) fn cut(file: &File, path: &str) {
         assert!(trimmed.unwrap().success());
         for map in [map, private] {
             for page in [half, half + 1, map.pages() - 1] {
-                assert!(!is_readable(map, page), "page {page} is behind the end");
-                assert!(touch_is_sigbus(map, page), "page {page} is behind the end");
+                assert!(!is_readable(map, page), "page {page} is past the end");
+                assert!(touch_is_sigbus(map, page), "page {page} is past the end");
             }
             map.part(0, half).check();
         }

@@ -1,5 +1,5 @@
 //! Signal handlers that never come back, or wait for other threads, while their thread maps and
-//! unmaps. System calls have no locks, so no such program waits for ever.
+//! unmaps. System calls have no locks, so no such program waits forever.
 
 use crate::map_and_unmap;
 use libc::c_int;
@@ -120,7 +120,7 @@ pub(crate) fn jumps(fd: Option<RawFd>) {
     println!("60 steps are left by a jump");
     let mut context = Box::new(MaybeUninit::<libc::ucontext_t>::zeroed());
     let stack = vec![0_u8; 1 << 18].leak();
-    // SAFETY: the context is written, and gets a stack that is never freed. Each jump begins anew
+    // SAFETY: the context is written, and gets a stack that is never freed. Each jump begins again
     // at its upper end.
     unsafe {
         libc::getcontext(context.as_mut_ptr());

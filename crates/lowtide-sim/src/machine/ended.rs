@@ -35,9 +35,9 @@ pub enum MachineError {
         /// Virtual time.
         at_ns: u64,
     },
-    /// An access through a mapping to a page behind the end of its file.
+    /// An access through a mapping to a page past the end of its file.
     #[error(
-        "a page behind the end of its file was accessed after {:.3} s of virtual time",
+        "a page past the end of its file was accessed after {:.3} s of virtual time",
         *at_ns as f64 / 1e9
     )]
     BeyondEnd {

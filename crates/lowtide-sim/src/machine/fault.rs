@@ -355,7 +355,7 @@ impl Ctx {
         self.handle(open, fault, lock).await
     }
 
-    /// An access behind the end of its file is an error.
+    /// An access past the end of its file is an error.
     fn within_file(&self, open: OpenId, fault: &Fault) -> Result<(), MachineError> {
         let mut world = self.w();
         let file = world.opens[open.0 as usize].file;

@@ -165,7 +165,7 @@ impl World {
         id
     }
 
-    /// Opens a file anew and closes the description that it had: it begins without read-ahead.
+    /// Opens a file again and closes the description that it had: it begins without read-ahead.
     pub fn open_again(&mut self, open: OpenId) -> OpenId {
         let file = self.opens[open.0 as usize].file;
         let errors = self.file(file).write_errors.opened();

@@ -58,7 +58,7 @@ impl World {
 }
 
 impl Ctx {
-    /// Publishes group statistics for ever.
+    /// Publishes group statistics forever.
     pub async fn publisher(self) {
         loop {
             self.sleep(PUBLISH_INTERVAL_NS).await;

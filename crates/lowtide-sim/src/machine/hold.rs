@@ -1,7 +1,7 @@
 //! References to pages: what a task looks at stays as long as it does.
 //!
 //! A kernel's reader holds a reference from the lookup to the copy; without it two tasks could take
-//! each other's page for ever, each evicting what the other has just had read. A fault has one
+//! each other's page forever, each evicting what the other has just had read. A fault has one
 //! while it waits for its page and while it maps it. In between, where it has no lock either, that
 //! depends on the fault path (`fault.rs`). One task holds one page here, whether it is resident
 //! already or not. Reclaim puts a page that is held back as it is (`docs/kernel/reclaim.md` §4.1,

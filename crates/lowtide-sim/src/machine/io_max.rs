@@ -48,7 +48,7 @@ impl IoLimits {
     /// # Panics
     /// When it may read nothing.
     pub fn set(&mut self, memcg: MemcgId, bytes_per_s: u64) {
-        assert!(bytes_per_s > 0, "a group that may read nothing would wait for ever");
+        assert!(bytes_per_s > 0, "a group that may read nothing would wait forever");
         self.0.insert(memcg, IoMax::new(bytes_per_s));
     }
 

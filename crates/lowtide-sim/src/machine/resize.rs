@@ -2,13 +2,13 @@
 //!
 //! ```text
 //!   the page that the file ends in, or has ended in, is brought in
-//!     ──► in one step: the size changes, translations behind the end go, and the rest of that
+//!     ──► in one step: the size changes, translations past the end go, and the rest of that
 //!         page becomes zeros
-//!     ──► pages behind the end go, each when it is neither read nor written
+//!     ──► pages past the end go, each when it is neither read nor written
 //! ```
 //!
 //! One task at a time changes the size of a file; a write that would make it larger waits
-//! meanwhile. From the one step on no access reaches what is behind the end: a read ends there, and
+//! meanwhile. From the one step on no access reaches what is past the end: a read ends there, and
 //! an access through a mapping is an error ([`MachineError::BeyondEnd`]). The size itself is
 //! durable at once: the file system's log is not simulated.
 

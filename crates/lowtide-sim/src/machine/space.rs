@@ -8,8 +8,8 @@
 //!                                     that need the mmap lock wait meanwhile
 //! ```
 //!
-//! A mapping that is gone leaves its number to a later one, so a program that maps and unmaps for
-//! ever takes no more memory. Source: `docs/kernel/fault-and-writeback.md` A2;
+//! A mapping that is gone leaves its number to a later one, so a program that maps and unmaps
+//! forever takes no more memory. Source: `docs/kernel/fault-and-writeback.md` A2;
 //! `docs/kernel/reclaim.md` §1.2; `docs/kernel/workloads.md` §9.
 
 use super::ctx::Ctx;

@@ -28,7 +28,7 @@ pub enum PageEvent {
     Stored,
     /// A task wrote a part of it, either way; the rest is as it was.
     Patched,
-    /// What of it is behind the end of its file was filled with zeros.
+    /// What of it is past the end of its file was filled with zeros.
     TailZeroed,
     /// A task that held it has released it.
     Released,

@@ -114,7 +114,7 @@ impl Vma {
         self.pages = self.pages.max(page + 1);
     }
 
-    /// Entries of a table, those behind the end of the object left out.
+    /// Entries of a table, those past the end of the object left out.
     pub fn entries(&self, table: u64) -> u64 {
         (self.pages.saturating_sub(table * TABLE_ENTRIES)).min(TABLE_ENTRIES)
     }

@@ -16,8 +16,8 @@
 //! owns nothing any more, both under the pool's lock. So either the pass sees the orphan, or the
 //! page is seen to be given back. One thread at a time ends regions.
 //!
-//! A guard that was forgotten (`mem::forget`) keeps its page, and the region's translations, for
-//! ever. All else goes, the region's part of swap among it.
+//! A guard that was forgotten (`mem::forget`) keeps its page, and the region's translations,
+//! forever . All else goes, the region's part of swap among it.
 
 use super::discard::{drop_from_swap, try_drop_frame};
 use super::kept;

@@ -38,7 +38,7 @@
 //! | `pages.rs` | what a space has instead of a file |
 //! | `slots.rs` | which slot of swap a page has |
 //!
-//! A region behind a pointer is a map of the way `userfault` (`map/heap.rs`) whose missing pages
+//! A region behind a pointer is a map in `userfault` mode (`map/heap.rs`) whose missing pages
 //! come from [`fill.rs`](self) instead of a file. Its pages have memory of their own, as those of
 //! maps do (`map/pages.rs`), and are copied from there when they are stored to swap.
 

@@ -175,8 +175,8 @@ impl Drop for Open {
 }
 
 /// Memory of the program's own that may be larger than the tenant's budget: the pages that are not
-/// in memory are in swap ([`SwapOptions`](crate::SwapOptions)). Cheap to clone and to share between threads;
-/// dropping the last clone gives everything back.
+/// in memory are in swap ([`SwapOptions`](crate::SwapOptions)). Cheap to clone and to share between
+/// threads; dropping the last clone gives everything back.
 ///
 /// ```
 /// use lowtide::{Size, Pager, SwapOptions};
@@ -319,8 +319,8 @@ impl Region {
     /// Copies bytes from the region, from any offset. Each page counts as accessed.
     ///
     /// # Errors
-    /// As [`page`](Region::page); [`Error::OutOfRange`] when the range ends behind the region. A part
-    /// of the buffer may have been filled then.
+    /// As [`page`](Region::page); [`Error::OutOfRange`] when the range ends behind the region. A
+    /// part of the buffer may have been filled then.
     pub fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), Error> {
         access::copy_out(&self.pool, &self.space, offset, buf)
     }
@@ -330,8 +330,8 @@ impl Region {
     /// written as a whole is not loaded.
     ///
     /// # Errors
-    /// As [`page_mut`](Region::page_mut); [`Error::OutOfRange`] when the range ends behind the region.
-    /// Pages before the failing one have been written.
+    /// As [`page_mut`](Region::page_mut); [`Error::OutOfRange`] when the range ends behind the
+    /// region. Pages before the failing one have been written.
     pub fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), Error> {
         access::copy_in(&self.pool, &self.space, offset, bytes)
     }

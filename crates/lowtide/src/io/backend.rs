@@ -61,7 +61,7 @@ pub(crate) struct Backend {
     sites: Arc<FaultSites>,
     /// Of the requests that the injector sees.
     numbers: Numbers,
-    /// Whether requests were left in flight for ever.
+    /// Whether requests were left in flight forever.
     abandoned: AtomicBool,
     reason: String,
 }
@@ -144,7 +144,7 @@ impl Backend {
         self.abandoned.store(true, Ordering::Release);
     }
 
-    /// Whether requests were left in flight for ever. Then the memory and the descriptors that they
+    /// Whether requests were left in flight forever. Then the memory and the descriptors that they
     /// name must never be given back, and a ring or threads are leaked.
     pub(crate) fn is_abandoned(&self) -> bool {
         self.abandoned.load(Ordering::Acquire)

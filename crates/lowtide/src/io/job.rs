@@ -37,7 +37,7 @@ use super::request::{Read, ReadRun, Slice, Write};
 
 /// How often in a row a request may be refused with `EAGAIN`, or cancelled, before that becomes its
 /// error. A regular file is not refused at all; the bound keeps a descriptor in non-blocking mode
-/// from spinning for ever.
+/// from spinning forever.
 pub(super) const REFUSALS_MAX: u32 = 64;
 
 /// The most slices of one vectored transfer (`IOV_MAX`, see `limits.h(0p)`; Linux: 1024).

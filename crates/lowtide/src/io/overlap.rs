@@ -390,7 +390,7 @@ impl<'b> Batch<'b> {
 ///
 /// A request that has started cannot be taken back, since the device may be reading the memory. So
 /// dropping a writer waits for what has started, for as long as it takes, and forgets the rest. A
-/// thread that cannot wait for ever calls [`wait`](Writer::wait) with a timeout first, and in the
+/// thread that cannot wait forever calls [`wait`](Writer::wait) with a timeout first, and in the
 /// end [`abandon`](Writer::abandon).
 #[derive(Debug)]
 pub(crate) struct Writer<'b> {

@@ -24,7 +24,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 /// A mapping that was taken over: watched, and kept within the budget, until this is dropped.
 ///
-/// The mapping itself stays the program's, and works as ever.
+/// The mapping itself stays the program's, and works as usual.
 #[derive(Debug)]
 pub struct Adopted {
     file: Arc<WatchedFile>,
@@ -51,8 +51,8 @@ pub(super) enum Use {
 
 impl MapOptions {
     /// Takes over a mapping that the program made of `file` from [`offset`](MapOptions::offset) on:
-    /// the way [`MapMode::PageCache`], for memory that the program mapped itself. Mappings of one file
-    /// for one tenant share their pages.
+    /// the way [`MapMode::PageCache`], for memory that the program mapped itself. Mappings of one
+    /// file for one tenant share their pages.
     ///
     /// What is cached of the file and not in use is dropped, so that all that comes in is noticed.
     ///

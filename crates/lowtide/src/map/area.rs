@@ -8,7 +8,7 @@
 //!   pagecache     zap, drop  zap, drop  page out   zap, drop; page out after `make_mut`
 //! ```
 //!
-//! **Children.** After `fork` a child has the mappings of the way `pagecache`, and descriptors that
+//! **Children.** After `fork` a child has the mappings in `pagecache` mode, and descriptors that
 //! lead to its parent: one that registers memory of the *parent* for page faults, and the memory of
 //! mirrors. So what a child does with a map that it inherited must not reach them. A map that is
 //! dropped in a child unmaps what it has there, and leaves everything else to the parent.
@@ -111,7 +111,7 @@ impl Area {
             Some(len) => len as u64,
             None => size
                 .checked_sub(offset)
-                .ok_or_else(|| range(0, "it begins behind the end of the file"))?,
+                .ok_or_else(|| range(0, "it begins past the end of the file"))?,
         };
         let end = offset
             .checked_add(bytes)
@@ -184,7 +184,7 @@ impl Area {
         }
     }
 
-    /// The way `userfault`. Returns the address of the first page.
+    /// `userfault` mode. Returns the address of the first page.
     fn mirrored(
         options: &MapOptions,
         pager: &Pager,
@@ -234,7 +234,7 @@ impl Area {
         Ok(Mirror::new(memory, Window::Own(window), faults, pagemap, rest, stored))
     }
 
-    /// The way `pagecache`. Returns the address of the first page.
+    /// `pagecache` mode. Returns the address of the first page.
     fn cached(
         options: &MapOptions,
         pager: &Pager,

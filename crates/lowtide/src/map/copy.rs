@@ -14,7 +14,7 @@
 //! happens meanwhile: it drops a clean page of a file, and a copy at worst goes to swap.
 //!
 //! The price: touches cannot be seen, so these pages leave in the order in which they came (a page
-//! that came back too soon is recognized by its shadow, as ever); paging out costs more than
+//! that came back too soon is recognized by its shadow, as usual); paging out costs more than
 //! zapping; and the kernel does it only for files that the user owns or may write, and pages that
 //! no other process maps. Otherwise pages of the file stay, as without lowtide.
 

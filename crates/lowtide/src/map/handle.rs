@@ -18,11 +18,11 @@ use std::os::fd::AsFd;
 /// A file behind a pointer, under a budget. Dereferences to its bytes.
 ///
 /// It stays where it is while it lives, and can be shared between threads. A child made by `fork`
-/// does not have one of the way `userfault`: a touch there is `SIGSEGV`, because the child has no
+/// does not have one in `userfault` mode: a touch there is `SIGSEGV`, because the child has no
 /// threads that would serve it. The [module](super) has a table of such cases.
 ///
 /// **Errors.** A page that cannot be read is `SIGBUS` for the thread that touches it, as in a map
-/// of the kernel; [`error`](Map::error) says why. So is a page behind the end of a file that has
+/// of the kernel; [`error`](Map::error) says why. So is a page past the end of a file that has
 /// become shorter.
 ///
 /// **Drop.** The addresses are gone when drop returns, and so are the pages and the charge, unless
@@ -57,7 +57,7 @@ impl Map {
         self.0.advise(advice, 0..self.0.len)
     }
 
-    /// Says how a part of the map, in bytes, will be used. In the way `userfault`
+    /// Says how a part of the map, in bytes, will be used. In `userfault` mode
     /// [`Advice::Normal`], [`Advice::Random`] and [`Advice::Sequential`] are about the whole map.
     ///
     /// # Errors
@@ -69,7 +69,7 @@ impl Map {
     /// Makes the map longer or shorter, in bytes. See [`RemapOptions`].
     ///
     /// # Errors
-    /// [`MapError::Mode`] for a map of the way `userfault`; [`MapError::Range`] for an impossible
+    /// [`MapError::Mode`] for a map in `userfault` mode; [`MapError::Range`] for an impossible
     /// length; [`MapError::Kernel`] if it would have to move and may not. The map is as
     /// before then.
     ///
@@ -85,7 +85,7 @@ impl Map {
     /// [`MapOptions::map_copy`].
     ///
     /// # Errors
-    /// [`MapError::Mode`] for a map of the way `userfault` that [`MapOptions::map_mut`] did not
+    /// [`MapError::Mode`] for a map in `userfault` mode that [`MapOptions::map_mut`] did not
     /// make, [`MapError::Kernel`] for a descriptor that was not opened for writing. The map is gone
     /// then.
     pub fn make_mut(self) -> Result<MapMut, MapError> {

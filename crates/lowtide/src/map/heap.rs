@@ -1,4 +1,4 @@
-//! Memory without a file behind a pointer: an anonymous region (`anon/`) in the way `userfault`.
+//! Memory without a file behind a pointer: an anonymous region (`anon/`) in `userfault` mode.
 //!
 //! The mirror is the region's memory. A touch of a missing page is a message, as of a file; what
 //! answers it is swap, or zeroes. What differs is the way out. A page of a file is clean when it

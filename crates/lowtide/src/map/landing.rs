@@ -58,7 +58,7 @@ struct HugePage {
 
 /// Bytes of a slot: the longest run of a read ahead.
 const SLOT: usize = 512 << 10;
-/// Landings of so many bytes are slots. A shorter one is not worth a huge page.
+/// Landings of this many bytes or more are slots. A shorter one is not worth a huge page.
 const LONG: usize = 128 << 10;
 /// Blocks that a thread keeps for later: 1 MiB.
 const KEPT: usize = 256;
@@ -71,7 +71,7 @@ thread_local! {
     static FREE: RefCell<Vec<Vec<Block>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Free slots. It is only tried: a child of `fork` may find it locked for ever.
+/// Free slots. It is only tried: a child of `fork` may find it locked forever.
 static FREE_SLOTS: Mutex<Vec<Slot>> = Mutex::new(Vec::new());
 
 /// Registers the destructor of this thread's blocks (`thread_locals.rs`).

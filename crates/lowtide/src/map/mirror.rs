@@ -1,4 +1,4 @@
-//! The way `userfault`: a mapping whose missing pages this process brings in itself.
+//! `userfault` mode: a mapping whose missing pages this process brings in itself.
 //!
 //! ```text
 //!   program ──► window │ . . A . B . │  a memfd, sparse; registered for missing pages

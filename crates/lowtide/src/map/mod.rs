@@ -27,14 +27,14 @@
 //! | `area` | what maps that are read and maps that are written have in common |
 //! | `pages` | what reclaim and a miss ask of memory behind a pointer |
 //! | `space`, `page_bits` | a map's entry in the pager; what is known of each page |
-//! | `mirror`, `server`, `serve` | the way `userfault`: this process serves page faults |
+//! | `mirror`, `server`, `serve` | `userfault` mode: this process serves page faults |
 //! | `heap` | there, memory without a file: its pages come from swap |
 //! | `landing` | memory in which bytes arrive and from which they are written |
 //! | `frozen`, `gate`, `reach` | there, a heap without stores for a moment; parts that are lent |
 //! | `sample` | there, what is seen of windows that are read ahead |
 //! | `stores` | there, what is stored: noticed, written back, never lost |
-//! | `watched`, `watch`, `adopt` | the way `pagecache`: the kernel's mapping, watched and trimmed |
-//! | `placed` | the way `userfault` at addresses of the program's own |
+//! | `watched`, `watch`, `adopt` | `pagecache` mode: the kernel's mapping, watched and trimmed |
+//! | `placed` | `userfault` mode at addresses of the program's own |
 //! | `reads`, `noted` | there, files that are read through descriptors |
 //! | `streams` | read-ahead for the kernel's mappings |
 //! | `copy` | private mappings that are stored to |

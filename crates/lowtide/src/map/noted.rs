@@ -1,6 +1,6 @@
 //! Files that a program reads through descriptors, under the budget of their mappings.
 //!
-//! The kernel brings the pages in, as in the way `pagecache`, and no page table says which: a read
+//! The kernel brings the pages in, as in `pagecache` mode, and no page table says which: a read
 //! leaves no mark that a process can see. So reads are *noted* by the thread that makes them, and
 //! the thread that watches mappings takes the notes:
 //!

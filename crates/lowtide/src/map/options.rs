@@ -75,7 +75,7 @@ pub enum Advice {
     PopulateRead,
     /// Not part of a core dump.
     DontDump,
-    /// Children of `fork` do not have it: a touch there is `SIGSEGV`. A map of the way `userfault`
+    /// Children of `fork` do not have it: a touch there is `SIGSEGV`. A map in `userfault` mode
     /// is never in children.
     DontFork,
 }
@@ -108,7 +108,7 @@ impl MapOptions {
     }
 
     /// Maps this number of bytes (default: up to the end of the file). A touch of a page that lies
-    /// wholly behind the end of the file is `SIGBUS`.
+    /// wholly past the end of the file is `SIGBUS`.
     #[must_use]
     pub fn len(mut self, len: usize) -> Self {
         self.len = Some(len);
@@ -146,7 +146,7 @@ impl MapOptions {
     }
 
     /// Calls this for every page that cannot be brought in, before a touch of it is `SIGBUS`: to
-    /// write a message, or to note what the handler of the signal needs. Only the way `userfault`
+    /// write a message, or to note what the handler of the signal needs. Only `userfault` mode
     /// knows of such pages; [`Map::error`] keeps the first error.
     ///
     /// The call is made by a thread that serves page faults of this pager: it must not touch maps
@@ -181,7 +181,7 @@ impl MapOptions {
         Area::new(self, pager, file.as_fd(), Stores::Never).map(Map)
     }
 
-    /// Maps a file for reading and writing, by default in the way `pagecache`:
+    /// Maps a file for reading and writing, by default in `pagecache` mode:
     ///
     /// | | `pagecache` | `userfault` |
     /// |---|---|---|
@@ -193,9 +193,9 @@ impl MapOptions {
     ///
     /// The second writes by [`MapMut::flush`], in the background, and on drop.
     ///
-    /// In the way `pagecache` a page with stores that are not written yet stays in memory until the
+    /// In `pagecache` mode a page with stores that are not written yet stays in memory until the
     /// kernel has written it, so a program that stores faster than the device writes exceeds its
-    /// budget, by what the kernel's own limits on dirty pages permit. In the way `userfault` such a
+    /// budget, by what the kernel's own limits on dirty pages permit. In `userfault` mode such a
     /// program waits, by the dirty limits of the [tenant](crate::Tenant::set_dirty_limits). What a
     /// device stores past the page cache (a read with `O_DIRECT` into the map, a registered buffer
     /// of io_uring) is not noticed there.
@@ -221,7 +221,7 @@ impl MapOptions {
     /// why). The way is `pagecache`.
     ///
     /// # Errors
-    /// As [`map`](Self::map); [`MapError::Mode`] for the way `userfault`.
+    /// As [`map`](Self::map); [`MapError::Mode`] for `userfault` mode.
     ///
     /// # Safety
     /// As [`map`](Self::map).
@@ -248,8 +248,8 @@ impl MapOptions {
 
     /// Memory without a file, all zeroes, of [`len`](Self::len) bytes. It takes no memory before it
     /// is touched; where it is filled in order, up to 256 KiB come early. What leaves memory goes
-    /// to the pager's [swap](crate::SwapOptions); without swap it stays. The way is `userfault`. The
-    /// offset and `populate` mean nothing here.
+    /// to the pager's [swap](crate::SwapOptions); without swap it stays. The way is `userfault`.
+    /// The offset and `populate` mean nothing here.
     ///
     /// ```
     /// use lowtide::{Size, Pager, SwapOptions, map::MapOptions};

@@ -1,4 +1,4 @@
-//! The way `userfault` at addresses that the program chose: for mappings that it made itself.
+//! `userfault` mode at addresses that the program chose: for mappings that it made itself.
 //!
 //! A [`Map`](super::Map) has addresses of its own. A program that is not changed has mapped the
 //! file already, and its pointer must not change. So a mirror can be *placed*: the caller maps the

@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 /// A file whose reads through descriptors are kept within the budget, until this is dropped.
 ///
-/// Made by [`MapOptions::adopt_reads`]. The descriptors are the program's, and work as ever.
+/// Made by [`MapOptions::adopt_reads`]. The descriptors are the program's, and work as usual.
 #[derive(Debug)]
 pub struct Reads {
     file: Arc<WatchedFile>,

@@ -39,7 +39,7 @@ pub(super) fn page_tables(way: MapMode) -> Result<Pagemap, MapError> {
     Ok(pagemap)
 }
 
-/// Makes a space of a file that has `pages` pages. In the way `pagecache` the kernel brings its
+/// Makes a space of a file that has `pages` pages. In `pagecache` mode the kernel brings its
 /// pages in, and coherence with writers is the kernel's, too. `stores`: the map writes to the file.
 /// If lowtide writes what is stored, the file is locked (`flock(2)`), as one that a view writes.
 pub(super) fn open_space(

@@ -1,4 +1,4 @@
-//! Stores through a pointer, in the way `userfault`.
+//! Stores through a pointer, in `userfault` mode.
 //!
 //! No call says that a program has stored to a page. What does is a fault: a page that comes in is
 //! inserted *write-protected*, so the thread that stores to it first sleeps in a fault, and a

@@ -1,7 +1,7 @@
-//! The way `pagecache`: the kernel's own mapping of a file, watched and trimmed.
+//! `pagecache` mode: the kernel's own mapping of a file, watched and trimmed.
 //!
-//! The pages are those of the kernel's page cache, so everything works as ever: system calls on the
-//! memory, stores, writes through descriptors, other processes, `fork`. lowtide only looks and
+//! The pages are those of the kernel's page cache, so everything works as usual: system calls on
+//! the memory, stores, writes through descriptors, other processes, `fork`. lowtide only looks and
 //! takes away:
 //!
 //! | the engine wants to know or do | what is done |

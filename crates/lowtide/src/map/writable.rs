@@ -1,12 +1,12 @@
 //! The handle of a map that is stored to.
 //!
-//! In the way `pagecache` a store goes to the kernel's page of the file, or, in a map of
+//! In `pagecache` mode a store goes to the kernel's page of the file, or, in a map of
 //! [`map_copy`](super::MapOptions::map_copy), to a copy. lowtide takes no part in writing: a page
-//! that is zapped hands its dirty bit to the page cache, which writes it as ever, and a dirty page
+//! that is zapped hands its dirty bit to the page cache, which writes it as usual, and a dirty page
 //! is not dropped. So a budget can take a page out of the program's addresses at any moment, and no
 //! store is lost.
 //!
-//! In the way `userfault` lowtide writes what is stored, as it does for views (`stores.rs`).
+//! In `userfault` mode lowtide writes what is stored, as it does for views (`stores.rs`).
 
 use super::area::{Area, Memory, Stores};
 use super::error::MapError;
@@ -79,7 +79,7 @@ impl MapMut {
     /// # Errors
     /// `EIO`, `ENOSPC` and others where writing failed, also earlier and in the background; the
     /// kernel tells each open file once. What could not be written may be lost: store it again. In
-    /// the way `userfault` it is not lost, and is tried again.
+    /// `userfault` mode it is not lost, and is tried again.
     pub fn flush(&self) -> io::Result<()> {
         self.flush_part(0..self.0.len)
     }

@@ -142,7 +142,7 @@ impl Batch<'_, '_> {
                 EntryState::Absent { shadow } => {
                     if !self.fill_alone(index, entry, shadow)? {
                         // Only a part of it is replaced: it must be read. Reclaim may evict it
-                        // before the next look, but not for ever.
+                        // before the next look, but not forever.
                         drop(pool.hold_entry(space, page, entry, Access::Patched)?);
                     }
                 }

@@ -3,9 +3,9 @@
 //! A thread that makes room writes to the file, whatever it wanted, so a device that hangs would
 //! stop all threads of a pager one after the other. So threads of the file's own make the requests
 //! (`io/bounded.rs`), from memory of their own, and a write that has not ended within
-//! [`PagerBuilder::io_timeout`](crate::PagerBuilder::io_timeout) is *left*: it has failed for the thread
-//! that waits, and the slots that it may still write to are given to no page until it ends. Until
-//! then the file takes no further write, so no other thread waits for that device.
+//! [`PagerBuilder::io_timeout`](crate::PagerBuilder::io_timeout) is *left*: it has failed for the
+//! thread that waits, and the slots that it may still write to are given to no page until it ends.
+//! Until then the file takes no further write, so no other thread waits for that device.
 //!
 //! Reads are left likewise where there is a
 //! [`read_timeout`](crate::PagerBuilder::read_timeout); without one a thread reads by itself.
@@ -28,7 +28,7 @@ const READERS: usize = 64;
 /// Buffers that are kept for the next requests.
 const SPARE: usize = WRITERS;
 
-/// How long requests of a swap file may take. [`Duration::MAX`] is for ever.
+/// How long requests of a swap file may take. [`Duration::MAX`] is forever.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     /// A write.

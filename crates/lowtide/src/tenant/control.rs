@@ -293,8 +293,8 @@ impl Tenant {
     /// parent from then on and go on as if nothing had happened. Cost: O(pages of the tenant).
     ///
     /// Waits until no reclaim has pages of it, which takes as long as these are compressed or
-    /// written to the swap file, and for the pager's [patience](crate::PagerBuilder::memory_timeout) at the
-    /// longest.
+    /// written to the swap file, and for the pager's
+    /// [patience](crate::PagerBuilder::memory_timeout) at the longest.
     ///
     /// # Errors
     /// [`TenantError::HasChildren`], [`TenantError::Gone`], [`TenantError::Root`];

@@ -26,7 +26,7 @@ use std::sync::Arc;
 /// | `min` | a tenant below it is never evicted for others, even if their operations fail |
 ///
 /// Handles do not keep a tenant alive: it exists until it is [removed](Tenant::remove) or the pager
-/// goes. From then on all handles return [`TenantError::Gone`], for ever: an old handle never finds
+/// goes. From then on all handles return [`TenantError::Gone`], forever: an old handle never finds
 /// a tenant that is created later, whatever its name. A pager can create and remove some four
 /// thousand million tenants in its life.
 ///

@@ -482,7 +482,7 @@ impl Entry {
     /// Marks that the caller is about to sleep until the owner ends the state `seen`. False if that
     /// state has ended, or has no owner: look again instead. The caller holds the lock that the
     /// waker takes.
-    #[must_use = "sleeping without the mark is for ever"]
+    #[must_use = "sleeping without the mark is forever"]
     pub(crate) fn set_waiters(&self, seen: State) -> bool {
         let mut word = self.0.load(Ordering::Relaxed);
         loop {

@@ -33,7 +33,7 @@
 //! (`map/stores.rs`). So the protection is set again under the acquisition of the lock that made
 //! them clean, and their bytes are copied afterwards, from the map's memory. A map may begin and
 //! end within pages: the bytes around it belong to others. They are not written, which takes the
-//! page cache. Nor is what lies behind the end of a file that others have cut.
+//! page cache. Nor is what lies past the end of a file that others have cut.
 //!
 //! A dirty translation whose folio is neither dirty nor being written would never be written and
 //! never leave memory. That would be a defect of ours; it is logged and repaired where it is met.

@@ -1,6 +1,6 @@
 //! A region that ends in the middle of a page, and becomes longer while what it had is given up.
 //!
-//! One thread gives up all that there was, or stores it anew: a range that ends where the region
+//! One thread gives up all that there was, or stores it again: a range that ends where the region
 //! does. Another makes the region longer and stores past the old end, in the same page. No byte is
 //! in the ranges of both, so each finds what it did.
 

@@ -145,7 +145,7 @@ impl StormFile {
         )
     }
 
-    /// Whether bytes may have been behind the end at some time since the file began.
+    /// Whether bytes may have been past the end at some time since the file began.
     pub(crate) fn was_shorter(&self, end: u64) -> bool {
         end > self.shortest.load(SeqCst)
     }
@@ -184,7 +184,7 @@ impl StormFile {
             let behind = &bytes[(known.max(at) - at) as usize..];
             assert!(
                 behind.iter().all(|byte| *byte == 0),
-                "{how}: bytes behind the end are not zeroes"
+                "{how}: bytes past the end are not zeroes"
             );
         }
     }
@@ -283,7 +283,7 @@ impl StormFile {
         self.shadow.settle(index, turn, read.then_some(&bytes), how);
     }
 
-    /// Makes the file longer by storing behind its end; what lies between is a hole.
+    /// Makes the file longer by storing past its end; what lies between is a hole.
     pub(crate) fn grow(&self, view: &View, rng: &mut Rng) -> Came {
         let Ok(_length) = self.length.try_lock() else { return Came::NotNow };
         let (len, total) = (self.len() / self.size, self.records.len() as u64);

@@ -45,7 +45,7 @@ const WEIGHTS: &[(&str, u64, Operation)] = &[
     ("file replaced and opened", 3, scenes::replace_and_open),
     ("file cut by another descriptor", 2, scenes::cut_by_another),
     ("file grown by another descriptor", 3, scenes::grown_by_another),
-    ("store far behind the end", 2, scenes::store_far_away),
+    ("store far past the end", 2, scenes::store_far_away),
     ("folder renamed before the flush", 2, scenes::renamed_folder),
     ("closed while a read hangs", 1, scenes::closed_while_a_read_hangs),
     ("discard of what cannot be written", 3, scenes::discard_unwritable),

@@ -91,7 +91,7 @@ impl Drop for Ends<'_> {
     }
 }
 
-/// Another descriptor makes the file shorter. Reads behind its end fail, or show what was in
+/// Another descriptor makes the file shorter. Reads past its end fail, or show what was in
 /// memory; nothing is made up.
 pub(crate) fn cut_by_another(hand: &mut Hand<'_>) -> Came {
     let (path, page) = (hand.scene("cut"), hand.page());
@@ -164,7 +164,7 @@ pub(crate) fn grown_by_another(hand: &mut Hand<'_>) -> Came {
     Came::Done
 }
 
-/// A store so far behind the end that there is no room for it fails, and leaves file and view as
+/// A store so far past the end that there is no room for it fails, and leaves file and view as
 /// they were.
 pub(crate) fn store_far_away(hand: &mut Hand<'_>) -> Came {
     let (path, page) = (hand.scene("far"), hand.page() as u64);
@@ -268,7 +268,7 @@ impl Drop for Opens<'_> {
     }
 }
 
-/// A guard is forgotten by a thread that ends. Its page stays for ever, and does not delay threads
+/// A guard is forgotten by a thread that ends. Its page stays forever, and does not delay threads
 /// that do not change it.
 pub(crate) fn forgotten_guard(hand: &mut Hand<'_>) -> Came {
     let storm = hand.storm;
@@ -286,7 +286,7 @@ pub(crate) fn forgotten_guard(hand: &mut Hand<'_>) -> Came {
         std::thread::scope(|scope| scope.spawn(forgets).join().expect("a read does not panic"));
     if let Err(error) = read {
         storm.forgotten.fetch_sub(1, SeqCst);
-        return hand.explained(&error, "a read of a page that is to be held for ever");
+        return hand.explained(&error, "a read of a page that is to be held forever");
     }
     let others = || {
         view.write_at((kept + 1) * page, &vec![6; page as usize])?;

@@ -199,7 +199,7 @@ async fn clock(ctx: Ctx, config: MixedConfig, shared: Shared) -> Result<(), Mach
     }
 }
 
-/// Loads and stores for ever.
+/// Loads and stores forever.
 async fn worker(
     ctx: Ctx,
     mapping: MappingId,
@@ -231,7 +231,7 @@ async fn worker(
     }
 }
 
-/// Makes checkpoints for ever.
+/// Makes checkpoints forever.
 async fn checkpoints(
     ctx: Ctx,
     open: OpenId,

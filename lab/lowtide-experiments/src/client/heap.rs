@@ -5,13 +5,13 @@
 //!   group (max), or all of a machine's memory
 //!     process ── address space ── heaps, mapped files        shared memory ── a space of its own
 //!     workers ── fill ── wait for the others ── pieces of work
-//!     services, for ever
+//!     services, forever
 //! ```
 //!
 //! *User time* is what steps compute and what their accesses cost where nothing faults; the rest of
 //! the processors' time is the system's: faults, reclaim, compression, spinning for locks, switches
 //! and daemons. A process that exits gives its heaps up page by page, and its files' mappings as a
-//! whole; the one after it maps the files anew.
+//! whole; the one after it maps the files again.
 //!
 //! Shared memory (tmpfs) is played as a heap that no process owns: it is swapped as heaps are, and
 //! an access sets a young bit, where a kernel counts one through the descriptor. A charge that

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   R processes ──► each maps the whole file for itself
-//!                   ──► a load from every page, in order ──► pause ──► again, for ever
+//!                   ──► a load from every page, in order ──► pause ──► again, forever
 //!   1 process   ──► after the first pass of every reader: a heap for A threads
 //!                   ──► each stores to every page of its share
 //!                   ──► all done: unmap ──► pause ──► next round

@@ -196,7 +196,7 @@ fn set_up(m: &Machine, tenant: Tenant, tenants: &Tenants, page: u64) -> Spaces {
     Spaces { server, client, file }
 }
 
-/// Sends requests for ever, and reports the latency of each.
+/// Sends requests forever, and reports the latency of each.
 async fn worker(
     ctx: Ctx,
     spaces: Spaces,

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   one process, one mmap lock, one group (high, max, no swap)
-//!     N x { map ── a load from every page, in order ── unmap ── round done }  for ever
+//!     N x { map ── a load from every page, in order ── unmap ── round done }  forever
 //! ```
 //!
 //! The files are holes, so no task waits for a device: what is measured is the time between the end

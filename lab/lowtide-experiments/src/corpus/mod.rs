@@ -5,7 +5,7 @@
 //! *aside*. Experiments look at the first half only; figures that are reported are those of the
 //! second.
 //!
-//! Nothing large is stored. Generators make their traces anew from a seed; the recorded ones are
+//! Nothing large is stored. Generators make their traces again from a seed; the recorded ones are
 //! page numbers in the compact format, up to 200 KiB each.
 //!
 //! | file | holds |

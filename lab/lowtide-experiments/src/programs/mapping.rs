@@ -17,7 +17,7 @@ use std::time::Duration;
 use lowtide_workload::zipf::zeta;
 use lowtide_workload::{DistributionError, SplitMix64};
 
-/// Threads that map, read and unmap a file each, for ever. Sizes are in bytes.
+/// Threads that map, read and unmap a file each, forever. Sizes are in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MapThrash {
     /// Threads, of one process.
@@ -29,7 +29,7 @@ pub struct MapThrash {
     /// Budget of the group.
     pub max: u64,
     /// As many threads more, which compute for ten microseconds and sleep for fifty, and files that
-    /// are opened anew each round.
+    /// are opened again each round.
     pub noise: bool,
     /// Time before the measurement.
     pub warm: Duration,

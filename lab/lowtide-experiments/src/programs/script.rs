@@ -3,7 +3,7 @@
 //! ```text
 //!   script ──► max of all groups together, how long it warms up and is measured
 //!     └── actor ──► a group with limits, a file of its own, threads that all do the same:
-//!                     work ──► choose a page ──► call ──► pause ──► again, for ever
+//!                     work ──► choose a page ──► call ──► pause ──► again, forever
 //! ```
 //!
 //! A player makes the groups and files, starts the threads, and looks at what they have done by the

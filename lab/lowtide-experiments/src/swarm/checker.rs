@@ -247,10 +247,7 @@ impl Watch for Shared {
         let reached = matches!(event, PageEvent::Loaded | PageEvent::Stored | PageEvent::Patched);
         let end = world.files.iter().find(|file| file.object == object).map(|file| file.pages);
         if reached && end.is_some_and(|end| page >= end) {
-            world.violated(
-                "ends",
-                format!("page {page} of {object:?} is behind its end: {event:?}"),
-            );
+            world.violated("ends", format!("page {page} of {object:?} is past its end: {event:?}"));
         }
         // What a bug leaves undone has not happened.
         let undone = this.bug == Some(Bug::TailKept) && event == PageEvent::TailZeroed;

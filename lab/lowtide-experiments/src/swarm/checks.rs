@@ -137,7 +137,7 @@ fn translations(world: &mut World) -> Result<(), String> {
     Ok(())
 }
 
-/// No page is behind the end of its file, unless the size is being changed at the moment.
+/// No page is past the end of its file, unless the size is being changed at the moment.
 fn ends(world: &mut World) -> Result<(), String> {
     for (object, page, _) in residents(world) {
         let file = world.files.iter().find(|file| file.object == object);

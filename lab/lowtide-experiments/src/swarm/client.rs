@@ -26,7 +26,7 @@ const REFUSALS: u32 = 3;
 const SLEEP_NS: u64 = 10_000_000;
 
 /// Events of the machine after which threads begin nothing more: where memory is too scarce,
-/// everything takes for ever.
+/// everything takes forever.
 const EVENTS_MAX: u64 = 20_000;
 
 /// What a run's threads share, on one machine after the other.
@@ -78,7 +78,7 @@ pub(super) struct Sizes {
     pub(super) longer: Cell<u64>,
     /// Changes, of both kinds, to an end within a page.
     pub(super) partial: Cell<u64>,
-    /// Operations that ended with an access behind the end.
+    /// Operations that ended with an access past the end.
     pub(super) behind: Cell<u64>,
 }
 

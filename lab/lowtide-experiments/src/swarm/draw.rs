@@ -159,7 +159,7 @@ impl Plan {
             }
         }
         if rng.percent(30) {
-            // Never all of them: writers would wait for ever for a device that writes nothing.
+            // Never all of them: writers would wait forever for a device that writes nothing.
             let from = rng.range(0, ops);
             self.faults.push((from, Fault::Fail(rng.one_of(&[2, 3, 7, 20, 100]))));
             self.faults.push((rng.range(from, ops), Fault::Fail(0)));

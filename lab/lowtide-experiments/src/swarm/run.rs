@@ -310,7 +310,7 @@ fn cover(plan: &Plan, stats: &[MachineStat], clients: &Clients, checker: &Checke
         ("files made longer", sizes.longer.get()),
         ("ends within a page", sizes.partial.get()),
         ("tails zeroed", checker.tails),
-        ("accesses behind the end", sizes.behind.get()),
+        ("accesses past the end", sizes.behind.get()),
         ("stores to parts of pages", checker.parts),
         ("holes", checker.holes),
     ] {

@@ -42,9 +42,9 @@ pub enum Bug {
     DropDirty,
     /// A read that hangs is taken for one that has arrived.
     Impatient,
-    /// A file that is made shorter keeps a page behind its end.
+    /// A file that is made shorter keeps a page past its end.
     TruncateKeeps,
-    /// What is behind the end of a file in its last page is not zeroed.
+    /// What is past the end of a file in its last page is not zeroed.
     TailKept,
     /// A hole reads what was there before.
     HoleKept,

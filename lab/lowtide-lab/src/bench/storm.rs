@@ -1,4 +1,4 @@
-//! Threads that map, read and unmap a sparse file each, for ever: `mmap-thrash` on real memory.
+//! Threads that map, read and unmap a sparse file each, forever: `mmap-thrash` on real memory.
 //!
 //! An operation is a round: map the file, look at the first word of each page, unmap it. Files are
 //! holes, but for one page in 64, which begins with a mark that says which page of which file it

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   thrashers (group: high 150 MiB, no max)      neighbour (group: no limit)
-//!     for ever: load a uniformly chosen page       for ever: read a page of its own file
+//!     forever: load a uniformly chosen page       forever: read a page of its own file
 //!     of a file of 200 MiB                         past the cache, think 1 ms
 //!                 └───────────── one device ────────────┘
 //! ```
@@ -16,7 +16,7 @@
 //! `--high` varies the limit and leaves the file as it is: reviewers of the patch said that a
 //! thrash is answered by a lower limit, or by a higher one. `--io-max` adds what they called the
 //! right tool: a limit of what the group may read in a second. `--cold` adds the other case of the
-//! published discussion: the group reads new pages for ever and needs none of them again, so it is
+//! published discussion: the group reads new pages forever and needs none of them again, so it is
 //! above its `high` as often, but reclaim is no harm, and it should not be made to sleep.
 //!
 //! A run uses its throttle policy from its first access, so the time before the measurement must be
@@ -206,7 +206,7 @@ struct Run {
     high: u64,
     /// What its group may read in a second, in bytes.
     io_max: Option<u64>,
-    /// Whether the thrasher needs new pages for ever, instead of the same.
+    /// Whether the thrasher needs new pages forever, instead of the same.
     cold: bool,
 }
 

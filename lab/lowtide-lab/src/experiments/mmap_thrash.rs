@@ -25,7 +25,7 @@ pub(crate) struct MmapThrash {
     #[arg(long, value_name = "F", value_parser = scale, default_value = "1",
           allow_negative_numbers = true)]
     scale: f64,
-    /// As many threads more that compute and sleep, and files opened anew each round
+    /// As many threads more that compute and sleep, and files opened again each round
     #[arg(long)]
     noise: bool,
 }

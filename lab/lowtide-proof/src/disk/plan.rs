@@ -33,7 +33,7 @@ pub enum Fault {
     /// The disk says that it is done, and has done nothing. No program can bear that: it is what a
     /// proof must notice.
     Lie,
-    /// A file is made shorter, and the bytes behind its end, as far as its last sector goes, are
+    /// A file is made shorter, and the bytes past its end, as far as its last sector goes, are
     /// still there when it is longer again after a cut. That is a lie, too.
     Tail,
 }

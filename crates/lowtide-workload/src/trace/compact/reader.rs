@@ -75,7 +75,7 @@ impl Reader {
         })
     }
 
-    /// The next record; `None` behind the end mark.
+    /// The next record; `None` past the end mark.
     #[inline]
     pub(in super::super) fn next(&mut self) -> Result<Option<TraceRecord>, TraceError> {
         while self.left == 0 {

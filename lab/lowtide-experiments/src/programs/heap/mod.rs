@@ -85,7 +85,7 @@ pub enum Step {
         /// Pages of all of them.
         pages: u64,
     },
-    /// A process ends, and another takes its place: its heaps are gone, its files are mapped anew.
+    /// A process ends, and another takes its place: its heaps are gone, its files are mapped again.
     Exit {
         /// Its number.
         process: u32,

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   fill   each thread stores to its share of the heap
-//!   then   a page by zipf popularity ── a load, or a store for `stores` percent ── for ever
+//!   then   a page by zipf popularity ── a load, or a store for `stores` percent ── forever
 //! ```
 //!
 //! The question is what a budget does to a heap that is 2, 4 or 8 times as large. Popular pages are

@@ -2,7 +2,7 @@
 //! together 1.375 times the budget, as in the reproducer of the aging OOM.
 //!
 //! ```text
-//!   readers ──► a load of every page of the file, in order ──► pause 120 ms ──► again, for ever
+//!   readers ──► a load of every page of the file, in order ──► pause 120 ms ──► again, forever
 //!   workers ──► when every reader has been through once: each fills its share of the heap
 //!           ──► all done: free it ──► pause ──► next round
 //! ```
