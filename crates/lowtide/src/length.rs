@@ -1,6 +1,6 @@
 //! How long a file is: learning it, making it longer, cutting it off.
 //!
-//! Behind the end of the file all bytes in memory are zeroes, those of a partial last page and
+//! Past the end of the file all bytes in memory are zeroes, those of a partial last page and
 //! those of a large folio that reaches over the end. So a file that this pager makes longer needs
 //! no more than a new length, and what lies between reads as zeroes. The work is where the end
 //! moves over pages that are in memory:

@@ -65,7 +65,7 @@ fn holes_and_the_end_of_the_file_need_no_read_and_hold_zeroes() {
     // All that the file has of its last page.
     view.write_at(4096, &[2; 904]).unwrap();
     assert_eq!(reads(&pager), 0, "up to the end is all of it");
-    // Behind the end, in the middle of a page, with a hole before it.
+    // Past the end, in the middle of a page, with a hole before it.
     view.write_at(10 * PAGE + 10, &[3; 20]).unwrap();
     view.write_at(4096 * 20 + 4000, &[4; 200]).unwrap();
     assert_eq!(reads(&pager), 0, "a hole has nothing to read");

@@ -58,8 +58,9 @@ struct HugePage {
 
 /// Bytes of a slot: the longest run of a read ahead.
 const SLOT: usize = 512 << 10;
-/// Landings of this many bytes or more are slots. A shorter one is not worth a huge page.
-const LONG: usize = 128 << 10;
+/// Landings of this many bytes or more are slots. Shorter ones are not worth a huge page, and are
+/// what small budgets read at a time, beside which 2 MiB would be much.
+const LONG: usize = 384 << 10;
 /// Blocks that a thread keeps for later: 1 MiB.
 const KEPT: usize = 256;
 /// Slots that all threads keep together: 8 MiB, which is what read-ahead has in flight at a time.
