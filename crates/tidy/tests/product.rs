@@ -31,7 +31,7 @@ const USES: [(&str, &[&str]); 16] = [
     ("lowtide-core", &[]),
     ("lowtide-experiments", &["lowtide-core", "lowtide-mrc", "lowtide-sim", "lowtide-workload"]),
     ("lowtide-host", &["lowtide-sys"]),
-    ("lowtide-mrc", &["lowtide-core", "lowtide-sim", "lowtide-workload"]),
+    ("lowtide-mrc", &["lowtide-sim", "lowtide-workload"]),
     ("lowtide-preload", &["lowtide", "lowtide-sys"]),
     ("lowtide-programs", &["lowtide-workload"]),
     ("lowtide-proof", &["lowtide", "lowtide-workload"]),
