@@ -27,15 +27,14 @@ use std::os::unix::process::CommandExt;
 use std::path::{self, Path, PathBuf};
 use std::process::Command;
 
-use elf::CLibrary;
 use lowtide_host::{memcg, reach};
 use lowtide_report::out;
-use settings::{Settings, SwapTo, Way};
-
-use args::WayName;
-use error::{Lack, RunError};
 
 pub(crate) use args::RunArgs;
+use args::WayName;
+use elf::CLibrary;
+use error::{Lack, RunError};
+use settings::{Settings, SwapTo, Way};
 
 /// Becomes the program; returns only with an error.
 pub(crate) fn become_program(args: &RunArgs) -> RunError {

@@ -16,12 +16,13 @@
 //! What would fail with the library, and which C library a program uses, is in `elf.rs`: what this
 //! program starts is judged by it, too.
 
+use std::env;
 use std::ffi::OsStr;
 use std::fs::{self, File};
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::{env, io};
 
 use object::elf::{FileHeader64, PT_INTERP};
 use object::read::elf::{FileHeader, ProgramHeader};
