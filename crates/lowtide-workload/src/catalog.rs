@@ -21,6 +21,8 @@ pub enum Workload {
     Mixed,
     /// Uniform reads of single pages.
     RandomRead,
+    /// Random rows, smaller than a page, in batches.
+    Gather,
     /// The whole file from start to end, repeated.
     Scan,
     /// A recorded trace.
@@ -29,12 +31,13 @@ pub enum Workload {
 
 impl Workload {
     /// All workloads, in the order in which they are listed to users.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::YcsbA,
         Self::YcsbB,
         Self::YcsbC,
         Self::Mixed,
         Self::RandomRead,
+        Self::Gather,
         Self::Scan,
         Self::Replay,
     ];
@@ -48,6 +51,7 @@ impl Workload {
             Self::YcsbC => "ycsb-c",
             Self::Mixed => "mixed",
             Self::RandomRead => "random-read",
+            Self::Gather => "gather",
             Self::Scan => "scan",
             Self::Replay => "replay",
         }
@@ -66,6 +70,9 @@ impl Workload {
             Self::RandomRead => {
                 "uniform reads of single pages: the cost of a miss, whatever the policy"
             }
+            Self::Gather => {
+                "random rows of 64 B to 4 KiB in batches, beside mmap, pread and direct pread"
+            }
             Self::Scan => "the whole file from start to end, repeated: the worst case for LRU",
             Self::Replay => "a recorded trace, as fast as possible",
         }
@@ -78,7 +85,7 @@ impl Workload {
             Self::YcsbA => Some(Letter::A),
             Self::YcsbB | Self::Mixed => Some(Letter::B),
             Self::YcsbC => Some(Letter::C),
-            Self::RandomRead | Self::Scan | Self::Replay => None,
+            Self::RandomRead | Self::Gather | Self::Scan | Self::Replay => None,
         }
     }
 }
@@ -137,6 +144,7 @@ mod tests {
             ("ycsb", Some(Workload::YcsbA)),
             ("ycbs-c", Some(Workload::YcsbC)),
             ("randomread", Some(Workload::RandomRead)),
+            ("gahter", Some(Workload::Gather)),
             ("scna", Some(Workload::Scan)),
             ("repaly", Some(Workload::Replay)),
             ("postgresql", None),

@@ -14,7 +14,7 @@
 //! | [`zipf`] | skewed popularity: exact table, closed form, the two ways to scramble ranks |
 //! | [`distribution`] | the choice of the next item: uniform or one of the two skews |
 //! | [`catalog`] | the workloads by name |
-//! | [`ycsb`], [`random`], [`scan`] | the streams behind those names |
+//! | [`ycsb`], [`random`], [`gather`], [`scan`] | the streams behind those names |
 //! | [`record`], [`block`], [`layout`] | the bytes of records and pages: every read is verified |
 //! | [`trace`] | recorded streams: our exchange format, and the formats of other tools |
 
@@ -23,6 +23,7 @@
 pub mod block;
 pub mod catalog;
 pub mod distribution;
+pub mod gather;
 pub mod layout;
 mod nearest;
 pub mod op;
@@ -36,6 +37,7 @@ pub mod zipf;
 
 pub use catalog::{UnknownWorkload, Workload};
 pub use distribution::{Distribution, DistributionError, Sampler};
+pub use gather::Gather;
 pub use layout::{LayoutError, RecordLayout, RecordPlace};
 pub use nearest::nearest;
 pub use op::{Access, OpKind, PageOp, SPACE_PAGES_MAX, Space, SpaceId, SpaceKind};
