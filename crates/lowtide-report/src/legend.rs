@@ -6,6 +6,9 @@
 /// A column header, and the meaning of its values.
 const WORDS: &[(&str, &str)] = &[
     ("ops/s", "operations per second, over all rounds"),
+    ("rows/s", "rows per second, over all rounds and threads"),
+    ("device B/row", "bytes read from the device for each row"),
+    ("a batch: p50 µs", "median time of a call for a batch of rows; p99: of one in a hundred"),
     ("mean µs", "mean latency of an operation; p50, p99 and p99.9 are percentiles of the latency"),
     ("refaults", "pages that came back after an eviction"),
     ("file refaults", "pages of files that came back after an eviction"),

@@ -104,6 +104,12 @@ pub struct WorkloadRow {
     depth: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     iops: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    row_bytes: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    skew: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    device_bytes_per_row: Option<f64>,
 }
 
 impl WorkloadRow {
@@ -155,7 +161,18 @@ impl WorkloadRow {
             stat: sum.stat,
             depth: None,
             iops: None,
+            row_bytes: None,
+            skew: None,
+            device_bytes_per_row: None,
         }
+    }
+
+    /// A row for reads of rows of `row_bytes`: each operation is one of those.
+    pub fn of_rows(mut self, row_bytes: u64, skew: &'static str) -> Self {
+        self.row_bytes = Some(row_bytes);
+        self.skew = Some(skew);
+        self.device_bytes_per_row = Some(self.device_read_bytes as f64 / self.ops.max(1) as f64);
+        self
     }
 
     /// A row for reads at a depth: `iops` counts device reads, and the ratio is of IOPS.

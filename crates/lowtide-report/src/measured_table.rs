@@ -37,6 +37,40 @@ pub fn of_workload(rows: &[Row]) -> Table {
     table
 }
 
+/// Reads of rows in batches, with ratios to the first.
+pub fn of_rows(rows: &[Row]) -> Table {
+    let mut table = table::new(
+        &[
+            "system",
+            "rows/s",
+            "device B/row",
+            "a batch: p50 µs",
+            "p99",
+            "refaults",
+            "MiB read",
+            "cpu s",
+            "ratio",
+        ],
+        1,
+    );
+    for row in rows {
+        let sum = row.sum();
+        let latency = Latency::from_pairs(&sum.latency);
+        table.add_row(vec![
+            row.label.clone(),
+            thousands(sum.rate()),
+            thousands(sum.read_bytes as f64 / sum.ops.max(1) as f64),
+            us(latency.quantile_us(0.5)),
+            us(latency.quantile_us(0.99)),
+            thousands(refaults(&sum) as f64),
+            mib(sum.read_bytes),
+            format!("{:.2}", sum.cpu_seconds),
+            ratio(row, &rows[0], Slice::rate).text(),
+        ]);
+    }
+    table
+}
+
 /// Writeback of dirty pages: a row for each system that reports it.
 pub fn of_write_back(rows: &[Row]) -> Table {
     let mut table = table::new(
