@@ -1,8 +1,8 @@
 //! Access to a file, in the same form for all systems.
 //!
 //! A player reaches its data through a [`DataAccess`]: a mapping (`load`, `store`; lowtide: a
-//! guard) or the descriptor (`read`, `write`). lowtide's implementation is here; the mapping of the
-//! mmap peer is in `peer/mapping.rs`. Players are generic over it, so every system runs the same
+//! guard) or the descriptor (`read`, `write`). lowtide's implementation is here; those of the peers
+//! are in `peer/mapping.rs` and `peer/descriptor.rs`. Players are generic over it, so every system runs the same
 //! instructions around its accesses.
 
 use std::io;
@@ -69,6 +69,20 @@ pub trait DataAccess: Send + 'static {
     fn flush(&mut self) -> Result<(), AccessError>;
 }
 
+/// Bytes that are put together at a time when data of one call crosses pages: they stay in the
+/// processor's cache.
+const ASSEMBLED_BYTES: usize = 256 << 10;
+
+/// A part of the data of one call that lies within a page.
+#[derive(Clone, Copy, Debug)]
+struct Piece {
+    /// Where it begins in its page.
+    start: usize,
+    /// Where it begins in the buffer.
+    to: usize,
+    len: usize,
+}
+
 /// Access through lowtide: a [`View`].
 ///
 /// A write excludes the guards of its page, so readers never see half of one. Two threads that
@@ -81,13 +95,14 @@ pub struct ViewAccess {
     /// Buffer for data that crosses pages.
     bytes: Vec<u8>,
     pages: Vec<u64>,
+    pieces: Vec<Piece>,
 }
 
 impl ViewAccess {
     /// Access to `view`.
     pub fn new(view: View) -> Self {
         let page_shift = view.page_size().trailing_zeros();
-        Self { view, page_shift, bytes: Vec::new(), pages: Vec::new() }
+        Self { view, page_shift, bytes: Vec::new(), pages: Vec::new(), pieces: Vec::new() }
     }
 
     /// The page of an offset, and the offset in the page.
@@ -99,6 +114,35 @@ impl ViewAccess {
     #[inline]
     const fn fits_page(&self, start: usize, len: usize) -> bool {
         start + len <= 1 << self.page_shift
+    }
+
+    /// Puts data that crosses pages together in the buffer: one call for the pages of all, so that
+    /// their misses overlap and neighbours are read together.
+    fn assemble(&mut self, offsets: &[u64], len: usize) -> Result<(), AccessError> {
+        let page_bytes = 1 << self.page_shift;
+        self.bytes.resize(offsets.len() * len, 0);
+        self.pages.clear();
+        self.pieces.clear();
+        for (index, &offset) in offsets.iter().enumerate() {
+            let mut done = 0;
+            while done < len {
+                let (page, start) = self.split(offset + done as u64);
+                let piece = (len - done).min(page_bytes - start);
+                self.pages.push(page);
+                self.pieces.push(Piece { start, to: index * len + done, len: piece });
+                done += piece;
+            }
+        }
+        let (pieces, bytes) = (&self.pieces, &mut self.bytes);
+        let mut short = Ok(());
+        self.view.get_many(&self.pages, |index, page| {
+            let Piece { start, to, len } = pieces[index];
+            match guard_bytes(page, start, len) {
+                Ok(piece) => bytes[to..][..len].copy_from_slice(piece),
+                Err(error) => short = Err(error),
+            }
+        })?;
+        short
     }
 }
 
@@ -127,9 +171,16 @@ impl DataAccess for ViewAccess {
         mut look: impl FnMut(usize, &[u8]),
     ) -> Result<(), AccessError> {
         if offsets.iter().any(|&offset| !self.fits_page(self.split(offset).1, len)) {
-            return offsets.iter().enumerate().try_for_each(|(index, &offset)| {
-                self.load(offset, len, |bytes| look(index, bytes))
-            });
+            let at_once = (ASSEMBLED_BYTES / len).max(1);
+            let mut first = 0;
+            for offsets in offsets.chunks(at_once) {
+                self.assemble(offsets, len)?;
+                for (index, bytes) in (first..).zip(self.bytes.chunks_exact(len)) {
+                    look(index, bytes);
+                }
+                first += offsets.len();
+            }
+            return Ok(());
         }
         let mut pages = std::mem::take(&mut self.pages);
         pages.clear();
