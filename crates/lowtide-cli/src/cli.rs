@@ -72,6 +72,7 @@ const BENCH_HELP: &str = "\
 `lowtide bench WORKLOAD --help` lists the options of a workload.
 
 Examples:
+  lowtide bench gather --skew hot
   lowtide bench ycsb-b --against none
   lowtide bench ycsb-b --policy mglru,mglru-7.1,lru --device-delay read=2ms,write=10ms
   lowtide bench ycsb-b --record run.lt.zst && lowtide sim trace run.lt.zst --mrc

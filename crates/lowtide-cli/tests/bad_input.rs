@@ -29,6 +29,9 @@ fn names_that_do_not_exist_are_answered_with_those_that_do() {
     refused(&["bench", "ycsb-b", "--policy", "fifo"], 2, &["fifo", "mglru-7.1", "lru"]);
     refused(&["bench", "ycsb-b", "--policy", "mglru-S99"], 2, &["S99", "S7"]);
     refused(&["bench", "ycsb-b", "--against", "nmap"], 2, &["nmap", "mmap-random"]);
+    refused(&["bench", "gather", "--skew", "zipf"], 2, &["zipf", "uniform", "hot-start"]);
+    refused(&["bench", "gather", "--against", "read"], 2, &["pread-direct", "mmap-random"]);
+    refused(&["bench", "random-read", "--against", "pread"], 2, &["pread", "mmap-random"]);
     let listing = run(&["list", "machines-of-war"]);
     assert_eq!(listing.status.code(), Some(2));
     assert!(text(&listing.stderr).contains("policies"));
@@ -47,6 +50,11 @@ fn sizes_that_are_no_budget_are_refused() {
         2,
         &["512", "cross pages", "--page 1K"],
     );
+    for row in ["0", "32", "100", "8K", "-512", "wide"] {
+        refused(&["bench", "gather", "--row", row], 2, &["--row", row]);
+    }
+    refused(&["bench", "gather", "--row", "100"], 2, &["64 bytes to 4K", "multiple of 8"]);
+    refused(&["bench", "gather", "--batch", "0"], 2, &["--batch", "0"]);
     refused(&["bench", "ycsb-b", "--scale", "nan"], 2, &["--scale", "4"]);
     refused(&["bench", "ycsb-b", "--seconds", "-1"], 2, &["--seconds"]);
     refused(&["bench", "ycsb-b", "--threads", "0"], 2, &["threads"]);
@@ -121,6 +129,10 @@ fn options_in_the_wrong_place_are_refused() {
     refused(&["bench", "ycsb-b", "--depth", "8"], 2, &["--depth", "ycsb-b"]);
     refused(&["bench", "ycsb-b", "--size", "1M"], 2, &["--size", "ycsb-b"]);
     refused(&["bench", "scan", "--distribution", "zipf"], 2, &["--distribution", "scan"]);
+    refused(&["bench", "ycsb-c", "--row", "512"], 2, &["--row", "ycsb-c"]);
+    refused(&["bench", "gather", "--against", "none,pread"], 2, &["--against", "none"]);
+    let slow = ["bench", "gather", "--device-delay", "read=1ms", "--against", "pread"];
+    refused(&slow, 2, &["--device-delay", "--against"]);
     refused(&["bench", "replay"], 2, &["--trace"]);
     refused(&["bench", "replay", "--trace", "-"], 2, &["standard input", "--trace FILE"]);
     refused(&["bench", "ycsb-b", "--format", "csv"], 2, &["--format", "ycsb-b"]);

@@ -40,6 +40,7 @@ fn machines_are_listed_with_their_size_and_device() {
 fn workloads_and_policies_are_listed_with_a_line_about_each() {
     for (what, name) in [
         ("workloads", "ycsb-b"),
+        ("workloads", "gather"),
         ("workloads", "zipf"),
         ("policies", "mglru-7.1"),
         ("policies", "mglru-7.1+series"),
@@ -60,7 +61,7 @@ fn completions_know_the_workloads_and_their_options() {
         let output = run(&["completions", shell]);
         assert!(output.status.success(), "{shell}: {}", text(&output.stderr));
         let script = text(&output.stdout);
-        for name in ["random-read", "device-delay", "advise"] {
+        for name in ["random-read", "gather", "hot-start", "device-delay", "advise"] {
             assert!(script.contains(name), "{shell}: {name}");
         }
         assert!(!script.contains("peer-mmap"), "{shell}: what is hidden is not completed");
@@ -81,6 +82,7 @@ fn there_is_a_manual_page_for_each_command() {
         ("lowtide-sim.1", "zipf"),
         ("lowtide-sim-trace.1", "curves"),
         ("lowtide-bench.1", "budget"),
+        ("lowtide-bench-gather.1", "Bytes of a row"),
     ] {
         assert!(page(name).unwrap().contains(word), "{name}: {word}");
     }

@@ -308,7 +308,7 @@ fn the_lists_and_the_doctor_answer() {
     };
     let workloads = said(&["list", "workloads"]);
     assert!(
-        ["ycsb-a", "ycsb-b", "ycsb-c", "random-read", "scan", "replay"]
+        ["ycsb-a", "ycsb-b", "ycsb-c", "random-read", "gather", "scan", "replay"]
             .iter()
             .all(|name| workloads.lines().any(|line| line.starts_with(name)))
     );

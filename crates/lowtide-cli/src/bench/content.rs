@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | records | `ycsb-*` | records of 1 KiB with key, version, checksum (`workload::record`) |
 //! | blocks | `random-read`, `scan`, `replay` | 512 B: number, seed, checksum (`workload::block`) |
-//! | words | `hit` | 64-bit words, each a function of its position |
+//! | words | `gather`, `hit` | 64-bit words, each a function of its position |
 //! | unknown | a user's file (`--file`) | anything; it cannot be checked |
 //!
 //! The content depends only on the position, never on a run's seed, so one file serves all runs of
@@ -15,6 +15,7 @@ use lowtide_workload::block::{BLOCK_BYTES, fill_page, verify_page};
 use lowtide_workload::prng::mix64;
 use lowtide_workload::record::{self, RECORD_BYTES};
 use serde::{Deserialize, Serialize};
+use thiserror::Error;
 
 /// The seed of new blocks; rewritten blocks have other seeds.
 pub const BLOCK_SEED: u64 = 0;
@@ -91,6 +92,38 @@ impl Content {
     }
 }
 
+/// Why bytes are not those of a file of words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error(
+    "word {index}, at byte {}: found {found:#018x}, which is not its content; {}",
+    index * WORD_BYTES as u64,
+    if *found == 0 { "was it never written, or lost?" } else { "are these bytes of another place?" }
+)]
+pub struct WrongWord {
+    /// The first word that is wrong.
+    pub index: u64,
+    /// The bytes in its place.
+    pub found: u64,
+}
+
+/// Checks that `bytes` are those at `offset` of a file of words; both are multiples of
+/// [`WORD_BYTES`]. About 1 ns a word.
+///
+/// # Errors
+/// [`WrongWord`].
+#[inline]
+pub fn verify_words(offset: u64, bytes: &[u8]) -> Result<(), WrongWord> {
+    let first = offset / WORD_BYTES as u64;
+    let (words, _) = bytes.as_chunks::<WORD_BYTES>();
+    let found = || (first..).zip(words.iter().map(|&bytes| u64::from_le_bytes(bytes)));
+    // Without a branch for each word.
+    if found().fold(0, |wrong, (index, found)| wrong | (found ^ word(index))) == 0 {
+        return Ok(());
+    }
+    let wrong = found().find(|&(index, found)| found != word(index));
+    wrong.map_or(Ok(()), |(index, found)| Err(WrongWord { index, found }))
+}
+
 /// The word number `index`.
 #[inline]
 pub const fn word(index: u64) -> u64 {
@@ -119,5 +152,21 @@ mod tests {
             );
         }
         assert_eq!(Content::recognise(&[0; UNIT_BYTES]), Content::Unknown);
+    }
+
+    #[test]
+    fn words_are_right_only_in_their_place() {
+        let mut bytes = [0; 2 * UNIT_BYTES];
+        Content::Words.fill(0, &mut bytes);
+        for (offset, len) in [(0, 64), (8, 1000), (1016, 16), (2040, 8), (0, 2048)] {
+            let row = &bytes[offset..offset + len];
+            assert_eq!(verify_words(offset as u64, row), Ok(()));
+            let wrong = verify_words(offset as u64 + 8, row).unwrap_err();
+            assert_eq!(wrong.index, offset as u64 / 8 + 1);
+        }
+        bytes[1023] ^= 1;
+        assert_eq!(verify_words(512, &bytes[512..1536]).unwrap_err().index, 127);
+        let lost = verify_words(8, &[0; 8]).unwrap_err();
+        assert!(lost.to_string().contains("byte 8") && lost.to_string().contains("lost"), "{lost}");
     }
 }

@@ -12,7 +12,7 @@
 //! | `system`, `map`, `peer` | lowtide under a policy; its maps; the systems it is compared with |
 //! | `record` | an extra turn whose accesses become a trace |
 //! | `rounds` | turns |
-//! | `compare` | ycsb, random reads, scans, traces: lowtide beside mappings |
+//! | `compare` | ycsb, random reads, rows, scans, traces: lowtide beside the kernel |
 //! | `slow` | an artificially slow device |
 //! | `machine`, `error` | the machine, and errors, in the output |
 
@@ -35,7 +35,7 @@ pub mod thread_pool;
 use clap::{Command, Subcommand};
 use lowtide_workload::Workload;
 
-use compare::{random_read, replay, scan, ycsb};
+use compare::{gather, random_read, replay, scan, ycsb};
 use error::BenchError;
 
 /// The benchmarks, in the order of the listing.
@@ -49,6 +49,8 @@ pub enum Bench {
     YcsbC(Box<ycsb::YcsbCArgs>),
     #[command(name = "random-read", about = Workload::RandomRead.description())]
     RandomRead(Box<random_read::RandomReadArgs>),
+    #[command(name = "gather", about = Workload::Gather.description())]
+    Gather(Box<gather::GatherArgs>),
     #[command(name = "scan", about = Workload::Scan.description())]
     Scan(Box<scan::ScanArgs>),
     #[command(name = "replay", about = Workload::Replay.description())]
@@ -65,6 +67,7 @@ pub fn run(bench: &Bench) -> Result<(), BenchError> {
         Bench::YcsbB(args) => args.run(Workload::YcsbB),
         Bench::YcsbC(args) => args.run(),
         Bench::RandomRead(args) => args.run(),
+        Bench::Gather(args) => args.run(),
         Bench::Scan(args) => args.run(),
         Bench::Replay(args) => args.run(),
     }

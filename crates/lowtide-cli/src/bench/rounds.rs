@@ -106,6 +106,9 @@ fn warm_up_one(system: &mut dyn System, max_bytes: u64, data_bytes: u64) -> Resu
         let slice = system.warm(step)?;
         interrupt::check(|| format!("warming up {label}"))?;
         verdict_of(&label, &slice)?;
+        if !system.keeps_pages() {
+            break;
+        }
         if (slice.current_bytes as f64) < FULL * enough as f64 {
             continue;
         }

@@ -38,6 +38,11 @@ pub trait System {
             .map_or_else(|| self.name().to_owned(), |policy| format!("{} {policy}", self.name()))
     }
 
+    /// Whether it keeps what it has read, so that it has to be warmed up.
+    fn keeps_pages(&self) -> bool {
+        true
+    }
+
     /// Plays the next slice and makes its writes durable.
     ///
     /// # Errors

@@ -201,6 +201,7 @@ fn job(args: &DepthArgs, file: &DataFile, content: Content, page_bytes: u64, bat
         update_percent: None,
         checkpoint_seconds: None,
         stride: 1,
+        rows: None,
     }
 }
 

@@ -1,4 +1,4 @@
-//! Comparisons: lowtide under some policies and kernel mappings take turns to play the same
+//! Comparisons: lowtide under some policies and the kernel's ways take turns to play the same
 //! operations under the same budget.
 //!
 //! | file | concept |
@@ -6,8 +6,9 @@
 //! | `plan` | the plan of a comparison: common options, defaults, checks, files |
 //! | `on_pages` | options of workloads on pages |
 //! | `run` | running a comparison, its table and JSON |
-//! | `ycsb`, `random_read`, `scan`, `replay` | a workload's options and defaults |
+//! | `ycsb`, `random_read`, `gather`, `scan`, `replay` | a workload's options and defaults |
 
+pub mod gather;
 pub mod on_pages;
 pub mod plan;
 pub mod random_read;

@@ -5,7 +5,7 @@
 //! read-only workload, lowtide's pagers share one, but every mmap peer still has its own: the
 //! kernel has one page cache per file, and pages that one peer faulted in would be free memory for
 //! another. So has each of lowtide's maps that uses the page cache; those that serve their own page
-//! faults share the file of the views.
+//! faults share the file of the views, and so do direct reads, which have no cache.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -21,6 +21,7 @@ use lowtide_report::values::{GRAIN_BYTES, PAGE_BYTES, page};
 use lowtide_report::{measured, out, rounds};
 use lowtide_workload::Workload;
 
+use super::gather::page_of_rows;
 use crate::bench::content::{Content, UNIT_BYTES};
 use crate::bench::datafile::{DataFile, Purpose};
 use crate::bench::error::BenchError;
@@ -28,6 +29,7 @@ use crate::bench::machine::direct_align;
 use crate::bench::map;
 use crate::bench::options::memory::check_memory;
 use crate::bench::options::{Files, Io, MmapPeer, Mode, Output, Policies, Seed, Source};
+use crate::bench::play::gather::Rows;
 use crate::bench::play::popularity::Popularity;
 use crate::bench::play::replay::Recording;
 use crate::bench::slow::Slowness;
@@ -41,7 +43,7 @@ const SCAN_BYTES: u64 = 128 << 10;
 pub struct Common {
     #[command(flatten)]
     pub policies: Policies,
-    /// lowtide's base page [default: 4K; 1K for records if possible]
+    /// lowtide's base page [default: 4K; for records and rows what the device allows]
     #[arg(long, value_name = "SIZE", value_parser = page, allow_hyphen_values = true)]
     pub page: Option<u64>,
     #[command(flatten)]
@@ -102,6 +104,8 @@ pub struct Comparison<'a> {
     pub record: Option<PathBuf>,
     /// The trace of a replay: its file, the name of its format, and its content.
     pub trace: Option<(PathBuf, Option<String>, Arc<Recording>)>,
+    /// The rows of `gather`.
+    pub rows: Option<Rows>,
 }
 
 impl<'a> Comparison<'a> {
@@ -138,6 +142,7 @@ impl<'a> Comparison<'a> {
             file: None,
             record: None,
             trace: None,
+            rows: None,
         }
     }
 
@@ -290,7 +295,11 @@ impl<'a> Comparison<'a> {
                 _ => shared,
             }));
         }
-        places.extend(self.peers.iter().map(|_| own()));
+        // Only a workload without writes has peers that read past the page cache.
+        places.extend(self.peers.iter().map(|peer| match peer {
+            MmapPeer::PreadDirect => 0,
+            _ => own(),
+        }));
         let count = next;
         // Updated records stay valid; the next run cannot use rewritten blocks.
         let purpose = if self.writes && self.content == Content::Blocks {
@@ -307,7 +316,7 @@ impl<'a> Comparison<'a> {
         let mut keep = |name: &str| {
             if std::mem::replace(&mut kept, true) {
                 out::note(format_args!(
-                    "{name} left out: two mappings of one file share its page cache; run it alone \
+                    "{name} left out: two readers of one file share its page cache; run it alone \
                      with --against {name}"
                 ));
                 return false;
@@ -315,7 +324,7 @@ impl<'a> Comparison<'a> {
             true
         };
         self.maps.retain(|(way, _)| *way != MapMode::PageCache || keep(map::name(*way)));
-        self.peers.retain(|peer| keep(peer.name()));
+        self.peers.retain(|peer| *peer == MmapPeer::PreadDirect || keep(peer.name()));
     }
 
     /// Uses a user's file as the data, if it is suitable.
@@ -349,6 +358,13 @@ impl<'a> Comparison<'a> {
     /// [`BenchError::File`].
     pub fn choose_page(&self, file: &DataFile) -> Result<(u64, String), BenchError> {
         let asked = self.page();
+        if let Some(rows) = self.rows {
+            let align = match self.common.io.direct {
+                Mode::Buffered => None,
+                Mode::Auto | Mode::Direct => direct_align(file)?,
+            };
+            return Ok(page_of_rows(rows.bytes, align, asked));
+        }
         if self.content != Content::Records {
             let page = asked.unwrap_or(PAGE_BYTES);
             let note = match self.page_of_trace() {

@@ -8,7 +8,7 @@ use lowtide_host::probe::Probe;
 use lowtide_report::interrupt::Cut;
 use lowtide_report::json::Report;
 use lowtide_report::measured::{Common, WorkloadRow};
-use lowtide_report::measured_table::{of_misses, of_workload, of_write_back};
+use lowtide_report::measured_table::{of_misses, of_rows, of_workload, of_write_back};
 use lowtide_report::rounds::{Row, ratio};
 use lowtide_report::tally::Slice;
 use lowtide_report::{columns, out, progress, table};
@@ -18,10 +18,12 @@ use super::plan::Comparison;
 use crate::bench::content::Content;
 use crate::bench::datafile::DataFile;
 use crate::bench::error::BenchError;
-use crate::bench::machine::Machine;
+use crate::bench::machine::{Machine, direct_align};
 use crate::bench::map;
-use crate::bench::options::{MmapPeer, Source};
-use crate::bench::peer::mmap::Mmap;
+use crate::bench::options::Source;
+use crate::bench::peer::kernel::KernelPeer;
+use crate::bench::peer::protocol::Reach;
+use crate::bench::play::gather::Rows;
 use crate::bench::play::job::Job;
 use crate::bench::record::Recorder;
 use crate::bench::rounds::{take_turns, verdict, warm_up};
@@ -77,9 +79,17 @@ impl Comparison<'_> {
             }
         }
         for (peer, &place) in plan.peers.iter().zip(of_peers) {
-            let random = *peer == MmapPeer::MmapRandom;
-            match Mmap::start(peer.name(), random, &files[place], &job, plan.max_bytes) {
-                Ok(mmap) => systems.push(Box::new(mmap)),
+            let Some(reach) = peer.reach() else { continue };
+            if reach == Reach::Direct && direct_align(&files[place])?.is_none() {
+                out::note(format_args!(
+                    "{} left out: the file system of {} has no direct I/O",
+                    peer.name(),
+                    files[place].path().display()
+                ));
+                continue;
+            }
+            match KernelPeer::start(peer.name(), reach, &files[place], &job, plan.max_bytes) {
+                Ok(peer) => systems.push(Box::new(peer)),
                 Err(killed @ BenchError::PeerKilled { .. }) => out::note(killed),
                 Err(error) => return Err(error),
             }
@@ -126,13 +136,20 @@ impl Comparison<'_> {
             tail(&rows, &job, &source, &files);
             Report::new(&machine, shown).cut_short(cut.is_cut()).write(json)?;
         } else {
-            out::line(of_workload(&rows));
+            out::line(if job.rows.is_some() { of_rows(&rows) } else { of_workload(&rows) });
             if job.writes {
                 out::line(format_args!("\n{}", of_write_back(&rows)));
             }
             explained.iter().for_each(out::line);
             tail(&rows, &job, &source, &files);
-            let rows = rows.iter().map(|row| WorkloadRow::new(&common, row, &rows[0])).collect();
+            let shown = |row| {
+                let shown = WorkloadRow::new(&common, row, &rows[0]);
+                match job.rows {
+                    Some(of) => shown.of_rows(of.bytes, of.skew.name()),
+                    None => shown,
+                }
+            };
+            let rows = rows.iter().map(shown).collect();
             Report::new(&machine, rows).cut_short(cut.is_cut()).write(json)?;
         }
         rows.iter().try_for_each(verdict)?;
@@ -159,6 +176,7 @@ fn job(plan: &Comparison<'_>, page_bytes: u64) -> Job {
         update_percent: plan.update_percent,
         checkpoint_seconds: plan.checkpoint.map(|every| every.as_secs_f64()),
         stride: plan.stride,
+        rows: plan.rows,
     }
 }
 
@@ -189,6 +207,11 @@ fn head(machine: &Machine, files: &[DataFile], plan: &Comparison<'_>, job: &Job,
     };
     out::line(format_args!("budget    {}{together}", Size::new(plan.max_bytes)));
     out::line(format_args!("page      {}: {page_note}", Size::new(job.page_bytes)));
+    if let Some(Rows { bytes, skew }) = plan.rows {
+        let count = table::thousands((job.data_bytes / bytes) as f64);
+        let (size, skew) = (Size::new(bytes), skew.explained());
+        out::line(format_args!("rows      {count} of {size}: {skew}"));
+    }
     let popularity = match plan.workload.ycsb_letter() {
         Some(_) => format!("; popularity {}", Distribution::from(plan.popularity)),
         None => String::new(),

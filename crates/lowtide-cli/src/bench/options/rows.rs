@@ -7,6 +7,7 @@ use lowtide::map::MapMode;
 use lowtide_report::{names, out};
 
 use crate::bench::error::BenchError;
+use crate::bench::peer::protocol::Reach;
 
 /// lowtide's rows.
 #[derive(Debug, Args)]
@@ -75,7 +76,8 @@ impl Mappings {
     }
 }
 
-/// A mapping of the data: the kernel's, in a memory cgroup of the same budget, or lowtide's.
+/// A system to compare with: the kernel's, in a memory cgroup of the same budget, or lowtide's
+/// map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum MmapPeer {
     // Without any `madvise`.
@@ -86,6 +88,12 @@ pub enum MmapPeer {
     MapUserfault,
     // lowtide's map in the kernel's page cache.
     MapPagecache,
+    // `pread` through the page cache: of `gather`.
+    #[value(skip)]
+    Pread,
+    // `pread` past it: of `gather`.
+    #[value(skip)]
+    PreadDirect,
     None,
 }
 
@@ -97,6 +105,8 @@ impl MmapPeer {
             Self::MmapRandom => "mmap-random",
             Self::MapUserfault => "map-userfault",
             Self::MapPagecache => "map-pagecache",
+            Self::Pread => "pread",
+            Self::PreadDirect => "pread-direct",
             Self::None => "none",
         }
     }
@@ -106,7 +116,18 @@ impl MmapPeer {
         match self {
             Self::MapUserfault => Some(MapMode::Userfault),
             Self::MapPagecache => Some(MapMode::PageCache),
-            Self::Mmap | Self::MmapRandom | Self::None => None,
+            Self::Mmap | Self::MmapRandom | Self::Pread | Self::PreadDirect | Self::None => None,
+        }
+    }
+
+    /// How the process of the peer reads its file, if it has one.
+    pub const fn reach(self) -> Option<Reach> {
+        match self {
+            Self::Mmap => Some(Reach::Mapping),
+            Self::MmapRandom => Some(Reach::RandomMapping),
+            Self::Pread => Some(Reach::Buffered),
+            Self::PreadDirect => Some(Reach::Direct),
+            Self::MapUserfault | Self::MapPagecache | Self::None => None,
         }
     }
 }

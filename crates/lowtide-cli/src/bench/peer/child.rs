@@ -1,17 +1,19 @@
-//! The mmap peer: a child process that plays slices on a mapping at its parent's request.
+//! A peer: a child process that plays slices on its file at its parent's request.
 //!
 //! It allocates as much as possible before it is moved into the memory cgroup (the trace, the table
 //! of a replay's page seeds), so that the budget is used for the file's pages, as lowtide's is.
 
 use std::io::{self, BufRead, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use lowtide_host::usage::CpuTime;
 use lowtide_report::tally::Slice;
 use serde::de::DeserializeOwned;
 
+use super::descriptor::DescriptorAccess;
 use super::mapping::{MappingAccess, Use};
-use super::protocol::{Reply, Request, receive, send};
+use super::protocol::{Reach, Reply, Request, receive, send};
+use crate::bench::access::DataAccess;
 use crate::bench::error::BenchError;
 use crate::bench::play::checkpoint::Checkpointer;
 use crate::bench::play::job::{Job, Script};
@@ -42,7 +44,7 @@ fn converse<R: DeserializeOwned>(
     Ok(())
 }
 
-/// A peer that maps a file and plays a job on it.
+/// A peer that opens or maps a file and plays a job on it.
 #[derive(Default)]
 pub struct Peer {
     prepared: Option<Prepared>,
@@ -53,11 +55,17 @@ struct Prepared {
     job: Job,
     script: Script,
     path: PathBuf,
-    random: bool,
+    reach: Reach,
+}
+
+/// What a peer reads its file through.
+enum Reached {
+    Mapping(MappingAccess),
+    Descriptor(DescriptorAccess),
 }
 
 struct Playing {
-    access: MappingAccess,
+    access: Reached,
     pool: ThreadPool,
     batch: u32,
     writes: bool,
@@ -72,20 +80,15 @@ impl Peer {
     pub fn answer(&mut self, request: Request) -> Result<Reply, String> {
         let text = |error: BenchError| error.to_string();
         match request {
-            Request::Prepare { job, path, random } => {
+            Request::Prepare { job, path, reach } => {
                 let script = job.script(None).map_err(text)?;
-                self.prepared = Some(Prepared { job: *job, script, path, random });
+                self.prepared = Some(Prepared { job: *job, script, path, reach });
                 Ok(Reply::Done)
             }
-            Request::Map => {
-                let Prepared { job, script, path, random } =
-                    self.prepared.take().ok_or("asked to map before it was prepared")?;
-                let len = usize::try_from(job.data_bytes).map_err(|error| error.to_string())?;
-                let how = Use { writes: job.writes, shared: job.threads > 1, random };
-                let access = MappingAccess::open(&path, len, how)
-                    .map_err(|error| format!("cannot map {}: {error}", path.display()))?;
-                let pool = ThreadPool::start(job.players(&script, || access.clone()))
-                    .map_err(|error| error.to_string())?;
+            Request::Open => {
+                let Prepared { job, script, path, reach } =
+                    self.prepared.take().ok_or("asked to open before it was prepared")?;
+                let (access, pool) = open(&job, &script, &path, reach)?;
                 self.playing = Some(Playing {
                     access,
                     pool,
@@ -96,11 +99,50 @@ impl Peer {
                 Ok(Reply::Done)
             }
             Request::Run { until } => {
-                let playing = self.playing.as_mut().ok_or("asked to run before it was to map")?;
+                let playing = self.playing.as_mut().ok_or("asked to run before it was to open")?;
                 Ok(Reply::Played { slice: Box::new(playing.run(until).map_err(text)?) })
             }
         }
     }
+}
+
+/// Opens or maps the file of a job, and starts the job's threads.
+fn open(
+    job: &Job,
+    script: &Script,
+    path: &Path,
+    reach: Reach,
+) -> Result<(Reached, ThreadPool), String> {
+    fn start<D: DataAccess + Clone>(
+        job: &Job,
+        script: &Script,
+        access: &D,
+    ) -> Result<ThreadPool, String> {
+        ThreadPool::start(job.players(script, || access.clone())).map_err(|error| error.to_string())
+    }
+    let refused = |what: &str| {
+        let what = format!("cannot {what} {}", path.display());
+        move |error: io::Error| format!("{what}: {error}")
+    };
+    Ok(match reach {
+        Reach::Mapping | Reach::RandomMapping => {
+            let len = usize::try_from(job.data_bytes).map_err(|error| error.to_string())?;
+            let random = reach == Reach::RandomMapping;
+            let how = Use { writes: job.writes, shared: job.threads > 1, random };
+            let access = MappingAccess::open(path, len, how).map_err(refused("map"))?;
+            let pool = start(job, script, &access)?;
+            (Reached::Mapping(access), pool)
+        }
+        Reach::Buffered | Reach::Direct => {
+            let access = match reach {
+                Reach::Direct => DescriptorAccess::direct(path),
+                _ => DescriptorAccess::buffered(path),
+            };
+            let access = access.map_err(refused("open"))?;
+            let pool = start(job, script, &access)?;
+            (Reached::Descriptor(access), pool)
+        }
+    })
 }
 
 impl Playing {
@@ -112,7 +154,10 @@ impl Playing {
             writes: self.writes,
             checkpointer: self.checkpointer.as_ref(),
         };
-        let mut slice = turn.play(&mut self.pool, &mut self.access, |_| ())?;
+        let mut slice = match &mut self.access {
+            Reached::Mapping(access) => turn.play(&mut self.pool, access, |_| ())?,
+            Reached::Descriptor(access) => turn.play(&mut self.pool, access, |_| ())?,
+        };
         slice.cpu_seconds = CpuTime::now_self().since(cpu).seconds();
         Ok(slice)
     }

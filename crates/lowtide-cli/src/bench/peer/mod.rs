@@ -3,13 +3,14 @@
 //! | file | concept |
 //! |---|---|
 //! | `process.rs` | the bench's side of a child process under a memory cgroup |
-//! | `mmap.rs` | a kernel mapping in such a child |
+//! | `kernel.rs` | the kernel's ways to a file, in such a child |
 //! | `child.rs` | the child process itself |
 //! | `protocol.rs` | the messages between bench and child |
-//! | `mapping.rs` | the child's access to its data |
+//! | `mapping.rs`, `descriptor.rs` | the child's access to its data |
 
 pub mod child;
+pub mod descriptor;
+pub mod kernel;
 pub mod mapping;
-pub mod mmap;
 pub mod process;
 pub mod protocol;

@@ -1,4 +1,4 @@
-//! The protocol between the bench and an mmap peer: JSON, one message per line, one reply to each
+//! The protocol between the bench and a peer: JSON, one message per line, one reply to each
 //! request.
 //!
 //! ```text
@@ -6,7 +6,7 @@
 //!     │  Prepare{job, …}  ─────────►   reads the trace, makes players' tables: charged outside
 //!     │  ◄─────────────────  Done
 //!     │  (moves the peer into the memory cgroup)
-//!     │  Map  ─────────────────────►   maps the file, starts its threads
+//!     │  Open  ────────────────────►   opens or maps the file, starts its threads
 //!     │  ◄─────────────────  Done
 //!     │  Run{until}  ──────────────►   plays one slice, flushes
 //!     │  ◄────────────  Played{slice}
@@ -25,6 +25,19 @@ use serde::{Deserialize, Serialize};
 use crate::bench::play::job::Job;
 use crate::bench::thread_pool::Until;
 
+/// How a peer reaches the bytes of its file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Reach {
+    /// A mapping, without any `madvise`.
+    Mapping,
+    /// A mapping with `MADV_RANDOM`.
+    RandomMapping,
+    /// `pread` through the page cache.
+    Buffered,
+    /// `pread` past it.
+    Direct,
+}
+
 /// A request from the bench.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Request {
@@ -34,11 +47,11 @@ pub enum Request {
         job: Box<Job>,
         /// The file.
         path: PathBuf,
-        /// With `MADV_RANDOM`.
-        random: bool,
+        /// How the file is read.
+        reach: Reach,
     },
-    /// Map the file, and start the threads.
-    Map,
+    /// Open or map the file, and start the threads.
+    Open,
     /// Play a slice.
     Run {
         /// Its length.

@@ -12,10 +12,11 @@ use std::time::Duration;
 use lowtide_workload::op::Access;
 use lowtide_workload::trace::UnknownFormat;
 use lowtide_workload::ycsb::Letter;
-use lowtide_workload::{PageOp, RandomRead, Scan, Workload, Ycsb};
+use lowtide_workload::{Gather, PageOp, RandomRead, Scan, Workload, Ycsb};
 use serde::{Deserialize, Serialize};
 
 use super::checkpoint::{CheckpointedPlayer, Checkpointer};
+use super::gather::{GatherPlayer, Rows};
 use super::page::PagePlayer;
 use super::record::RecordPlayer;
 use super::replay::{Recording, ReplayPlayer};
@@ -56,6 +57,8 @@ pub struct Job {
     pub checkpoint_seconds: Option<f64>,
     /// Pages from one read of a scan to the next.
     pub stride: u64,
+    /// The rows of `gather`.
+    pub rows: Option<Rows>,
 }
 
 /// Data shared by the players of a job, made once per process.
@@ -67,6 +70,8 @@ pub enum Script {
     Mixed(Ycsb, Checkpointer),
     /// Random pages.
     Random(RandomRead),
+    /// Random rows, and the bytes of a row.
+    Gather(Gather, usize),
     /// Pages in order.
     Scan(Scan),
     /// A trace.
@@ -88,7 +93,7 @@ impl Job {
     /// already.
     ///
     /// # Errors
-    /// [`BenchError::Distribution`] for a file without a single record or page, those of
+    /// [`BenchError::Distribution`] for a file without a single record, page or row, those of
     /// [`Recording::read`].
     pub fn script(&self, recording: Option<Arc<Recording>>) -> Result<Script, BenchError> {
         let pages = self.data_bytes / self.page_bytes;
@@ -112,6 +117,13 @@ impl Job {
             },
             (None, Workload::RandomRead) => {
                 Script::Random(RandomRead::new(pages, Access::Mapped, self.seed)?)
+            }
+            (None, Workload::Gather) => {
+                let rows = self.rows.ok_or_else(|| {
+                    BenchError::usage("gather needs rows", "say their size with --row")
+                })?;
+                let row_bytes = usize::try_from(rows.bytes).unwrap_or(usize::MAX);
+                Script::Gather(rows.reads(self.data_bytes, self.seed)?, row_bytes)
             }
             (None, Workload::Scan) => {
                 Script::Scan(Scan::new(pages, NonZeroU32::MIN, Access::Mapped)?)
@@ -156,6 +168,10 @@ impl Job {
                     Script::Random(random) => {
                         let stream = random.stream(thread, self.threads);
                         Box::new(PagePlayer::new(access, stream, page_bytes, self.content))
+                    }
+                    Script::Gather(gather, row_bytes) => {
+                        let stream = gather.stream(thread, self.threads);
+                        Box::new(GatherPlayer::new(access, stream, *row_bytes, self.content))
                     }
                     Script::Scan(scan) => {
                         let (share, stride) = (scan.share(thread, self.threads), self.stride);

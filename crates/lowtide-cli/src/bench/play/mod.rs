@@ -5,6 +5,7 @@
 //! |---|---|---|
 //! | `record.rs` | `ycsb-a`, `ycsb-b`, `ycsb-c` | records |
 //! | `page.rs` | `random-read`, `scan` | blocks, or a file of the user's |
+//! | `gather.rs` | `gather` | words, or a file of the user's |
 //! | `checkpoint.rs` | `mixed`: `record.rs` with checkpoints | records |
 //! | `replay.rs` | `replay` | blocks |
 //! | `job.rs` | a job, and its players | |
@@ -12,6 +13,7 @@
 //! | `slice.rs` | one slice of a job | |
 
 pub mod checkpoint;
+pub mod gather;
 pub mod job;
 pub mod page;
 pub mod popularity;
