@@ -70,7 +70,8 @@ fn a_row_costs_the_device_no_more_than_its_page() {
     assert_eq!(system(&rows, "lowtide")["page_bytes"], 512);
     assert!(cost("lowtide") <= 512.0, "{}", cost("lowtide"));
     if memcg_or_skip("the cost of the kernel's rows") {
-        assert_eq!(cost("pread-direct"), 512.0);
+        // The process may read a few pages of its own program, too.
+        assert!((512.0..700.0).contains(&cost("pread-direct")), "{}", cost("pread-direct"));
         assert!(cost("mmap-random") > 2048.0 && cost("pread") > 2048.0, "whole pages: {rows:?}");
     }
 }
