@@ -196,7 +196,7 @@ mod tests {
             serde_json::from_str(&serde_json::to_string(request).unwrap()).unwrap()
         }
         assert!(matches!(read(&Request::FillHeap), Any::Own(Request::FillHeap)));
-        assert!(matches!(read(&protocol::Request::Map), Any::Shared(protocol::Request::Map)));
+        assert!(matches!(read(&protocol::Request::Open), Any::Shared(protocol::Request::Open)));
         let until = Until::Seconds(0.5);
         assert!(matches!(
             read(&protocol::Request::Run { until }),

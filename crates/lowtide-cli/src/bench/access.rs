@@ -2,8 +2,8 @@
 //!
 //! A player reaches its data through a [`DataAccess`]: a mapping (`load`, `store`; lowtide: a
 //! guard) or the descriptor (`read`, `write`). lowtide's implementation is here; those of the peers
-//! are in `peer/mapping.rs` and `peer/descriptor.rs`. Players are generic over it, so every system runs the same
-//! instructions around its accesses.
+//! are in `peer/mapping.rs` and `peer/descriptor.rs`. Players are generic over it, so every system
+//! runs the same instructions around its accesses.
 
 use std::io;
 
