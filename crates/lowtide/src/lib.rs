@@ -84,6 +84,17 @@
 //! effect. Every handle that writes gets each incident once. A flush that could not make its own
 //! range durable never returns `Ok`.
 //!
+//! ## Features
+//!
+//! None is on by default; without them the crate is Rust only.
+//!
+//! | feature | adds | costs |
+//! |---|---|---|
+//! | `alloc` | `lowtide::alloc`: an arena for collections that take an allocator | two crates |
+//! | `bpf` | `Tenant::attach`: eBPF programs that decide about limits | a virtual machine |
+//! | `zstd` | pages that stay cold in swap are compressed again | a C compiler |
+//! | `instruments` | `lowtide::instruments`: failing devices, and a look inside; not stable | nothing |
+//!
 //! ## Inside
 //!
 //! Everything that decides about pages is in the crate `lowtide-core`, which this crate drives on
@@ -114,6 +125,7 @@
 //! | `anon`, `swap` | regions without a file; where their pages are when not in memory |
 //! | `space`, `backing`, `stable`, `io` | open files, their descriptors; I/O engines |
 //! | `poison`, `fault_sites` | after a panic of the engine; counters of failing devices |
+//! | `programs`, `instruments` | what the features `bpf` and `instruments` add |
 //! | `sync`, `wakeup`, `deadline` | atomics and locks; a cheap condition variable; time limits |
 #![deny(unsafe_code)]
 // What only instruments look at is kept without them, too.
