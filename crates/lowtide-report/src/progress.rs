@@ -40,7 +40,7 @@ pub enum Unit {
     Steps,
 }
 
-/// A bar that appears after [`PATIENCE`], and disappears on drop.
+/// A bar that appears after two seconds, and disappears on drop.
 #[derive(Debug)]
 pub struct Patient {
     what: &'static str,

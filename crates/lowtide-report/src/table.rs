@@ -1,6 +1,6 @@
 //! Tables, and the numbers in them.
 //!
-//! A table wider than [`WIDTH`] columns is split into parts, one below the other; each part repeats
+//! A table wider than `WIDTH` columns is split into parts, one below the other; each part repeats
 //! the columns that name the rows. `--wide` disables the split ([`be_wide`]). Two blanks separate
 //! columns and no cell contains two consecutive blanks, so `awk -F '  +'` can split them. On a
 //! terminal a blank separates thousands; elsewhere a number is one word.

@@ -93,7 +93,7 @@
 //! | `alloc` | `lowtide::alloc`: an arena for collections that take an allocator | two crates |
 //! | `bpf` | `Tenant::attach`: eBPF programs that decide about limits | a virtual machine |
 //! | `zstd` | pages that stay cold in swap are compressed again | a C compiler |
-//! | `instruments` | `lowtide::instruments`: failing devices, and a look inside; not stable | nothing |
+//! | `instruments` | `lowtide::instruments`: failing devices, counters; not stable | nothing |
 //!
 //! ## Inside
 //!

@@ -89,7 +89,7 @@ pub(crate) struct CrashArgs {
 /// Runs the proof.
 ///
 /// # Errors
-/// Any [`BenchError`]; [`LabError::Broken`] for a broken guarantee.
+/// Any [`BenchError`]; [`LabError::Broken`](crate::error::LabError::Broken) for a broken guarantee.
 pub(crate) fn run(args: &CrashArgs) -> Result<(), BenchError> {
     let Sizes { max_bytes, bytes, threads, layout } =
         Sizes::new(args.max, args.common.scale, args.threads)?;

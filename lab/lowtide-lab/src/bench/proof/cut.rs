@@ -59,8 +59,9 @@ pub(crate) struct CutArgs {
 /// Runs the proof.
 ///
 /// # Errors
-/// Any [`BenchError`]; [`LabError::Broken`] for a broken guarantee, [`LabError::Uncovered`]
-/// when a long proof has not covered every case.
+/// Any [`BenchError`]; [`LabError::Broken`](crate::error::LabError::Broken) for a broken guarantee,
+/// [`LabError::Uncovered`](crate::error::LabError::Uncovered) when a long proof has not covered
+/// every case.
 pub(crate) fn run(args: &CutArgs) -> Result<(), BenchError> {
     let Sizes { max_bytes, bytes, threads, layout } =
         Sizes::new(args.max, args.common.scale, args.threads)?;
