@@ -154,10 +154,8 @@ fn a_file_of_the_users_is_gathered_from() {
     let own = dir.path().join("own");
     fs::write(&own, vec![9; 4 << 20]).unwrap();
     let json = dir.path().join("own.json");
-    let args = ["bench", "gather", "--max", "2M", "--ops", "4000", "--rounds", "2", "--row", "100"];
-    let refused = run(&args);
-    assert_eq!(refused.status.code(), Some(2), "100 is no multiple of 8");
-    let file = ["--row", "104", "--file", own.to_str().unwrap(), "--json", json.to_str().unwrap()];
+    let args = ["bench", "gather", "--max", "2M", "--ops", "4000", "--rounds", "2", "--row", "104"];
+    let file = ["--file", own.to_str().unwrap(), "--json", json.to_str().unwrap()];
     let output = run(&[args.as_slice(), &file].concat());
     assert!(output.status.success(), "{}", text(&output.stderr));
     let results: Value = serde_json::from_slice(&fs::read(json).unwrap()).unwrap();
