@@ -87,7 +87,8 @@ fn rows_of_every_size_are_right_also_where_they_cross_pages() {
     ];
     for size in sizes {
         for batch in ["1", "7", "1000"] {
-            let some = ["--batch", batch, "--skew", "hot", "--against", "pread,pread-direct"];
+            let peers = ["--against", "pread,pread-direct", "--ops", "1000"];
+            let some = [["--batch", batch, "--skew", "hot"].as_slice(), &peers].concat();
             verified(&gather(&[size.as_slice(), &some].concat()));
         }
     }
