@@ -578,8 +578,9 @@ impl View {
             return Err(Error::ReadOnly { path: self.space.path() });
         }
         let shift = self.pool.page_shift;
-        let end = if bytes.end >= self.len() { self.page_count() } else { bytes.end >> shift };
-        let first = bytes.start.div_ceil(1 << shift);
+        let up = |offset: u64| offset.div_ceil(1 << shift);
+        let end = if bytes.end >= self.len() { up(bytes.end) } else { bytes.end >> shift };
+        let first = up(bytes.start);
         writeback::discard(&self.pool, &self.space, first..end.max(first))
     }
 

@@ -8,6 +8,7 @@ use lowtide::map::{MapMut, MapOptions};
 use lowtide::{Pager, Size, SwapOptions, Tenant};
 use mapped::{PAGE, check_empty, or_skip, random};
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 const BUDGET: usize = 4 << 20;
 /// Three times the budget.
@@ -60,6 +61,16 @@ fn play(
     pager.validate().unwrap();
     let after = (memory.report().faults, pager.swap_file().unwrap().read_requests);
     (after.0 - before.0, after.1 - before.1)
+}
+
+/// Waits until this number of pages are in memory: a thread goes on when its page is there, a moment before
+/// it is counted.
+fn settles_at(memory: &MapMut, pages: usize) {
+    let begun = Instant::now();
+    while memory.report().resident_bytes != (pages * PAGE) as u64 {
+        assert!(begun.elapsed() < Duration::from_secs(10), "{}, not {pages}", memory.report());
+        std::thread::sleep(Duration::from_millis(1));
+    }
 }
 
 #[test]
@@ -121,14 +132,18 @@ fn memory_that_is_filled_in_order_takes_few_faults_and_scattered_stores_take_no_
     assert!(faults <= pages as u64 / 8, "{faults} faults for {pages} pages");
     // What came too early is at most a window of zeroes.
     let resident = memory.report().resident_bytes / PAGE as u64;
-    assert!((pages as u64..pages as u64 + 65).contains(&resident), "{resident} of {pages}");
+    assert!((pages as u64 - 1..pages as u64 + 65).contains(&resident), "{resident} of {pages}");
     assert!((pages..pages + 100).all(|page| of(&memory, page).iter().all(|byte| *byte == 0)));
-    memory.clear(0..64 * BUDGET).unwrap();
-    assert_eq!(memory.report().resident_bytes, 0);
+    // A window that is on its way may come after that.
+    let begun = Instant::now();
+    while memory.report().resident_bytes > 0 {
+        memory.clear(0..64 * BUDGET).unwrap();
+        assert!(begun.elapsed() < Duration::from_secs(10), "{}", memory.report());
+    }
     for n in 0..100 {
         memory[n * 97 * PAGE] = 1;
     }
-    assert_eq!(memory.report().resident_bytes, 100 * PAGE as u64);
+    settles_at(&memory, 100);
     drop(memory);
     check_empty(&pager);
 }
@@ -143,7 +158,7 @@ fn nothing_is_read_ahead_where_that_is_not_wanted() {
     for page in 0..pages {
         memory[page * PAGE] = 1;
     }
-    assert_eq!(memory.report().resident_bytes, (pages * PAGE) as u64);
+    settles_at(&memory, pages);
     drop(memory);
     check_empty(&pager);
 }
