@@ -5,7 +5,7 @@ use super::slots::Slots;
 use crate::swap::{Slot, Store};
 use lowtide_swap::ReadAhead;
 use std::ops::Range;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
 /// What a space has instead of a file.
@@ -16,6 +16,8 @@ pub(crate) struct AnonPages {
     pub(crate) ahead: ReadAhead,
     /// Pages in memory that have a slot (`kept.rs`).
     kept: AtomicU64,
+    /// Whether memory that is filled in order gets zeroes before it is touched.
+    pub(crate) early_zeroes: AtomicBool,
     /// Pages that reclaim may drop (`lazy.rs`).
     pub(crate) lazy: LazyPages,
     /// Taken out when the region is closed: what it drops takes the pool's lock.
@@ -28,6 +30,7 @@ impl AnonPages {
             slots: Slots::default(),
             ahead: ReadAhead::default(),
             kept: AtomicU64::new(0),
+            early_zeroes: AtomicBool::new(true),
             lazy: LazyPages::default(),
             store: Mutex::new(store),
         }

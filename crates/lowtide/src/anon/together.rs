@@ -36,6 +36,7 @@ use crate::translation::{Entry, State as EntryState};
 use lowtide_core::{FolioId, Task, ZswapEvents};
 use lowtide_swap::spans;
 use std::ops::Range;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// Requests to the file for pages that no thread waits for.
 const REQUESTS: usize = 8;
@@ -109,6 +110,7 @@ fn is_filled(pool: &Pool, space: &Space, page: u64) -> bool {
         state.is_some_and(|state| state != EntryState::Absent { shadow: 0 })
     };
     page >= FILLED
+        && space.anon().early_zeroes.load(Relaxed)
         && (page - FILLED..page).all(is_somewhere)
         && pool.lock().engine.free_swap_pages() >= (16 * ZEROES) as u64
 }

@@ -90,6 +90,7 @@ pub struct MapOptions {
     pub(super) mode: MapMode,
     pub(super) read_ahead: Option<u64>,
     pub(super) growth: usize,
+    pub(super) late_zeroes: bool,
     pub(super) on_error: Option<OnError>,
 }
 
@@ -285,4 +286,12 @@ impl MapOptions {
             None => Ok(MemcgId::ROOT),
         }
     }
+}
+
+/// Memory of these options gets its zeroes where it is touched, and not before: what lies past a
+/// block of it is no block's, and would be charged.
+#[must_use]
+pub fn with_late_zeroes(mut options: MapOptions) -> MapOptions {
+    options.late_zeroes = true;
+    options
 }
