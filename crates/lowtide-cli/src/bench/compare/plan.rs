@@ -43,7 +43,7 @@ const SCAN_BYTES: u64 = 128 << 10;
 pub struct Common {
     #[command(flatten)]
     pub policies: Policies,
-    /// lowtide's base page [default: 4K; for records and rows what the device allows]
+    /// lowtide's base page [default: 4K, or the record if possible]
     #[arg(long, value_name = "SIZE", value_parser = page, allow_hyphen_values = true)]
     pub page: Option<u64>,
     #[command(flatten)]
