@@ -63,8 +63,8 @@ fn play(
     (after.0 - before.0, after.1 - before.1)
 }
 
-/// Waits until this number of pages are in memory: a thread goes on when its page is there, a moment before
-/// it is counted.
+/// Waits until this number of pages are in memory: a thread goes on when its page is there, a
+/// moment before it is counted.
 fn settles_at(memory: &MapMut, pages: usize) {
     let begun = Instant::now();
     while memory.report().resident_bytes != (pages * PAGE) as u64 {

@@ -3,7 +3,7 @@
 //! `cargo run -- userfault` (or `pagecache`, `auto`); the second argument is the budget.
 
 use fst::{IntoStreamer, Map, MapBuilder, Streamer};
-use lowtide::map::{MapOptions, MapMode};
+use lowtide::map::{MapMode, MapOptions};
 use lowtide::{Pager, Size};
 use std::error::Error;
 use std::fs::File;
