@@ -42,6 +42,9 @@ const TIMED: u32 = 8;
 pub(crate) enum Access {
     /// By a guard: as through a mapping. Sets the young bit.
     Mapped,
+    /// By a store through a pointer to memory without a file: as `Mapped`, and what swap has of the
+    /// page is void.
+    Stored,
     /// By copying: as through a descriptor. Counts.
     Descriptor,
     /// By storing to a part of it through a descriptor: it is read first, for the store alone.
@@ -55,9 +58,14 @@ pub(crate) enum Access {
 impl Access {
     pub(crate) const fn task(self) -> Task {
         match self {
-            Self::Mapped => Task::FAULT,
+            Self::Mapped | Self::Stored => Task::FAULT,
             Self::Descriptor | Self::Patched | Self::Replaced | Self::Ahead => Task::DESCRIPTOR,
         }
+    }
+
+    /// Whether it sets the young bit.
+    pub(crate) const fn is_mapped(self) -> bool {
+        matches!(self, Self::Mapped | Self::Stored)
     }
 }
 
@@ -315,16 +323,18 @@ impl Pool {
         outcome: io::Result<u32>,
         access: Access,
     ) -> Result<(), Error> {
-        let young = access == Access::Mapped && self.young_faults;
+        let young = access.is_mapped() && self.young_faults;
+        // Where the bytes are already, no store to them is seen.
+        let keeps = to.is_some() && anon::keeps_slot(space, claim.page, access);
         let result = match outcome {
             Ok(got) => to
                 .map_or(Ok(()), |to| {
                     self.check_filled(space, claim, to, u64::from(got))?;
-                    self.install(space, claim, to, access)
+                    self.install(space, claim, to, (access, keeps))
                 })
                 .inspect(|()| {
                     if space.anon.is_some() {
-                        anon::leave_swap(self, space, claim.page, frame);
+                        anon::leave_swap(self, space, (claim.page, frame), keeps);
                     }
                 }),
             Err(e) => {
@@ -361,7 +371,7 @@ impl Pool {
         space: &Space,
         claim: &Claim,
         to: &Destination,
-        access: Access,
+        (access, watched): (Access, bool),
     ) -> Result<(), Error> {
         let Some(mapped) = &space.mapped else { return Ok(()) };
         // SAFETY: the destination is this claim's until it is resolved, has as many bytes, and the
@@ -370,7 +380,7 @@ impl Pool {
         let bytes = unsafe { std::slice::from_raw_parts(to.at, self.page_bytes() << claim.order) };
         let ahead = access == Access::Ahead;
         let how = if ahead { Arrival::Ahead } else { Arrival::Touched };
-        mapped.install(claim.page, bytes, how).map_err(|source| Error::Install {
+        mapped.install(claim.page, bytes, how, watched).map_err(|source| Error::Install {
             path: space.path(),
             page: claim.page,
             source: Arc::new(source),

@@ -447,7 +447,7 @@ impl<'p> Pipeline<'p> {
         #[expect(unsafe_code, reason = "destinations are raw memory")]
         let bytes = unsafe { std::slice::from_raw_parts(to.at, bytes) };
         let how = Arrival::ahead(bytes.len() >> shift);
-        if mapped.install(run[0].claim.page, bytes, how).is_ok() {
+        if mapped.install(run[0].claim.page, bytes, how, false).is_ok() {
             run[..whole].iter_mut().for_each(|piece| piece.installed = Some(how));
         }
     }

@@ -405,8 +405,8 @@ pub(crate) fn note_access(
     if !first {
         count_read(pool, access, waited);
     }
-    let young = access == Access::Mapped && !young && (!first || pool.young_faults);
-    if matches!(access, Access::Mapped | Access::Descriptor) {
+    let young = access.is_mapped() && !young && (!first || pool.young_faults);
+    if access.is_mapped() || access == Access::Descriptor {
         space.table.note_read(page, seen, young, || !first && unfenced::pays(space, page));
     }
 }
@@ -435,8 +435,8 @@ pub(crate) fn note_touch(pool: &Pool, space: &Space, page: u64) {
 #[inline]
 pub(crate) fn count_read(pool: &Pool, access: Access, missed: bool) {
     match access {
-        Access::Mapped | Access::Descriptor if missed => pool.io.note_miss(),
-        Access::Mapped | Access::Descriptor => pool.io.note_hit(),
+        Access::Mapped | Access::Stored | Access::Descriptor if missed => pool.io.note_miss(),
+        Access::Mapped | Access::Stored | Access::Descriptor => pool.io.note_hit(),
         Access::Patched | Access::Replaced | Access::Ahead => {}
     }
 }

@@ -125,13 +125,18 @@ pub(super) fn entry(space: &Space, page: u64) -> Result<&Entry, Error> {
     entry.ok_or_else(|| space.out_of_range(page))
 }
 
-/// Makes a page resident and pins it, also one that was nowhere.
+/// Makes a page behind a pointer resident and pins it, also one that was nowhere.
 ///
 /// # Errors
 /// As [`Region::page_mut`](super::Region::page_mut), but for guards.
-pub(crate) fn bring_in(pool: &Pool, space: &Space, page: u64) -> Result<Held, Error> {
+pub(crate) fn bring_in(
+    pool: &Pool,
+    space: &Space,
+    page: u64,
+    access: Access,
+) -> Result<Held, Error> {
     let entry = entry(space, page)?;
-    Ok(pool.hold_entry(space, page, entry, Access::Mapped)?.1)
+    Ok(pool.hold_entry(space, page, entry, access)?.1)
 }
 
 /// A thread that owns a page, or holds it, would wait for itself.

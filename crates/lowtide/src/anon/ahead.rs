@@ -13,6 +13,7 @@
 //! copy, and the window shrinks to the needed page alone where guesses are wrong.
 
 use super::fill::{give_back, leave_swap};
+use super::keeps_slot;
 use crate::account::Stall;
 use crate::allocate::Allocated;
 use crate::fault::{Access, Claim};
@@ -62,7 +63,8 @@ impl<'a> Neighbours<'a> {
                 pool.abandon(space, &claim, &Ok(()));
                 continue;
             }
-            leave_swap(pool, space, page, frame);
+            let keeps = keeps_slot(space, page, Access::Ahead);
+            leave_swap(pool, space, (page, frame), keeps);
             note_ahead(pool, frame..frame + 1, Some(Ahead::Seen));
             let entry = space.table.entry(page);
             if entry.finish_read(frame, false) {

@@ -47,15 +47,14 @@ pub(crate) fn fill(pool: &Pool, space: &Space, page: u64, to: &Destination) -> i
 }
 
 /// The bytes of a page are where they are to be: if it was in swap, it is in memory now, and gives
-/// its slot up, or keeps it (`kept.rs`).
-pub(crate) fn leave_swap(pool: &Pool, space: &Space, page: u64, frame: u32) {
+/// its slot up, or [keeps](super::keeps_slot) it.
+pub(crate) fn leave_swap(pool: &Pool, space: &Space, (page, frame): (u64, u32), keeps: bool) {
     let anon = space.anon();
     let slot = anon.slots.get(page);
     if slot.is_none() {
         return;
     }
     let store = anon.store();
-    let keeps = space.mapped.is_none() && store.may_keep(slot);
     {
         let mut state = pool.lock();
         if !pool.is_poisoned() {

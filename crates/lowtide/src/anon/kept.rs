@@ -11,17 +11,29 @@
 //! * the file is full, and others need the room ([`give_some_up`]).
 //!
 //! A page that comes back from compressed memory keeps nothing: its second copy would take room in
-//! the tenant's budget, so loading is exclusive, as for zswap and zram (C7, C9). A page behind a
-//! pointer is stored to without notice, so it keeps nothing either.
+//! the tenant's budget, so loading is exclusive, as for zswap and zram (C7, C9).
+//!
+//! **Behind a pointer** a page that keeps its slot is installed *write-protected*, so that its first
+//! store is a message, as of a file (`map/stores.rs`):
+//!
+//! > **Under the pool's lock, a page behind a pointer that has a slot is protected, or locked.**
+//!
+//! [`stored_through_a_pointer`] gives the slot up before it ends the protection. A message costs
+//! more than the write that it saves where all pages are stored to in order. So stores that follow
+//! each other ([`StoresInOrder`]) end the protection of a run of pages, twice as long each time.
+//! A page that comes in for a store is not protected, and keeps nothing.
 //!
 //! While a slot is kept it counts as swap that the tenant uses. What is said of a kept slot, here
 //! and in the engine, changes under the pool's lock. Stores are called without it.
 
+use crate::fault::Access;
 use crate::pool::Pool;
 use crate::space::Space;
 use crate::swap::{Slot, Store};
-use crate::translation::State as EntryState;
+use crate::translation::{Entry, State as EntryState};
 use lowtide_core::{FolioId, Task};
+use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
 /// Slots that are taken when the file is full, at least: more than a batch needs, so that the next
@@ -29,6 +41,10 @@ use std::sync::{Arc, Mutex};
 const WANTED: usize = 4096;
 /// Pages that are looked at before the pool's lock is released for others.
 const AT_ONCE: usize = 256;
+/// Pages whose protection ends together, at most: as many as come in together.
+const RUN: u64 = 64;
+/// Places of a region at which stores in order are remembered.
+const PLACES: usize = 8;
 
 /// Slots that reclaim has taken from pages in memory, to be freed when the pool's lock is not held.
 #[derive(Debug, Default)]
@@ -56,6 +72,74 @@ impl Void {
         slots.into_iter().for_each(|(store, slot)| store.free(slot));
         count
     }
+}
+
+/// Whether a page that comes in, for a certain access, is to keep its slot if it has one. Behind a
+/// pointer its first store has to be seen from the beginning.
+pub(crate) fn keeps_slot(space: &Space, page: u64, access: Access) -> bool {
+    let Some(anon) = &space.anon else { return false };
+    let sees_stores = || match &space.mapped {
+        Some(mapped) => access == Access::Mapped && mapped.watches(),
+        None => true,
+    };
+    let slot = anon.slots.get(page);
+    slot.is_in_file() && sees_stores() && anon.store().may_keep(slot)
+}
+
+/// Where the next store is expected, and how many pages it takes then.
+#[derive(Debug, Default)]
+pub(crate) struct StoresInOrder(Mutex<VecDeque<(u64, u64)>>);
+
+impl StoresInOrder {
+    /// How many pages are likely to be stored to from this one on.
+    fn from(&self, page: u64) -> u64 {
+        let mut places = crate::sync::lock(&self.0);
+        let place = places.iter().position(|(next, _)| *next == page);
+        place.and_then(|at| places.remove(at)).map_or(1, |(_, run)| (run * 2).min(RUN))
+    }
+
+    /// Stores before `next` are not seen any more; it was hoped for `run` pages.
+    fn note(&self, next: u64, run: u64) {
+        let mut places = crate::sync::lock(&self.0);
+        if places.len() == PLACES {
+            places.pop_front();
+        }
+        places.push_back((next, run));
+    }
+}
+
+/// A page of a region behind a pointer is stored to, and this thread holds it: what the file has of
+/// it is void, and so it is of those that are expected to follow. `unprotect` lets stores to them
+/// go on. False, having done nothing, if another thread has the page locked at this moment.
+pub(crate) fn stored_through_a_pointer(
+    pool: &Pool,
+    (space, order): (&Space, &StoresInOrder),
+    page: u64,
+    unprotect: impl FnOnce(Range<u64>),
+) -> bool {
+    let (anon, hoped) = (space.anon(), order.from(page));
+    let mut slots = Vec::new();
+    let mut end = page;
+    let mut state = pool.lock();
+    // One that is not resident comes in protected, or leaves, and stays protected.
+    while end < page + hoped
+        && let Some(EntryState::Resident { frame, .. }) = space.table.get(end).map(Entry::load)
+    {
+        if anon.keeps() && !anon.slots.get(end).is_none() && !pool.is_poisoned() {
+            state.engine.swap_fault(FolioId(frame), true, Task::DESCRIPTOR);
+            slots.push(anon.take_kept(end));
+        }
+        end += 1;
+    }
+    if end > page {
+        unprotect(page..end);
+    }
+    drop(state);
+    order.note(end, hoped);
+    if !slots.is_empty() {
+        anon.store().free_many(&slots);
+    }
+    end > page
 }
 
 /// A page that this thread has locked is stored to: what the file has of it is void.

@@ -60,7 +60,7 @@ mod vec;
 pub(crate) use access::bring_in;
 pub(crate) use discard::discard_pages;
 pub(crate) use fill::{fill, give_back, leave_swap};
-pub(crate) use kept::{Void, give_some_up};
+pub(crate) use kept::{StoresInOrder, Void, give_some_up, keeps_slot, stored_through_a_pointer};
 pub use page::PageMut;
 pub(crate) use pages::AnonPages;
 pub(crate) use region::Open;

@@ -24,6 +24,7 @@
 //! reclaim makes some at once, or the window is shorter. Pages are charged before they are read,
 //! and come in as not accessed: what was brought in vain goes first.
 
+use super::keeps_slot;
 use crate::fault::{Access, Claim};
 use crate::map::{Arrival, Landing};
 use crate::nested::{Nested, is_nested};
@@ -53,6 +54,14 @@ struct Choice {
     slot: Slot,
 }
 
+/// A page that comes in.
+struct Coming {
+    piece: Piece,
+    slot: Slot,
+    /// It keeps its slot, so its first store has to be seen.
+    keeps: bool,
+}
+
 /// Brings in absent pages of a heap, and with `wanted`, which is one of them and which a thread
 /// waits for, those alone that cost no request beside its own. `zeroes` is how many of them may be
 /// nowhere, and less those that were. Returns how many came.
@@ -78,7 +87,7 @@ pub(crate) fn bring_together(
     let _nested = Nested::begin();
     let mut coming = claim(pool, space, &chosen);
     let placed = place(pool, space, &mut coming);
-    for (piece, _) in coming.drain(placed..) {
+    for Coming { piece, .. } in coming.drain(placed..) {
         pool.abandon(space, &piece.claim, &Ok(()));
     }
     if coming.is_empty() { 0 } else { load(pool, space, coming, wanted) }
@@ -161,7 +170,7 @@ fn slots_of(chosen: &[Choice]) -> Vec<lowtide_swap::Slot> {
 }
 
 /// Makes pages busy that are still where they were.
-fn claim(pool: &Pool, space: &Space, chosen: &[Choice]) -> Vec<(Piece, Slot)> {
+fn claim(pool: &Pool, space: &Space, chosen: &[Choice]) -> Vec<Coming> {
     let mut coming = Vec::with_capacity(chosen.len());
     for &Choice { page, shadow, slot } in chosen {
         if space.table.entry(page).try_begin_read(shadow).is_err() {
@@ -175,31 +184,36 @@ fn claim(pool: &Pool, space: &Space, chosen: &[Choice]) -> Vec<(Piece, Slot)> {
         }
         let wanted = Wanted { index: 0, page, count: 1 };
         let (frame, to, installed, stall) = (0, None, None, None);
-        coming.push((Piece { claim, wanted, joins: true, frame, to, installed, stall }, slot));
+        let piece = Piece { claim, wanted, joins: true, frame, to, installed, stall };
+        coming.push(Coming { piece, slot, keeps: keeps_slot(space, page, Access::Mapped) });
     }
     coming
 }
 
 /// Takes frames for as many as there is room for, from the first on. Returns how many.
-fn place(pool: &Pool, space: &Space, coming: &mut Vec<(Piece, Slot)>) -> usize {
-    let (mut pieces, slots): (Vec<_>, Vec<_>) = coming.drain(..).unzip();
-    let placed = match pieces.is_empty() {
-        false => frames_for(pool, space, &mut pieces, Access::Ahead, &mut Vec::new()),
-        true => 0,
-    };
-    coming.extend(pieces.into_iter().zip(slots));
+fn place(pool: &Pool, space: &Space, coming: &mut Vec<Coming>) -> usize {
+    if coming.is_empty() {
+        return 0;
+    }
+    let (mut pieces, rest): (Vec<_>, Vec<_>) =
+        coming.drain(..).map(|Coming { piece, slot, keeps }| (piece, (slot, keeps))).unzip();
+    let placed = frames_for(pool, space, &mut pieces, Access::Ahead, &mut Vec::new());
+    let whole = pieces.into_iter().zip(rest);
+    coming.extend(whole.map(|(piece, (slot, keeps))| Coming { piece, slot, keeps }));
     placed
 }
 
 /// Loads pages, whose frames are charged, and makes them resident. Returns how many.
-fn load(pool: &Pool, space: &Space, mut coming: Vec<(Piece, Slot)>, wanted: Option<u64>) -> u64 {
+fn load(pool: &Pool, space: &Space, mut coming: Vec<Coming>, wanted: Option<u64>) -> u64 {
     let page_bytes = pool.page_bytes();
     let mut landing = Landing::take(coming.len() * page_bytes);
     let bytes = &mut landing.as_mut_slice()[..coming.len() * page_bytes];
     let mut from_swap = Vec::with_capacity(coming.len());
     let mut arrived = vec![true; coming.len()];
     let mut places = Vec::with_capacity(coming.len());
-    for (at, (to, (_, slot))) in bytes.chunks_exact_mut(page_bytes).zip(&coming).enumerate() {
+    for (at, (to, Coming { slot, .. })) in
+        bytes.chunks_exact_mut(page_bytes).zip(&coming).enumerate()
+    {
         if slot.is_none() {
             to.fill(0);
         } else {
@@ -217,18 +231,20 @@ fn load(pool: &Pool, space: &Space, mut coming: Vec<(Piece, Slot)>, wanted: Opti
     let mapped = space.mapped.as_ref().expect("a heap has memory behind a pointer");
     let mut first = 0;
     while first < coming.len() {
+        let (page, keeps) = (coming[first].piece.claim.page, coming[first].keeps);
         let follows = |at: &usize| {
+            let next = &coming[*at];
             arrived[*at]
-                && coming[*at].0.claim.page == coming[first].0.claim.page + (*at - first) as u64
+                && next.piece.claim.page == page + (*at - first) as u64
+                && next.keeps == keeps
         };
         let count = (first..coming.len()).take_while(follows).count();
         if count > 0 {
             let run = &bytes[first * page_bytes..(first + count) * page_bytes];
             let how = Arrival::ahead(count);
-            let page = coming[first].0.claim.page;
             // Not where pages are lent: the thread that needs one of them looks again.
-            let there = mapped.install_run(page, run, how) as usize;
-            for (piece, _) in &mut coming[first..first + there] {
+            let there = mapped.install_run(page, run, how, keeps) as usize;
+            for Coming { piece, .. } in &mut coming[first..first + there] {
                 piece.installed = Some(how);
             }
         }
@@ -238,25 +254,25 @@ fn load(pool: &Pool, space: &Space, mut coming: Vec<(Piece, Slot)>, wanted: Opti
 }
 
 /// Makes resident what is installed, and gives up the rest. Returns how many pages came.
-fn publish(pool: &Pool, space: &Space, coming: Vec<(Piece, Slot)>, wanted: Option<u64>) -> u64 {
+fn publish(pool: &Pool, space: &Space, coming: Vec<Coming>, wanted: Option<u64>) -> u64 {
     let (page_bytes, anon) = (pool.page_bytes() as u64, space.anon());
     let (there, failed): (Vec<_>, Vec<_>) =
-        coming.into_iter().partition(|(piece, _)| piece.installed.is_some());
-    for (piece, _) in failed {
+        coming.into_iter().partition(|coming| coming.piece.installed.is_some());
+    for Coming { piece, .. } in failed {
         pool.stall_ends(piece.stall, 0);
         super::give_back(pool, space, piece.claim.page, piece.frame);
         pool.abandon(space, &piece.claim, &Ok(()));
     }
-    for (piece, _) in &there {
+    for Coming { piece, .. } in &there {
         let says = piece.installed.map(|how| how.says(piece.claim.page));
         note_ahead(pool, piece.frame..piece.frame + 1, says);
     }
-    let left: Vec<Slot> =
-        there.iter().map(|(_, slot)| *slot).filter(|slot| !slot.is_none()).collect();
+    let mut left = Vec::new();
     {
         let mut state = pool.lock();
-        for (piece, slot) in &there {
+        for Coming { piece, slot, keeps } in &there {
             let (page, is_new) = (piece.claim.page, slot.is_none());
+            let mut kept = false;
             if !pool.is_poisoned() {
                 let group = state.engine.group_of_space(space.id);
                 if wanted == Some(page) {
@@ -267,24 +283,29 @@ fn publish(pool: &Pool, space: &Space, coming: Vec<(Piece, Slot)>, wanted: Optio
                     state.engine.count_zswap(group, &loaded);
                 }
                 if !is_new {
-                    // Stores through a pointer are not seen, so no slot is kept (`kept.rs`).
-                    state.engine.swap_fault_from(FolioId(piece.frame), false, true, Task::FAULT);
+                    let id = FolioId(piece.frame);
+                    kept = !state.engine.swap_fault_from(id, false, !keeps, Task::FAULT);
                 }
             }
-            if !is_new {
-                anon.slots.take(page);
+            if kept {
+                anon.note_kept();
+            } else if !is_new {
+                left.push(anon.slots.take(page));
             }
         }
     }
     let count = there.len() as u64;
     anon.ahead_taken(count);
-    for (piece, _) in there {
+    // All of them are there before a thread that waits for one looks what it can do with the others.
+    let mut waited_for = Vec::new();
+    for Coming { piece, .. } in there {
         let entry = space.table.entry(piece.claim.page);
         if entry.finish_read(piece.frame, false) {
-            pool.waits.complete(entry, &Ok(()));
+            waited_for.push(entry);
         }
         pool.stall_ends(piece.stall, page_bytes);
     }
+    waited_for.into_iter().for_each(|entry| pool.waits.complete(entry, &Ok(())));
     if !left.is_empty() {
         anon.store().free_many(&left);
     }

@@ -14,12 +14,15 @@
 //!
 //! # No store is lost
 //!
-//! Pages come in without protection, so first stores cost nothing. Setting it returns when no
-//! processor has an older entry in use: a store has landed by then, and is among the bytes that are
-//! kept, or it faults. Protection is ended by a server thread alone, and only while it holds the
-//! page with its translation *resident*. A pass of reclaim locks the translation first, then looks
-//! at who holds it, and protects last. So either the pass sees that the page is held and leaves it,
-//! or the server thread sees that it is locked, and waits.
+//! A page that keeps its slot in the swap file comes in protected: until its first store it can
+//! leave without a write (`anon/kept.rs`). Others come in without protection, so first stores cost
+//! nothing.
+//!
+//! Setting protection returns when no processor has an older entry in use: a store has landed by
+//! then, and is among the bytes that are kept, or it faults. Protection is ended by a server thread
+//! alone, under the pool's lock, where the translation is *resident* and no slot is left. A pass of
+//! reclaim locks the translation under the pool's lock, and protects after that. So either the pass
+//! finds the page without protection and protects it, or the server thread sees that it is locked.
 //!
 //! Loads go on until the page is punched. One that comes later finds it missing.
 //!

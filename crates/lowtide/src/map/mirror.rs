@@ -244,14 +244,16 @@ impl Mirror {
         self.writable.load(Relaxed)
     }
 
-    /// Lets stores to a page go on, and wakes the threads that wait for it.
-    pub(super) fn unprotect(&self, page: u64) {
+    /// Lets stores to pages go on, and wakes the threads that wait for them.
+    pub(super) fn unprotect(&self, pages: Range<u64>) {
         if !self.is_stored_to() {
             return;
         }
-        let Some(_reach) = self.reach().filter(|reach| reach.leads_to(page)) else { return };
-        if let Err(error) = self.set_protection(page..page + 1, false) {
-            tracing::error!(%error, page, "a thread that stores to a map cannot go on");
+        let Some(reach) = self.reach() else { return };
+        for own in reach.own(pages) {
+            if let Err(error) = self.set_protection(own.clone(), false) {
+                tracing::error!(%error, ?own, "a thread that stores to a map cannot go on");
+            }
         }
     }
 
@@ -420,7 +422,13 @@ impl Mirror {
 
     /// Gives pages their bytes. Returns how many of the window have them, from the first on, and
     /// why it is not all. A program may have stored to those at once.
-    fn bring(&self, first: u64, bytes: &[u8], how: Arrival) -> (u64, io::Result<()>) {
+    fn bring(
+        &self,
+        first: u64,
+        bytes: &[u8],
+        how: Arrival,
+        watched: bool,
+    ) -> (u64, io::Result<()>) {
         let count = (bytes.len() >> self.page_shift) as u64;
         // Pages outside of the window come with a large folio, and no pointer leads to them.
         let pages = self.clip(first..first + count);
@@ -440,11 +448,12 @@ impl Mirror {
             INSTALLED.with_borrow_mut(|installed| installed.extend(pages.clone()));
         }
         // The first store to a page of a file has to be seen.
-        let protected = self.is_stored_to() && !self.is_heap();
+        let of_file = self.is_stored_to() && !self.is_heap();
+        let protected = of_file || watched;
         // A page that is about to be dirty wakes the threads that wait for it when it is. One that
         // is read ahead is taken out of the page table first, or the touch of a thread that it
         // wakes would not be seen; such a thread's fault is answered by the one that serves it.
-        let quiet = !touched || protected && pages.clone().all(answers_itself);
+        let quiet = !touched || of_file && pages.clone().all(answers_itself);
         let skipped = ((pages.start - first) << self.page_shift) as usize;
         let len = ((pages.end - pages.start) << self.page_shift) as usize;
         let (range, bytes) = (self.range(pages.clone()), &bytes[skipped..skipped + len]);
@@ -550,12 +559,18 @@ impl MappedPages for Mirror {
         self.stored.is_some().then_some(self)
     }
 
-    fn install(&self, first: u64, bytes: &[u8], how: Arrival) -> io::Result<()> {
-        self.bring(first, bytes, how).1
+    fn watches(&self) -> bool {
+        // A store of a system call to such a page would fail where only user code's faults are
+        // served.
+        self.is_heap() && !self.user_mode_only()
     }
 
-    fn install_run(&self, first: u64, bytes: &[u8], how: Arrival) -> u64 {
-        self.bring(first, bytes, how).0
+    fn install(&self, first: u64, bytes: &[u8], how: Arrival, watched: bool) -> io::Result<()> {
+        self.bring(first, bytes, how, watched).1
+    }
+
+    fn install_run(&self, first: u64, bytes: &[u8], how: Arrival, watched: bool) -> u64 {
+        self.bring(first, bytes, how, watched).0
     }
 
     fn release(&self, pages: Range<u64>) {

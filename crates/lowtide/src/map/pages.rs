@@ -46,15 +46,22 @@ pub(crate) trait MappedPages: Send + Sync + fmt::Debug {
         let _ = (pages, touched);
     }
 
-    /// Gives pages their bytes, all at once: a thread sees none of them or all.
+    /// Whether pages can be installed so that the first store to each is seen, where that is not so
+    /// of all pages.
+    fn watches(&self) -> bool {
+        false
+    }
+
+    /// Gives pages their bytes, all at once: a thread sees none of them or all. The first store to
+    /// each is seen if `watched` says so, which takes memory that [watches](Self::watches).
     ///
     /// # Errors
     /// The kernel's; the pages are as absent as before.
-    fn install(&self, first: u64, bytes: &[u8], how: Arrival) -> io::Result<()>;
+    fn install(&self, first: u64, bytes: &[u8], how: Arrival, watched: bool) -> io::Result<()>;
 
     /// The same as far as it goes: returns how many pages, from the first on, have their bytes now.
     /// The others are as absent as before.
-    fn install_run(&self, first: u64, bytes: &[u8], how: Arrival) -> u64;
+    fn install_run(&self, first: u64, bytes: &[u8], how: Arrival, watched: bool) -> u64;
 
     /// Gives the memory of pages back. Called under the pool's lock, while their translations are
     /// locked for eviction, or lead nowhere.

@@ -8,7 +8,7 @@ use super::options::{MapMode, MapOptions};
 use super::server::{Served, Server};
 use super::space::{Body, open_space};
 use super::stores::Storing;
-use crate::anon;
+use crate::anon::{self, StoresInOrder};
 use crate::pager::Pager;
 use crate::readahead::{ReadAhead, window_pages};
 use crate::space::Space;
@@ -88,6 +88,7 @@ pub(super) unsafe fn begin(
         on_error,
         faults: AtomicU64::new(0),
         storing: Storing::default(),
+        in_order: StoresInOrder::default(),
         gate: Gate::default(),
         cursor,
         open,

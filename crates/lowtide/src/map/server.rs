@@ -22,7 +22,7 @@ use super::mirror::{Mirror, forget_installed, has_installed, will_answer};
 use super::on_error::OnError;
 use super::pages::MappedPages;
 use super::stores::{Storing, begin_store};
-use crate::anon;
+use crate::anon::{self, StoresInOrder};
 use crate::deadline::Deadline;
 use crate::error::Error;
 use crate::fault::Access;
@@ -79,6 +79,8 @@ pub(super) struct Served {
     pub(super) ahead: ReadAhead,
     /// What its stores have to answer for.
     pub(super) storing: Storing,
+    /// Where stores to a heap come in order.
+    pub(super) in_order: StoresInOrder,
     /// Closed while a heap is frozen.
     pub(super) gate: Gate,
     /// The failures of writes that the handle knows of.
@@ -298,9 +300,7 @@ impl Server {
             // A fault without a map is of one that was dropped while a thread touched it.
             let (_, served) = maps.range(event.address + 1..).next()?;
             let mirror = &served.mirror;
-            // A page of a heap comes in for loads and stores alike.
-            let store = event.wp || event.write && !mirror.is_heap();
-            let store = store && mirror.is_stored_to();
+            let store = (event.wp || event.write) && mirror.is_stored_to();
             let inside = mirror.addresses().contains(&event.address);
             let page = inside.then(|| mirror.page_at(event.address))?;
             Some(Wanted { served: Arc::clone(served), page, store })
@@ -405,10 +405,19 @@ impl Server {
                 let with = page..window.end.min(page + PART);
                 anon::bring_together(pool, &served.space, with, Some(page), &mut zeroes);
             }
-            match anon::bring_in(pool, &served.space, page) {
+            let access = if store { Access::Stored } else { Access::Mapped };
+            match anon::bring_in(pool, &served.space, page, access) {
+                // It came in without protection, and installing wakes.
+                Ok(_held) if store && has_installed(page) => {}
                 // While it is held it does not begin to leave, so no protection is ended that a
                 // pass of reclaim relies on.
-                Ok(_held) if store => served.mirror.unprotect(page),
+                Ok(_held) if store => {
+                    let at = (&*served.space, &served.in_order);
+                    let unprotect = |pages| served.mirror.unprotect(pages);
+                    if !anon::stored_through_a_pointer(pool, at, page, unprotect) {
+                        served.mirror.wake(page);
+                    }
+                }
                 Ok(_held) if !has_installed(page) => {
                     served.mirror.expect_touch(page);
                     served.mirror.wake(page);
@@ -483,7 +492,7 @@ impl Server {
         match entry.load() {
             State::Absent { shadow } if entry.try_begin_read(shadow).is_ok() => {
                 // A mark of write protection would be in the way.
-                served.mirror.unprotect(page);
+                served.mirror.unprotect(page..page + 1);
                 self.mark(served, page);
                 if entry.abort_read(shadow) {
                     pool.waits.complete(entry, &Ok(()));

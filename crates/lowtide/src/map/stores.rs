@@ -76,7 +76,7 @@ pub(super) fn begin_store(
                     must_answer = state.engine.dirtied(&mut account.dirtier, space.id, 1);
                 }
             }
-            mirror.unprotect(page);
+            mirror.unprotect(page..page + 1);
         }
         _ => mirror.wake(page),
     }

@@ -379,12 +379,12 @@ impl MappedPages for Watched {
         });
     }
 
-    fn install(&self, _first: u64, _bytes: &[u8], _how: Arrival) -> io::Result<()> {
+    fn install(&self, _: u64, _: &[u8], _: Arrival, _: bool) -> io::Result<()> {
         // The kernel has.
         Ok(())
     }
 
-    fn install_run(&self, _first: u64, _bytes: &[u8], _how: Arrival) -> u64 {
+    fn install_run(&self, _: u64, _: &[u8], _: Arrival, _: bool) -> u64 {
         0
     }
 
