@@ -41,8 +41,9 @@
 //!
 //! Each frame has a bit that says "read ahead, and not used". The first access clears it and counts
 //! a page as used; an eviction that finds it counts the page as wasted. A stream that finds more
-//! than an eighth of a window wasted since its last request halves its limit. Below four pages it
-//! stops, and tries again after a thousand pages.
+//! than an eighth of a window wasted since its last request halves its limit, and one that finds
+//! nothing wasted doubles it again: what was lost may have been another stream's. Below four pages
+//! it stops, and tries again after a thousand pages.
 //!
 //! The first access to a page that was read ahead counts for it as much as the access that brings a
 //! page in: it is not reported to the policy. So a policy sees a page that was read once in the
@@ -302,6 +303,8 @@ impl ReadAhead {
         let lost = wasted - std::mem::replace(&mut stream.wasted, wasted);
         if lost * 8 > stream.size.max(WINDOW_MIN) {
             stream.limit /= 2;
+        } else if lost == 0 && stream.size >= stream.limit {
+            stream.limit = (stream.limit * 2).min(self.max);
         }
         if stream.limit < WINDOW_MIN {
             (stream.limit, stream.rest, stream.ahead) = (0, REST_PAGES, 0..0);
