@@ -170,6 +170,19 @@ pub(crate) fn lock() -> Table<'static> {
     Table { _held: Some(held), inner: unsafe { &mut *BLOCKS.inner.get() } }
 }
 
+/// Where the live block ends that has a byte of the window: its offset, from the window's first
+/// byte. 0 if there is none, or if a thread has the lock at this moment: one that touches a block
+/// meanwhile waits for the caller.
+pub(crate) fn end_of(offset: u64) -> u64 {
+    let Some(held) = BLOCKS.lock.try_lock() else { return 0 };
+    // SAFETY: the lock is held as long as the reference lives.
+    let mut table = Table { _held: Some(held), inner: unsafe { &mut *BLOCKS.inner.get() } };
+    let window = table.window();
+    let at = window.start.saturating_add(usize::try_from(offset).unwrap_or(usize::MAX));
+    let block = table.first_live(&(at..window.end)).filter(|part| part.start == at);
+    block.map_or(0, |part| (part.end - window.start) as u64)
+}
+
 /// Takes the lock for a thread that forks.
 pub(crate) fn lock_for_fork() -> Locked<'static> {
     BLOCKS.lock.lock()

@@ -75,6 +75,14 @@ impl Lock {
         Locked { lock: self, quiet }
     }
 
+    /// Takes the lock if it is free.
+    pub(crate) fn try_lock(&self) -> Option<Locked<'_>> {
+        let quiet = Quiet::begin();
+        let me = quiet.thread().cast_unsigned();
+        let taken = self.0.compare_exchange(FREE, me, Ordering::Acquire, Ordering::Relaxed);
+        taken.is_ok().then_some(Locked { lock: self, quiet })
+    }
+
     /// The same, but waits until the deadline at most.
     pub(crate) fn lock_until(&self, deadline: Instant) -> Option<Locked<'_>> {
         let quiet = Quiet::begin();

@@ -28,7 +28,7 @@ use crate::judge::Reason;
 use crate::outside::Outside;
 use crate::protections::{Protection, Protections};
 use crate::room::Room;
-use lowtide::map::run::{Frozen, NotFrozen, with_late_zeroes};
+use lowtide::map::run::{Frozen, NotFrozen, with_blocks};
 use lowtide::map::{MapMut, MapOptions, MapReport};
 use lowtide::{Error, Tenant};
 use serde::Serialize;
@@ -147,7 +147,8 @@ impl Memory {
     /// The runtime's, or that system calls could not use the memory.
     pub(crate) fn new(budgets: &mut Budgets) -> Result<Self, Box<dyn AnyError>> {
         let (tenant, max) = budgets.common()?;
-        let options = with_late_zeroes(MapOptions::new().tenant(&tenant).len(WINDOW));
+        let options = MapOptions::new().tenant(&tenant).len(WINDOW);
+        let options = with_blocks(options, blocks::end_of);
         let mut map = options.map_anon(tenant.pager())?;
         if !map.serves_system_calls() {
             return Err(

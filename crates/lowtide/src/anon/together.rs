@@ -37,7 +37,6 @@ use crate::translation::{Entry, State as EntryState};
 use lowtide_core::{FolioId, Task, ZswapEvents};
 use lowtide_swap::spans;
 use std::ops::Range;
-use std::sync::atomic::Ordering::Relaxed;
 
 /// Requests to the file for pages that no thread waits for.
 const REQUESTS: usize = 8;
@@ -96,13 +95,13 @@ pub(crate) fn bring_together(
 /// The pages that are not in memory, and where in swap they are.
 fn absent(pool: &Pool, space: &Space, pages: Range<u64>, zeroes: &mut usize) -> Vec<Choice> {
     let slots = space.anon().slots.run(pages.clone());
-    let mut may_fill = None;
+    let mut filled = None;
     let choice = |(page, slot): (u64, Slot)| {
         let EntryState::Absent { shadow } = space.table.get(page)?.load() else { return None };
         if shadow != 0 {
             return (!slot.is_none()).then_some(Choice { page, shadow, slot });
         }
-        if !*may_fill.get_or_insert_with(|| is_filled(pool, space, pages.start)) {
+        if page >= *filled.get_or_insert_with(|| filled_up_to(pool, space, pages.start)) {
             return None;
         }
         *zeroes = zeroes.checked_sub(1)?;
@@ -111,17 +110,17 @@ fn absent(pool: &Pool, space: &Space, pages: Range<u64>, zeroes: &mut usize) -> 
     pages.clone().zip(slots).filter_map(choice).collect()
 }
 
-/// Whether pages that are nowhere may come behind `page`: memory is filled there, and those that
-/// no thread needs can leave again.
-fn is_filled(pool: &Pool, space: &Space, page: u64) -> bool {
+/// The page up to which pages that are nowhere may come, from `page` on: memory is filled there,
+/// and those that no thread needs can leave again.
+fn filled_up_to(pool: &Pool, space: &Space, page: u64) -> u64 {
     let is_somewhere = |page| {
         let state = space.table.get(page).map(Entry::load);
         state.is_some_and(|state| state != EntryState::Absent { shadow: 0 })
     };
-    page >= FILLED
-        && space.anon().early_zeroes.load(Relaxed)
+    let is_filled = page >= FILLED
         && (page - FILLED..page).all(is_somewhere)
-        && pool.lock().engine.free_swap_pages() >= (16 * ZEROES) as u64
+        && pool.lock().engine.free_swap_pages() >= (16 * ZEROES) as u64;
+    if is_filled { space.anon().end_of(page << pool.page_shift) >> pool.page_shift } else { 0 }
 }
 
 /// Leaves those that come with one page at no further cost to the thread that waits for it.

@@ -44,7 +44,6 @@ use std::io;
 use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 
 /// The largest window of what is touched in order, unless the user wants another.
 const WINDOW_BYTES: u64 = 2 << 20;
@@ -83,7 +82,9 @@ impl Area {
         let mirror = Arc::new(mirror);
         let body: Body = Arc::<Mirror>::clone(&mirror);
         let region = Open::new(pager, group, None, len as u64..room as u64, Some(body))?;
-        region.space().anon().early_zeroes.store(!options.late_zeroes, Relaxed);
+        if let Some(extent) = &options.extent {
+            region.space().anon().set_extent(extent.clone());
+        }
         let window = options.read_ahead.unwrap_or(WINDOW_BYTES);
         let window = window_pages(pool, Some(window));
         let (space, wishes) = (Arc::clone(region.space()), (window, options.on_error.clone()));

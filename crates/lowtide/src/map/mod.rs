@@ -88,7 +88,7 @@ pub use writable::MapMut;
 #[doc(hidden)]
 pub mod run {
     pub use super::frozen::{Frozen, NotFrozen};
-    pub use super::options::with_late_zeroes;
+    pub use super::options::with_blocks;
     pub use super::placed::Placed;
     pub use super::reads::Reads;
 }

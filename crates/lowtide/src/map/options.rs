@@ -6,6 +6,7 @@ use super::handle::Map;
 use super::on_error::OnError;
 use super::writable::MapMut;
 use crate::Size;
+use crate::anon::ExtentOf;
 use crate::error::Error;
 use crate::pager::Pager;
 use crate::tenant::Tenant;
@@ -90,7 +91,7 @@ pub struct MapOptions {
     pub(super) mode: MapMode,
     pub(super) read_ahead: Option<u64>,
     pub(super) growth: usize,
-    pub(super) late_zeroes: bool,
+    pub(super) extent: Option<ExtentOf>,
     pub(super) on_error: Option<OnError>,
 }
 
@@ -288,10 +289,17 @@ impl MapOptions {
     }
 }
 
-/// Memory of these options gets its zeroes where it is touched, and not before: what lies past a
-/// block of it is no block's, and would be charged.
+/// Memory of these options is several blocks: `end_of` says, of an offset in bytes, where the block
+/// ends that has it. Zeroes that come before they are touched stay within it: past its end they
+/// would be no block's, and would be charged.
+///
+/// It is called by threads that serve page faults, so it waits for nothing that a thread of the
+/// program has while it touches this memory: it says 0 instead, which is that none come.
 #[must_use]
-pub fn with_late_zeroes(mut options: MapOptions) -> MapOptions {
-    options.late_zeroes = true;
+pub fn with_blocks(
+    mut options: MapOptions,
+    end_of: impl Fn(u64) -> u64 + Send + Sync + 'static,
+) -> MapOptions {
+    options.extent = Some(ExtentOf::new(end_of));
     options
 }
