@@ -388,16 +388,22 @@ unsafe extern "C" fn pkey_mprotect(
     unsafe { real::pkey_mprotect(addr, len, prot, key) }
 }
 
-/// How much of a mapping may be requested in advance: no more than half of the budget, of which
-/// the rest would be evicted for it.
-fn in_advance(addr: *mut c_void, len: usize, is_will_need: bool) -> usize {
-    match state::get().filter(|_| is_will_need) {
-        Some((state, settings)) if len as u64 > settings.max / 2 => {
-            let is_adopted = state.ranges.touches(&pages(addr, len), false);
-            if is_adopted { (settings.max / 2) as usize } else { len }
-        }
-        _ => len,
+/// What the kernel may be asked to read in advance of a mapping. Where all of it is kept, nothing:
+/// the runtime reads it, within the budget. Otherwise no more than half of the budget, of which the
+/// rest would be evicted for it.
+fn in_advance(addr: *mut c_void, len: usize, is_will_need: bool) -> Option<usize> {
+    let Some((state, settings)) = state::get().filter(|_| is_will_need) else { return Some(len) };
+    let range = pages(addr, len);
+    let kept = state.ranges.bytes_in(&range);
+    if kept == 0 {
+        return Some(len);
     }
+    let _errno = Errno::save();
+    let answer = state.line.ask(Question::WillNeed { start: range.start, end: range.end });
+    if is_of_page(addr) && kept == range.len() && matches!(answer, Some(Answer::Done)) {
+        return None;
+    }
+    Some(len.min((settings.max / 2) as usize))
 }
 
 /// What the program says about the order in which it reads: `random` or not.
@@ -422,13 +428,8 @@ fn advise_mirrors(addr: *mut c_void, len: usize, advice: c_int) {
         | libc::MADV_DONTNEED
         | libc::MADV_DONTDUMP
         | libc::MADV_DODUMP
+        | libc::MADV_WILLNEED
         | libc::MADV_POPULATE_READ => {}
-        libc::MADV_WILLNEED => {
-            if state.ranges.touches(&range, false) {
-                let _errno = Errno::save();
-                state.line.ask(Question::WillNeed { start: range.start, end: range.end });
-            }
-        }
         _ => turn(state, &range, Why::Advised),
     }
 }
@@ -463,7 +464,7 @@ unsafe extern "C" fn madvise(addr: *mut c_void, len: size_t, advice: c_int) -> c
             |()| 0,
         );
     }
-    let len = in_advance(addr, len, advice == libc::MADV_WILLNEED);
+    let Some(len) = in_advance(addr, len, advice == libc::MADV_WILLNEED) else { return 0 };
     let advice = advise(addr, len, advice);
     // SAFETY: the program's arguments; other advice about reading ahead changes no contents.
     unsafe { real::madvise(addr, len, advice) }
@@ -476,7 +477,7 @@ unsafe extern "C" fn posix_madvise(addr: *mut c_void, len: size_t, advice: c_int
         // All of it is hints, also that pages are not needed.
         return 0;
     }
-    let len = in_advance(addr, len, advice == libc::POSIX_MADV_WILLNEED);
+    let Some(len) = in_advance(addr, len, advice == libc::POSIX_MADV_WILLNEED) else { return 0 };
     let advice = advise(addr, len, advice);
     // SAFETY: the program's arguments; other advice about reading ahead changes no contents.
     unsafe { real::posix_madvise(addr, len, advice) }

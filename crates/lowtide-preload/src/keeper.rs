@@ -248,12 +248,15 @@ impl Keeper {
                 Answer::Done
             }
             Question::WillNeed { start, end } => {
+                let mut all = true;
                 for first in self.touched(&(start..end)) {
-                    if let Held::Mirrored(mirror) = &self.kept[&first].held {
-                        mirror.will_need(start..end);
+                    match &self.kept[&first].held {
+                        Held::Watched(share) => all &= share.will_need(start..end),
+                        Held::Mirrored(mirror) => mirror.will_need(start..end),
                     }
                 }
-                Answer::Done
+                // The kernel reads ahead of what is left.
+                if all { Answer::Done } else { Answer::Left(Reason::Refused) }
             }
             Question::Turn { start, end, why } => {
                 self.turn(&(start..end), why);

@@ -19,8 +19,8 @@ use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex};
 
 /// A mapping that was taken over: watched, and kept within the budget, until this is dropped.
 ///
@@ -174,7 +174,9 @@ impl MapOptions {
         )?;
         let open = Some(Open::new(pager.clone(), Arc::clone(&space)));
         let (admitted, streams, swept, noted) = Default::default();
-        let file = Arc::new(WatchedFile { space, watched, admitted, streams, swept, noted, open });
+        let wishes = Mutex::default();
+        let file =
+            Arc::new(WatchedFile { space, watched, admitted, streams, swept, noted, wishes, open });
         watcher.add(&file);
         Ok(file)
     }
@@ -215,11 +217,28 @@ impl Adopted {
     /// for them from now on. Otherwise what is read in order is. Returns false where the kernel
     /// reads ahead, which must be advised instead.
     pub fn advise(&self, addresses: Range<usize>, random: bool) -> bool {
-        let within = |at: usize| at.clamp(self.addresses.start, self.addresses.end);
-        let page = |at: usize| self.first + ((at - self.addresses.start) >> self.page_shift) as u64;
-        let pages = page(within(addresses.start))..page(within(addresses.end));
         if self.ahead {
+            let pages = self.pages_of(&addresses);
             crate::sync::lock(&self.file.streams).advise(&pages, random);
+        }
+        self.ahead
+    }
+
+    /// The pages of the file at those of some addresses that were taken over.
+    fn pages_of(&self, addresses: &Range<usize>) -> Range<u64> {
+        let page = |at: usize| {
+            let within = at.clamp(self.addresses.start, self.addresses.end);
+            self.first + ((within - self.addresses.start) >> self.page_shift) as u64
+        };
+        page(addresses.start)..page(addresses.end)
+    }
+
+    /// The pages at these addresses are soon wanted: they are read in the background, as far as
+    /// there is room, and no more than an eighth of the budget. Returns false where the kernel reads
+    /// ahead, which must be advised instead.
+    pub fn will_need(&self, addresses: Range<usize>) -> bool {
+        if self.ahead && !addresses.is_empty() {
+            self.watcher.will_need(&self.file, self.pages_of(&addresses));
         }
         self.ahead
     }

@@ -298,6 +298,12 @@ impl Area {
                 {
                     return Ok(());
                 }
+                if advice == Advice::WillNeed
+                    && let Memory::PageCache { adopted, .. } = memory
+                    && adopted.will_need(addresses.clone())
+                {
+                    return Ok(());
+                }
                 match advice {
                     Advice::Normal => page_cache::advise(addresses, page_cache::Advice::Normal),
                     Advice::Random => page_cache::advise(addresses, page_cache::Advice::Random),

@@ -91,6 +91,8 @@ const SWEEP_MAX: Duration = Duration::from_millis(500);
 const SWEEP_DIRTY: Duration = Duration::from_millis(50);
 /// The longest time that a sweep takes of a file.
 const SWEEP_TIME: Duration = Duration::from_millis(2);
+/// Wishes of a file that are remembered: more than a thread grants in a turn would come late.
+const WISHES: usize = 16;
 /// Pages that are dropped with one call, in a sweep.
 const SWEEP_RUN: u64 = 1 << 18;
 
@@ -107,6 +109,8 @@ pub(super) struct WatchedFile {
     pub(super) swept: AtomicU64,
     /// What is read of it through descriptors.
     pub(super) noted: Noted,
+    /// Pages that the program will need soon.
+    pub(super) wishes: Mutex<Vec<Range<u64>>>,
     /// Keeps the file open. Taken only on drop.
     pub(super) open: Option<Open>,
 }
@@ -126,6 +130,8 @@ struct Orders {
     stop: bool,
     /// That it takes what was noted of reads.
     noted: bool,
+    /// That it reads what is wished for.
+    wished: bool,
 }
 
 /// See the module documentation.
@@ -207,6 +213,17 @@ impl Watcher {
         self.wake.notify_all();
     }
 
+    /// Has the thread read pages of a file soon, as far as there is room.
+    pub(super) fn will_need(&self, file: &WatchedFile, pages: Range<u64>) {
+        let mut wishes = crate::sync::lock(&file.wishes);
+        if wishes.len() < WISHES {
+            wishes.push(pages);
+        }
+        drop(wishes);
+        crate::sync::lock(&self.orders).wished = true;
+        self.wake.notify_all();
+    }
+
     /// Makes the thread end, and returns it.
     pub(crate) fn close(&self) -> Option<JoinHandle<()>> {
         crate::sync::lock(&self.orders).stop = true;
@@ -228,15 +245,18 @@ impl Watcher {
         let mut sweeps = Sweeps::new();
         loop {
             let orders = crate::sync::lock(&self.orders);
-            let idle = |orders: &mut Orders| !orders.stop && !orders.noted;
+            let idle = |orders: &mut Orders| !orders.stop && !orders.noted && !orders.wished;
             let woken = self.wake.wait_timeout_while(orders, tick, idle);
-            let Orders { stop, noted } =
+            let Orders { stop, noted, wished } =
                 std::mem::take(&mut *woken.unwrap_or_else(PoisonError::into_inner).0);
             if stop || pool.is_poisoned() {
                 return;
             }
             if noted {
                 self.files().iter().for_each(|file| take(pool, file));
+            }
+            if wished {
+                self.files().iter().for_each(|file| grant(pool, file));
             }
             let now = page_faults();
             let new = now.saturating_sub(std::mem::replace(&mut faults, now));
@@ -344,6 +364,17 @@ fn follow(pool: &Pool, file: &WatchedFile) -> bool {
     };
     streams.went_on(&reached, bounds, |window| read_ahead(pool, file, window));
     streams.are_going()
+}
+
+/// Reads what the program has said that it will need, as much of it as a stream may have ahead.
+fn grant(pool: &Pool, file: &WatchedFile) {
+    let wishes = std::mem::take(&mut *crate::sync::lock(&file.wishes));
+    let mut room = budget_of(pool, &file.space) / AHEAD_PART;
+    for wish in wishes {
+        let window = wish.start..wish.end.min(wish.start + room).min(file.space.table.pages());
+        room -= window.end.saturating_sub(window.start);
+        read_ahead(pool, file, window);
+    }
 }
 
 /// The page up to which a window was touched. What was not read ahead is charged.
