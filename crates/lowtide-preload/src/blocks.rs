@@ -177,10 +177,7 @@ pub(crate) fn end_of(offset: u64) -> u64 {
     let Some(held) = BLOCKS.lock.try_lock() else { return 0 };
     // SAFETY: the lock is held as long as the reference lives.
     let mut table = Table { _held: Some(held), inner: unsafe { &mut *BLOCKS.inner.get() } };
-    let window = table.window();
-    let at = window.start.saturating_add(usize::try_from(offset).unwrap_or(usize::MAX));
-    let block = table.first_live(&(at..window.end)).filter(|part| part.start == at);
-    block.map_or(0, |part| (part.end - window.start) as u64)
+    table.end_of(offset)
 }
 
 /// Takes the lock for a thread that forks.
@@ -482,6 +479,14 @@ impl Table<'_> {
         }
     }
 
+    /// See [`end_of`].
+    fn end_of(&mut self, offset: u64) -> u64 {
+        let window = self.window();
+        let at = window.start.saturating_add(usize::try_from(offset).unwrap_or(usize::MAX));
+        let block = self.first_live(&(at..window.end)).filter(|part| part.start == at);
+        block.map_or(0, |part| (part.end - window.start) as u64)
+    }
+
     /// The first part of a range that belongs to a live block.
     pub(crate) fn first_live(&mut self, range: &Range<usize>) -> Option<Range<usize>> {
         self.first(range, Place::Live)
@@ -527,6 +532,10 @@ mod tests {
             (seed >> 33) as usize % below
         };
         for _ in 0..4000 {
+            let page = draw(64);
+            let own = |at: &usize| pages[page] != 0 && pages[*at] == pages[page];
+            let end = (page..64).take_while(own).last().map_or(0, |last| last + 1);
+            assert_eq!(table.end_of((page * PAGE) as u64), (end * PAGE) as u64);
             let (count, align) = (1 + draw(9), 1 << draw(4));
             if draw(2) == 0 {
                 let fits = |at: &usize| {

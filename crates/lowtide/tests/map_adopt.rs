@@ -8,7 +8,7 @@ mod mapped;
 
 use lowtide::Pager;
 use lowtide::map::{Adopted, MapError, MapOptions};
-use mapped::{PAGE, file, pager, random, word};
+use mapped::{PAGE, await_cached, cached_bytes, file, pager, random, word};
 use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd};
 use std::ptr;
@@ -133,4 +133,33 @@ fn a_mapping_that_is_taken_over_begins_with_a_page_and_has_bytes() {
     assert!(refused(8, PAGE, 0) && refused(0, 0, 0) && refused(0, PAGE, 12));
     assert!(refused(0, usize::MAX, 0), "no address space is as large");
     own.unmap();
+}
+
+#[test]
+fn what_is_soon_needed_is_read_within_the_budget() {
+    let (data, pager) = (file(PAGES), pager("2M"));
+    let file = File::open(data.path()).unwrap();
+    let own = Own::of(&file);
+    let Some(adopted) = adopt(&pager, &file, own) else { return };
+    if !adopted.will_need(own.part(0, 32).addresses()) {
+        return eprintln!("SKIPPED: the kernel reads ahead here");
+    }
+    let begun = Instant::now();
+    while cached_bytes(&file) < 32 * PAGE as u64 {
+        assert!(begun.elapsed() < Duration::from_secs(10), "nothing was read");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    // All of the file, which is four times the budget, again and again.
+    for at in (0..200).map(|n| n * 37 % 16 * (PAGES / 16)) {
+        adopted.will_need(own.part(at, PAGES / 16).addresses());
+        std::thread::sleep(Duration::from_millis(1));
+        let cached = cached_bytes(&file);
+        assert!(cached <= 3 << 20, "{cached} bytes are cached");
+    }
+    await_cached(&file, 2 << 20);
+    assert!((0..PAGES).all(|page| word(own.bytes(), page * PAGE) == (page * PAGE) as u64));
+    adopted.forget(own.addresses());
+    drop(adopted);
+    own.unmap();
+    pager.validate().unwrap();
 }
