@@ -150,7 +150,7 @@ impl Claim {
             order: self.order,
             shadow: self.shadow,
             task: match access {
-                Access::Replaced if space.anon.is_some() => Task::FAULT,
+                Access::Replaced | Access::Ahead if space.anon.is_some() => Task::FAULT,
                 _ => access.task(),
             },
             replaced: access == Access::Replaced,
