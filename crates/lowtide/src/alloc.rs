@@ -43,9 +43,9 @@
 
 use crate::error::Error;
 use crate::map::{MapError, MapMut, MapOptions, MapReport};
-use crate::sync;
 use crate::tenant::Tenant;
 use allocator_api2::alloc::{AllocError, Allocator, Layout};
+use lowtide_pin::sync;
 use std::fmt;
 use std::num::NonZero;
 use std::ops::Range;

@@ -11,8 +11,8 @@ use crate::oom::out_of_budget;
 use crate::payer::{Effort, Full, Payer};
 use crate::pool::{Pool, State};
 use crate::space::Space;
-use crate::translation::State as EntryState;
 use lowtide_core::{FolioId, LruType, MemcgId, Owner, Task};
+use lowtide_pin::translation::State as EntryState;
 use std::sync::Arc;
 
 /// The result of an allocation.

@@ -47,7 +47,7 @@
 //! [`REGIONS`] of them. Of a larger one those are known that missed last: read-around is for
 //! places, and scattered accesses have none.
 
-use crate::sync::lock;
+use lowtide_pin::sync::lock;
 use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

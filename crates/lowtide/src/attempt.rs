@@ -35,7 +35,7 @@ use crate::fault_sites::FaultSite;
 use crate::nested::is_nested;
 use crate::pool::Pool;
 use crate::space::Space;
-use crate::translation::Taken;
+use lowtide_pin::translation::Taken;
 use std::ops::Range;
 use std::time::Duration;
 

@@ -128,7 +128,7 @@ fn started<T, E>(
     place: &Mutex<Option<Arc<T>>>,
     start: impl FnOnce() -> Result<Arc<T>, E>,
 ) -> Result<Arc<T>, E> {
-    let mut place = crate::sync::lock(place);
+    let mut place = lowtide_pin::sync::lock(place);
     if let Some(there) = &*place {
         return Ok(Arc::clone(there));
     }
@@ -144,10 +144,10 @@ impl Drop for Threads {
             exporter.close();
         }
         self.joins.extend(self.readers.close());
-        if let Some(server) = crate::sync::lock(&self.server).take() {
+        if let Some(server) = lowtide_pin::sync::lock(&self.server).take() {
             self.joins.extend(server.close());
         }
-        if let Some(watcher) = crate::sync::lock(&self.watcher).take() {
+        if let Some(watcher) = lowtide_pin::sync::lock(&self.watcher).take() {
             self.joins.extend(watcher.close());
         }
         self.pool.end_flushers();

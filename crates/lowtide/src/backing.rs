@@ -445,7 +445,7 @@ impl Backing {
     /// system has no locks. If the file has changed since it was opened, while its lock was not
     /// held or was lost to another process, `changed` is called. Calls must not overlap.
     pub(crate) fn try_lock_shared(&self, changed: impl FnOnce()) -> bool {
-        let mut held = crate::sync::lock(&self.held);
+        let mut held = lowtide_pin::sync::lock(&self.held);
         if matches!(*held, Held::Nothing | Held::Elsewhere) {
             *held = self.first().try_lock(&self.path, false);
             if *held != Held::Elsewhere {
@@ -469,7 +469,7 @@ impl Backing {
     /// reading is lost, too, until a later call gets it. If the file has changed since it was
     /// opened, `changed` is called. Calls must not overlap.
     pub(crate) fn try_lock_exclusive(&self, new: &Descriptors, changed: impl FnOnce()) -> bool {
-        let mut held = crate::sync::lock(&self.held);
+        let mut held = lowtide_pin::sync::lock(&self.held);
         if *held == Held::Exclusive {
             return true;
         }
@@ -491,7 +491,7 @@ impl Backing {
 
     /// Gives the lock back: the next open of the file has descriptors of its own.
     pub(crate) fn unlock(&self) {
-        let mut held = crate::sync::lock(&self.held);
+        let mut held = lowtide_pin::sync::lock(&self.held);
         let file = match std::mem::replace(&mut *held, Held::Nothing) {
             Held::Nothing | Held::Elsewhere => return,
             Held::Shared => self.first().pages(),

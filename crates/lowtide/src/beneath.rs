@@ -21,7 +21,7 @@
 //! A change never waits here: the caller decides how long to try again. There is one change at a
 //! time, wherever it is.
 
-use crate::sync::lock;
+use lowtide_pin::sync::lock;
 use slab::Slab;
 use std::ops::Range;
 use std::sync::Mutex;

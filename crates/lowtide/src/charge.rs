@@ -22,13 +22,13 @@
 //! all pages together, and each would wait for the others to return from their callbacks.
 
 use crate::deadline::Deadline;
-use crate::hazard;
 use crate::nested::is_nested;
 use crate::oom::held_here;
 use crate::payer::{Effort, Full, Payer};
 use crate::pool::{Pool, State, StateGuard};
 use crate::swap::REFUSAL;
 use lowtide_core::{Charge, MemcgId, Next, Task};
+use lowtide_pin::hazard;
 use std::time::Duration;
 
 /// First pause between two tries of a charge that waits; each is twice as long as the one before.
@@ -222,7 +222,7 @@ impl State {
         self.spaces
             .iter()
             .flatten()
-            .map(|space| crate::sync::lock(&space.ledger).failed_rounds())
+            .map(|space| lowtide_pin::sync::lock(&space.ledger).failed_rounds())
             .sum()
     }
 }

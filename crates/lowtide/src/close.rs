@@ -18,12 +18,12 @@
 use crate::deadline::Deadline;
 use crate::error::{CloseError, Error, Unwritten};
 use crate::fault_sites::FaultSite;
-use crate::hazard;
 use crate::pool::Pool;
 use crate::space::Space;
-use crate::translation::{Entry, State as EntryState, Taken};
 use crate::writeback::{Failure, write_error};
 use lowtide_core::Flags;
+use lowtide_pin::hazard;
+use lowtide_pin::translation::{Entry, State as EntryState, Taken};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -101,7 +101,7 @@ impl Pool {
         let quiet = !dirty && !space.has_runs();
         // Changes of a file that has no flusher were never promised: its opening failed.
         let changed = space.new_changes().is_some() && space.device.get().is_some();
-        quiet && !changed && crate::sync::lock(&space.ledger).is_settled()
+        quiet && !changed && lowtide_pin::sync::lock(&space.ledger).is_settled()
     }
 
     /// Closes a clean file that is not open, and gives its frames back. Waits until the deadline
@@ -114,7 +114,7 @@ impl Pool {
             let _kept = space.sync_name(&self.backend);
         }
         {
-            let _no_open = crate::sync::lock(&self.opening);
+            let _no_open = lowtide_pin::sync::lock(&self.opening);
             let stays = self.is_poisoned() || !space.is_orphan() || space.is_closed();
             if stays || !self.is_clean(space) {
                 // It was opened meanwhile.
@@ -125,7 +125,7 @@ impl Pool {
             let _state = self.lock();
             space.close();
             if let Some(name) = space.take_new_name() {
-                crate::sync::lock(&self.new_names).insert(space.backing.key(), name);
+                lowtide_pin::sync::lock(&self.new_names).insert(space.backing.key(), name);
             }
             space.backing.unlock();
         }
@@ -191,7 +191,7 @@ impl Pool {
                 Ok(Err(failure)) => write_error(space, failure, 1),
                 Err(error) => error,
             };
-            let pages = crate::sync::lock(&space.ledger).failed_pages();
+            let pages = lowtide_pin::sync::lock(&space.ledger).failed_pages();
             Some(Unwritten { path: space.path(), pages, source })
         };
         let files: Vec<_> = spaces.iter().zip(results).filter_map(unwritten).collect();

@@ -4,8 +4,8 @@
 //! forever. No clock can name a moment that far away, so a deadline is a moment or *never*, and
 //! all waiting code uses the deadline instead of adding to [`Instant::now`].
 
-use crate::sync::{Condvar, MutexGuard};
 use std::sync::PoisonError;
+use std::sync::{Condvar, MutexGuard};
 use std::time::{Duration, Instant};
 
 /// A moment, or never.

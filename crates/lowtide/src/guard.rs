@@ -1,6 +1,6 @@
 //! The guard of a page.
 
-use crate::hazard::Held;
+use lowtide_pin::hazard::Held;
 use std::fmt;
 use std::marker::PhantomData;
 use std::ops::Deref;

@@ -29,7 +29,6 @@
 use crate::account::{Account, Over, Stall};
 use crate::deadline::Deadline;
 use crate::error::Error;
-use crate::hazard;
 use crate::nested::{is_nested, is_serving};
 use crate::payer::Payer;
 use crate::pool::{Pool, State, StateGuard};
@@ -37,6 +36,7 @@ use crate::tenant::OnStall;
 use lowtide_core::high::handler::{HighPolicy, NOT_WORTH_NS};
 use lowtide_core::high::{self, HighNext, Payment, Refaulted};
 use lowtide_core::{MemcgId, Task};
+use lowtide_pin::hazard;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 

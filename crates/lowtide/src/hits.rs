@@ -5,17 +5,17 @@
 //! therefore copied into the view, one load away: where the translations are, how many there are,
 //! where the frames are, how large a page is. One comparison tells a hit from everything else:
 //! resident *and* young. A page in any other state (even at its first access since the last aging)
-//! takes the slow path. So does one hit of a thousand, to be counted (`sampling.rs`).
+//! takes the slow path. So does one hit of a thousand, to be counted ([`lowtide_pin::sampling`]).
 //!
 //! # Safety
 //!
 //! The addresses are of the file's translation table and of the pool's arena. Neither moves; both
 //! are dropped only after the last view, which keeps their owners alive.
 
-use crate::hazard::{self, Held, KeptSlot};
 use crate::pool::Pool;
 use crate::space::Space;
-use crate::translation::Entry;
+use lowtide_pin::hazard::{self, Held, KeptSlot};
+use lowtide_pin::translation::Entry;
 use std::sync::atomic::{
     AtomicU64,
     Ordering::{AcqRel, Acquire, Relaxed},
@@ -32,7 +32,7 @@ pub(crate) struct Hits {
 }
 
 // SAFETY: the addresses are shared and read-only. What is behind them is atomic (entries), or
-// reached only under the protocol of `hazard.rs` (frames), by any thread.
+// reached only under the protocol of `lowtide_pin::hazard` (frames), by any thread.
 unsafe impl Send for Hits {}
 // SAFETY: as for `Send`.
 unsafe impl Sync for Hits {}

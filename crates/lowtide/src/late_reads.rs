@@ -15,12 +15,12 @@ pub(crate) struct LateReads {
 
 impl LateReads {
     pub(crate) fn begin(&self, device: u64, frames: u64) {
-        *crate::sync::lock(&self.of).entry(device).or_default() += frames;
+        *lowtide_pin::sync::lock(&self.of).entry(device).or_default() += frames;
         self.all.fetch_add(frames, SeqCst);
     }
 
     pub(crate) fn end(&self, device: u64, frames: u64) {
-        let mut of = crate::sync::lock(&self.of);
+        let mut of = lowtide_pin::sync::lock(&self.of);
         let left = of.get_mut(&device).expect("a late read ends after it has begun");
         *left -= frames;
         if *left == 0 {
@@ -34,6 +34,6 @@ impl LateReads {
             return 0;
         }
         let device = space.backing.key().device;
-        crate::sync::lock(&self.of).get(&device).copied().unwrap_or(0)
+        lowtide_pin::sync::lock(&self.of).get(&device).copied().unwrap_or(0)
     }
 }

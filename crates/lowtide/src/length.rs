@@ -166,7 +166,7 @@ impl<'a> Length<'a> {
         space.begins_hole(len);
         space.set_known_len(len)?;
         // The absent ones, too: none of them comes in before the cut is over.
-        crate::sync::lock(&space.ledger).discarded(kept..u64::MAX);
+        lowtide_pin::sync::lock(&space.ledger).discarded(kept..u64::MAX);
         owned.drop_folios(kept);
         owned.zero_from(len);
         owned.forget_accesses(kept);
@@ -229,8 +229,8 @@ impl<'a> Length<'a> {
 
 #[cfg(test)]
 mod tests {
-    use crate::translation::State;
     use crate::{Error, OpenOptions, Pager, Size};
+    use lowtide_pin::translation::State;
     use std::io::Write;
     use std::time::{Duration, Instant};
 

@@ -98,7 +98,7 @@
 //! ## Inside
 //!
 //! Everything that decides about pages is in the crate `lowtide-core`, which this crate drives on
-//! real memory:
+//! real memory. Pins without a lock are the crate `lowtide-pin`.
 //!
 //! | file | concept |
 //! |---|---|
@@ -109,9 +109,7 @@
 //! | `pool_lock`, `miss_clock` | how long the lock is held; where the time of a miss goes |
 //! | `charge`, `payer`, `oom` | which group pays; waiting for room; the report if there is none |
 //! | `high`, `account` | what a thread pays for being above `high` |
-//! | `hits`, `translation`, `hazard` | the hit path; from page to frame; pins without a lock |
-//! | `unfenced`, `rounds` | which pages are pinned without a fence; barriers that threads share |
-//! | `sampling` | counting hits at no cost |
+//! | `hits`, `unfenced` | the hit path; which pages are pinned without a fence |
 //! | `fault`, `many`, `pipeline`, `pieces` | bringing in one page or many |
 //! | `wait`, `late`, `late_reads` | waiting for a read; reads that miss their deadline |
 //! | `readahead`, `unused`, `readers` | sequential access: which pages are read ahead |
@@ -126,7 +124,7 @@
 //! | `space`, `backing`, `stable`, `io` | open files, their descriptors; I/O engines |
 //! | `poison`, `fault_sites` | after a panic of the engine; counters of failing devices |
 //! | `programs`, `instruments` | what the features `bpf` and `instruments` add |
-//! | `sync`, `wakeup`, `deadline` | atomics and locks; a cheap condition variable; time limits |
+//! | `wakeup`, `deadline` | a cheap condition variable; time limits |
 #![deny(unsafe_code)]
 // What only instruments look at is kept without them, too.
 #![cfg_attr(not(feature = "instruments"), allow(dead_code, unreachable_pub))]
@@ -154,8 +152,6 @@ mod fault_sites;
 mod frames;
 mod guard;
 pub mod guide;
-#[allow(unsafe_code, reason = "see the file's header")]
-mod hazard;
 mod high;
 #[allow(unsafe_code, reason = "see the file's header")]
 mod hits;
@@ -186,18 +182,13 @@ mod reader;
 mod readers;
 mod reclaim;
 mod resident;
-mod rounds;
-mod sampling;
 mod space;
 mod stable;
 mod stat;
 mod store;
 mod swap;
-mod sync;
 mod tenant;
 mod thread_locals;
-#[allow(unsafe_code, reason = "see the file's header")]
-mod translation;
 mod unfenced;
 mod unused;
 mod view;

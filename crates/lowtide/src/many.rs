@@ -18,8 +18,8 @@ use crate::pipeline::Pipeline;
 use crate::pool::Pool;
 use crate::readahead::{note_access, room_ahead, room_around};
 use crate::space::{Space, head_of};
-use crate::translation::State as EntryState;
 use lowtide_core::Task;
+use lowtide_pin::translation::State as EntryState;
 use std::cell::Cell;
 use std::mem::MaybeUninit;
 use std::ops::Range;
@@ -271,7 +271,7 @@ impl Pool {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
 mod tests {
     use super::*;
     use crate::{OpenOptions, Pager, Size};

@@ -2,13 +2,13 @@
 //! `docs/kernel/memcg.md` §11.
 
 use crate::error::Error;
-use crate::hazard;
 use crate::payer::Full;
 use crate::pool::State;
 use crate::tenant::{Consumer, OomReport, SwapRefusal, TenantLimits, Unwritable};
-use crate::translation::{Entry, State as EntryState};
 use crate::writeback::Failure;
 use lowtide_core::{FolioId, MemcgId};
+use lowtide_pin::hazard;
+use lowtide_pin::translation::{Entry, State as EntryState};
 use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -31,7 +31,7 @@ impl State {
     /// last failure.
     pub(crate) fn unwritable(&self, over: MemcgId) -> Option<(Arc<PathBuf>, Failure)> {
         self.spaces.iter().flatten().find_map(|space| {
-            let failure = crate::sync::lock(&space.ledger).hopeless()?;
+            let failure = lowtide_pin::sync::lock(&space.ledger).hopeless()?;
             let pays = self.engine.group_of_space(space.id);
             self.engine.is_within(pays, over).then(|| (space.path(), failure))
         })

@@ -345,7 +345,7 @@ impl OpenOptions {
         group: MemcgId,
         new: &mut Option<Descriptors>,
     ) -> Result<Option<Arc<Space>>, OpenError> {
-        let _one_at_a_time = crate::sync::lock(&pool.opening);
+        let _one_at_a_time = lowtide_pin::sync::lock(&pool.opening);
         let state = pool.lock();
         if pool.is_poisoned() {
             return Err(OpenError::Poisoned { path: path.to_owned() });
@@ -401,7 +401,7 @@ impl OpenOptions {
                 return Err(e);
             }
         };
-        if let Some(name) = crate::sync::lock(&pool.new_names).remove(&space.backing.key()) {
+        if let Some(name) = lowtide_pin::sync::lock(&pool.new_names).remove(&space.backing.key()) {
             space.name_is_new(name);
             space.note_change();
         }

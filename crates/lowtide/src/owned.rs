@@ -13,12 +13,12 @@
 
 use crate::attempt::{Attempts, Stop};
 use crate::error::Error;
-use crate::hazard;
 use crate::pool::Pool;
 use crate::space::Space;
 use crate::store::{outwait_readers, unlock};
-use crate::translation::{Entry, State as EntryState, Taken};
 use lowtide_core::{Flags, FolioId};
+use lowtide_pin::hazard;
+use lowtide_pin::translation::{Entry, State as EntryState, Taken};
 use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
@@ -210,7 +210,8 @@ impl Owned<'_> {
     /// The ledger forgets the failed writes of pages from `from` on while they are still owned:
     /// what another thread stores to them afterwards is not what was dropped.
     pub(crate) fn drop_folios(&mut self, from: u64) -> u64 {
-        let forgotten = |pages: Range<u64>| crate::sync::lock(&self.space.ledger).discarded(pages);
+        let forgotten =
+            |pages: Range<u64>| lowtide_pin::sync::lock(&self.space.ledger).discarded(pages);
         let (pool, space) = (self.pool, self.space);
         let (mut kept, mut dropped_dirty) = (Vec::new(), 0);
         let mut rest = &self.pages[..];

@@ -131,7 +131,7 @@ impl Pager {
             .spaces
             .iter()
             .flatten()
-            .map(|s| crate::sync::lock(&s.ledger).failed_pages())
+            .map(|s| lowtide_pin::sync::lock(&s.ledger).failed_pages())
             .sum();
         let (memory, dirty, tables) = if poisoned {
             (MemoryStat::default(), DirtyStat::default(), 0)

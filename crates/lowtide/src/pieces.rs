@@ -165,7 +165,7 @@ fn place_pieces(
     frames.len()
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
 mod tests {
     use super::*;
     use crate::fault::Miss;

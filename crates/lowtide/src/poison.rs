@@ -22,8 +22,8 @@
 
 #[cfg(test)]
 mod tests {
-    use crate::translation::State as EntryState;
     use crate::{DirtyStat, Error, OpenError, OpenOptions, Pager, Size, TenantError};
+    use lowtide_pin::translation::State as EntryState;
     use std::sync::Arc;
     use std::sync::mpsc::channel;
     use std::time::Duration;

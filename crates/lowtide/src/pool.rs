@@ -29,12 +29,12 @@ use crate::space::Space;
 use crate::stat::IoCounters;
 use crate::swap::{Backing, Limits, Swaps};
 use crate::tenant::{Names, OnStall, Reservations};
-use crate::translation::State as EntryState;
 use crate::unused::Unused;
 use crate::wait::WaitTable;
 use crate::wakeup::Wakeup;
 use crate::writeback::Devices;
 use lowtide_core::{AccessCounts, Dirtier, Engine, EngineConfig, FolioId, MemcgId, SpaceId, Swap};
+use lowtide_pin::translation::State as EntryState;
 use lowtide_swap::SwapFile;
 use lowtide_sys::memcg::Limit;
 use lowtide_sys::memory::{HugePages, Mapping};
@@ -44,7 +44,7 @@ use std::sync::{Arc, Condvar, Mutex, Weak};
 use std::time::{Duration, Instant};
 
 /// Frames that a translation can name.
-const FRAMES_MAX: u64 = crate::translation::FRAMES_MAX as u64;
+const FRAMES_MAX: u64 = lowtide_pin::translation::FRAMES_MAX as u64;
 /// Below this budget there is no background reclaim: the watermarks would be a visible part of it.
 const BACKGROUND_MIN_FRAMES: u64 = 2048;
 
@@ -509,7 +509,7 @@ pub(crate) fn end_orphans<'a>(pool: &'a Pool, state: StateGuard<'a>) -> StateGua
     pool.lock()
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
 mod tests {
     use super::*;
 

@@ -10,7 +10,7 @@
 //!
 //! A thread that waits for a condition gives the lock back meanwhile: that is not counted.
 
-use crate::sync;
+use lowtide_pin::sync;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard};

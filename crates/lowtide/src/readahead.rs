@@ -55,10 +55,10 @@ use crate::late::may_read_unasked;
 use crate::payer::Payer;
 use crate::pool::{Pool, State};
 use crate::space::Space;
-use crate::translation::State as EntryState;
 use crate::unfenced;
 use crate::unused::Ahead;
 use lowtide_core::MemcgId;
+use lowtide_pin::translation::State as EntryState;
 use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -206,7 +206,7 @@ impl ReadAhead {
         pool: &Pool,
         space: &Space,
     ) -> Option<Range<u64>> {
-        let mut streams = crate::sync::lock(&self.streams);
+        let mut streams = lowtide_pin::sync::lock(&self.streams);
         if !request.contains(&self.marks[index].load(Relaxed)) {
             // Another thread was faster.
             return None;
@@ -226,7 +226,7 @@ impl ReadAhead {
         pool: &Pool,
         space: &Space,
     ) -> Option<Range<u64>> {
-        let mut streams = crate::sync::lock(&self.streams);
+        let mut streams = lowtide_pin::sync::lock(&self.streams);
         // Past the end of a window goes on a reader that used all of it without a miss.
         let goes_on = |s: &Stream| {
             let behind = !s.ahead.is_empty() && s.ahead.end == at;

@@ -7,11 +7,10 @@
 
 use crate::error::Error;
 use crate::guard::Page;
-use crate::hazard::KeptSlot;
 use crate::hits::Alone;
-use crate::sampling::{Countdown, countdown};
-use crate::sync::Cell;
 use crate::view::View;
+use lowtide_pin::hazard::KeptSlot;
+use lowtide_pin::sampling::Countdown;
 use std::fmt;
 
 /// Reads pages of a [`View`] one at a time; made by [`View::page_cursor`]. It does not leave its
@@ -57,7 +56,7 @@ impl View {
             view: self,
             hits: self.hits().alone(),
             slot: KeptSlot::take(),
-            countdown: countdown!(Cell),
+            countdown: Countdown::new(),
             guard: None,
         }
     }

@@ -78,7 +78,7 @@ impl Readers {
         let (queue, work) = &*self.shared;
         let request = Request { space: Arc::clone(space), pages };
         {
-            let mut queue = crate::sync::lock(queue);
+            let mut queue = lowtide_pin::sync::lock(queue);
             let of_file =
                 queue.waiting.iter().filter(|waiting| waiting.space.id == space.id).count();
             if of_file >= FILE_QUEUE || queue.waiting.len() >= QUEUE || queue.closing {
@@ -92,7 +92,7 @@ impl Readers {
                 return;
             }
         }
-        let mut threads = crate::sync::lock(&self.threads);
+        let mut threads = lowtide_pin::sync::lock(&self.threads);
         if threads.len() < THREADS {
             let (pool, shared) = (Arc::clone(pool), Arc::clone(&self.shared));
             let thread = std::thread::Builder::new().name("lowtide-ahead".to_owned());
@@ -104,18 +104,18 @@ impl Readers {
     /// Drops waiting requests, and makes the threads end. Returns them.
     pub(crate) fn close(&self) -> Vec<JoinHandle<()>> {
         let (queue, work) = &*self.shared;
-        let mut queue = crate::sync::lock(queue);
+        let mut queue = lowtide_pin::sync::lock(queue);
         queue.closing = true;
         let dropped = std::mem::take(&mut queue.waiting);
         drop(queue);
         drop(dropped);
         work.notify_all();
-        std::mem::take(&mut crate::sync::lock(&self.threads))
+        std::mem::take(&mut lowtide_pin::sync::lock(&self.threads))
     }
 }
 
 fn serve(pool: &Pool, (queue, work): &(Mutex<Queue>, Condvar)) {
-    let mut queue_now = crate::sync::lock(queue);
+    let mut queue_now = lowtide_pin::sync::lock(queue);
     while !queue_now.closing {
         let Some(Request { space, pages }) = queue_now.take() else {
             queue_now.idle += 1;
@@ -132,7 +132,7 @@ fn serve(pool: &Pool, (queue, work): &(Mutex<Queue>, Condvar)) {
             pool.forget(&space, Deadline::after(Duration::ZERO));
         }
         drop(space);
-        queue_now = crate::sync::lock(queue);
+        queue_now = lowtide_pin::sync::lock(queue);
         if let Some(at) = queue_now.running.iter().position(|(running, _)| *running == id) {
             queue_now.running.swap_remove(at);
         }

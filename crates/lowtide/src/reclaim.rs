@@ -13,22 +13,22 @@
 //! 3. The others are gone: the engine computes what is to be remembered of them, which takes the
 //!    place of their translations, and their frames are free.
 //!
-//! `hazard.rs` shows why that is safe. The lock is offered to others between batches, and in
+//! [`hazard`] shows why that is safe. The lock is offered to others between batches, and in
 //! an aging walk every few microseconds.
 
 use crate::deadline::Deadline;
 use crate::fault_sites::FaultSite;
-use crate::hazard;
 use crate::pool::{Pool, State, StateGuard, end_orphans};
 use crate::readahead::{note_evicted, note_touch};
 use crate::space::Space;
 use crate::swap::{fill_reserves, swap_out};
-use crate::translation::{Entry, State as EntryState, Taken};
 use lowtide_core::limits::{LOOK_AROUND_MAX, TABLE_ENTRIES};
 use lowtide_core::{
     AgeJob, Facts, Folio, FolioId, FolioState, MemcgId, Reason, Reclaim, References, Shadow, Step,
     TableKey, Task, Unmapped, Victim, Window,
 };
+use lowtide_pin::hazard;
+use lowtide_pin::translation::{Entry, State as EntryState, Taken};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -450,7 +450,7 @@ fn unmap(pool: &Pool, spaces: &[Option<Arc<Space>>], victims: &mut [Victim]) {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
 mod tests {
     use super::*;
 

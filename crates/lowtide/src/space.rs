@@ -5,14 +5,14 @@ use crate::around::Around;
 use crate::backing::{Backing, NewName};
 use crate::beneath::Beneath;
 use crate::error::{Error, OpenError};
-use crate::hazard;
 use crate::io::Backend;
 use crate::map::{MappedPages, StoredPages};
 use crate::nested::is_nested;
-use crate::translation::{Entry, Table};
 use crate::writeback::{Device, Ledger};
 use lowtide_core::limits::MAX_ORDER;
 use lowtide_core::{FolioId, Owner, SpaceId};
+use lowtide_pin::hazard;
+use lowtide_pin::translation::{Entry, Table};
 use rustix::process::{Resource, getrlimit};
 use std::io;
 use std::ops::Range;
@@ -264,17 +264,17 @@ impl Space {
 
     /// Notes that this pager gave the file its name.
     pub(crate) fn name_is_new(&self, name: NewName) {
-        *crate::sync::lock(&self.new_name) = Some(name);
+        *lowtide_pin::sync::lock(&self.new_name) = Some(name);
     }
 
     /// The name of the file, if it may not be durable: the next open of the file is to have it.
     pub(crate) fn take_new_name(&self) -> Option<NewName> {
-        crate::sync::lock(&self.new_name).take()
+        lowtide_pin::sync::lock(&self.new_name).take()
     }
 
     /// Makes the file's name durable, if this pager gave it. Blocks for as long as the device does.
     pub(crate) fn sync_name(&self, backend: &Backend) -> Result<(), Error> {
-        let mut name = crate::sync::lock(&self.new_name);
+        let mut name = lowtide_pin::sync::lock(&self.new_name);
         if let Some(new) = &*name {
             let error = |e| Error::Name { path: self.path(), source: Arc::new(e) };
             self.backing.sync_name(backend, new).map_err(error)?;
@@ -411,7 +411,7 @@ impl Space {
             Ok(growing) => Ok(growing),
             Err(TryLockError::Poisoned(e)) => Ok(e.into_inner()),
             Err(TryLockError::WouldBlock) if is_nested() => Err(self.nested()),
-            Err(TryLockError::WouldBlock) => Ok(crate::sync::lock(&self.growing)),
+            Err(TryLockError::WouldBlock) => Ok(lowtide_pin::sync::lock(&self.growing)),
         }
     }
 

@@ -1,8 +1,8 @@
 //! What a pager counts: the engine's counters under the kernel's names, and its own I/O.
 
-use crate::hazard;
-use crate::sampling::SAMPLE;
 use lowtide_core::{Engine, MemcgId, MemoryStat};
+use lowtide_pin::hazard;
+use lowtide_pin::sampling::SAMPLE;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 

@@ -5,7 +5,7 @@
 //! A reader that executes a fence costs its thread some nanoseconds, and the misses in the
 //! processor's cache that it cannot overlap with those of the hits around it. A reader that
 //! executes none is free, and costs the next store to the page a barrier that interrupts every
-//! processor of the process ([`crate::hazard`]): as much as some hundred fences. So a page that is
+//! processor of the process ([`lowtide_pin::hazard`]): as much as some hundred fences. So a page that is
 //! read some hundred times between two stores should permit readers without a fence, and one that
 //! is stored to more often should not.
 //!
@@ -22,8 +22,8 @@
 //! reaches through pointers are not read through guards. Where the kernel refuses the barrier no
 //! page is permitted any more: it could never be evicted or stored to again.
 
-use crate::hazard;
 use crate::space::Space;
+use lowtide_pin::hazard;
 use std::cell::Cell;
 
 /// Fenced reads for one permission, on average. On a machine of two processors a barrier takes ten

@@ -16,8 +16,8 @@ use crate::pool::Pool;
 use crate::punch::punch;
 use crate::readahead::ReadAhead;
 use crate::space::Space;
-use crate::translation::{Entry, State as EntryState};
 use crate::{store, writeback};
+use lowtide_pin::translation::{Entry, State as EntryState};
 use std::fmt;
 use std::fs::File;
 use std::mem::MaybeUninit;
@@ -135,7 +135,7 @@ impl Clone for View {
 
 impl View {
     pub(crate) fn new(open: Open, writes: bool, sync: bool, window: u64) -> Self {
-        let cursor = crate::sync::lock(&open.space.ledger).cursor();
+        let cursor = lowtide_pin::sync::lock(&open.space.ledger).cursor();
         Self {
             hits: Hits::new(&open.space, &open.pager.inner.pool),
             ahead: ReadAhead::new(window),

@@ -8,9 +8,9 @@
 //! for the read.
 
 use crate::error::Error;
-use crate::sync::{Condvar, Mutex};
-use crate::translation::{Entry, State};
+use lowtide_pin::translation::{Entry, State};
 use std::sync::{Arc, OnceLock};
+use std::sync::{Condvar, Mutex};
 use std::time::Duration;
 
 const BUCKETS: usize = 64;
@@ -60,7 +60,7 @@ impl WaitTable {
     ) -> Result<(), Error> {
         check()?;
         let bucket = self.bucket(entry);
-        let mut waiters = crate::sync::lock(&bucket.waiters);
+        let mut waiters = lowtide_pin::sync::lock(&bucket.waiters);
         if !entry.set_waiters(seen) {
             return Ok(());
         }
@@ -101,7 +101,7 @@ impl WaitTable {
         result: &Result<(), Error>,
     ) {
         let bucket = self.bucket(entry);
-        let mut waiters = crate::sync::lock(&bucket.waiters);
+        let mut waiters = lowtide_pin::sync::lock(&bucket.waiters);
         if change()
             && let Some(at) = waiters.iter().position(|(a, _)| *a == entry.address())
         {

@@ -11,9 +11,9 @@
 //! for an earlier change could clear it between a thread's look and its sleep, and the next wake-up
 //! would find none.
 
-use crate::sync::{Condvar, MutexGuard};
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::{Condvar, MutexGuard};
 use std::time::Duration;
 
 /// See the module documentation.

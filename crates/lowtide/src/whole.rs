@@ -47,7 +47,7 @@ pub(crate) fn has_all(space: &Space, end: u64, page_end: u64) -> bool {
     end >= page_end || end >= space.len()
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
 mod tests {
     use super::*;
 

@@ -128,7 +128,7 @@ fn links_lead_somewhere_and_every_page_is_linked() {
 fn home(first: &str) -> Option<String> {
     let name = match first {
         "lowtide" => "lowtide".to_owned(),
-        "core" | "sys" | "swap" | "bpf" | "sim" | "mrc" | "host" | "cli" | "workload"
+        "core" | "sys" | "pin" | "swap" | "bpf" | "sim" | "mrc" | "host" | "cli" | "workload"
         | "preload" | "programs" | "report" => {
             format!("lowtide-{first}")
         }

@@ -7,13 +7,20 @@ use std::fs;
 use syn::visit::Visit;
 
 /// What a program links.
-const PRODUCT: [&str; 6] =
-    ["lowtide", "lowtide-bpf", "lowtide-core", "lowtide-swap", "lowtide-sys", "lowtide-zstd"];
+const PRODUCT: [&str; 7] = [
+    "lowtide",
+    "lowtide-bpf",
+    "lowtide-core",
+    "lowtide-pin",
+    "lowtide-swap",
+    "lowtide-sys",
+    "lowtide-zstd",
+];
 
 /// Crates of the repository that each crate uses, tests and examples apart. `lowtide-lab` may use
 /// all of them; `lowtide-tidy` looks at files only.
-const USES: [(&str, &[&str]); 16] = [
-    ("lowtide", &["lowtide-bpf", "lowtide-core", "lowtide-swap", "lowtide-sys"]),
+const USES: [(&str, &[&str]); 17] = [
+    ("lowtide", &["lowtide-bpf", "lowtide-core", "lowtide-pin", "lowtide-swap", "lowtide-sys"]),
     ("lowtide-bpf", &["lowtide-core"]),
     (
         "lowtide-cli",
@@ -32,6 +39,7 @@ const USES: [(&str, &[&str]); 16] = [
     ("lowtide-experiments", &["lowtide-core", "lowtide-mrc", "lowtide-sim", "lowtide-workload"]),
     ("lowtide-host", &["lowtide-sys"]),
     ("lowtide-mrc", &["lowtide-sim", "lowtide-workload"]),
+    ("lowtide-pin", &["lowtide-core", "lowtide-sys"]),
     ("lowtide-preload", &["lowtide", "lowtide-sys"]),
     ("lowtide-programs", &["lowtide-workload"]),
     ("lowtide-proof", &["lowtide", "lowtide-workload"]),

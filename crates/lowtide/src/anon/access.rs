@@ -5,15 +5,15 @@ use super::page::writes_here;
 use crate::attempt::{Attempts, Stop};
 use crate::error::Error;
 use crate::fault::{Access, Claim};
-use crate::hazard::{self, Held};
 use crate::nested::is_nested;
 use crate::pool::Pool;
 use crate::readahead::{first_use, note_access};
 use crate::space::{Space, parts};
 use crate::store::{outwait_readers, unlock};
-use crate::translation::{Entry, State as EntryState, Taken};
 use crate::whole::has_all;
 use lowtide_core::FolioId;
+use lowtide_pin::hazard::{self, Held};
+use lowtide_pin::translation::{Entry, State as EntryState, Taken};
 
 /// The largest page.
 const PAGE_MAX: usize = *crate::config::PAGE_BYTES.end();
@@ -266,7 +266,7 @@ pub(super) fn copy_in(pool: &Pool, space: &Space, offset: u64, bytes: &[u8]) -> 
     Ok(())
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
 mod tests {
     use super::*;
     use crate::{Pager, Size, SwapOptions};

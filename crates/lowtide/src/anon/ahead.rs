@@ -22,9 +22,9 @@ use crate::pool::Pool;
 use crate::readahead::{budget_of, note_ahead};
 use crate::space::Space;
 use crate::swap::{Around, Slot};
-use crate::translation::State as EntryState;
 use crate::unused::Ahead;
 use lowtide_core::Owner;
+use lowtide_pin::translation::State as EntryState;
 
 /// The part of the smallest budget that the neighbours of one fault may take.
 const BUDGET_PART: u64 = 64;

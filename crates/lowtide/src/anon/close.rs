@@ -22,12 +22,12 @@
 use super::discard::{drop_from_swap, try_drop_frame};
 use super::kept;
 use crate::deadline::Deadline;
-use crate::hazard;
 use crate::pool::Pool;
 use crate::space::Space;
 use crate::store::unlock;
-use crate::translation::{Entry, State as EntryState};
 use lowtide_core::FolioId;
+use lowtide_pin::hazard;
+use lowtide_pin::translation::{Entry, State as EntryState};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -68,7 +68,7 @@ pub(super) fn close(pool: &Pool, space: &Arc<Space>) {
 /// Gives up the pages of an orphan, and its records when reclaim owns none of them. Returns whether
 /// it is an orphan no more.
 fn end(pool: &Pool, space: &Arc<Space>) -> bool {
-    let _one_at_a_time = crate::sync::lock(&pool.ending);
+    let _one_at_a_time = lowtide_pin::sync::lock(&pool.ending);
     if !pool.lock().orphans.iter().any(|(orphan, _)| Arc::ptr_eq(orphan, space)) {
         return true;
     }

@@ -16,9 +16,9 @@ use crate::readahead::note_evicted;
 use crate::space::Space;
 use crate::store::{outwait_readers, unlock};
 use crate::swap::{Slot, fill_reserves};
-use crate::translation::{Entry, State as EntryState, Taken};
 use crate::whole::{Parts, has_all};
 use lowtide_core::{FolioId, Task};
+use lowtide_pin::translation::{Entry, State as EntryState, Taken};
 use std::ops::Range;
 
 /// Makes a range of bytes zeroes. Whole pages take no memory and no swap afterwards.
@@ -232,7 +232,7 @@ pub(super) fn try_drop_frame(
     true
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
 mod tests {
     use super::*;
     use crate::{Pager, Region, Size, SwapOptions};

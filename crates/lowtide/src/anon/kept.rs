@@ -30,8 +30,8 @@ use crate::fault::Access;
 use crate::pool::Pool;
 use crate::space::Space;
 use crate::swap::{Slot, Store};
-use crate::translation::{Entry, State as EntryState};
 use lowtide_core::{FolioId, Task};
+use lowtide_pin::translation::{Entry, State as EntryState};
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
@@ -56,18 +56,18 @@ impl Void {
         let anon = space.anon();
         let slot = anon.take_kept(page);
         if !slot.is_none() {
-            crate::sync::lock(&self.0).push((anon.store(), slot));
+            lowtide_pin::sync::lock(&self.0).push((anon.store(), slot));
         }
     }
 
     /// Whether there are some.
     pub(crate) fn is_empty(&self) -> bool {
-        crate::sync::lock(&self.0).is_empty()
+        lowtide_pin::sync::lock(&self.0).is_empty()
     }
 
     /// Frees them. Returns how many. Without the pool's lock.
     pub(crate) fn free(&self) -> usize {
-        let slots = std::mem::take(&mut *crate::sync::lock(&self.0));
+        let slots = std::mem::take(&mut *lowtide_pin::sync::lock(&self.0));
         let count = slots.len();
         slots.into_iter().for_each(|(store, slot)| store.free(slot));
         count
@@ -93,14 +93,14 @@ pub(crate) struct StoresInOrder(Mutex<VecDeque<(u64, u64)>>);
 impl StoresInOrder {
     /// How many pages are likely to be stored to from this one on.
     fn from(&self, page: u64) -> u64 {
-        let mut places = crate::sync::lock(&self.0);
+        let mut places = lowtide_pin::sync::lock(&self.0);
         let place = places.iter().position(|(next, _)| *next == page);
         place.and_then(|at| places.remove(at)).map_or(1, |(_, run)| (run * 2).min(RUN))
     }
 
     /// Stores before `next` are not seen any more; it was hoped for `run` pages.
     fn note(&self, next: u64, run: u64) {
-        let mut places = crate::sync::lock(&self.0);
+        let mut places = lowtide_pin::sync::lock(&self.0);
         if places.len() == PLACES {
             places.pop_front();
         }

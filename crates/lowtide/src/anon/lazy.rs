@@ -25,7 +25,7 @@ impl LazyPages {
     }
 
     pub(super) fn insert(&self, page: u64) {
-        let mut pages = crate::sync::lock(&self.pages);
+        let mut pages = lowtide_pin::sync::lock(&self.pages);
         pages.insert(page);
         self.count.store(pages.len(), Relaxed);
     }
@@ -35,7 +35,7 @@ impl LazyPages {
         if !self.any() {
             return false;
         }
-        let mut pages = crate::sync::lock(&self.pages);
+        let mut pages = lowtide_pin::sync::lock(&self.pages);
         let was = pages.remove(&page);
         self.count.store(pages.len(), Relaxed);
         was

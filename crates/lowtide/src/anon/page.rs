@@ -105,7 +105,7 @@ impl fmt::Debug for PageMut<'_> {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
 mod tests {
     use super::*;
 

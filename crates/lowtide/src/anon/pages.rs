@@ -68,7 +68,7 @@ impl AnonPages {
     /// # Panics
     /// When the pager has no swap, or the region is closed: then no page is evicted.
     pub(crate) fn store(&self) -> Arc<dyn Store> {
-        let store = crate::sync::lock(&self.store).clone();
+        let store = lowtide_pin::sync::lock(&self.store).clone();
         store.expect("pages of a region are in swap only where there is swap")
     }
 
@@ -103,7 +103,7 @@ impl AnonPages {
 
     /// Pages were brought in with others.
     pub(super) fn ahead_taken(&self, pages: u64) {
-        if let Some(store) = &*crate::sync::lock(&self.store) {
+        if let Some(store) = &*lowtide_pin::sync::lock(&self.store) {
             store.count_ahead(pages, 0, 0);
         }
     }
@@ -113,7 +113,7 @@ impl AnonPages {
         if touched {
             self.ahead.hit();
         }
-        if let Some(store) = &*crate::sync::lock(&self.store) {
+        if let Some(store) = &*lowtide_pin::sync::lock(&self.store) {
             store.count_ahead(0, u64::from(touched), u64::from(!touched));
         }
     }
@@ -141,6 +141,6 @@ impl AnonPages {
     }
 
     pub(super) fn take_store(&self) -> Option<Arc<dyn Store>> {
-        crate::sync::lock(&self.store).take()
+        lowtide_pin::sync::lock(&self.store).take()
     }
 }

@@ -62,13 +62,13 @@ impl Slots {
     /// Where in swap a page is.
     pub(crate) fn get(&self, page: u64) -> Slot {
         let (table, at) = place(page);
-        let directory = crate::sync::lock(&self.0);
+        let directory = lowtide_pin::sync::lock(&self.0);
         directory.slabs.get(&table).map_or(Slot::NONE, |slab| slab.slots[at])
     }
 
     /// The same of pages that follow each other.
     pub(super) fn run(&self, pages: Range<u64>) -> Vec<Slot> {
-        let directory = crate::sync::lock(&self.0);
+        let directory = lowtide_pin::sync::lock(&self.0);
         let mut table = (u64::MAX, None);
         let slot = |page| {
             let (number, at) = place(page);
@@ -83,7 +83,7 @@ impl Slots {
     /// A page may go to swap soon. If its table is not there, nothing was done, and that many
     /// frames are needed for it.
     pub(super) fn expect(&self, page: u64) -> Result<(), usize> {
-        let mut directory = crate::sync::lock(&self.0);
+        let mut directory = lowtide_pin::sync::lock(&self.0);
         match directory.slabs.get_mut(&place(page).0) {
             Some(slab) => {
                 slab.expected += 1;
@@ -99,7 +99,7 @@ impl Slots {
     /// The same, and there are frames for its table. Takes those that are needed; nothing is done
     /// if they are too few. Returns whether the page is expected.
     pub(super) fn expect_with(&self, page: u64, frames: &mut Vec<u32>) -> bool {
-        let mut directory = crate::sync::lock(&self.0);
+        let mut directory = lowtide_pin::sync::lock(&self.0);
         let Directory { slabs, frames: listed } = &mut *directory;
         if let Some(slab) = slabs.get_mut(&place(page).0) {
             slab.expected += 1;
@@ -141,7 +141,7 @@ impl Slots {
 
     fn with(&self, page: u64, act: impl FnOnce(&mut Slab, usize)) {
         let (table, at) = place(page);
-        let mut directory = crate::sync::lock(&self.0);
+        let mut directory = lowtide_pin::sync::lock(&self.0);
         let slab = directory.slabs.get_mut(&table);
         act(slab.expect("the table of a page that was expected is there"), at);
     }
@@ -149,7 +149,7 @@ impl Slots {
     /// A page leaves swap. Returns where it was.
     pub(crate) fn take(&self, page: u64) -> Slot {
         let (table, at) = place(page);
-        let mut directory = crate::sync::lock(&self.0);
+        let mut directory = lowtide_pin::sync::lock(&self.0);
         let Some(slab) = directory.slabs.get_mut(&table) else { return Slot::NONE };
         let slot = std::mem::take(&mut slab.slots[at]);
         slab.used -= u64::from(!slot.is_none());
@@ -159,7 +159,7 @@ impl Slots {
     /// Drops the tables of a range of pages that no page needs. Returns the frames that were
     /// charged for them. Cost: O(tables of the range).
     pub(super) fn trim(&self, pages: Range<u64>) -> Vec<u32> {
-        let mut directory = crate::sync::lock(&self.0);
+        let mut directory = lowtide_pin::sync::lock(&self.0);
         let Directory { slabs, frames: listed } = &mut *directory;
         let tables = place(pages.start).0..pages.end.div_ceil(TABLE_ENTRIES);
         if tables.is_empty() {
@@ -176,7 +176,7 @@ impl Slots {
 
     /// The pages that have one. Cost: O(tables).
     pub(super) fn pages(&self) -> Vec<u64> {
-        let directory = crate::sync::lock(&self.0);
+        let directory = lowtide_pin::sync::lock(&self.0);
         let of = |(table, slab): (&u64, &Slab)| {
             let used = (table * TABLE_ENTRIES..).zip(slab.slots.iter());
             used.filter(|(_, slot)| !slot.is_none()).map(|(page, _)| page).collect::<Vec<_>>()
@@ -186,11 +186,11 @@ impl Slots {
 
     /// Pages that have one. Cost: O(tables).
     pub(crate) fn count(&self) -> u64 {
-        crate::sync::lock(&self.0).slabs.values().map(|slab| slab.used).sum()
+        lowtide_pin::sync::lock(&self.0).slabs.values().map(|slab| slab.used).sum()
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
 mod tests {
     use super::*;
 

@@ -33,8 +33,8 @@ use crate::pool::Pool;
 use crate::readahead::note_ahead;
 use crate::space::Space;
 use crate::swap::Slot;
-use crate::translation::{Entry, State as EntryState};
 use lowtide_core::{FolioId, Task, ZswapEvents};
+use lowtide_pin::translation::{Entry, State as EntryState};
 use lowtide_swap::spans;
 use std::ops::Range;
 

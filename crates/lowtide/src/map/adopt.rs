@@ -110,7 +110,7 @@ impl MapOptions {
             drop(page_cache::advise(addresses.clone(), Advice::Random));
             if sees_touches {
                 let largest = window_pages(pool, self.read_ahead);
-                crate::sync::lock(&file.streams).allow(largest);
+                lowtide_pin::sync::lock(&file.streams).allow(largest);
             }
         }
         let mapping = Mapping { addresses: addresses.clone(), first };
@@ -219,7 +219,7 @@ impl Adopted {
     pub fn advise(&self, addresses: Range<usize>, random: bool) -> bool {
         if self.ahead {
             let pages = self.pages_of(&addresses);
-            crate::sync::lock(&self.file.streams).advise(&pages, random);
+            lowtide_pin::sync::lock(&self.file.streams).advise(&pages, random);
         }
         self.ahead
     }

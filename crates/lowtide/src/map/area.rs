@@ -338,7 +338,7 @@ impl Area {
     pub(super) fn error(&self) -> Option<Error> {
         match &self.memory {
             Memory::Nothing => None,
-            Memory::Mirror { served, .. } => crate::sync::lock(&served.error).clone(),
+            Memory::Mirror { served, .. } => lowtide_pin::sync::lock(&served.error).clone(),
             Memory::PageCache { adopted, .. } => adopted.missing_end(),
         }
     }

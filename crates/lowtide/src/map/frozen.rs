@@ -21,7 +21,7 @@ use crate::anon::discard_pages;
 use crate::error::Error;
 use crate::pool::Pool;
 use crate::store::unlock;
-use crate::translation::State;
+use lowtide_pin::translation::State;
 use std::fmt;
 use std::io;
 use std::ops::Range;

@@ -32,8 +32,8 @@ use super::watched::Watched;
 use crate::pool::Pool;
 use crate::readahead::{budget_of, first_use};
 use crate::space::Space;
-use crate::translation::State;
 use lowtide_core::{FolioId, Task};
+use lowtide_pin::translation::State;
 use lowtide_sys::page_cache::cachestat;
 use std::ops::Range;
 use std::sync::Mutex;
@@ -67,7 +67,7 @@ impl Noted {
     pub(super) fn begin(&self, largest: Option<u64>) {
         self.is_read.store(true, Relaxed);
         if let Some(largest) = largest {
-            crate::sync::lock(&self.order).streams.allow(largest);
+            lowtide_pin::sync::lock(&self.order).streams.allow(largest);
         }
     }
 
@@ -78,7 +78,7 @@ impl Noted {
 
     /// Adds notes, each of the pages of one read.
     pub(super) fn add(&self, reads: impl Iterator<Item = Range<u64>>) {
-        let mut notes = crate::sync::lock(&self.notes);
+        let mut notes = lowtide_pin::sync::lock(&self.notes);
         notes.extend(reads.filter(|pages| !pages.is_empty()));
         let excess = notes.len().saturating_sub(NOTES);
         if excess > 0 {
@@ -152,11 +152,11 @@ impl Taking<'_> {
         if !noted.is_read() {
             return;
         }
-        let notes = std::mem::take(&mut *crate::sync::lock(&noted.notes));
+        let notes = std::mem::take(&mut *lowtide_pin::sync::lock(&noted.notes));
         if notes.is_empty() {
             return;
         }
-        let mut order = crate::sync::lock(&noted.order);
+        let mut order = lowtide_pin::sync::lock(&noted.order);
         let mut runs = Vec::new();
         for read in &notes {
             runs.extend(order.step(read));

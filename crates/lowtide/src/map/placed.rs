@@ -142,6 +142,6 @@ impl Placed {
     /// The first page that could not be brought in, and why. Its touch was `SIGBUS`.
     #[must_use]
     pub fn error(&self) -> Option<Error> {
-        crate::sync::lock(&self.served.error).clone()
+        lowtide_pin::sync::lock(&self.served.error).clone()
     }
 }

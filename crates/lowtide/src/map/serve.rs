@@ -75,7 +75,7 @@ pub(super) unsafe fn begin(
     kept: Kept,
     (window, on_error): (u64, Option<OnError>),
 ) -> Result<Arc<Served>, MapError> {
-    let cursor = AtomicU64::new(crate::sync::lock(&space.ledger).cursor());
+    let cursor = AtomicU64::new(lowtide_pin::sync::lock(&space.ledger).cursor());
     let (open, region) = match kept {
         Kept::File(open) => (Some(open), None),
         Kept::Region(region) => (None, Some(region)),

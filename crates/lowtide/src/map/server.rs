@@ -32,9 +32,9 @@ use crate::pool::Pool;
 use crate::readahead::ReadAhead;
 use crate::space::Space;
 use crate::thread_locals;
-use crate::translation::{Entry, State};
 use crate::view::Open;
 use crate::writeback;
+use lowtide_pin::translation::{Entry, State};
 use lowtide_sys::userfault::{CopyError, Event, Features, Modes, Scope, UserFault};
 use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
 use std::collections::BTreeMap;
@@ -200,7 +200,7 @@ impl Server {
         for _ in 0..THREADS {
             let (this, pool) = (Arc::clone(&server), Arc::clone(pool));
             match thread_locals::spawn("lowtide-fault", move || this.run(&pool)) {
-                Ok(thread) => crate::sync::lock(&server.threads).push(thread),
+                Ok(thread) => lowtide_pin::sync::lock(&server.threads).push(thread),
                 Err(e) => {
                     server.close();
                     return Err(("starting a thread", e));
@@ -255,7 +255,7 @@ impl Server {
         if let Err(error) = rustix::io::write(&self.end, &1_u64.to_ne_bytes()) {
             tracing::error!(%error, "the threads that serve maps cannot be woken");
         }
-        std::mem::take(&mut crate::sync::lock(&self.threads))
+        std::mem::take(&mut lowtide_pin::sync::lock(&self.threads))
     }
 
     fn run(&self, pool: &Pool) {
@@ -484,7 +484,7 @@ impl Server {
         if let Some(on_error) = &served.on_error {
             on_error.call(&error);
         }
-        crate::sync::lock(&served.error).get_or_insert(error);
+        lowtide_pin::sync::lock(&served.error).get_or_insert(error);
         let Some(entry) = served.space.table.get(page) else {
             return self.mark(served, page);
         };

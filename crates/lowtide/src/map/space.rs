@@ -58,7 +58,7 @@ pub(super) fn open_space(
     let write = stores && !cached;
     let wanted = Wanted { write, create: Create::No, mode, page_bytes: pool.page_bytes() };
     let descriptors = Descriptors::of_file(&path, given, &wanted)?;
-    let _one_at_a_time = crate::sync::lock(&pool.opening);
+    let _one_at_a_time = lowtide_pin::sync::lock(&pool.opening);
     let state = pool.lock();
     if pool.is_poisoned() {
         return Err(OpenError::Poisoned { path }.into());

@@ -42,9 +42,9 @@ use crate::payer::{Effort, Payer};
 use crate::pool::Pool;
 use crate::readahead::{budget_of, note_ahead};
 use crate::space::Space;
-use crate::translation::State;
 use crate::unused::Ahead;
 use crate::view::Open;
+use lowtide_pin::translation::State;
 use lowtide_sys::page_cache::{CacheStat, cached_pages, cachestat, start_writing};
 use lowtide_sys::schedule::take_turns_of;
 use lowtide_sys::userfault::{Features, Modes, Scope, UserFault};
@@ -167,13 +167,13 @@ impl Watcher {
         let (this, pool) = (Arc::clone(&watcher), Arc::clone(pool));
         let thread = std::thread::Builder::new().name("lowtide-watch".to_owned());
         let thread = thread.spawn(move || this.run(&pool))?;
-        *crate::sync::lock(&watcher.thread) = Some(thread);
+        *lowtide_pin::sync::lock(&watcher.thread) = Some(thread);
         Ok(watcher)
     }
 
     /// While it lives, no other thread takes a mapping over.
     pub(super) fn adopting(&self) -> MutexGuard<'_, ()> {
-        crate::sync::lock(&self.adopting)
+        lowtide_pin::sync::lock(&self.adopting)
     }
 
     /// Makes faults in a mapping bring in one page alone, and not its neighbours. Returns whether
@@ -198,41 +198,41 @@ impl Watcher {
 
     /// The watched file of a space that has the same file and pays from the same group.
     pub(super) fn find(&self, same: impl Fn(&Space) -> bool) -> Option<Arc<WatchedFile>> {
-        let files = crate::sync::lock(&self.files);
+        let files = lowtide_pin::sync::lock(&self.files);
         files.values().filter_map(Weak::upgrade).find(|file| same(&file.space))
     }
 
     pub(super) fn add(&self, file: &Arc<WatchedFile>) {
-        crate::sync::lock(&self.files).insert(file.space.id.0, Arc::downgrade(file));
+        lowtide_pin::sync::lock(&self.files).insert(file.space.id.0, Arc::downgrade(file));
         self.wake.notify_all();
     }
 
     /// Makes the thread take what was noted of reads.
     pub(super) fn noted(&self) {
-        crate::sync::lock(&self.orders).noted = true;
+        lowtide_pin::sync::lock(&self.orders).noted = true;
         self.wake.notify_all();
     }
 
     /// Has the thread read pages of a file soon, as far as there is room.
     pub(super) fn will_need(&self, file: &WatchedFile, pages: Range<u64>) {
-        let mut wishes = crate::sync::lock(&file.wishes);
+        let mut wishes = lowtide_pin::sync::lock(&file.wishes);
         if wishes.len() < WISHES {
             wishes.push(pages);
         }
         drop(wishes);
-        crate::sync::lock(&self.orders).wished = true;
+        lowtide_pin::sync::lock(&self.orders).wished = true;
         self.wake.notify_all();
     }
 
     /// Makes the thread end, and returns it.
     pub(crate) fn close(&self) -> Option<JoinHandle<()>> {
-        crate::sync::lock(&self.orders).stop = true;
+        lowtide_pin::sync::lock(&self.orders).stop = true;
         self.wake.notify_all();
-        crate::sync::lock(&self.thread).take()
+        lowtide_pin::sync::lock(&self.thread).take()
     }
 
     fn files(&self) -> Vec<Arc<WatchedFile>> {
-        let mut files = crate::sync::lock(&self.files);
+        let mut files = lowtide_pin::sync::lock(&self.files);
         files.retain(|_, file| file.strong_count() > 0);
         files.values().filter_map(Weak::upgrade).collect()
     }
@@ -244,7 +244,7 @@ impl Watcher {
         let (mut scanned, mut took) = (Instant::now(), Duration::ZERO);
         let mut sweeps = Sweeps::new();
         loop {
-            let orders = crate::sync::lock(&self.orders);
+            let orders = lowtide_pin::sync::lock(&self.orders);
             let idle = |orders: &mut Orders| !orders.stop && !orders.noted && !orders.wished;
             let woken = self.wake.wait_timeout_while(orders, tick, idle);
             let Orders { stop, noted, wished } =
@@ -346,12 +346,12 @@ fn notice(pool: &Pool, file: &WatchedFile) {
             }
         }
     }
-    crate::sync::lock(&file.streams).came_in(&runs);
+    lowtide_pin::sync::lock(&file.streams).came_in(&runs);
 }
 
 /// Sees how far streams have come, and reads ahead of them. Returns whether one goes on.
 fn follow(pool: &Pool, file: &WatchedFile) -> bool {
-    let mut streams = crate::sync::lock(&file.streams);
+    let mut streams = lowtide_pin::sync::lock(&file.streams);
     let windows: Vec<_> = streams.ahead().collect();
     if windows.is_empty() {
         return false;
@@ -368,7 +368,7 @@ fn follow(pool: &Pool, file: &WatchedFile) -> bool {
 
 /// Reads what the program has said that it will need, as much of it as a stream may have ahead.
 fn grant(pool: &Pool, file: &WatchedFile) {
-    let wishes = std::mem::take(&mut *crate::sync::lock(&file.wishes));
+    let wishes = std::mem::take(&mut *lowtide_pin::sync::lock(&file.wishes));
     let mut room = budget_of(pool, &file.space) / AHEAD_PART;
     for wish in wishes {
         let window = wish.start..wish.end.min(wish.start + room).min(file.space.table.pages());

@@ -134,7 +134,7 @@ impl Watched {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        crate::sync::lock(&self.state)
+        lowtide_pin::sync::lock(&self.state)
     }
 
     /// Watches a mapping from now on.

@@ -27,13 +27,13 @@
 //! Source: `docs/kernel/fault-and-writeback.md` B4, B5.
 
 use crate::deadline::Deadline;
-use crate::hazard;
 use crate::nested::is_nested;
 use crate::payer::Payer;
 use crate::pool::{DirtiersLeft, Pool, State, StateGuard};
 use crate::space::Space;
-use crate::sync;
 use lowtide_core::Dirtier;
+use lowtide_pin::hazard;
+use lowtide_pin::sync;
 use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;

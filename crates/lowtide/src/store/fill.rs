@@ -16,8 +16,8 @@ use crate::fault::{Access, Claim};
 use crate::payer::Payer;
 use crate::pool::{Pool, State, StateGuard};
 use crate::space::Space;
-use crate::translation::{Entry, State as EntryState};
 use crate::whole::has_all;
+use lowtide_pin::translation::{Entry, State as EntryState};
 
 /// Pages that were claimed, from the batch's part `index` on, and their frames.
 #[derive(Debug)]

@@ -43,12 +43,12 @@ pub(crate) use overwrite::{outwait_readers, unlock};
 use crate::attempt::Attempts;
 use crate::error::Error;
 use crate::fault::Access;
-use crate::hazard;
 use crate::nested::is_nested;
 use crate::pool::Pool;
 use crate::space::Space;
 use crate::space::parts;
-use crate::translation::State as EntryState;
+use lowtide_pin::hazard;
+use lowtide_pin::translation::State as EntryState;
 
 /// Pages of a batch, or one large folio if that is more. As many as reclaim takes at a time, for
 /// the same reason: the `membarrier` is shared by all of them, and others wait for the lock no

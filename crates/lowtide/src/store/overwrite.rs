@@ -12,11 +12,11 @@ use crate::attempt::{Attempts, Stop};
 use crate::deadline::Deadline;
 use crate::error::Error;
 use crate::fault_sites::FaultSite;
-use crate::hazard::{self, Slots};
 use crate::pool::{Pool, State};
 use crate::space::Space;
-use crate::translation::{Entry, State as EntryState, Taken};
 use lowtide_core::{Flags, Folio, FolioId};
+use lowtide_pin::hazard::{self, Slots};
+use lowtide_pin::translation::{Entry, State as EntryState, Taken};
 use std::time::Duration;
 
 /// Looks at the slots before the writer begins to sleep between them.

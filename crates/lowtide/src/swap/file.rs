@@ -109,13 +109,13 @@ impl Watched {
 impl Backing {
     /// Memory for a request, of at least `bytes`.
     fn buffer(&self, bytes: usize) -> AlignedBuffer {
-        let mut spare = crate::sync::lock(&self.spare);
+        let mut spare = lowtide_pin::sync::lock(&self.spare);
         let fits = spare.iter().position(|buffer| buffer.len() >= bytes);
         fits.map(|at| spare.swap_remove(at)).unwrap_or_else(|| AlignedBuffer::new(bytes))
     }
 
     fn keep(&self, buffer: AlignedBuffer) {
-        let mut spare = crate::sync::lock(&self.spare);
+        let mut spare = lowtide_pin::sync::lock(&self.spare);
         if spare.len() < SPARE {
             spare.push(buffer);
         }

@@ -16,8 +16,8 @@ use crate::anon::give_some_up;
 use crate::map::Landing;
 use crate::pool::{Pool, StateGuard};
 use crate::space::Space;
-use crate::translation::Taken;
 use lowtide_core::{FolioId, Owner, Task, Unmapped, Victim, ZswapEvents};
+use lowtide_pin::translation::Taken;
 use std::io;
 use std::sync::Arc;
 

@@ -8,8 +8,8 @@ use super::frames::share_of;
 use super::slot::{Slot, Store};
 use crate::pool::{Pool, State, StateGuard, end_orphans};
 use crate::space::Space;
-use crate::translation::{Entry, State as EntryState};
 use lowtide_core::{MemcgId, Owner, ZswapEvents};
+use lowtide_pin::translation::{Entry, State as EntryState};
 use std::sync::Arc;
 
 /// Pages that go from memory to the file at a time.

@@ -65,7 +65,7 @@ impl TenantSwap {
             return Ok(None);
         }
         // One thread at a time makes one.
-        let _one_at_a_time = crate::sync::lock(&pool.making_swap);
+        let _one_at_a_time = lowtide_pin::sync::lock(&pool.making_swap);
         let mut state = pool.lock();
         pool.check()?;
         if !state.engine.alive(group) {

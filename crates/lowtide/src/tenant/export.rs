@@ -109,7 +109,7 @@ impl Exporter {
 
     /// The result of the last round.
     pub(crate) fn last_error(&self) -> Option<ExportError> {
-        crate::sync::lock(&self.last).clone()
+        lowtide_pin::sync::lock(&self.last).clone()
     }
 
     /// Rounds until the pager closes: the work of the background thread.
@@ -118,7 +118,7 @@ impl Exporter {
             if let Err(error) = self.round(pool) {
                 tracing::debug!(%error, "export");
             }
-            let lock = crate::sync::lock(&self.wakeup_lock);
+            let lock = lowtide_pin::sync::lock(&self.wakeup_lock);
             if !self.closing.load(Relaxed) {
                 drop(
                     self.wakeup
@@ -131,7 +131,7 @@ impl Exporter {
 
     /// Ends [`Exporter::run`].
     pub(crate) fn close(&self) {
-        let _lock = crate::sync::lock(&self.wakeup_lock);
+        let _lock = lowtide_pin::sync::lock(&self.wakeup_lock);
         self.closing.store(true, Relaxed);
         self.wakeup.notify_all();
     }
@@ -139,7 +139,7 @@ impl Exporter {
     /// Brings the directory up to date. Cost: O(tenants), and a write for each text that has
     /// changed.
     pub(crate) fn round(&self, pool: &Pool) -> Result<(), ExportError> {
-        let mut done = crate::sync::lock(&self.done);
+        let mut done = lowtide_pin::sync::lock(&self.done);
         let mut trouble = Trouble::default();
         if let Err(defect) = pool.check() {
             // The files keep the last figures that were whole.
@@ -184,7 +184,7 @@ impl Exporter {
     /// Keeps the result of a round.
     fn ends(&self, trouble: Trouble) -> Result<(), ExportError> {
         let result = trouble.0.map_or(Ok(()), Err);
-        *crate::sync::lock(&self.last) = result.clone().err();
+        *lowtide_pin::sync::lock(&self.last) = result.clone().err();
         result
     }
 }

@@ -44,9 +44,9 @@ use crate::io::Slice;
 use crate::map::{Landing, StoredPages};
 use crate::pool::{Pool, State};
 use crate::space::Space;
-use crate::translation::{Entry, State as EntryState};
 use lowtide_core::limits::TABLE_ENTRIES;
 use lowtide_core::{Flags, FolioId, Task};
+use lowtide_pin::translation::{Entry, State as EntryState};
 use std::io;
 use std::ops::Range;
 

@@ -95,7 +95,7 @@ impl Device {
 
     /// Takes what is in the queue, or waits up to `timeout` for something to come.
     pub(super) fn orders(&self, timeout: Duration) -> Queue {
-        let mut queue = crate::sync::lock(&self.queue);
+        let mut queue = lowtide_pin::sync::lock(&self.queue);
         if !queue.woken && !timeout.is_zero() {
             (queue, _) =
                 self.wakeup.wait_timeout(queue, timeout).unwrap_or_else(PoisonError::into_inner);
@@ -105,7 +105,7 @@ impl Device {
     }
 
     pub(super) fn put(&self, put: impl FnOnce(&mut Queue)) {
-        let mut queue = crate::sync::lock(&self.queue);
+        let mut queue = lowtide_pin::sync::lock(&self.queue);
         put(&mut queue);
         queue.woken = true;
         self.wakeup.notify_one();
@@ -128,19 +128,19 @@ impl Device {
 
     /// Wakes the threads that wait for tickets, since some have been finished.
     pub(super) fn announce(&self) {
-        let _queue = crate::sync::lock(&self.queue);
+        let _queue = lowtide_pin::sync::lock(&self.queue);
         self.finished.notify_all();
     }
 
     /// Reports that the flusher's thread is about to end.
     pub(super) fn say_ended(&self) {
-        crate::sync::lock(&self.queue).ended = true;
+        lowtide_pin::sync::lock(&self.queue).ended = true;
         self.finished.notify_all();
     }
 
     /// Waits until a condition of the queue is true; false if that did not come in time.
     pub(super) fn wait(&self, deadline: Deadline, mut done: impl FnMut(&Queue) -> bool) -> bool {
-        let mut queue = crate::sync::lock(&self.queue);
+        let mut queue = lowtide_pin::sync::lock(&self.queue);
         loop {
             if done(&queue) {
                 return true;
@@ -155,7 +155,7 @@ impl Device {
 
     /// How many bytes of writes may be in flight.
     pub(super) fn budget(&self, urgency: Urgency, now: u64) -> u64 {
-        let mut budget = crate::sync::lock(&self.budget);
+        let mut budget = lowtide_pin::sync::lock(&self.budget);
         match self.read_ns.swap(0, Relaxed) {
             0 => {}
             latency => budget.read_done(latency, now),
@@ -168,7 +168,7 @@ impl Device {
 
     /// Bytes have been written, by a request that was begun at that time.
     pub(super) fn note_write(&self, bytes: u64, begun: u64, now: u64) {
-        let mut budget = crate::sync::lock(&self.budget);
+        let mut budget = lowtide_pin::sync::lock(&self.budget);
         budget.write_done(bytes, now);
         budget.write_took(now.saturating_sub(begun));
     }
@@ -185,6 +185,6 @@ pub(crate) struct Devices(pub(super) Mutex<Vec<Arc<Device>>>);
 
 impl Devices {
     pub(super) fn all(&self) -> Vec<Arc<Device>> {
-        crate::sync::lock(&self.0).clone()
+        lowtide_pin::sync::lock(&self.0).clone()
     }
 }

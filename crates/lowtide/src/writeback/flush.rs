@@ -6,7 +6,7 @@ use crate::error::Error;
 use crate::owned::Owned;
 use crate::pool::Pool;
 use crate::space::Space;
-use crate::translation::State as EntryState;
+use lowtide_pin::translation::State as EntryState;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -86,7 +86,7 @@ fn folio_around(pool: &Pool, space: &Space, page: u64) -> Option<Range<u64>> {
     match space.table.entry(page).load() {
         EntryState::Absent { .. } => {
             // A page gets its frame under the pool's lock.
-            crate::sync::lock(&space.ledger).discarded(page..page + 1);
+            lowtide_pin::sync::lock(&space.ledger).discarded(page..page + 1);
             None
         }
         EntryState::Busy => Some(page..page + 1),
@@ -114,7 +114,7 @@ pub(crate) enum Discarded {
 impl Space {
     /// The incidents that a handle has not seen yet; moves its cursor.
     fn report(&self, cursor: &AtomicU64) -> Option<Report> {
-        let mut ledger = crate::sync::lock(&self.ledger);
+        let mut ledger = lowtide_pin::sync::lock(&self.ledger);
         let mut at = cursor.load(Relaxed);
         let report = ledger.report(&mut at);
         cursor.store(at, Relaxed);

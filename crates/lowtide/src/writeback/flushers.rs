@@ -24,7 +24,7 @@ impl Pool {
     pub(crate) fn attach_device(self: &Arc<Self>, space: &Arc<Space>) -> Result<(), OpenError> {
         let key = space.backing.key().device;
         let mut state = self.lock();
-        let mut devices = crate::sync::lock(&self.devices.0);
+        let mut devices = lowtide_pin::sync::lock(&self.devices.0);
         if space.device.get().is_some() {
             return Ok(());
         }
@@ -39,7 +39,7 @@ impl Pool {
                     let thread = thread.spawn(move || flusher(&pool, &own)).map_err(|source| {
                         OpenError::Thread { path: space.path().to_path_buf(), source }
                     })?;
-                    *crate::sync::lock(&device.thread) = Some(thread);
+                    *lowtide_pin::sync::lock(&device.thread) = Some(thread);
                 }
                 devices.push(Arc::clone(&device));
                 device
@@ -90,7 +90,7 @@ impl Pool {
 
     /// Does work of a device in this thread, when no other thread does any.
     fn do_work<R>(&self, device: &Arc<Device>, work: impl FnOnce(&mut Worker<'_>) -> R) -> R {
-        let _turn = crate::sync::lock(&device.turn);
+        let _turn = lowtide_pin::sync::lock(&device.turn);
         work(&mut Worker::new(self, device))
     }
 
@@ -109,7 +109,7 @@ impl Pool {
             device.put(|queue| queue.closing = Some(deadline));
         }
         for device in &devices {
-            match crate::sync::lock(&device.thread).take() {
+            match lowtide_pin::sync::lock(&device.thread).take() {
                 Some(thread) if thread.thread().id() == std::thread::current().id() => {}
                 Some(thread) => {
                     // A thread that hangs is left behind; it keeps what it uses.

@@ -20,11 +20,11 @@ use std::time::Instant;
 
 /// Makes all suspect pages dirty that are resident.
 pub(super) fn make_suspects_dirty(pool: &Pool, space: &Space) {
-    let suspects = crate::sync::lock(&space.ledger).suspects();
+    let suspects = lowtide_pin::sync::lock(&space.ledger).suspects();
     for page in suspects.into_iter().flatten() {
         if make_dirty(pool, space, page) {
             pool.fault_sites.mark(FaultSite::SyncFailedRewritten);
-            crate::sync::lock(&space.ledger).dirty_again(page..page + 1);
+            lowtide_pin::sync::lock(&space.ledger).dirty_again(page..page + 1);
         }
     }
 }
@@ -38,7 +38,7 @@ pub(super) fn make_suspects_dirty(pool: &Pool, space: &Space) {
 /// The pages that could not be read or written, which stay suspect.
 pub(super) fn rescue(pool: &Pool, space: &Space) -> Result<bool, Failure> {
     make_suspects_dirty(pool, space);
-    let suspects = crate::sync::lock(&space.ledger).suspects();
+    let suspects = lowtide_pin::sync::lock(&space.ledger).suspects();
     let longest = (RUN_BYTES >> pool.page_shift).max(1);
     for run in suspects {
         for start in run.clone().step_by(longest as usize) {
@@ -72,7 +72,7 @@ fn read_and_write(pool: &Pool, space: &Space, pages: Range<u64>) -> Result<bool,
         let write = unsafe { Write::new(path, fd, offset, slices, 0) };
         pool.backend.write_run(write)
     });
-    let mut ledger = crate::sync::lock(&space.ledger);
+    let mut ledger = lowtide_pin::sync::lock(&space.ledger);
     match result {
         Ok(()) => {
             ledger.written(pages);

@@ -7,9 +7,9 @@ use crate::owned::Owned;
 use crate::pool::Pool;
 use crate::space::Space;
 use crate::store::unlock;
-use crate::translation::State as EntryState;
 use crate::{OpenOptions, Pager, Size, View};
 use lowtide_core::{FolioId, Task};
+use lowtide_pin::translation::State as EntryState;
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -50,14 +50,14 @@ impl World {
 
     /// These pages were written, and the sync after that failed.
     fn sync_fails(&self, pages: Range<u64>) {
-        let mut ledger = crate::sync::lock(&self.space.ledger);
+        let mut ledger = lowtide_pin::sync::lock(&self.space.ledger);
         ledger.written(pages);
         ledger.sync_begins();
         ledger.sync_failure(Arc::new(std::io::Error::from_raw_os_error(5)), Instant::now());
     }
 
     fn failed_pages(&self) -> u64 {
-        crate::sync::lock(&self.space.ledger).failed_pages()
+        lowtide_pin::sync::lock(&self.space.ledger).failed_pages()
     }
 
     /// Makes what must not be: a dirty page in a clean folio.

@@ -58,7 +58,7 @@ impl Worker<'_> {
         self.looked = now;
         self.look_at = now + self.until_next_look();
         for space in self.files(MemcgId::ROOT) {
-            let mut ledger = crate::sync::lock(&space.ledger);
+            let mut ledger = lowtide_pin::sync::lock(&space.ledger);
             if ledger.dirty_since.is_none() && space.table.may_be_dirty() {
                 ledger.dirty_since = Some(self.pool.now());
             }
@@ -128,7 +128,7 @@ impl Worker<'_> {
             }
             return true;
         };
-        let resting = crate::sync::lock(&space.ledger).rests(Instant::now());
+        let resting = lowtide_pin::sync::lock(&space.ledger).rests(Instant::now());
         let pages = match &mut work.whole {
             _ if resting => 0,
             Some(at) => self.write_from(&space, at, work.pages, None).1,
@@ -153,14 +153,14 @@ impl Worker<'_> {
     /// Begins the next run of a file, from where the last one ended; at the end of the file it goes
     /// on at the beginning.
     fn write_next(&mut self, space: &Arc<Space>, most: u64) -> u64 {
-        let from = crate::sync::lock(&space.ledger).cursor;
+        let from = lowtide_pin::sync::lock(&space.ledger).cursor;
         let mut at = from;
         let (_, mut pages) = self.write_from(space, &mut at, most, None);
         if pages == 0 && from > 0 {
             at = 0;
             (_, pages) = self.write_from(space, &mut at, most, None);
         }
-        crate::sync::lock(&space.ledger).cursor = at;
+        lowtide_pin::sync::lock(&space.ledger).cursor = at;
         pages
     }
 
@@ -185,7 +185,7 @@ impl Worker<'_> {
         let mut files = self.files(group.unwrap_or(MemcgId::ROOT));
         if reason == FlushReason::Periodic {
             files.retain(|space| {
-                let mut ledger = crate::sync::lock(&space.ledger);
+                let mut ledger = lowtide_pin::sync::lock(&space.ledger);
                 let old = ledger
                     .dirty_since
                     .is_some_and(|since| older_than.is_none_or(|then| since <= then));
@@ -227,7 +227,7 @@ impl Pool {
     /// clean: files in which something has failed are tried again soon.
     pub(crate) fn write_back_urgently(&self, group: MemcgId) -> u64 {
         for space in self.lock().spaces.iter().flatten() {
-            crate::sync::lock(&space.ledger).retry_soon();
+            lowtide_pin::sync::lock(&space.ledger).retry_soon();
         }
         let written = self.write_back_below(group);
         for device in self.devices.all() {

@@ -368,7 +368,7 @@ impl<'p> Worker<'p> {
     fn begin_sync(&mut self, round: &mut Round) -> Stage {
         let space = &round.space;
         let changes = space.new_changes();
-        let mut ledger = crate::sync::lock(&space.ledger);
+        let mut ledger = lowtide_pin::sync::lock(&space.ledger);
         if changes.is_none() && !ledger.needs_sync() {
             self.pool.fault_sites.mark(FaultSite::SyncShared);
             return Stage::Done;
@@ -432,7 +432,7 @@ impl<'p> Worker<'p> {
             if run.on_its_way.is_none() {
                 return self.waiting.push(run);
             }
-            run.failed_syncs = crate::sync::lock(&run.space.ledger).failed_syncs();
+            run.failed_syncs = lowtide_pin::sync::lock(&run.space.ledger).failed_syncs();
         }
         let space = &Arc::clone(&run.space);
         if len == 0 {
@@ -459,7 +459,7 @@ impl<'p> Worker<'p> {
 
     /// Ends a run of which the file has no byte.
     fn nothing_to_write(&self, run: &Run) {
-        crate::sync::lock(&run.space.ledger).written(pages_of(&run.folios));
+        lowtide_pin::sync::lock(&run.space.ledger).written(pages_of(&run.folios));
         end_run(self.pool, &run.space, &run.folios, true);
         run.space.run_ends();
     }
@@ -554,7 +554,7 @@ impl<'p> Worker<'p> {
                 if run.tail.is_some() {
                     return self.start_tail(run);
                 }
-                let mut ledger = crate::sync::lock(&space.ledger);
+                let mut ledger = lowtide_pin::sync::lock(&space.ledger);
                 if ledger.failed_syncs() > run.failed_syncs {
                     drop(ledger);
                     // A part of it may have arrived before the sync failed, and been lost with it.
@@ -568,7 +568,8 @@ impl<'p> Worker<'p> {
                 }
             }
             Err(error) => {
-                let cut = crate::sync::lock(&space.ledger).worth_cutting() && run.folios.len() > 1;
+                let cut =
+                    lowtide_pin::sync::lock(&space.ledger).worth_cutting() && run.folios.len() > 1;
                 if cut {
                     self.pool.fault_sites.mark(FaultSite::FailedRunSplit);
                     let second = run.folios.split_off(run.folios.len() / 2);
@@ -579,7 +580,8 @@ impl<'p> Worker<'p> {
                     tracing::warn!(path = %space.path().display(), ?pages, %error, "write-back \
                         failed; the pages stay dirty");
                     let failure = Failure { pages, source: Arc::new(error) };
-                    crate::sync::lock(&space.ledger).write_failed(failure.clone(), Instant::now());
+                    lowtide_pin::sync::lock(&space.ledger)
+                        .write_failed(failure.clone(), Instant::now());
                     self.look_at = Instant::now();
                     end_run(self.pool, &space, &run.folios, false);
                     self.failed.push((Arc::clone(&space), failure));
@@ -592,7 +594,7 @@ impl<'p> Worker<'p> {
     fn sync_ended(&mut self, space: &Arc<Space>, changes: Option<u64>, result: io::Result<()>) {
         match result {
             Ok(()) => {
-                crate::sync::lock(&space.ledger).synced();
+                lowtide_pin::sync::lock(&space.ledger).synced();
                 changes.into_iter().for_each(|changes| space.are_durable(changes));
             }
             Err(error) => {
@@ -600,7 +602,8 @@ impl<'p> Worker<'p> {
                 tracing::warn!(path = %space.path().display(), %error, "the file could not be \
                     synced; what was written since the last time is written again");
                 let source = Arc::new(error);
-                crate::sync::lock(&space.ledger).sync_failure(Arc::clone(&source), Instant::now());
+                lowtide_pin::sync::lock(&space.ledger)
+                    .sync_failure(Arc::clone(&source), Instant::now());
                 self.look_at = Instant::now();
                 make_suspects_dirty(self.pool, space);
                 self.failed.push((Arc::clone(space), Failure { pages: 0..u64::MAX, source }));

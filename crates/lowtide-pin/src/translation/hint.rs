@@ -37,43 +37,43 @@ const USED: u8 = 4;
 /// See the module documentation.
 #[repr(transparent)]
 #[derive(Debug, Default)]
-pub(crate) struct Hint(AtomicU8);
+pub struct Hint(AtomicU8);
 
 impl Hint {
     /// Called after YOUNG was set in an entry of this table. One load if it is noted already.
     #[inline]
-    pub(crate) fn note_young(&self) {
+    pub fn note_young(&self) {
         self.note(YOUNG);
     }
 
     /// Called after DIRTY was set in an entry of this table.
     #[inline]
-    pub(crate) fn note_dirty(&self) {
+    pub fn note_dirty(&self) {
         self.note(DIRTY);
     }
 
     /// Clears the note and returns whether it was there: if so, the caller must look at every
     /// entry.
-    pub(crate) fn take_young(&self) -> bool {
+    pub fn take_young(&self) -> bool {
         self.take(YOUNG)
     }
 
     /// Clears the note and returns whether it was there: if so, the caller must look at every
     /// entry.
-    pub(crate) fn take_dirty(&self) -> bool {
+    pub fn take_dirty(&self) -> bool {
         self.take(DIRTY)
     }
 
     /// Whether DIRTY is noted.
-    pub(crate) fn may_be_dirty(&self) -> bool {
+    #[inline]
+    pub fn may_be_dirty(&self) -> bool {
         self.0.load(Ordering::Relaxed) & DIRTY != 0
     }
 
     /// Called under the pool's lock, when a page of this table gets a frame. Returns whether it is
     /// the first.
     #[inline]
-    #[allow(dead_code, reason = "the proofs include this file")]
-    pub(crate) fn note_used(&self) -> bool {
+    pub fn note_used(&self) -> bool {
         let first = !self.was_used();
         self.note(USED);
         first
@@ -81,8 +81,7 @@ impl Hint {
 
     /// Whether a page of this table ever had a frame. Only for a caller that has had the pool's
     /// lock since the last page may have come.
-    #[allow(dead_code, reason = "the proofs include this file")]
-    pub(crate) fn was_used(&self) -> bool {
+    pub fn was_used(&self) -> bool {
         self.0.load(Ordering::Relaxed) & USED != 0
     }
 

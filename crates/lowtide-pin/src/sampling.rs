@@ -26,10 +26,10 @@ use crate::sync::Cell;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Hits that a sample stands for.
-pub(crate) const SAMPLE: u32 = 1024;
+pub const SAMPLE: u32 = 1024;
 
 /// Hits of one thread up to its next sample.
-pub(crate) struct Countdown {
+pub struct Countdown {
     /// The sample is the hit that makes this negative: the sign alone decides, for which a
     /// decrement and a branch are enough.
     left: Cell<i32>,
@@ -37,27 +37,35 @@ pub(crate) struct Countdown {
     rest: Cell<i32>,
 }
 
-/// The [`Countdown`] of a thread without hits, as a constant where cells can be one.
-macro_rules! countdown {
-    ($cell:ident) => {
-        // The first hit draws its block's sample: it lies in no block that has begun.
-        $crate::sampling::Countdown::of($cell::new(0), $cell::new($crate::sampling::NOT_BEGUN))
-    };
-}
-pub(crate) use countdown;
+/// The hits that are left of a block that ends just before the first hit: that hit draws the sample
+/// of its own block.
+const NOT_BEGUN: i32 = -1;
 
-/// The hits that are left of a block that ends just before the first hit.
-pub(crate) const NOT_BEGUN: i32 = -1;
+impl Default for Countdown {
+    fn default() -> Self {
+        Self::new()
+    }
+}
 
 impl Countdown {
-    pub(crate) const fn of(left: Cell<i32>, rest: Cell<i32>) -> Self {
-        Self { left, rest }
+    /// That of a thread without hits.
+    #[cfg(not(loom))]
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { left: Cell::new(0), rest: Cell::new(NOT_BEGUN) }
+    }
+
+    /// The same; the cells of the model are no constants.
+    #[cfg(loom)]
+    #[must_use]
+    pub fn new() -> Self {
+        Self { left: Cell::new(0), rest: Cell::new(NOT_BEGUN) }
     }
 
     /// Counts a hit of the fast path. False if it may be a sample: it has to take the slow path, to
     /// [`hit`](Countdown::hit).
     #[inline(always)]
-    pub(crate) fn fast_hit(&self) -> bool {
+    pub fn fast_hit(&self) -> bool {
         let left = self.left.get().wrapping_sub(1);
         self.left.set(left);
         left >= 0
@@ -65,7 +73,7 @@ impl Countdown {
 
     /// Counts a hit, unless `fast_hit` just has, and returns whether it is the sample of its block.
     #[inline]
-    pub(crate) fn hit(&self) -> bool {
+    pub fn hit(&self) -> bool {
         if self.left.get() >= 0 {
             self.left.set(self.left.get() - 1);
         }
@@ -114,7 +122,7 @@ mod tests {
 
     #[test]
     fn every_block_has_one_sample() {
-        let countdown = countdown!(Cell);
+        let countdown = Countdown::new();
         assert!((0..1000).all(|_| samples(&countdown, SAMPLE) == 1));
     }
 
@@ -122,9 +130,9 @@ mod tests {
     /// deviations are allowed.
     #[test]
     fn threads_that_end_before_a_block_does_are_counted_in_expectation() {
-        let all: u32 = (0..102_400).map(|_| samples(&countdown!(Cell), 10)).sum();
+        let all: u32 = (0..102_400).map(|_| samples(&Countdown::new(), 10)).sum();
         assert!((684..=1316).contains(&all), "{all}");
-        let alone: u32 = (0..1_024_000).map(|_| samples(&countdown!(Cell), 1)).sum();
+        let alone: u32 = (0..1_024_000).map(|_| samples(&Countdown::new(), 1)).sum();
         assert!((684..=1316).contains(&alone), "{alone}");
     }
 
@@ -133,7 +141,7 @@ mod tests {
     #[test]
     fn a_pattern_that_repeats_does_not_hide_from_the_samples() {
         for period in [2, 3, 512, 1024] {
-            let (countdown, blocks) = (countdown!(Cell), 4000);
+            let (countdown, blocks) = (Countdown::new(), 4000);
             let of_first: u32 = (0..blocks * SAMPLE)
                 .map(|i| u32::from(is_sample(&countdown, i % 3 > 0) && i % period < period / 2))
                 .sum();

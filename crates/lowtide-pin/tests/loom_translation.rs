@@ -1,11 +1,11 @@
 //! Proofs about the states of a page: one thread reads a missing page in and all others get it, no
 //! store is lost, and no walk stays blind to a bit.
 //!
-//! The real `translation.rs` runs here under every schedule and every stale value that the memory
+//! The real `translation` runs here under every schedule and every stale value that the memory
 //! model allows.
 //!
 //! ```text
-//! RUSTFLAGS="--cfg loom" cargo test -p lowtide --release --test loom_translation
+//! RUSTFLAGS="--cfg loom" cargo test -p lowtide-pin --release --test loom_translation
 //! ```
 //!
 //! These changes to the code were each seen to fail here: losing WAITERS in `leave`; a
@@ -15,22 +15,12 @@
 //! only; finishing a store to a missing page clean; unlocking by a swap, which loses DIRTY;
 //! beginning to write a folio with busy pages; making a page dirty after the engine's lock.
 #![cfg(loom)]
-#![allow(dead_code, unreachable_pub, reason = "a proof uses only a part of what it includes")]
-
-#[path = "../src/hazard.rs"]
-mod hazard;
-#[path = "../src/sampling.rs"]
-mod sampling;
-#[path = "../src/sync.rs"]
-mod sync;
-#[path = "../src/translation/mod.rs"]
-mod translation;
 
 use loom::cell::UnsafeCell;
 use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
-use sync::prove;
-use translation::{Entry, State, Table, Taken};
+use lowtide_pin::sync::prove;
+use lowtide_pin::translation::{Entry, State, Table, Taken};
 
 /// A page, the bytes of its frame, and where its waiters sleep.
 struct World {

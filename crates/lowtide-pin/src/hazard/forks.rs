@@ -5,9 +5,10 @@
 
 use super::{Registry, Slots, own_records};
 use crate::rounds::Rounds;
-use crate::sync::{Mutex, MutexGuard, lock};
+use crate::sync::lock;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+use std::sync::{Mutex, MutexGuard};
 
 /// One of a process. Leaked, since any thread may use it at any time.
 struct OfProcess<T: 'static>(AtomicPtr<T>);
@@ -54,7 +55,7 @@ pub(super) fn registry() -> MutexGuard<'static, Registry> {
 
 /// The shared looks of this process.
 pub(super) fn rounds() -> &'static Rounds<Slots> {
-    ROUNDS.get(Rounds::new)
+    ROUNDS.get(Rounds::default)
 }
 
 extern "C" fn in_child() {

@@ -4,10 +4,8 @@
 //! test that runs such a protocol a million times proves little, because the schedule that breaks
 //! it may need a store to linger in a buffer for a microsecond. So they are also compiled against
 //! [loom](https://docs.rs/loom), which runs a small program under *every* schedule and every stale
-//! value that the memory model allows (`--cfg loom`; the proofs are in `tests/loom_*.rs`). Those
-//! two take their atomics, cells and globals from here, and from nowhere else. The rest of the
-//! crate has locks of the standard library in both builds, so that it compiles, unproved, beside
-//! the proofs.
+//! value that the memory model allows (`--cfg loom`; the proofs are in `tests/loom_*.rs`). The
+//! crate takes its atomics, cells and globals from here, and from nowhere else.
 //!
 //! # Asymmetric fences
 //!
@@ -38,17 +36,13 @@
 //! all threads: what came before it in one thread happens before what comes after a later one in
 //! another, which is what `SeqCst` fences promise each other.
 
-use std::sync::PoisonError;
-#[cfg_attr(
-    loom,
-    allow(unused_imports, reason = "the proofs include this file, and have locks of their own")
-)]
-pub(crate) use std::sync::{Condvar, Mutex, MutexGuard};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 #[cfg(not(loom))]
 mod real {
 
-    pub(crate) use lowtide_sys::membarrier::{is_refused, light};
+    pub use lowtide_sys::membarrier::is_refused;
+    pub(crate) use lowtide_sys::membarrier::light;
     pub(crate) use std::cell::Cell;
     pub(crate) use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
@@ -81,7 +75,7 @@ mod real {
     }
 
     /// The lock of something global, and a condition for it.
-    pub(crate) use super::{Condvar as GlobalCondvar, Mutex as GlobalMutex};
+    pub(crate) use std::sync::{Condvar as GlobalCondvar, Mutex as GlobalMutex};
 
     /// Declares a thread-local with a constant value: where the type needs no drop, reading it is
     /// one load.
@@ -101,7 +95,6 @@ mod modelled {
     pub(crate) use loom::cell::Cell;
     pub(crate) use loom::sync::atomic::Ordering;
     /// The lock of a [`Global`], and a condition for it.
-    #[allow(unused_imports, reason = "not each of the proofs includes a file that waits")]
     pub(crate) use loom::sync::{Condvar as GlobalCondvar, Mutex as GlobalMutex};
 
     /// Declares an atomic that loom explores completely.
@@ -120,7 +113,7 @@ mod modelled {
                 accesses: loom::sync::atomic::AtomicBool,
             }
 
-            #[allow(dead_code, reason = "the atomics of the crate need different methods")]
+            #[allow(dead_code, reason = "the words of the crate need different methods")]
             impl $name {
                 pub(crate) fn new(value: $value) -> Self {
                     Self {
@@ -241,8 +234,7 @@ mod modelled {
     ///
     /// Returns the outcomes that the proof had, so that the caller can check that both sides of a
     /// race have won it: a proof that never comes to the interesting case proves nothing.
-    #[allow(dead_code, reason = "only proofs call it")]
-    pub(crate) fn prove<T: Ord + Send + 'static>(
+    pub fn prove<T: Ord + Send + 'static>(
         preemptions: Option<usize>,
         proof: impl Fn() -> T + Sync + Send + 'static,
     ) -> BTreeSet<T> {
@@ -300,12 +292,12 @@ mod modelled {
 }
 
 #[cfg(loom)]
-pub(crate) use modelled::*;
+pub use modelled::*;
 #[cfg(not(loom))]
-pub(crate) use real::*;
+pub use real::*;
 
 /// Locks `mutex`, also after a panic of another holder: use it where every critical section leaves
 /// the value whole.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -79,12 +79,6 @@ mod entry;
 mod hint;
 mod table;
 
-#[allow(
-    unused_imports,
-    reason = "each proof includes this module, and uses only what its protocol needs"
-)]
-pub(crate) use self::{
-    entry::{Entry, FRAMES_MAX, Pinned, State, Taken},
-    hint::Hint,
-    table::Table,
-};
+pub use entry::{Entry, FRAMES_MAX, Pinned, State, Taken};
+pub use hint::Hint;
+pub use table::Table;

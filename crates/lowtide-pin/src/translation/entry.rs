@@ -22,9 +22,9 @@ const DIRTY: u32 = 1 << 28;
 const FRAME: u32 = DIRTY - 1;
 
 /// Frames that a translation can tell apart: one less than 2^28, which is 1 TiB of 4 KiB pages.
-pub(crate) const FRAMES_MAX: u32 = FRAME;
+pub const FRAMES_MAX: u32 = FRAME;
 /// Shadows are below this.
-pub(crate) const SHADOWS_MAX: u32 = 1 << 30;
+pub(super) const SHADOWS_MAX: u32 = 1 << 30;
 
 const _: () = assert!(lowtide_core::Shadow::BITS == SHADOWS_MAX.trailing_zeros());
 
@@ -38,7 +38,7 @@ const fn is_locked(word: u32) -> bool {
 
 /// A translation, decoded. Waiters are left out: they concern only the thread that ends the state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum State {
+pub enum State {
     /// Not in memory.
     Absent {
         /// [`lowtide_core::Shadow::to_bits`] of what is remembered, 0 for nothing.
@@ -95,50 +95,50 @@ impl State {
 
 /// A pinned page: its frame stays what it is while this lives. It does not leave its thread.
 #[must_use = "the page is held only while the guard lives"]
-pub(crate) struct Pinned {
+pub struct Pinned {
     /// Number of the frame.
-    pub(crate) frame: u32,
+    pub frame: u32,
     /// YOUNG as it was seen. Where it is false, [`Table::note_read`](super::Table::note_read) is
     /// due.
-    pub(crate) young: bool,
+    pub young: bool,
     /// DIRTY as it was seen.
-    pub(crate) dirty: bool,
+    pub dirty: bool,
     /// The slot. Vacated on drop.
-    pub(crate) _held: Held,
+    pub _held: Held,
 }
 
 impl Pinned {
     /// The state that was seen.
     #[inline]
-    pub(crate) const fn seen(&self) -> State {
+    pub const fn seen(&self) -> State {
         State::Resident { frame: self.frame, young: self.young, dirty: self.dirty }
     }
 }
 
 /// What a store finds in the page that it locks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Taken {
+pub struct Taken {
     /// Number of the frame.
-    pub(crate) frame: u32,
+    pub frame: u32,
     /// YOUNG as it was; LOCKED does not keep it.
-    pub(crate) young: bool,
+    pub young: bool,
     /// DIRTY as it was; LOCKED keeps it.
-    pub(crate) dirty: bool,
+    pub dirty: bool,
     /// UNFENCED as it was; LOCKED does not keep it. If it is set, only a [`hazard::scan`] with the
     /// heavy fence finds all readers.
-    pub(crate) unfenced: bool,
+    pub unfenced: bool,
 }
 
 impl Taken {
     /// A page that was neither young nor dirty, and whose readers all execute a fence.
-    pub(crate) const fn idle(frame: u32) -> Self {
+    pub const fn idle(frame: u32) -> Self {
         Self { frame, young: false, dirty: false, unfenced: false }
     }
 
     /// After a look at the slots, since when the page was locked: it has no readers without a fence
     /// that other threads could overlook, unless the heavy fence was refused.
     #[must_use]
-    pub(crate) fn seen_in(self, slots: &Slots) -> Self {
+    pub fn seen_in(self, slots: &Slots) -> Self {
         Self { unfenced: self.unfenced && slots.are_unknown(), ..self }
     }
 }
@@ -146,7 +146,7 @@ impl Taken {
 /// The translation of one page; by default absent, without history. See the parent module.
 #[repr(transparent)]
 #[derive(Debug, Default)]
-pub(crate) struct Entry(AtomicU32);
+pub struct Entry(AtomicU32);
 
 #[cfg(not(loom))]
 const _: () = assert!(size_of::<Entry>() == 4);
@@ -154,7 +154,7 @@ const _: () = assert!(size_of::<Entry>() == 4);
 impl Entry {
     /// What hazard slots hold for this page. Neighbouring pages have neighbouring entries.
     #[inline]
-    pub(crate) fn address(&self) -> usize {
+    pub fn address(&self) -> usize {
         std::ptr::from_ref(self).addr()
     }
 
@@ -165,7 +165,7 @@ impl Entry {
     /// `SeqCst`, which costs a load nothing, so that a walk may look for bits with it after taking
     /// a [`Hint`](super::Hint).
     #[inline]
-    pub(crate) fn load(&self) -> State {
+    pub fn load(&self) -> State {
         State::decode(self.0.load(Ordering::SeqCst))
     }
 
@@ -176,7 +176,7 @@ impl Entry {
     /// # Errors
     /// Absent, busy or locked: the caller must read the page in, or wait.
     #[inline]
-    pub(crate) fn pin(&self) -> Result<Pinned, State> {
+    pub fn pin(&self) -> Result<Pinned, State> {
         match self.pin_if(|word| word & RESIDENT != 0) {
             Ok((word, held)) => Ok(Pinned {
                 frame: word & FRAME,
@@ -191,7 +191,7 @@ impl Entry {
     /// Pins the page whatever its state is, and returns the state: for a caller that is about to
     /// bring it in. Only a resident page is pinned now; the slot stays for what comes next.
     #[inline]
-    pub(crate) fn hold(&self) -> (State, Held) {
+    pub fn hold(&self) -> (State, Held) {
         match self.pin_if(|_| true) {
             Ok((word, held)) => (State::decode(word), held),
             Err(_) => unreachable!("any word will do"),
@@ -216,7 +216,7 @@ impl Entry {
     /// and open to readers that execute no fence. Returns the frame; `None` says nothing about the
     /// state of the page, and pins nothing.
     #[inline(always)]
-    pub(crate) fn pin_young(&self) -> Option<(u32, Held)> {
+    pub fn pin_young(&self) -> Option<(u32, Held)> {
         const _: () = assert!(
             RESIDENT == 1 << 31 && UNFENCED == 1 << 30 && YOUNG == 1 << 29,
             "the highest words of all are those that the hit path takes"
@@ -229,14 +229,15 @@ impl Entry {
     /// [`pin_young`](Entry::pin_young) in a slot that is kept. After `None` the slot announces the
     /// page, and pins nothing: let it [rest](KeptSlot::rest).
     #[inline(always)]
-    pub(crate) fn keep_young(&self, slot: &KeptSlot) -> Option<u32> {
+    pub fn keep_young(&self, slot: &KeptSlot) -> Option<u32> {
         slot.announce(self.address());
         let word = self.0.load(Ordering::Acquire);
         (word >= RESIDENT | UNFENCED | YOUNG).then_some(word & FRAME)
     }
 
     /// [`pin`](Entry::pin) in a slot that is kept, with a fence.
-    pub(crate) fn keep(&self, slot: &KeptSlot) -> Option<u32> {
+    #[inline]
+    pub fn keep(&self, slot: &KeptSlot) -> Option<u32> {
         slot.announce(self.address());
         slot.fence();
         let word = self.0.load(Ordering::Acquire);
@@ -248,7 +249,7 @@ impl Entry {
     ///
     /// # Errors
     /// The state that is there instead; it may be absent with another shadow.
-    pub(crate) fn try_begin_read(&self, shadow: u32) -> Result<(), State> {
+    pub fn try_begin_read(&self, shadow: u32) -> Result<(), State> {
         debug_assert!(shadow < SHADOWS_MAX);
         self.0
             .compare_exchange(ABSENT | shadow, BUSY, Ordering::Acquire, Ordering::Acquire)
@@ -264,7 +265,7 @@ impl Entry {
     /// # Panics
     /// When the entry is not BUSY.
     #[must_use = "waiters must be woken"]
-    pub(crate) fn finish_read(&self, frame: u32, young: bool) -> bool {
+    pub fn finish_read(&self, frame: u32, young: bool) -> bool {
         self.leave(is_busy, State::Resident { frame, young, dirty: false })
     }
 
@@ -276,7 +277,7 @@ impl Entry {
     /// # Panics
     /// When the entry is not BUSY.
     #[must_use = "waiters must be woken"]
-    pub(crate) fn finish_store(&self, frame: u32) -> bool {
+    pub fn finish_store(&self, frame: u32) -> bool {
         self.leave(is_busy, State::Resident { frame, young: false, dirty: true })
     }
 
@@ -287,7 +288,7 @@ impl Entry {
     /// # Panics
     /// When the entry is not BUSY.
     #[must_use = "waiters must be woken"]
-    pub(crate) fn abort_read(&self, shadow: u32) -> bool {
+    pub fn abort_read(&self, shadow: u32) -> bool {
         self.leave(is_busy, State::Absent { shadow })
     }
 
@@ -297,7 +298,7 @@ impl Entry {
     ///
     /// # Errors
     /// The state that forbids it.
-    pub(crate) fn try_lock_for_eviction(&self) -> Result<Taken, State> {
+    pub fn try_lock_for_eviction(&self) -> Result<Taken, State> {
         self.lock_unless(YOUNG | DIRTY)
     }
 
@@ -307,7 +308,7 @@ impl Entry {
     ///
     /// # Errors
     /// The state that forbids it: not resident.
-    pub(crate) fn try_lock_for_store(&self) -> Result<Taken, State> {
+    pub fn try_lock_for_store(&self) -> Result<Taken, State> {
         self.lock_unless(0)
     }
 
@@ -338,7 +339,7 @@ impl Entry {
     /// # Panics
     /// When the entry is not LOCKED.
     #[must_use = "waiters must be woken"]
-    pub(crate) fn unlock(&self, to: Taken) -> bool {
+    pub fn unlock(&self, to: Taken) -> bool {
         let Taken { frame, young, dirty, unfenced } = to;
         let mut word = self.0.load(Ordering::Relaxed);
         loop {
@@ -365,7 +366,7 @@ impl Entry {
     /// The caller keeps evictors away, which rely on what they locked staying clean. Returns false,
     /// having changed nothing, if the page is not in memory.
     #[must_use = "a page that is not in memory does not become dirty"]
-    pub(crate) fn set_dirty(&self) -> bool {
+    pub fn set_dirty(&self) -> bool {
         let mut word = self.0.load(Ordering::SeqCst);
         while word & RESIDENT != 0 || is_locked(word) {
             match self.0.compare_exchange_weak(
@@ -386,7 +387,7 @@ impl Entry {
     /// # Panics
     /// When the entry is not LOCKED, or is dirty: its bytes would be lost.
     #[must_use = "waiters must be woken"]
-    pub(crate) fn evict(&self, shadow: u32) -> bool {
+    pub fn evict(&self, shadow: u32) -> bool {
         assert!(
             self.0.load(Ordering::Relaxed) & DIRTY == 0,
             "a dirty page must be written, not evicted"
@@ -402,7 +403,7 @@ impl Entry {
     /// # Panics
     /// When the entry is not LOCKED.
     #[must_use = "waiters must be woken"]
-    pub(crate) fn discard(&self) -> bool {
+    pub fn discard(&self) -> bool {
         self.leave(is_locked, State::Absent { shadow: 0 })
     }
 
@@ -445,21 +446,20 @@ impl Entry {
 
     /// Sets UNFENCED alone, in a page that is as it was seen.
     #[cfg(any(test, loom))]
-    #[allow(dead_code, reason = "each proof includes this file")]
-    pub(crate) fn permit_unfenced(&self, seen: State) {
+    pub fn permit_unfenced(&self, seen: State) {
         self.note_read(seen, false, || true);
     }
 
     /// Clears YOUNG and returns whether it was set: the walk's test. False for a page that is not
     /// resident.
-    pub(crate) fn clear_young(&self) -> bool {
+    pub fn clear_young(&self) -> bool {
         self.clear(YOUNG)
     }
 
     /// Clears DIRTY and returns whether it was set, acquiring the bytes of the stores that set it.
     /// The caller must then write the page, and after a failure set the bit again
     /// ([`Entry::set_dirty`]). False for a page that is LOCKED or not resident.
-    pub(crate) fn clear_dirty(&self) -> bool {
+    pub fn clear_dirty(&self) -> bool {
         self.clear(DIRTY)
     }
 
@@ -483,7 +483,7 @@ impl Entry {
     /// state has ended, or has no owner: look again instead. The caller holds the lock that the
     /// waker takes.
     #[must_use = "sleeping without the mark is forever"]
-    pub(crate) fn set_waiters(&self, seen: State) -> bool {
+    pub fn set_waiters(&self, seen: State) -> bool {
         let mut word = self.0.load(Ordering::Relaxed);
         loop {
             if word & TAG != LOCKED || State::decode(word) != seen {

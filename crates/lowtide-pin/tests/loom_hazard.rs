@@ -1,12 +1,12 @@
 //! Proofs that a frame is never reused, nor stored to, while a reader holds it.
 //!
-//! The real `hazard.rs` and `translation.rs` run here under every schedule and every stale value
+//! The real `hazard` and `translation` run here under every schedule and every stale value
 //! that the memory model allows. A frame is a loom `UnsafeCell`, so reading it while another thread
 //! writes it, or without having been ordered after the write, fails the proof even when the value
 //! happens to be right.
 //!
 //! ```text
-//! RUSTFLAGS="--cfg loom" cargo test -p lowtide --release --test loom_hazard
+//! RUSTFLAGS="--cfg loom" cargo test -p lowtide-pin --release --test loom_hazard
 //! ```
 //!
 //! A proof is worth something only if it can fail, and only if it comes to the interesting case. So
@@ -17,32 +17,20 @@
 //! see the permission of readers without a fence. Every way to pin a page is proven, that of the
 //! hit path too.
 #![cfg(loom)]
-#![allow(dead_code, unreachable_pub, reason = "a proof uses only a part of what it includes")]
-
-#[path = "../src/hazard.rs"]
-mod hazard;
-#[path = "../src/rounds.rs"]
-mod rounds;
-#[path = "../src/sampling.rs"]
-mod sampling;
-#[path = "../src/sync.rs"]
-mod sync;
-#[path = "../src/translation/mod.rs"]
-mod translation;
 
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::thread;
-use rounds::Rounds;
-use sync::prove;
-use translation::{Entry, State, Taken};
+use lowtide_pin::rounds::Rounds;
+use lowtide_pin::sync::prove;
+use lowtide_pin::translation::{Entry, State, Taken};
 
 /// What the frame holds while it belongs to the page, after it is reused, and after a store.
 const PAGE: u64 = 1;
 const REUSED: u64 = 2;
 const STORED: u64 = 3;
 
-/// The ways in which the crate pins a page.
+/// The ways in which `lowtide` pins a page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum MapMode {
     /// `many.rs`, `writeback/collect.rs`.
@@ -384,7 +372,7 @@ impl World {
 fn stores_that_share_a_scan_spare_what_a_reader_holds() {
     let outcomes = prove(Some(2), || {
         let worlds = [World::resident(), World::resident()];
-        let rounds = Arc::new(Rounds::new());
+        let rounds = Arc::new(Rounds::default());
         let reader = thread::spawn({
             let world = worlds[0].clone();
             move || assert!(matches!(world.read(), None | Some(PAGE | STORED)))

@@ -41,7 +41,7 @@ const GROUP_TABLES: u64 = 512;
 const GROUP_PAGES: u64 = GROUP_TABLES * TABLE_ENTRIES;
 
 /// The translations of one view. See the module documentation.
-pub(crate) struct Table {
+pub struct Table {
     entries: Storage<Entry>,
     hints: Storage<Hint>,
     groups: Storage<Hint>,
@@ -59,7 +59,7 @@ impl Table {
     /// # Errors
     /// `InvalidInput` for more pages than the address space can describe; otherwise the errors of
     /// `mmap(2)` and `mprotect(2)`.
-    pub(crate) fn new(pages: u64, reserved: u64) -> io::Result<Self> {
+    pub fn new(pages: u64, reserved: u64) -> io::Result<Self> {
         let reserved = reserved.max(pages).max(1);
         let table = Self {
             entries: Storage::reserve(reserved)?,
@@ -79,7 +79,7 @@ impl Table {
     /// # Errors
     /// `InvalidInput` beyond what was reserved; `OutOfMemory` when the kernel cannot promise the
     /// memory.
-    pub(crate) fn grow(&self, pages: u64) -> io::Result<()> {
+    pub fn grow(&self, pages: u64) -> io::Result<()> {
         if pages > self.reserved {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidInput,
@@ -99,34 +99,32 @@ impl Table {
 
     /// How many pages there are.
     #[inline]
-    pub(crate) fn pages(&self) -> u64 {
+    pub fn pages(&self) -> u64 {
         self.pages.load(Ordering::Acquire)
     }
 
     /// The translation of `page`, or `None` beyond the last page. Cost: two loads and a comparison.
     #[inline]
-    pub(crate) fn get(&self, page: u64) -> Option<&Entry> {
+    pub fn get(&self, page: u64) -> Option<&Entry> {
         self.slice(page..page.checked_add(1)?).first()
     }
 
     /// The translation that is at an address, as hazard slots name it; `None` if it is of another
     /// table.
-    #[allow(dead_code, reason = "the proofs include this file")]
-    pub(crate) fn at_address(&self, address: usize) -> Option<&Entry> {
+    pub fn at_address(&self, address: usize) -> Option<&Entry> {
         let bytes = address.checked_sub(self.base().addr())?;
         self.get((bytes / size_of::<Entry>()) as u64)
     }
 
     /// The addresses of all translations that there may ever be.
-    #[allow(dead_code, reason = "the proofs include this file")]
-    pub(crate) fn addresses(&self) -> std::ops::RangeInclusive<usize> {
+    pub fn addresses(&self) -> std::ops::RangeInclusive<usize> {
         let first = self.base().addr();
         first..=first + self.reserved as usize * size_of::<Entry>() - 1
     }
 
     /// The address of the first translation; the others follow. It stays what it is while the table
     /// lives.
-    pub(crate) fn base(&self) -> *const Entry {
+    pub fn base(&self) -> *const Entry {
         self.entries.base()
     }
 
@@ -136,7 +134,7 @@ impl Table {
     /// Beyond the last page, as a slice does; see [`Table::get`].
     #[inline]
     #[track_caller]
-    pub(crate) fn entry(&self, page: u64) -> &Entry {
+    pub fn entry(&self, page: u64) -> &Entry {
         let Some(entry) = self.get(page) else {
             panic!("page {page} of a view of {} pages", self.pages())
         };
@@ -145,7 +143,7 @@ impl Table {
 
     /// The translations of `pages`, for walks. Cut off at the last page.
     #[inline]
-    pub(crate) fn slice(&self, pages: Range<u64>) -> &[Entry] {
+    pub fn slice(&self, pages: Range<u64>) -> &[Entry] {
         let end = pages.end.min(self.pages());
         if pages.start >= end {
             return &[];
@@ -161,7 +159,7 @@ impl Table {
     /// Beyond the last page, as a slice does.
     #[inline]
     #[track_caller]
-    pub(crate) fn hint(&self, page: u64) -> &Hint {
+    pub fn hint(&self, page: u64) -> &Hint {
         let pages = self.pages();
         assert!(page < pages, "page {page} of a view of {pages} pages");
         let table = page / TABLE_ENTRIES;
@@ -179,8 +177,7 @@ impl Table {
 
     /// Pages of one folio, from `first` on, get frames. Under the pool's lock.
     #[inline]
-    #[allow(dead_code, reason = "the proofs include this file")]
-    pub(crate) fn note_used(&self, first: u64, order: u8) {
+    pub fn note_used(&self, first: u64, order: u8) {
         for page in (first..first + (1 << order)).step_by(TABLE_ENTRIES as usize) {
             if self.hint(page).note_used() {
                 self.groups()[(page / GROUP_PAGES) as usize].note_used();
@@ -191,14 +188,12 @@ impl Table {
     /// The tables, by their pages, in which some page ever had a frame. Only for a caller that has
     /// had the pool's lock since the last page may have come. Cost: a look at one byte for each
     /// 512 × 512 pages, and for each 512 pages near those that were used.
-    #[allow(dead_code, reason = "the proofs include this file")]
-    pub(crate) fn used(&self) -> impl Iterator<Item = Range<u64>> {
+    pub fn used(&self) -> impl Iterator<Item = Range<u64>> {
         self.used_in(0..u64::MAX)
     }
 
     /// The same within a range of pages, from either end. Tables are cut off where the range is.
-    #[allow(dead_code, reason = "the proofs include this file")]
-    pub(crate) fn used_in(&self, pages: Range<u64>) -> impl DoubleEndedIterator<Item = Range<u64>> {
+    pub fn used_in(&self, pages: Range<u64>) -> impl DoubleEndedIterator<Item = Range<u64>> {
         let end = pages.end.min(self.pages());
         let start = pages.start.min(end);
         let cut = move |first: u64, size: u64| {
@@ -217,13 +212,13 @@ impl Table {
     }
 
     /// Whether some page may be dirty. Cost: as of [`Table::used`].
-    pub(crate) fn may_be_dirty(&self) -> bool {
+    pub fn may_be_dirty(&self) -> bool {
         self.used().any(|pages| self.hint(pages.start).may_be_dirty())
     }
 
     /// The last page from `from` on that is dirty or being stored to. Cost: as of
     /// [`Table::may_be_dirty`], and a look at the entries of tables that may have some.
-    pub(crate) fn last_dirty(&self, from: u64) -> Option<u64> {
+    pub fn last_dirty(&self, from: u64) -> Option<u64> {
         self.used_in(from..u64::MAX).rev().find_map(|pages| {
             if !self.hint(pages.start).may_be_dirty() {
                 return None;
@@ -241,8 +236,7 @@ impl Table {
 
     /// How many pages are in memory now. Cost: a look at each entry of the tables that were ever
     /// used.
-    #[allow(dead_code, reason = "the proofs include this file")]
-    pub(crate) fn resident(&self) -> u64 {
+    pub fn resident(&self) -> u64 {
         let in_memory =
             |e: &&Entry| matches!(e.load(), State::Resident { .. } | State::Locked { .. });
         self.used().map(|pages| self.slice(pages).iter().filter(in_memory).count() as u64).sum()
@@ -256,7 +250,7 @@ impl Table {
     /// # Panics
     /// Beyond the last page.
     #[inline]
-    pub(crate) fn note_read(
+    pub fn note_read(
         &self,
         page: u64,
         seen: State,
@@ -272,8 +266,7 @@ impl Table {
 
     /// Bytes of memory that the table takes now. Cost: a system call for each group of tables of
     /// which some were used.
-    #[allow(dead_code, reason = "the proofs include this file")]
-    pub(crate) fn memory_bytes(&self) -> u64 {
+    pub fn memory_bytes(&self) -> u64 {
         let pages = self.pages();
         let groups = (0_u64..).zip(self.groups()).filter(|(_, group)| group.was_used());
         let bytes = groups.map(|(group, _)| {

@@ -16,13 +16,11 @@
 //! the next one, which one of the waiters runs for all. A thread that finds no round running runs
 //! one at once. So no thread waits for longer than one round that is not its own.
 
-#![cfg_attr(loom, allow(dead_code, reason = "only the proofs use it then"))]
-
 use crate::sync::{GlobalCondvar, GlobalMutex};
 use std::sync::{Arc, PoisonError};
 
 /// See the module documentation.
-pub(crate) struct Rounds<T> {
+pub struct Rounds<T> {
     turn: GlobalMutex<Turn<T>>,
     over: GlobalCondvar,
 }
@@ -37,17 +35,19 @@ struct Turn<T> {
     ended: Option<(u64, Arc<T>)>,
 }
 
-impl<T> Rounds<T> {
-    pub(crate) fn new() -> Self {
+impl<T> Default for Rounds<T> {
+    fn default() -> Self {
         let turn = Turn { begun: 0, running: false, waiting: 0, ended: None };
         Self { turn: GlobalMutex::new(turn), over: GlobalCondvar::new() }
     }
+}
 
+impl<T> Rounds<T> {
     /// The result of a round that began after this call did: `run`'s, or another caller's. `run`
     /// must not panic.
     ///
     /// Cost: without others two locks and `run`.
-    pub(crate) fn join(&self, run: impl FnOnce() -> T) -> Arc<T> {
+    pub fn join(&self, run: impl FnOnce() -> T) -> Arc<T> {
         let mut turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let mine = turn.begun + 1;
         while turn.running {
@@ -83,7 +83,7 @@ mod tests {
     #[test]
     fn those_who_ask_while_a_round_runs_share_the_next_one() {
         const THREADS: u64 = 8;
-        let (rounds, runs, joined) = (Rounds::new(), AtomicU64::new(0), AtomicU64::new(0));
+        let (rounds, runs, joined) = (Rounds::default(), AtomicU64::new(0), AtomicU64::new(0));
         std::thread::scope(|scope| {
             let first = rounds.join(|| {
                 for _ in 0..THREADS {

@@ -41,9 +41,9 @@
 //! execute one in place of `heavy`. The argument is the same, with two full fences instead of
 //! `light` and `heavy`. A bit of the translation, UNFENCED, says which pages readers without a
 //! fence may have: they must find it set in step 3, and the lock finds it as they left it. It is
-//! set by any reader, whenever that pays (`unfenced.rs`), and cleared by the unlock of a thread
-//! that has executed `heavy` since it locked the page: what readers without a fence there are then
-//! is in slots that all threads see. So stores that follow each other need no `heavy`.
+//! set by any reader, whenever that pays (which the caller decides), and cleared by the unlock of a
+//! thread that has executed `heavy` since it locked the page: what readers without a fence there
+//! are then is in slots that all threads see. So stores that follow each other need no `heavy`.
 //!
 //! *Refusal.* A sandbox that is installed while the program runs may forbid `heavy`. It is then
 //! unknown what readers without a fence do, so every page that they may have counts as pinned: it
@@ -82,12 +82,8 @@
 //! a fence are permitted. Where many threads store to such pages, [`scan_shared`] makes one scan
 //! serve all threads that need one and arrived before it began.
 
-use crate::sampling::{Countdown, countdown};
-#[cfg_attr(
-    loom,
-    allow(unused_imports, reason = "the proofs include this file, and log nothing")
-)]
-pub(crate) use crate::sync::is_refused;
+use crate::sampling::Countdown;
+pub use crate::sync::is_refused;
 use crate::sync::{
     AtomicUsize, Cell, Ordering, full, heavy, is_asymmetric, is_torn_down, light,
     light_if_asymmetric, thread_cell,
@@ -131,13 +127,11 @@ struct Registry {
     orphans: Vec<&'static Record>,
 }
 
-#[path = "hazard/kept.rs"]
 mod kept;
-pub(crate) use kept::KeptSlot;
+pub use kept::KeptSlot;
 use kept::is_entry;
 
 #[cfg(not(loom))]
-#[path = "hazard/forks.rs"]
 mod forks;
 #[cfg(not(loom))]
 use forks::registry;
@@ -158,15 +152,14 @@ struct Local {
     hits: Countdown,
 }
 
-thread_cell!(LOCAL: Local = Local { record: Cell::new(None), hits: countdown!(Cell) });
+thread_cell!(LOCAL: Local = Local { record: Cell::new(None), hits: Countdown::new() });
 
 // The records of this thread, and the destructor that gives them back; apart from `LOCAL`, because
 // thread-locals with destructors are slower to reach.
 thread_cell!(AT_EXIT: AtExit = AtExit(Cell::new(None)));
 
 /// Registers the destructor that gives the records of this thread back (`thread_locals.rs`).
-#[cfg_attr(loom, allow(dead_code, reason = "the proofs include this file, and no pager"))]
-pub(crate) fn register() {
+pub fn register() {
     AT_EXIT.with(|_| ());
 }
 
@@ -178,7 +171,7 @@ struct AtExit(Cell<Option<&'static Record>>);
 ///
 /// It does not leave its thread. Guards of one thread may be dropped in any order.
 #[must_use = "the page is held only while the guard lives"]
-pub(crate) struct Held {
+pub struct Held {
     slot: &'static AtomicUsize,
     not_send: PhantomData<*const ()>,
 }
@@ -190,7 +183,7 @@ pub(crate) struct Held {
 /// is no limit to the number of guards, and no failure; from the ninth of one thread on they cost
 /// more.
 #[inline]
-pub(crate) fn hold(address: usize) -> Held {
+pub fn hold(address: usize) -> Held {
     let held = hold_unfenced(address);
     held.fence();
     held
@@ -198,7 +191,7 @@ pub(crate) fn hold(address: usize) -> Held {
 
 /// As [`hold`], without the fence: it is enough only if the entry then permits readers without one.
 #[inline]
-pub(crate) fn hold_unfenced(address: usize) -> Held {
+pub fn hold_unfenced(address: usize) -> Held {
     debug_assert_ne!(address, 0, "0 marks a vacant slot");
     if let Some(record) = LOCAL.with(|local| local.record.get()) {
         let slot = &record.slots[0];
@@ -213,16 +206,14 @@ pub(crate) fn hold_unfenced(address: usize) -> Held {
 
 /// Counts a fast hit of this thread. False if it has to be counted the slow way, by [`is_sample`].
 #[inline(always)]
-#[allow(dead_code, reason = "the proofs include this file")]
-pub(crate) fn counts_down() -> bool {
+pub fn counts_down() -> bool {
     LOCAL.with(|local| local.hits.fast_hit())
 }
 
 /// Counts a hit of this thread that is not a fast one, and returns whether it is one of those that
 /// [stand for all](crate::sampling).
 #[inline]
-#[allow(dead_code, reason = "the proofs include this file")]
-pub(crate) fn is_sample() -> bool {
+pub fn is_sample() -> bool {
     LOCAL.with(|local| local.hits.hit())
 }
 
@@ -264,7 +255,7 @@ fn use_first(record: &'static Record) {
 
 /// What the slots of all threads held at some moment.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Slots {
+pub struct Slots {
     /// The addresses, sorted.
     held: Vec<usize>,
     /// The kernel refused the fence: any address may be held.
@@ -274,13 +265,13 @@ pub(crate) struct Slots {
 impl Slots {
     /// Whether the kernel refused the fence that was needed.
     #[must_use]
-    pub(crate) const fn are_unknown(&self) -> bool {
+    pub const fn are_unknown(&self) -> bool {
         self.unknown
     }
 
     /// Whether a slot had an address in `addresses`: the first to the last entry of a folio.
     #[must_use]
-    pub(crate) fn hold(&self, addresses: &RangeInclusive<usize>) -> bool {
+    pub fn hold(&self, addresses: &RangeInclusive<usize>) -> bool {
         let first = self.held.partition_point(|address| address < addresses.start());
         self.unknown || self.held.get(first).is_some_and(|address| addresses.contains(address))
     }
@@ -292,7 +283,7 @@ impl Slots {
 /// in the result, is read by no thread that took it for RESIDENT. `unfenced` says whether one of
 /// these entries permitted readers without a fence. The calling thread's own guards are included.
 /// Cost: see the file's header; `slots` is reused to avoid an allocation.
-pub(crate) fn scan(slots: &mut Slots, unfenced: bool) {
+pub fn scan(slots: &mut Slots, unfenced: bool) {
     slots.unknown = if unfenced {
         !heavy()
     } else {
@@ -306,7 +297,7 @@ pub(crate) fn scan(slots: &mut Slots, unfenced: bool) {
 /// runs: for stores, of which there may be as many as there are threads. Reclaim has a scan of its
 /// own, so that it waits for no other thread under the pool's lock.
 #[cfg(not(loom))]
-pub(crate) fn scan_shared(unfenced: bool) -> std::sync::Arc<Slots> {
+pub fn scan_shared(unfenced: bool) -> std::sync::Arc<Slots> {
     let scan = || {
         let mut slots = Slots::default();
         scan(&mut slots, unfenced);
@@ -317,8 +308,7 @@ pub(crate) fn scan_shared(unfenced: bool) -> std::sync::Arc<Slots> {
 
 /// The proofs have no global rounds: `loom_hazard` proves them by themselves.
 #[cfg(loom)]
-#[allow(dead_code, reason = "the proofs include this file")]
-pub(crate) fn scan_shared(unfenced: bool) -> std::sync::Arc<Slots> {
+pub fn scan_shared(unfenced: bool) -> std::sync::Arc<Slots> {
     let mut slots = Slots::default();
     scan(&mut slots, unfenced);
     std::sync::Arc::new(slots)
@@ -327,7 +317,7 @@ pub(crate) fn scan_shared(unfenced: bool) -> std::sync::Arc<Slots> {
 /// Reads all slots again, for the owner of an entry that has stayed LOCKED since a [`scan`]: since
 /// then only threads that held it could hold it again ([`held_before`]), so what is in no slot any
 /// more is not read. Needs no fence: a slot is vacated with release order after the last read.
-pub(crate) fn look(slots: &mut Slots) {
+pub fn look(slots: &mut Slots) {
     slots.held.clear();
     // The lock is held for the whole walk: `held_before` relies on it.
     for record in &registry().all {
@@ -347,7 +337,7 @@ pub(crate) fn look(slots: &mut Slots) {
 ///
 /// Guards that have outlived the thread's record keeping (see *Records*) are not found.
 #[must_use]
-pub(crate) fn held_by_this_thread(address: usize) -> bool {
+pub fn held_by_this_thread(address: usize) -> bool {
     own_records()
         .any(|record| record.slots.iter().any(|slot| slot.load(Ordering::Relaxed) == address))
 }
@@ -364,7 +354,7 @@ pub(crate) fn held_by_this_thread(address: usize) -> bool {
 ///
 /// Guards that have outlived the thread's record keeping (see *Records*) are not found.
 #[must_use]
-pub(crate) fn held_before(again: &Held) -> bool {
+pub fn held_before(again: &Held) -> bool {
     let address = again.slot.load(Ordering::Relaxed);
     let slots = own_records().flat_map(|record| &record.slots);
     if slots.filter(|slot| slot.load(Ordering::Relaxed) == address).count() < 2 {
@@ -376,8 +366,7 @@ pub(crate) fn held_before(again: &Held) -> bool {
 
 /// At least as many guards as the calling thread has; off by [`SLOTS`] at most for each record.
 /// Cost: O(guards / 8).
-#[allow(dead_code, reason = "the proofs include this file")]
-pub(crate) fn guards_at_most() -> usize {
+pub fn guards_at_most() -> usize {
     own_records().count() * SLOTS
 }
 
@@ -385,8 +374,7 @@ pub(crate) fn guards_at_most() -> usize {
 /// comes twice.
 ///
 /// Guards that have outlived the thread's record keeping (see *Records*) are not found.
-#[allow(dead_code, reason = "the proofs include this file")]
-pub(crate) fn each_of_this_thread(mut each: impl FnMut(usize)) {
+pub fn each_of_this_thread(mut each: impl FnMut(usize)) {
     for record in own_records() {
         let held = record.slots.iter().map(|slot| slot.load(Ordering::Relaxed));
         held.filter(|&held| is_entry(held)).for_each(&mut each);
@@ -397,7 +385,7 @@ pub(crate) fn each_of_this_thread(mut each: impl FnMut(usize)) {
 ///
 /// Guards that have outlived the thread's record keeping (see *Records*) are not found.
 #[must_use]
-pub(crate) fn this_thread_holds() -> bool {
+pub fn this_thread_holds() -> bool {
     own_records()
         .any(|record| record.slots.iter().any(|slot| is_entry(slot.load(Ordering::Relaxed))))
 }
@@ -467,7 +455,7 @@ fn publish(slot: &'static AtomicUsize, address: usize) -> Held {
 impl Held {
     /// Makes a reader without a fence one with a fence. It has to load the entry again.
     #[inline]
-    pub(crate) fn fence(&self) {
+    pub fn fence(&self) {
         full();
     }
 }

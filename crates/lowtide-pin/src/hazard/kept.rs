@@ -2,8 +2,9 @@
 //! and so ends the reading of the last.
 //!
 //! That is a later value of the slot, written with release order after the bytes were read, as the
-//! safety argument of `hazard.rs` requires of each later value. Between pages that it does not read
-//! behind it the slot has a value that is no entry's address, so that no other guard takes it.
+//! safety argument of the parent module requires of each later value. Between pages that it does
+//! not read behind it the slot has a value that is no entry's address, so that no other guard takes
+//! it.
 
 use super::{Record, SLOTS, own_records, register_record, retire, take_record};
 use crate::sync::{AtomicUsize, Ordering, full, is_asymmetric, light_if_asymmetric};
@@ -14,15 +15,14 @@ const RESTING: usize = usize::MAX;
 
 /// A slot that a thread keeps, to announce one entry after the other there without looking for a
 /// vacant slot each time, and without vacating it in between. It does not leave its thread.
-pub(crate) struct KeptSlot {
+pub struct KeptSlot {
     slot: &'static AtomicUsize,
     not_send: PhantomData<*const ()>,
 }
 
-#[cfg_attr(loom, allow(dead_code, reason = "the proofs include this file, and no reader"))]
 impl KeptSlot {
     /// Takes a slot of this thread that [`hold_unfenced`] does not try first.
-    pub(crate) fn take() -> Self {
+    pub fn take() -> Self {
         let slot = own_records().find_map(spare).unwrap_or_else(|| {
             let record = take_record();
             if !register_record(record) {
@@ -37,26 +37,27 @@ impl KeptSlot {
     }
 
     /// Whether [`announce`](Self::announce) is enough for entries that permit it.
-    pub(crate) fn spares_the_fence() -> bool {
+    pub fn spares_the_fence() -> bool {
         is_asymmetric()
     }
 
     /// As [`hold_unfenced`]: steps 1 and 2 of a reader. What was announced before is held no more.
     #[inline(always)]
-    pub(crate) fn announce(&self, address: usize) {
+    pub fn announce(&self, address: usize) {
         debug_assert!(address != 0 && address != RESTING, "these mark slots without an entry");
         self.slot.store(address, Ordering::Release);
         light_if_asymmetric();
     }
 
     /// Makes the reader one with a fence. It has to load the entry again.
-    pub(crate) fn fence(&self) {
+    #[inline]
+    pub fn fence(&self) {
         full();
     }
 
     /// Nothing is held any more.
     #[inline]
-    pub(crate) fn rest(&self) {
+    pub fn rest(&self) {
         self.slot.store(RESTING, Ordering::Release);
     }
 }
