@@ -29,12 +29,11 @@
 //! that each pin a page and store to the other's wait for each other until the patience ends.
 
 use crate::beneath::Change;
-use crate::deadline::Deadline;
 use crate::error::Error;
-use crate::fault_sites::FaultSite;
 use crate::nested::is_nested;
 use crate::pool::Pool;
 use crate::space::Space;
+use lowtide_io::{Deadline, FaultSite};
 use lowtide_pin::translation::Taken;
 use std::ops::Range;
 use std::time::Duration;

@@ -5,7 +5,6 @@
 //! None of them makes decisions: the reclaimer runs the engine's invocations until the free frames
 //! reach the high watermark.
 
-use crate::deadline::Deadline;
 use crate::error::BuildError;
 use crate::map::{Server, Watcher};
 use crate::pool::{Pool, State, StateGuard};
@@ -17,6 +16,7 @@ use crate::tenant::Exporter;
 use crate::thread_locals;
 use lowtide_core::limits::PUBLISH_INTERVAL_NS;
 use lowtide_core::{MemcgId, Reason, Reclaim, Task};
+use lowtide_io::Deadline;
 use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex};

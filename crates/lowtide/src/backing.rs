@@ -17,7 +17,7 @@
 
 use crate::config::IoMode;
 use crate::error::OpenError;
-use crate::io::Backend;
+use lowtide_io::Backend;
 use lowtide_sys::file::{self, DirectAlign, FileKind, OpenMode};
 use rustix::fs::{FlockOperation, OFlags, flock};
 use rustix::io::Errno;

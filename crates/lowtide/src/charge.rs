@@ -21,13 +21,13 @@
 //! pins the page that it is shown, and perhaps has reads in flight. Several such threads may pin
 //! all pages together, and each would wait for the others to return from their callbacks.
 
-use crate::deadline::Deadline;
 use crate::nested::is_nested;
 use crate::oom::held_here;
 use crate::payer::{Effort, Full, Payer};
 use crate::pool::{Pool, State, StateGuard};
 use crate::swap::REFUSAL;
 use lowtide_core::{Charge, MemcgId, Next, Task};
+use lowtide_io::Deadline;
 use lowtide_pin::hazard;
 use std::time::Duration;
 

@@ -15,13 +15,12 @@
 //! forever, even when the pager is gone: its slot names a translation by its address, which must
 //! not become another's.
 
-use crate::deadline::Deadline;
 use crate::error::{CloseError, Error, Unwritten};
-use crate::fault_sites::FaultSite;
 use crate::pool::Pool;
 use crate::space::Space;
 use crate::writeback::{Failure, write_error};
 use lowtide_core::Flags;
+use lowtide_io::{Deadline, FaultSite};
 use lowtide_pin::hazard;
 use lowtide_pin::translation::{Entry, State as EntryState, Taken};
 use std::sync::Arc;

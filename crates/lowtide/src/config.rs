@@ -1,8 +1,8 @@
 //! How a pager is built: the budget, the policy, the page, and how it may do I/O.
 
-use crate::io::{Inject, IoEngine};
 use crate::swap::SwapOptions;
 use lowtide_core::{DirtyLimits, DirtyTimers, Policy, Size};
+use lowtide_io::{Inject, IoEngine};
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;

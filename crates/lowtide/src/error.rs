@@ -6,6 +6,7 @@
 
 use crate::tenant::{OomReport, TenantError};
 use lowtide_core::{ConfigError, DirtyLimitsError, DirtyTimersError};
+use lowtide_io::Refusal;
 use std::io;
 use std::ops::Range;
 use std::path::PathBuf;
@@ -111,6 +112,14 @@ pub enum BuildError {
          background threads"
     )]
     Thread(io::Error),
+}
+
+impl From<Refusal> for BuildError {
+    fn from(refusal: Refusal) -> Self {
+        let hint = refusal.hint();
+        let Refusal { step, source } = refusal;
+        Self::IoEngine { step, source, hint }
+    }
 }
 
 impl BuildError {
@@ -577,4 +586,18 @@ fn cause(error: &Error) -> String {
 
 fn list(files: &[Unwritten]) -> String {
     files.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refused_engine_is_named_with_the_step_the_cause_and_the_choice() {
+        let source = io::Error::from_raw_os_error(libc::EPERM);
+        let text = BuildError::from(Refusal { step: "io_uring_setup", source }).to_string();
+        for part in ["io_uring_setup failed", "kernel.io_uring_disabled", "\"psync\""] {
+            assert!(text.contains(part), "{text}");
+        }
+    }
 }

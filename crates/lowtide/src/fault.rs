@@ -15,10 +15,7 @@
 use crate::account::Stall;
 use crate::allocate::{Allocated, NewFolio};
 use crate::anon;
-use crate::deadline::Deadline;
 use crate::error::Error;
-use crate::fault_sites::FaultSite;
-use crate::io::Read;
 use crate::late;
 use crate::length::Length;
 use crate::map::{Arrival, Landing};
@@ -27,6 +24,7 @@ use crate::pool::Pool;
 use crate::readahead::{count_read, note_access};
 use crate::space::Space;
 use lowtide_core::{Owner, Task};
+use lowtide_io::{Deadline, FaultSite, Read};
 use lowtide_pin::hazard::{self, Held};
 use lowtide_pin::translation::{Entry, State as EntryState};
 use std::io;

@@ -27,7 +27,6 @@
 //! Source: `docs/kernel/memcg.md` §6, 7, 8, 14.
 
 use crate::account::{Account, Over, Stall};
-use crate::deadline::Deadline;
 use crate::error::Error;
 use crate::nested::{is_nested, is_serving};
 use crate::payer::Payer;
@@ -36,6 +35,7 @@ use crate::tenant::OnStall;
 use lowtide_core::high::handler::{HighPolicy, NOT_WORTH_NS};
 use lowtide_core::high::{self, HighNext, Payment, Refaulted};
 use lowtide_core::{MemcgId, Task};
+use lowtide_io::Deadline;
 use lowtide_pin::hazard;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;

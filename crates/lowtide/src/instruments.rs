@@ -9,10 +9,9 @@
 //!
 //! Nothing here is needed to use a pager, and none of it is stable.
 
-pub use crate::fault_sites::FaultSite;
-pub use crate::io::{Gate, Inject, InjectOp, Request, Verdict};
 pub use crate::miss_clock::MissTimes;
 pub use crate::pool_lock::LockTimes;
+pub use lowtide_io::{FaultSite, Gate, Inject, InjectOp, Request, Verdict};
 
 use crate::config::PagerBuilder;
 use crate::pager::Pager;

@@ -18,15 +18,13 @@
 //!
 //! [`PagerBuilder::read_timeout`]: crate::PagerBuilder::read_timeout
 
-use crate::deadline::Deadline;
 use crate::error::Error;
 use crate::fault::{Access, Claim};
-use crate::fault_sites::FaultSite;
-use crate::io::{Batch, End, Left, Read};
 use crate::pool::Pool;
 use crate::readahead::note_ahead;
 use crate::space::Space;
 use crate::unused::Ahead;
+use lowtide_io::{Batch, Deadline, End, FaultSite, Left, Read};
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;

@@ -98,7 +98,8 @@
 //! ## Inside
 //!
 //! Everything that decides about pages is in the crate `lowtide-core`, which this crate drives on
-//! real memory. Pins without a lock are the crate `lowtide-pin`.
+//! real memory. Pins without a lock are the crate `lowtide-pin`, I/O engines the
+//! crate `lowtide-io`.
 //!
 //! | file | concept |
 //! |---|---|
@@ -121,10 +122,10 @@
 //! | `length`, `punch`, `owned` | where a file ends; holes; owning many pages at once |
 //! | `map`, `alloc` | files, and heaps, behind a plain pointer |
 //! | `anon`, `swap` | regions without a file; where their pages are when not in memory |
-//! | `space`, `backing`, `stable`, `io` | open files, their descriptors; I/O engines |
-//! | `poison`, `fault_sites` | after a panic of the engine; counters of failing devices |
+//! | `space`, `backing`, `stable` | open files, their descriptors; stable writes |
+//! | `poison` | after a panic of the engine |
 //! | `programs`, `instruments` | what the features `bpf` and `instruments` add |
-//! | `wakeup`, `deadline` | a cheap condition variable; time limits |
+//! | `wakeup` | a condition variable that is cheap without waiters |
 #![deny(unsafe_code)]
 // What only instruments look at is kept without them, too.
 #![cfg_attr(not(feature = "instruments"), allow(dead_code, unreachable_pub))]
@@ -144,11 +145,9 @@ mod beneath;
 mod charge;
 mod close;
 mod config;
-mod deadline;
 mod errno;
 mod error;
 mod fault;
-mod fault_sites;
 mod frames;
 mod guard;
 pub mod guide;
@@ -157,7 +156,6 @@ mod high;
 mod hits;
 #[cfg(feature = "instruments")]
 pub mod instruments;
-mod io;
 mod late;
 mod late_reads;
 mod length;
@@ -202,13 +200,13 @@ pub use anon::{Elements, PageMut, Region, RegionOptions, TenantVec};
 pub use config::{IoMode, PagerBuilder};
 pub use error::{BuildError, CloseError, Error, OpenError, Unwritten};
 pub use guard::Page;
-pub use io::{IoEngine, UnknownIoEngine};
 pub use lowtide_core::high::handler::{HighPolicy, UnknownHighPolicy};
 pub use lowtide_core::psi::{Pressure, PressureLine};
 pub use lowtide_core::{
     DirtyLimits, DirtyLimitsError, DirtyShare, DirtyTimers, DirtyTimersError, Events, Lists,
     MemcgEvents, MemoryStat, Policy, PolicyError, Size, SizeError, SizeProblem, Switches,
 };
+pub use lowtide_io::{IoEngine, UnknownIoEngine};
 pub use lowtide_swap::{CreateError as SwapFileError, FileStat};
 pub use open::OpenOptions;
 pub use pager::Pager;

@@ -12,7 +12,6 @@
 //! over, or finds it gone.
 
 use crate::backing::{Backing, Create, Descriptors, Held, Wanted};
-use crate::deadline::Deadline;
 use crate::error::OpenError;
 use crate::length::Length;
 use crate::pager::Pager;
@@ -23,6 +22,7 @@ use crate::tenant::{Tenant, TenantError};
 use crate::view::{Open, View};
 use lowtide_core::limits::MAX_ORDER;
 use lowtide_core::{MemcgId, Size, SpaceId};
+use lowtide_io::Deadline;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;

@@ -35,7 +35,6 @@
 
 use crate::error::Error;
 use crate::fault::{Access, Claim};
-use crate::io::{Batch, Completion, Read, ReadRun, Slice};
 use crate::late;
 use crate::map::Arrival;
 use crate::nested::Nested;
@@ -43,6 +42,7 @@ use crate::pieces::{Piece, Wanted, frames_for};
 use crate::pool::Pool;
 use crate::readahead::{count_read, note_ahead};
 use crate::space::Space;
+use lowtide_io::{Batch, Completion, Read, ReadRun, Slice};
 use lowtide_pin::hazard;
 use lowtide_pin::translation::State as EntryState;
 use std::io;

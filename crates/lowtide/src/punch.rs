@@ -10,12 +10,12 @@
 
 use crate::attempt::Attempts;
 use crate::error::Error;
-use crate::fault_sites::FaultSite;
 use crate::owned::Owned;
 use crate::pool::Pool;
 use crate::space::Space;
 use crate::store::store;
 use crate::whole::{Parts, has_all};
+use lowtide_io::FaultSite;
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;

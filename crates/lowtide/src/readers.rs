@@ -6,10 +6,10 @@
 //! out at a time, and at most [`DEVICE_THREADS`] of one device, so that a device that hangs keeps
 //! those threads and no others. If too many requests wait behind them, new ones are dropped.
 
-use crate::deadline::Deadline;
 use crate::pool::Pool;
 use crate::space::Space;
 use lowtide_core::SpaceId;
+use lowtide_io::Deadline;
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};

@@ -16,8 +16,6 @@
 //! [`hazard`] shows why that is safe. The lock is offered to others between batches, and in
 //! an aging walk every few microseconds.
 
-use crate::deadline::Deadline;
-use crate::fault_sites::FaultSite;
 use crate::pool::{Pool, State, StateGuard, end_orphans};
 use crate::readahead::{note_evicted, note_touch};
 use crate::space::Space;
@@ -27,6 +25,7 @@ use lowtide_core::{
     AgeJob, Facts, Folio, FolioId, FolioState, MemcgId, Reason, Reclaim, References, Shadow, Step,
     TableKey, Task, Unmapped, Victim, Window,
 };
+use lowtide_io::{Deadline, FaultSite};
 use lowtide_pin::hazard;
 use lowtide_pin::translation::{Entry, State as EntryState, Taken};
 use std::ops::Range;

@@ -128,8 +128,8 @@ fn links_lead_somewhere_and_every_page_is_linked() {
 fn home(first: &str) -> Option<String> {
     let name = match first {
         "lowtide" => "lowtide".to_owned(),
-        "core" | "sys" | "pin" | "swap" | "bpf" | "sim" | "mrc" | "host" | "cli" | "workload"
-        | "preload" | "programs" | "report" => {
+        "core" | "sys" | "pin" | "io" | "swap" | "bpf" | "sim" | "mrc" | "host" | "cli"
+        | "workload" | "preload" | "programs" | "report" => {
             format!("lowtide-{first}")
         }
         "lab" | "experiments" | "proof" => return Some(format!("lab/lowtide-{first}/src")),

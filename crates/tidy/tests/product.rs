@@ -7,10 +7,11 @@ use std::fs;
 use syn::visit::Visit;
 
 /// What a program links.
-const PRODUCT: [&str; 7] = [
+const PRODUCT: [&str; 8] = [
     "lowtide",
     "lowtide-bpf",
     "lowtide-core",
+    "lowtide-io",
     "lowtide-pin",
     "lowtide-swap",
     "lowtide-sys",
@@ -19,8 +20,18 @@ const PRODUCT: [&str; 7] = [
 
 /// Crates of the repository that each crate uses, tests and examples apart. `lowtide-lab` may use
 /// all of them; `lowtide-tidy` looks at files only.
-const USES: [(&str, &[&str]); 17] = [
-    ("lowtide", &["lowtide-bpf", "lowtide-core", "lowtide-pin", "lowtide-swap", "lowtide-sys"]),
+const USES: [(&str, &[&str]); 18] = [
+    (
+        "lowtide",
+        &[
+            "lowtide-bpf",
+            "lowtide-core",
+            "lowtide-io",
+            "lowtide-pin",
+            "lowtide-swap",
+            "lowtide-sys",
+        ],
+    ),
     ("lowtide-bpf", &["lowtide-core"]),
     (
         "lowtide-cli",
@@ -38,6 +49,7 @@ const USES: [(&str, &[&str]); 17] = [
     ("lowtide-core", &[]),
     ("lowtide-experiments", &["lowtide-core", "lowtide-mrc", "lowtide-sim", "lowtide-workload"]),
     ("lowtide-host", &["lowtide-sys"]),
+    ("lowtide-io", &["lowtide-sys"]),
     ("lowtide-mrc", &["lowtide-sim", "lowtide-workload"]),
     ("lowtide-pin", &["lowtide-core", "lowtide-sys"]),
     ("lowtide-preload", &["lowtide", "lowtide-sys"]),

@@ -21,11 +21,11 @@
 
 use super::discard::{drop_from_swap, try_drop_frame};
 use super::kept;
-use crate::deadline::Deadline;
 use crate::pool::Pool;
 use crate::space::Space;
 use crate::store::unlock;
 use lowtide_core::FolioId;
+use lowtide_io::Deadline;
 use lowtide_pin::hazard;
 use lowtide_pin::translation::{Entry, State as EntryState};
 use std::sync::Arc;

@@ -41,11 +41,11 @@
 //! nor do stores to pages that are dirty already.
 
 use super::mirror::Mirror;
-use crate::deadline::Deadline;
 use crate::payer::Payer;
 use crate::pool::Pool;
 use crate::space::Space;
 use lowtide_core::Dirtier;
+use lowtide_io::Deadline;
 use lowtide_pin::sync;
 use lowtide_pin::translation::{Entry, State};
 use std::sync::Mutex;

@@ -26,14 +26,13 @@
 //!
 //! Source: `docs/kernel/fault-and-writeback.md` B4, B5.
 
-use crate::deadline::Deadline;
 use crate::nested::is_nested;
 use crate::payer::Payer;
 use crate::pool::{DirtiersLeft, Pool, State, StateGuard};
 use crate::space::Space;
 use lowtide_core::Dirtier;
-use lowtide_pin::hazard;
-use lowtide_pin::sync;
+use lowtide_io::Deadline;
+use lowtide_pin::{hazard, sync};
 use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;

@@ -9,12 +9,11 @@
 use super::balance;
 use super::{Batch, copy};
 use crate::attempt::{Attempts, Stop};
-use crate::deadline::Deadline;
 use crate::error::Error;
-use crate::fault_sites::FaultSite;
 use crate::pool::{Pool, State};
 use crate::space::Space;
 use lowtide_core::{Flags, Folio, FolioId};
+use lowtide_io::{Deadline, FaultSite};
 use lowtide_pin::hazard::{self, Slots};
 use lowtide_pin::translation::{Entry, State as EntryState, Taken};
 use std::time::Duration;

@@ -2,7 +2,7 @@
 //!
 //! A thread that makes room writes to the file, whatever it wanted, so a device that hangs would
 //! stop all threads of a pager one after the other. So threads of the file's own make the requests
-//! (`io/bounded.rs`), from memory of their own, and a write that has not ended within
+//! ([`Bounded`]), from memory of their own, and a write that has not ended within
 //! [`PagerBuilder::io_timeout`](crate::PagerBuilder::io_timeout) is *left*: it has failed for the
 //! thread that waits, and the slots that it may still write to are given to no page until it ends.
 //! Until then the file takes no further write, so no other thread waits for that device.
@@ -10,7 +10,7 @@
 //! Reads are left likewise where there is a
 //! [`read_timeout`](crate::PagerBuilder::read_timeout); without one a thread reads by itself.
 
-use crate::io::{Bounded, Inject, InjectOp, Numbers, Request, carry_out};
+use lowtide_io::{Bounded, Inject, InjectOp, Numbers, Request, carry_out};
 use lowtide_swap::{AlignedBuffer, Backing as _, CreateError, PAGE_BYTES, SwapFile, UnlinkedFile};
 use std::fmt;
 use std::io;

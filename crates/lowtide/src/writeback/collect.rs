@@ -39,13 +39,12 @@
 //! never leave memory. That would be a defect of ours; it is logged and repaired where it is met.
 
 use crate::beneath::BLOCK;
-use crate::fault_sites::FaultSite;
-use crate::io::Slice;
 use crate::map::{Landing, StoredPages};
 use crate::pool::{Pool, State};
 use crate::space::Space;
 use lowtide_core::limits::TABLE_ENTRIES;
 use lowtide_core::{Flags, FolioId, Task};
+use lowtide_io::{FaultSite, Slice};
 use lowtide_pin::translation::{Entry, State as EntryState};
 use std::io;
 use std::ops::Range;
@@ -220,7 +219,7 @@ impl Direct {
     /// Its bytes.
     pub(super) fn len(&self) -> usize {
         match self {
-            Self::Frames(slices) => slices.iter().map(Slice::len).sum(),
+            Self::Frames(slices) => slices.iter().map(Slice::bytes).sum(),
             Self::Map(len) => *len,
         }
     }

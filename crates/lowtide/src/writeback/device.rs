@@ -9,9 +9,9 @@
 //! flusher. It finds all other work by itself (`work.rs`) when it wakes.
 
 use super::ledger::Failure;
-use crate::deadline::Deadline;
 use crate::space::Space;
 use lowtide_core::{DeviceId, WriteBudget};
+use lowtide_io::Deadline;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};

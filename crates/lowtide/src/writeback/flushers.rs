@@ -5,12 +5,11 @@
 use super::device::{Device, Ticket};
 use super::ledger::Failure;
 use super::worker::{Worker, flusher};
-use crate::deadline::Deadline;
 use crate::error::{Error, OpenError};
-use crate::fault_sites::FaultSite;
 use crate::pool::Pool;
 use crate::space::Space;
 use lowtide_core::MemcgId;
+use lowtide_io::{Deadline, FaultSite};
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;

@@ -10,10 +10,9 @@
 
 use super::collect::{RUN_BYTES, make_dirty};
 use super::ledger::Failure;
-use crate::fault_sites::FaultSite;
-use crate::io::{Read, Slice, Write};
 use crate::pool::Pool;
 use crate::space::Space;
+use lowtide_io::{FaultSite, Read, Slice, Write};
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;

@@ -12,10 +12,10 @@
 
 use super::device::Ticket;
 use super::worker::Worker;
-use crate::fault_sites::FaultSite;
 use crate::pool::{Pool, State};
 use crate::space::Space;
 use lowtide_core::{FlushReason, FlushWork, MemcgId};
+use lowtide_io::FaultSite;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 

@@ -194,7 +194,7 @@ struct Run {
 
 impl Run {
     fn new(fd: RawFd, offset: u64, slices: Vec<Slice>) -> Run {
-        let wanted = slices.iter().map(|slice| slice.len() as u64).sum();
+        let wanted = slices.iter().map(|slice| slice.bytes() as u64).sum();
         let progress = Progress::default();
         let mut run =
             Run { fd, offset, wanted, slices, first: 0, within: 0, cut: Vec::new(), progress };
@@ -219,8 +219,8 @@ impl Run {
         if let Some(limit) = self.progress.limit {
             let mut left = limit as usize;
             for slice in &mut self.cut {
-                *slice = slice.head(slice.len().min(left));
-                left -= slice.len();
+                *slice = slice.head(slice.bytes().min(left));
+                left -= slice.bytes();
             }
         }
         (self.fd, offset, &self.cut)
@@ -230,9 +230,9 @@ impl Run {
     fn advance(&mut self, moved: usize) {
         self.within += moved;
         while let Some(slice) = self.slices.get(self.first)
-            && self.within >= slice.len()
+            && self.within >= slice.bytes()
         {
-            self.within -= slice.len();
+            self.within -= slice.bytes();
             self.first += 1;
         }
     }
@@ -501,7 +501,7 @@ mod tests {
         let mut job = write_of(1000, &slices);
         let next = |job: &mut WriteJob| {
             let (_, offset, slices) = job.rest();
-            (offset, slices.iter().map(Slice::len).collect::<Vec<_>>())
+            (offset, slices.iter().map(Slice::bytes).collect::<Vec<_>>())
         };
         assert_eq!(next(&mut job), (1000, vec![100, 0, 200, 0]));
         assert!(matches!(job.settle(Ok(30)), Step::Again));
@@ -525,7 +525,7 @@ mod tests {
         let memory = [0_u8; 300];
         let slices = [0, 100, 200].map(|at| Slice::new(memory.as_ptr().wrapping_add(at), 100));
         let mut job = write_of(0, &slices);
-        let lens = |job: &mut WriteJob| job.rest().2.iter().map(Slice::len).collect::<Vec<_>>();
+        let lens = |job: &mut WriteJob| job.rest().2.iter().map(Slice::bytes).collect::<Vec<_>>();
         job.0.progress.limit = Some(150);
         assert_eq!(lens(&mut job), [100, 50, 0]);
         assert!(matches!(job.settle(Ok(150)), Step::Again));

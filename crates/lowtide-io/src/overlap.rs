@@ -318,7 +318,7 @@ impl Drop for Overlap<'_> {
 ///
 /// Dropping a batch forgets the reads that have not started and waits for those that have.
 #[derive(Debug)]
-pub(crate) struct Batch<'b> {
+pub struct Batch<'b> {
     overlap: Overlap<'b>,
     path: Arc<PathBuf>,
 }
@@ -329,28 +329,28 @@ impl<'b> Batch<'b> {
     }
 
     /// Adds a read. It starts with the next [`submit`](Batch::submit) or [`wait`](Batch::wait).
-    pub(crate) fn push(&mut self, read: Read) {
+    pub fn push(&mut self, read: Read) {
         self.overlap.push(&self.path, read.user, Work::Read(ReadJob::new(read)));
     }
 
     /// Adds a read into scattered memory. It is one request like any other.
-    pub(crate) fn push_run(&mut self, read: ReadRun) {
+    pub fn push_run(&mut self, read: ReadRun) {
         self.overlap.push(&self.path, read.user, Work::ReadRun(ReadRunJob::new(read)));
     }
 
     /// Starts as many reads as there is room for, and returns at once. One system call (io_uring).
-    pub(crate) fn submit(&mut self) {
+    pub fn submit(&mut self) {
         self.overlap.submit();
     }
 
     /// Starts what can start, waits until `min` reads have ended (all of them, if there are fewer),
     /// and appends every read that has ended to `completions`. With `min` 0 it only looks.
-    pub(crate) fn wait(&mut self, min: usize, completions: &mut Vec<Completion>) {
+    pub fn wait(&mut self, min: usize, completions: &mut Vec<Completion>) {
         self.wait_for(min, None, completions);
     }
 
     /// The same, but not after the timeout.
-    pub(crate) fn wait_for(
+    pub fn wait_for(
         &mut self,
         min: usize,
         timeout: Option<Duration>,
@@ -364,7 +364,7 @@ impl<'b> Batch<'b> {
     ///
     /// # Panics
     /// When the batch was not [made](Backend::timed_batch) for this, or has no such read.
-    pub(crate) fn leave(&mut self, user: u64, end: impl FnOnce() -> End) -> Left {
+    pub fn leave(&mut self, user: u64, end: impl FnOnce() -> End) -> Left {
         match &mut self.overlap.engine {
             Engine::Timed(queue) => queue.leave(user, end),
             Engine::Uring(_) | Engine::Psync(_) => unreachable!("these reads have no deadline"),
@@ -373,12 +373,12 @@ impl<'b> Batch<'b> {
 
     /// Reads that were pushed and whose completion has not been returned.
     #[cfg(test)]
-    pub(crate) fn in_flight(&self) -> usize {
+    pub fn in_flight(&self) -> usize {
         self.overlap.in_flight()
     }
 
     /// How many reads are with the device at once, at most.
-    pub(crate) fn capacity(&self) -> usize {
+    pub fn capacity(&self) -> usize {
         self.overlap.engine.capacity()
     }
 }
@@ -393,7 +393,7 @@ impl<'b> Batch<'b> {
 /// thread that cannot wait forever calls [`wait`](Writer::wait) with a timeout first, and in the
 /// end [`abandon`](Writer::abandon).
 #[derive(Debug)]
-pub(crate) struct Writer<'b> {
+pub struct Writer<'b> {
     overlap: Overlap<'b>,
 }
 
@@ -407,7 +407,7 @@ impl<'b> Writer<'b> {
     /// Its result has the kernel's errors, or [`WriteZero`](io::ErrorKind::WriteZero) when the file
     /// takes no bytes and says no reason. After an error any part of the run may have been written;
     /// writing it again is right.
-    pub(crate) fn push(&mut self, write: Write) {
+    pub fn push(&mut self, write: Write) {
         let (path, user) = (Arc::clone(&write.path), write.user);
         self.overlap.push(&path, user, Work::Write(WriteJob::new(write)));
     }
@@ -417,19 +417,19 @@ impl<'b> Writer<'b> {
     /// After an error the kernel may have dropped what it could not write, and a second sync may
     /// succeed without having written it: what was written since the last good one must be written
     /// again first.
-    pub(crate) fn push_sync(&mut self, path: &Arc<PathBuf>, fd: RawFd, user: u64) {
+    pub fn push_sync(&mut self, path: &Arc<PathBuf>, fd: RawFd, user: u64) {
         self.overlap.push(path, user, Work::Sync(SyncJob { fd }));
     }
 
     /// Starts as many requests as there is room for, and returns at once.
-    pub(crate) fn submit(&mut self) {
+    pub fn submit(&mut self) {
         self.overlap.submit();
     }
 
     /// Starts what can start, waits until `min` requests have ended (all of them, if there are
     /// fewer) or the timeout has passed, and appends all that have ended to `completions`. With
     /// `min` 0 it only looks.
-    pub(crate) fn wait(
+    pub fn wait(
         &mut self,
         min: usize,
         timeout: Option<Duration>,
@@ -440,12 +440,12 @@ impl<'b> Writer<'b> {
 
     /// Requests that were pushed and whose completion has not been returned.
     #[cfg(test)]
-    pub(crate) fn in_flight(&self) -> usize {
+    pub fn in_flight(&self) -> usize {
         self.overlap.in_flight()
     }
 
     /// Bytes of the writes that were pushed and have not ended.
-    pub(crate) fn bytes_in_flight(&self) -> u64 {
+    pub fn bytes_in_flight(&self) -> u64 {
         self.overlap.write_bytes
     }
 
@@ -456,7 +456,7 @@ impl<'b> Writer<'b> {
     /// ends (see `request.rs`): their owner has to leak them, and learns so from
     /// [`Backend::is_abandoned`]. A thread that has abandoned a ring may never end, because the
     /// kernel waits for the ring's requests when a thread exits: do not join it.
-    pub(crate) fn abandon(self) {
+    pub fn abandon(self) {
         if self.overlap.in_flight() > self.overlap.ended.len() {
             self.overlap.backend.note_abandoned();
             std::mem::forget(self);

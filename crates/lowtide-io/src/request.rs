@@ -35,7 +35,7 @@ pub(super) const REGISTERED_MAX: usize = 1 << 30;
 
 /// One contiguous read from a file into the arena.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Read {
+pub struct Read {
     /// The file, usually opened with `O_DIRECT`.
     pub(super) fd: RawFd,
     /// Where in the file the read starts, in bytes.
@@ -59,7 +59,7 @@ impl Read {
     ///
     /// `ptr..ptr + len` is writable memory, and it and `fd` stay so until the completion of this
     /// request is returned; no other code touches that memory in between.
-    pub(crate) unsafe fn new(fd: RawFd, offset: u64, ptr: *mut u8, len: u32, user: u64) -> Read {
+    pub unsafe fn new(fd: RawFd, offset: u64, ptr: *mut u8, len: u32, user: u64) -> Read {
         Read { fd, offset, ptr, len, user }
     }
 }
@@ -68,7 +68,7 @@ impl Read {
 /// kernel's `iovec`.
 #[derive(Debug, Clone, Copy)]
 #[repr(transparent)]
-pub(crate) struct Slice(libc::iovec);
+pub struct Slice(libc::iovec);
 
 // SAFETY: the address is only passed to the kernel, which transfers to or from it; the promise of
 // `ReadRun::new` or `Write::new` covers the memory whichever thread does so.
@@ -80,12 +80,12 @@ unsafe impl Sync for Slice {}
 impl Slice {
     /// The memory at `ptr`, `len` bytes long. With `O_DIRECT` both must be multiples of the
     /// device's logical block.
-    pub(crate) fn new(ptr: *const u8, len: usize) -> Slice {
+    pub fn new(ptr: *const u8, len: usize) -> Slice {
         Slice(libc::iovec { iov_base: ptr.cast_mut().cast(), iov_len: len })
     }
 
     /// How many bytes the slice spans.
-    pub(crate) fn len(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         self.0.iov_len
     }
 
@@ -104,7 +104,7 @@ impl Slice {
 ///
 /// The number of slices is not limited, as for a [`Write`].
 #[derive(Debug)]
-pub(crate) struct ReadRun {
+pub struct ReadRun {
     /// The file, usually opened with `O_DIRECT`.
     pub(super) fd: RawFd,
     /// Where in the file the read starts, in bytes.
@@ -122,7 +122,7 @@ impl ReadRun {
     ///
     /// Each slice is writable memory, and it and `fd` stay so until the completion of this request
     /// is returned; no other code touches that memory in between.
-    pub(crate) unsafe fn new(fd: RawFd, offset: u64, slices: Vec<Slice>, user: u64) -> ReadRun {
+    pub unsafe fn new(fd: RawFd, offset: u64, slices: Vec<Slice>, user: u64) -> ReadRun {
         ReadRun { fd, offset, slices, user }
     }
 }
@@ -132,7 +132,7 @@ impl ReadRun {
 /// The number of slices is not limited; more than `IOV_MAX` are written in several transfers, in
 /// order.
 #[derive(Debug, Clone)]
-pub(crate) struct Write {
+pub struct Write {
     /// What the file is called.
     pub(super) path: Arc<PathBuf>,
     /// The file, usually opened with `O_DIRECT`.
@@ -152,7 +152,7 @@ impl Write {
     ///
     /// Each slice is readable memory, and it and `fd` stay so until the completion of this request
     /// is returned, or until the call that takes it returns, if it is one that waits.
-    pub(crate) unsafe fn new(
+    pub unsafe fn new(
         path: &Arc<PathBuf>,
         fd: RawFd,
         offset: u64,
@@ -163,21 +163,21 @@ impl Write {
     }
 
     /// How many bytes the run spans.
-    pub(crate) fn len(&self) -> u64 {
-        self.slices.iter().map(|slice| slice.len() as u64).sum()
+    pub fn bytes(&self) -> u64 {
+        self.slices.iter().map(|slice| slice.bytes() as u64).sum()
     }
 }
 
 /// The end of one request of a [`Batch`](super::Batch) or a [`Writer`](super::Writer).
 #[derive(Debug)]
-pub(crate) struct Completion {
+pub struct Completion {
     /// The `user` of the request.
-    pub(crate) user: u64,
+    pub user: u64,
     /// Bytes moved. A read that returns fewer bytes than requested has met the end of the file. The
     /// content of the rest of the memory is then undefined (a direct read fills its last block),
     /// and so is all of it after an error. A write moves all or fails, and then any part of it may
     /// have reached the file. A sync moves none.
-    pub(crate) result: io::Result<u32>,
+    pub result: io::Result<u32>,
 }
 
 /// The range all frames lie in, for a backend that may register it with the kernel.
@@ -187,7 +187,7 @@ pub(crate) struct Completion {
 /// only costs speed. A child made by `fork` gets a copy of pinned memory at once unless the range
 /// is excluded with `MADV_DONTFORK`.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Arena {
+pub struct Arena {
     base: usize,
     len: usize,
 }
@@ -201,12 +201,12 @@ impl Arena {
     /// physical pages*: no `munmap`, `mremap`, `MADV_DONTNEED`, `MADV_REMOVE` or hole punched in
     /// it. The kernel writes to the pages that were there when it registered them; a page exchanged
     /// behind its back would silently miss the bytes of every later read.
-    pub(crate) unsafe fn new(base: *mut u8, len: usize) -> Arena {
+    pub unsafe fn new(base: *mut u8, len: usize) -> Arena {
         Arena { base: base.addr(), len }
     }
 
     /// How many bytes the arena spans.
-    pub(crate) fn len(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         self.len
     }
 

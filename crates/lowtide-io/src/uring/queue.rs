@@ -54,7 +54,7 @@ impl Task {
 
 /// The jobs of one user of a ring.
 #[derive(Debug)]
-pub(in crate::io) struct Queue {
+pub(crate) struct Queue {
     lease: Lease,
     queued: VecDeque<Task>,
     slots: Vec<Option<Task>>,
@@ -71,12 +71,12 @@ impl Queue {
     }
 
     /// How many jobs are kept in flight at most.
-    pub(in crate::io) fn capacity(&self) -> usize {
+    pub(crate) fn capacity(&self) -> usize {
         self.capacity
     }
 
     /// Jobs pushed and not yet given to a sink.
-    pub(in crate::io) fn in_flight(&self) -> usize {
+    pub(crate) fn in_flight(&self) -> usize {
         self.queued.len() + self.occupied()
     }
 
@@ -85,12 +85,12 @@ impl Queue {
     }
 
     /// Adds a job. Nothing is handed to the kernel yet.
-    pub(in crate::io) fn push(&mut self, user: u64, work: Work) {
+    pub(crate) fn push(&mut self, user: u64, work: Work) {
         self.queued.push_back(Task { user, work });
     }
 
     /// Hands as many jobs to the kernel as may be in flight, without waiting.
-    pub(in crate::io) fn submit(&mut self) {
+    pub(crate) fn submit(&mut self) {
         self.stage();
         let ring = self.lease.ring();
         if !ring.is_broken() && ring.staged() > 0 {
@@ -100,7 +100,7 @@ impl Queue {
 
     /// Waits until at least `min` jobs have ended (or all, if there are fewer), or until the
     /// deadline, and gives the number, the job and the result of each that has ended to `sink`.
-    pub(in crate::io) fn wait(
+    pub(crate) fn wait(
         &mut self,
         min: usize,
         deadline: Option<Instant>,

@@ -22,7 +22,7 @@ use crate::deadline::Deadline;
 
 /// Threads of a kind that make calls, and how many of these are late.
 #[derive(Debug)]
-pub(crate) struct Bounded {
+pub struct Bounded {
     workers: Arc<Workers>,
     late: Arc<AtomicUsize>,
 }
@@ -38,20 +38,20 @@ enum Stage<T> {
 impl Bounded {
     /// At most `most` threads called `name`, of which some are started now. Others are when they
     /// are needed.
-    pub(crate) fn new(name: &'static str, most: usize, now: usize) -> Self {
+    pub fn new(name: &'static str, most: usize, now: usize) -> Self {
         let workers = Arc::new(Workers::new(name, most));
         workers.start(now);
         Self { workers, late: Arc::default() }
     }
 
     /// Calls that were left, and that the device has not answered.
-    pub(crate) fn late(&self) -> usize {
+    pub fn late(&self) -> usize {
         self.late.load(SeqCst)
     }
 
     /// Makes a call in another thread. `None` if it has not ended after `limit`: then it is not
     /// made, or what it returns is dropped when it ends.
-    pub(crate) fn run<T: Send + 'static>(
+    pub fn run<T: Send + 'static>(
         &self,
         limit: Duration,
         call: impl FnOnce() -> T + Send + 'static,

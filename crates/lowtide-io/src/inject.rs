@@ -107,11 +107,11 @@ pub enum Verdict {
 /// Numbers the requests of one pager that an injector decides about, from whatever part of the
 /// pager they come. Clones go on with the same numbers.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Numbers(Arc<AtomicU64>);
+pub struct Numbers(Arc<AtomicU64>);
 
 impl Numbers {
     /// One that no other request has.
-    pub(crate) fn next(&self) -> u64 {
+    pub fn next(&self) -> u64 {
         self.0.fetch_add(1, Ordering::Relaxed)
     }
 }
@@ -215,7 +215,7 @@ impl Start {
 
 /// Gets the verdict for a request that cannot overlap with others, and carries it out in the
 /// calling thread. `act` gets what its first transfer may move at most, if there is a limit.
-pub(crate) fn carry_out(
+pub fn carry_out(
     inject: &dyn Inject,
     request: &Request<'_>,
     act: impl FnOnce(Option<u64>) -> io::Result<()>,

@@ -38,11 +38,11 @@ const ENTRIES_MAX: u32 = 4096;
 /// Why io_uring cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[error("{step} failed: {source}")]
-pub(crate) struct Refusal {
+pub struct Refusal {
     /// The step that failed.
-    pub(crate) step: &'static str,
+    pub step: &'static str,
     /// The kernel's answer.
-    pub(crate) source: io::Error,
+    pub source: io::Error,
 }
 
 impl Refusal {
@@ -198,7 +198,7 @@ impl Setup {
         }
         match trial.submitter().register_buffers_clone(donor.as_raw_fd()) {
             Ok(()) => Registration::Cloned { donor: Box::new(donor), arena },
-            Err(_) if arena.len() <= REGISTER_EACH_MAX => Registration::Each { arena },
+            Err(_) if arena.bytes() <= REGISTER_EACH_MAX => Registration::Each { arena },
             Err(error) => {
                 Registration::None(format!("rings cannot share it before Linux 6.12: {error}"))
             }
@@ -239,11 +239,11 @@ impl Setup {
             Registration::Cloned { arena, .. } => {
                 format!(
                     "arena of {} MiB registered once and shared by all rings",
-                    arena.len() >> 20
+                    arena.bytes() >> 20
                 )
             }
             Registration::Each { arena } => {
-                format!("arena of {} MiB registered with each ring", arena.len() >> 20)
+                format!("arena of {} MiB registered with each ring", arena.bytes() >> 20)
             }
         };
         format!("one ring of {} entries for each thread, {task_work}, {memory}", self.entries)

@@ -89,7 +89,7 @@ impl fmt::Display for FaultSite {
 
 /// How often each site was reached.
 #[derive(Debug)]
-pub(crate) struct FaultSites([AtomicU64; FaultSite::ALL.len()]);
+pub struct FaultSites([AtomicU64; FaultSite::ALL.len()]);
 
 impl Default for FaultSites {
     fn default() -> Self {
@@ -99,12 +99,12 @@ impl Default for FaultSites {
 
 impl FaultSites {
     /// Counts a visit.
-    pub(crate) fn mark(&self, site: FaultSite) {
+    pub fn mark(&self, site: FaultSite) {
         self.0[site as usize].fetch_add(1, Relaxed);
     }
 
     /// All counts, in the order of [`FaultSite::ALL`].
-    pub(crate) fn counts(&self) -> Vec<(FaultSite, u64)> {
+    pub fn counts(&self) -> Vec<(FaultSite, u64)> {
         FaultSite::ALL.iter().map(|&site| (site, self.0[site as usize].load(Relaxed))).collect()
     }
 }

@@ -33,7 +33,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::choose::{IoEngine, Options, hint};
+use super::choose::{IoEngine, Options};
 use super::inject::{Inject, InjectOp, Numbers, Request, carry_out};
 use super::job::{Job, WriteJob};
 use super::overlap::{Batch, Engine, Writer};
@@ -42,7 +42,6 @@ use super::request::{Read, Write, check_range};
 use super::timed::TimedQueue;
 use super::uring::{Refusal, Uring};
 use super::workers::Workers;
-use crate::error::BuildError;
 use crate::fault_sites::{FaultSite, FaultSites};
 
 /// Threads that make reads with a deadline, of all files together. Reads of a device that hangs
@@ -51,7 +50,7 @@ use crate::fault_sites::{FaultSite, FaultSites};
 const READERS_MAX: usize = 256;
 
 /// Moves pages between files and the arena. Shared by all threads of a pager.
-pub(crate) struct Backend {
+pub struct Backend {
     /// Absent when system calls are used for everything.
     uring: Option<Uring>,
     psync: Psync,
@@ -85,9 +84,9 @@ impl Backend {
     ///
     /// # Errors
     ///
-    /// [`BuildError::IoEngine`] when io_uring was demanded and does not work. [`IoEngine::Auto`]
+    /// [`Refusal`] when io_uring was demanded and does not work. [`IoEngine::Auto`]
     /// never fails.
-    pub(crate) fn open(options: Options) -> Result<Backend, BuildError> {
+    pub fn open(options: Options) -> Result<Backend, Refusal> {
         let psync = Psync::new(options.depth.max(1) as usize);
         let with_calls = format!("system calls, up to {} threads for batches", psync.threads());
         let (uring, reason) = match options.engine {
@@ -97,13 +96,9 @@ impl Backend {
                     let reason = format!("io_uring: {}", uring.describe());
                     (Some(uring), reason)
                 }
-                Err(refusal) if options.engine == IoEngine::Uring => {
-                    let hint = hint(&refusal);
-                    let Refusal { step, source } = refusal;
-                    return Err(BuildError::IoEngine { step, source, hint });
-                }
+                Err(refusal) if options.engine == IoEngine::Uring => return Err(refusal),
                 Err(refusal) => {
-                    let why = hint(&refusal);
+                    let why = refusal.hint();
                     (None, format!("psync, because {refusal} ({why}): {with_calls}"))
                 }
             },
@@ -116,12 +111,12 @@ impl Backend {
     }
 
     /// The engine in use: [`IoEngine::Uring`] or [`IoEngine::Psync`].
-    pub(crate) fn engine(&self) -> IoEngine {
+    pub fn engine(&self) -> IoEngine {
         if self.uring.is_some() { IoEngine::Uring } else { IoEngine::Psync }
     }
 
     /// One line for people: which engine, how it is set up, and why it is not the other.
-    pub(crate) fn reason(&self) -> &str {
+    pub fn reason(&self) -> &str {
         &self.reason
     }
 
@@ -146,7 +141,7 @@ impl Backend {
 
     /// Whether requests were left in flight forever. Then the memory and the descriptors that they
     /// name must never be given back, and a ring or threads are leaked.
-    pub(crate) fn is_abandoned(&self) -> bool {
+    pub fn is_abandoned(&self) -> bool {
         self.abandoned.load(Ordering::Acquire)
     }
 
@@ -158,7 +153,7 @@ impl Backend {
     ///
     /// The kernel's: `EBADF` (not open for reading), `EINVAL` (not aligned, with `O_DIRECT`; no
     /// offset of a file), `EIO` and its like from the device. The memory then holds anything.
-    pub(crate) fn read_one(&self, path: &Arc<PathBuf>, read: Read) -> io::Result<u32> {
+    pub fn read_one(&self, path: &Arc<PathBuf>, read: Read) -> io::Result<u32> {
         if self.inject.is_some() {
             return self.read_past_injector(path, read);
         }
@@ -178,7 +173,7 @@ impl Backend {
     /// Starts a batch of reads of the file called `path` in the calling thread. Costs nothing but a
     /// few small allocations once the thread has a ring. Batches may be nested, and single reads
     /// made meanwhile.
-    pub(crate) fn batch(&self, path: &Arc<PathBuf>) -> Batch<'_> {
+    pub fn batch(&self, path: &Arc<PathBuf>) -> Batch<'_> {
         let ring = self.uring.as_ref().and_then(Uring::queue);
         let engine = ring.map_or_else(|| Engine::Psync(self.psync.shared_queue()), Engine::Uring);
         Batch::new(self, engine, path)
@@ -186,14 +181,14 @@ impl Backend {
 
     /// The same, of reads that are made by threads of the pager, so that they can be
     /// [left](Batch::leave).
-    pub(crate) fn timed_batch(&self, path: &Arc<PathBuf>) -> Batch<'_> {
+    pub fn timed_batch(&self, path: &Arc<PathBuf>) -> Batch<'_> {
         let queue = TimedQueue::new(self, (&self.readers, self.psync.depth()), path);
         Batch::new(self, Engine::Timed(queue), path)
     }
 
     /// Starts a series of writes and syncs in the calling thread. Costs as little as a batch;
     /// without io_uring it starts threads as they are needed, and the next writer takes them over.
-    pub(crate) fn writer(&self) -> Writer<'_> {
+    pub fn writer(&self) -> Writer<'_> {
         let ring = self.uring.as_ref().and_then(Uring::queue);
         let engine = ring.map_or_else(|| Engine::Psync(self.psync.own_queue()), Engine::Uring);
         Writer::new(self, engine)
@@ -206,10 +201,10 @@ impl Backend {
     /// The kernel's: those of [`read_one`](Backend::read_one), `ENOSPC`, `EDQUOT`, `EFBIG`; and
     /// [`WriteZero`](io::ErrorKind::WriteZero) when the file takes no bytes and gives no reason.
     /// Any part of the run may have been written; writing it again is right.
-    pub(crate) fn write_run(&self, write: Write) -> io::Result<()> {
+    pub fn write_run(&self, write: Write) -> io::Result<()> {
         if self.inject.is_none() {
-            check_range(write.offset, write.len())?;
-            return if write.len() == 0 { Ok(()) } else { WriteJob::new(write).run().map(drop) };
+            check_range(write.offset, write.bytes())?;
+            return if write.bytes() == 0 { Ok(()) } else { WriteJob::new(write).run().map(drop) };
         }
         let mut writer = self.writer();
         writer.push(write);
@@ -223,7 +218,7 @@ impl Backend {
     /// # Errors
     ///
     /// The kernel's: `EFBIG`, `EINVAL`, `EPERM`, `ENOSPC` and `EDQUOT` where metadata must grow.
-    pub(crate) fn set_len(&self, path: &Arc<PathBuf>, file: &File, len: u64) -> io::Result<()> {
+    pub fn set_len(&self, path: &Arc<PathBuf>, file: &File, len: u64) -> io::Result<()> {
         let shrinks = lowtide_sys::file::size(file).is_ok_and(|size| len < size);
         let (op, site) = match shrinks {
             true => (InjectOp::Shrink, FaultSite::ShrinkFailed),
@@ -237,12 +232,7 @@ impl Backend {
     /// # Errors
     ///
     /// The kernel's: `EOPNOTSUPP` and its like where the file system makes no holes.
-    pub(crate) fn punch(
-        &self,
-        path: &Arc<PathBuf>,
-        file: &File,
-        bytes: Range<u64>,
-    ) -> io::Result<()> {
+    pub fn punch(&self, path: &Arc<PathBuf>, file: &File, bytes: Range<u64>) -> io::Result<()> {
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         let len = bytes.end - bytes.start;
         self.change(path, InjectOp::Punch, bytes.clone(), || {
@@ -255,7 +245,7 @@ impl Backend {
     /// # Errors
     ///
     /// Those of `sync`.
-    pub(crate) fn sync_name(
+    pub fn sync_name(
         &self,
         path: &Arc<PathBuf>,
         sync: impl FnOnce() -> io::Result<()>,

@@ -65,7 +65,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use self::cache::{Lease, RingCaches};
 pub(super) use self::queue::Queue as UringQueue;
-pub(super) use self::setup::Refusal;
+pub use self::setup::Refusal;
 use self::setup::Setup;
 use super::request::Arena;
 

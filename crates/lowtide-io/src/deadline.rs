@@ -10,30 +10,28 @@ use std::time::{Duration, Instant};
 
 /// A moment, or never.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Deadline(Option<Instant>);
+pub struct Deadline(Option<Instant>);
 
 impl Deadline {
     /// The moment `time` from now; never, if the clock cannot count that far.
-    pub(crate) fn after(time: Duration) -> Self {
+    pub fn after(time: Duration) -> Self {
         Self(Instant::now().checked_add(time))
     }
 
     /// The same, later by `time`.
-    pub(crate) fn later(self, time: Duration) -> Self {
+    pub fn later(self, time: Duration) -> Self {
         Self(self.0.and_then(|at| at.checked_add(time)))
     }
 
-    pub(crate) fn has_passed(self) -> bool {
+    /// Whether the moment has come.
+    #[must_use]
+    pub fn has_passed(self) -> bool {
         self.0.is_some_and(|at| at <= Instant::now())
     }
 
     /// Waits for a notification, until the deadline at the longest. Returns the lock, and false if
     /// the deadline has passed.
-    pub(crate) fn wait<'a, T>(
-        self,
-        on: &Condvar,
-        guard: MutexGuard<'a, T>,
-    ) -> (MutexGuard<'a, T>, bool) {
+    pub fn wait<'a, T>(self, on: &Condvar, guard: MutexGuard<'a, T>) -> (MutexGuard<'a, T>, bool) {
         let Some(at) = self.0 else {
             return (on.wait(guard).unwrap_or_else(PoisonError::into_inner), true);
         };

@@ -31,7 +31,7 @@ use super::psync::{Mailbox, lock};
 use super::workers::Workers;
 
 /// What is to be done when a late read ends. It gets the result.
-pub(crate) type End = Box<dyn FnOnce(io::Result<u64>) + Send>;
+pub type End = Box<dyn FnOnce(io::Result<u64>) + Send>;
 
 /// Where a read is.
 enum Stage {
@@ -45,7 +45,7 @@ enum Stage {
 
 /// What became of a read that its thread does not wait for any more.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Left {
+pub enum Left {
     /// It will not be made.
     Withdrawn,
     /// The device has it. What was left is called when it ends.
