@@ -9,8 +9,8 @@
 //!
 //! Nothing here is needed to use a pager, and none of it is stable.
 
-pub use crate::miss_clock::MissTimes;
-pub use crate::pool_lock::LockTimes;
+pub use crate::pool::lock::LockTimes;
+pub use crate::pool::miss_clock::MissTimes;
 pub use lowtide_io::{FaultSite, Gate, Inject, InjectOp, Request, Verdict};
 
 use crate::config::PagerBuilder;

@@ -101,105 +101,52 @@
 //! real memory. Pins without a lock are the crate `lowtide-pin`, I/O engines the
 //! crate `lowtide-io`.
 //!
-//! | file | concept |
+//! | module | concept |
 //! |---|---|
-//! | `pager`, `config`, `open`, `view`, `guard`, `stat`, `error` | the public API; `guide` |
-//! | `adapters`, `errno` | the traits and error kinds of the standard library |
-//! | `tenant` | budgets within the budget: limits, reservations, the kernel's files |
-//! | `pool`, `allocate`, `frames`, `resident` | the engine and its lock; frames and their memory |
-//! | `pool_lock`, `miss_clock` | how long the lock is held; where the time of a miss goes |
-//! | `charge`, `payer`, `oom` | which group pays; waiting for room; the report if there is none |
-//! | `high`, `account` | what a thread pays for being above `high` |
-//! | `hits`, `unfenced` | the hit path; which pages are pinned without a fence |
-//! | `fault`, `many`, `pipeline`, `pieces` | bringing in one page or many |
-//! | `wait`, `late`, `late_reads` | waiting for a read; reads that miss their deadline |
-//! | `readahead`, `unused`, `readers` | sequential access: which pages are read ahead |
-//! | `around` | the neighbours of a page that is missed: where they are read with it |
-//! | `reclaim`, `background` | driving the engine's reclaim; the threads of a pager |
-//! | `attempt`, `nested` | a thread that waits owns nothing for long; threads that must not wait |
-//! | `beneath` | direct writes beside what passes through the kernel's page cache |
-//! | `store`, `writeback`, `close` | writing to pages; writing pages to files; closing a file |
-//! | `length`, `punch`, `owned` | where a file ends; holes; owning many pages at once |
-//! | `map`, `alloc` | files, and heaps, behind a plain pointer |
+//! | `pager`, `config`, `stat`, `error`, `errno` | budgets, counters, errors; the [`guide`] |
+//! | `view` | the pages of an open file: the hit path, guards, adapters |
+//! | `fault` | misses, of one page or many; waiting for other threads |
+//! | `ahead` | reading ahead, and around |
+//! | `pool` | the engine and its lock, frames, charging, reclaim |
+//! | `space` | open files: descriptors, length, holes, opening and closing |
+//! | `store`, `writeback` | writing to pages; writing pages to files |
+//! | [`map`], `alloc` | files, and heaps, behind a plain pointer |
 //! | `anon`, `swap` | regions without a file; where their pages are when not in memory |
-//! | `space`, `backing`, `stable` | open files, their descriptors; stable writes |
-//! | `poison` | after a panic of the engine |
+//! | `tenant` | budgets within the budget: limits, reservations, the kernel's files |
+//! | `thread_locals` | what a thread of a pager does before it begins |
 //! | `programs`, `instruments` | what the features `bpf` and `instruments` add |
-//! | `wakeup` | a condition variable that is cheap without waiters |
 #![deny(unsafe_code)]
 // What only instruments look at is kept without them, too.
 #![cfg_attr(not(feature = "instruments"), allow(dead_code, unreachable_pub))]
 
-mod account;
-mod adapters;
+mod ahead;
 #[cfg(feature = "alloc")]
 #[allow(unsafe_code, reason = "an allocator is unsafe by its interface")]
 pub mod alloc;
-mod allocate;
 mod anon;
-mod around;
-mod attempt;
-mod background;
-mod backing;
-mod beneath;
-mod charge;
-mod close;
 mod config;
 mod errno;
 mod error;
 mod fault;
-mod frames;
-mod guard;
 pub mod guide;
-mod high;
-#[allow(unsafe_code, reason = "see the file's header")]
-mod hits;
 #[cfg(feature = "instruments")]
 pub mod instruments;
-mod late;
-mod late_reads;
-mod length;
-mod many;
 pub mod map;
-mod miss_clock;
-mod nested;
-mod oom;
-mod open;
-mod owned;
 mod pager;
-mod payer;
-mod pieces;
-mod pipeline;
-mod poison;
 mod pool;
-mod pool_lock;
 mod programs;
-mod punch;
-mod readahead;
-mod reader;
-mod readers;
-mod reclaim;
-mod resident;
 mod space;
-mod stable;
 mod stat;
 mod store;
 mod swap;
 mod tenant;
 mod thread_locals;
-mod unfenced;
-mod unused;
 mod view;
-mod wait;
-mod wakeup;
-mod whole;
 mod writeback;
 
-pub use adapters::Cursor;
 pub use anon::{Elements, PageMut, Region, RegionOptions, TenantVec};
 pub use config::{IoMode, PagerBuilder};
 pub use error::{BuildError, CloseError, Error, OpenError, Unwritten};
-pub use guard::Page;
 pub use lowtide_core::high::handler::{HighPolicy, UnknownHighPolicy};
 pub use lowtide_core::psi::{Pressure, PressureLine};
 pub use lowtide_core::{
@@ -208,16 +155,15 @@ pub use lowtide_core::{
 };
 pub use lowtide_io::{IoEngine, UnknownIoEngine};
 pub use lowtide_swap::{CreateError as SwapFileError, FileStat};
-pub use open::OpenOptions;
 pub use pager::Pager;
-pub use reader::PageCursor;
+pub use space::open::OpenOptions;
 pub use stat::{DirtyStat, IoStat, Stat};
 pub use swap::{SwapOptions, SwapStat};
 pub use tenant::{
     Consumer, ExportError, OnStall, OomReport, Reservation, SwapRefusal, Tenant, TenantBuilder,
     TenantError, TenantFile, TenantLimits, Unwritable,
 };
-pub use view::View;
+pub use view::{Cursor, Page, PageCursor, View};
 
 #[cfg(feature = "bpf")]
 pub use lowtide_bpf::{LoadError, Programs};

@@ -1,15 +1,16 @@
 //! The pager: one budget, and the files that share it.
 
-use crate::background::Threads;
 use crate::config::PagerBuilder;
 use crate::error::{BuildError, CloseError, OpenError};
-use crate::open::OpenOptions;
 use crate::pool::Pool;
+use crate::pool::background::Threads;
+use crate::space::open::OpenOptions;
 use crate::stat::{DirtyStat, Stat};
 use crate::swap::Kept;
 use crate::tenant::{ExportError, Exporter};
 use crate::view::View;
 use lowtide_core::{MemcgId, MemoryStat};
+use lowtide_io::IoEngine;
 use lowtide_swap::FileStat;
 use std::fmt;
 use std::path::Path;
@@ -186,7 +187,7 @@ impl Pager {
     /// The I/O engine in use: [`IoEngine::Uring`](crate::IoEngine::Uring) or
     /// [`IoEngine::Psync`](crate::IoEngine::Psync).
     #[must_use]
-    pub fn io_engine(&self) -> crate::IoEngine {
+    pub fn io_engine(&self) -> IoEngine {
         self.inner.pool.backend.engine()
     }
 

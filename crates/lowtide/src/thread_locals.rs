@@ -5,7 +5,8 @@
 //! the program that has either of these locks may wait for a page of a map, and only the threads of
 //! its pager bring the page in. So they use all of theirs before there is a page to wait for.
 
-use crate::{account, map, store};
+use crate::pool::account;
+use crate::{map, store};
 use lowtide_pin::hazard;
 use std::io;
 use std::sync::mpsc;

@@ -2,15 +2,15 @@
 
 use super::kept;
 use super::page::writes_here;
-use crate::attempt::{Attempts, Stop};
+use crate::ahead::readahead::{first_use, note_access};
 use crate::error::Error;
+use crate::fault::attempt::{Attempts, Stop};
+use crate::fault::nested::is_nested;
 use crate::fault::{Access, Claim};
-use crate::nested::is_nested;
 use crate::pool::Pool;
-use crate::readahead::{first_use, note_access};
+use crate::space::whole::has_all;
 use crate::space::{Space, parts};
 use crate::store::{outwait_readers, unlock};
-use crate::whole::has_all;
 use lowtide_core::FolioId;
 use lowtide_pin::hazard::{self, Held};
 use lowtide_pin::translation::{Entry, State as EntryState, Taken};

@@ -14,15 +14,15 @@
 
 use super::fill::{give_back, leave_swap};
 use super::keeps_slot;
-use crate::account::Stall;
-use crate::allocate::Allocated;
+use crate::ahead::marks::Ahead;
+use crate::ahead::readahead::{budget_of, note_ahead};
+use crate::fault::nested::is_nested;
 use crate::fault::{Access, Claim};
-use crate::nested::is_nested;
 use crate::pool::Pool;
-use crate::readahead::{budget_of, note_ahead};
+use crate::pool::account::Stall;
+use crate::pool::allocate::Allocated;
 use crate::space::Space;
 use crate::swap::{Around, Slot};
-use crate::unused::Ahead;
 use lowtide_core::Owner;
 use lowtide_pin::translation::State as EntryState;
 

@@ -13,8 +13,8 @@
 //! A page that comes back from compressed memory keeps nothing: its second copy would take room in
 //! the tenant's budget, so loading is exclusive, as for zswap and zram (C7, C9).
 //!
-//! **Behind a pointer** a page that keeps its slot is installed *write-protected*, so that its first
-//! store is a message, as of a file (`map/stores.rs`):
+//! **Behind a pointer** a page that keeps its slot is installed *write-protected*, so that its
+//! first store is a message, as of a file (`map/stores.rs`):
 //!
 //! > **Under the pool's lock, a page behind a pointer that has a slot is protected, or locked.**
 //!

@@ -25,12 +25,12 @@
 //! and come in as not accessed: what was brought in vain goes first.
 
 use super::keeps_slot;
+use crate::ahead::readahead::note_ahead;
+use crate::fault::nested::{Nested, is_nested};
+use crate::fault::pieces::{Piece, Wanted, frames_for};
 use crate::fault::{Access, Claim};
 use crate::map::{Arrival, Landing};
-use crate::nested::{Nested, is_nested};
-use crate::pieces::{Piece, Wanted, frames_for};
 use crate::pool::Pool;
-use crate::readahead::note_ahead;
 use crate::space::Space;
 use crate::swap::Slot;
 use lowtide_core::{FolioId, Task, ZswapEvents};
@@ -295,7 +295,7 @@ fn publish(pool: &Pool, space: &Space, coming: Vec<Coming>, wanted: Option<u64>)
     }
     let count = there.len() as u64;
     anon.ahead_taken(count);
-    // All of them are there before a thread that waits for one looks what it can do with the others.
+    // All of them are there before a thread that waits for one looks what it can do with the rest.
     let mut waited_for = Vec::new();
     for Coming { piece, .. } in there {
         let entry = space.table.entry(piece.claim.page);

@@ -6,7 +6,7 @@
 
 use super::{PageMut, Region};
 use crate::error::Error;
-use crate::guard::Page;
+use crate::view::guard::Page;
 use bytemuck::Pod;
 use std::fmt;
 use std::marker::PhantomData;

@@ -8,9 +8,9 @@ use super::server::{LET_GO, LOOK};
 use super::space::{Body, check_page_size, open_space, page_tables};
 use super::watch::{WatchedFile, Watcher};
 use super::watched::{Mapping, Watched};
+use crate::ahead::readahead::window_pages;
 use crate::error::Error;
 use crate::pager::Pager;
-use crate::readahead::window_pages;
 use crate::view::Open;
 use lowtide_io::Deadline;
 use lowtide_sys::memory::page_size;
@@ -140,7 +140,7 @@ impl MapOptions {
         };
         let pool = &pager.inner.pool;
         let _one_at_a_time = watcher.adopting();
-        let key = crate::backing::FileKey::of(file).map_err(MapError::kernel("fstat(2)"))?;
+        let key = crate::space::backing::FileKey::of(file).map_err(MapError::kernel("fstat(2)"))?;
         let found = watcher.find(|space| {
             space.backing.key() == key && pool.lock().engine.group_of_space(space.id) == group
         });
@@ -234,8 +234,8 @@ impl Adopted {
     }
 
     /// The pages at these addresses are soon wanted: they are read in the background, as far as
-    /// there is room, and no more than an eighth of the budget. Returns false where the kernel reads
-    /// ahead, which must be advised instead.
+    /// there is room, and no more than an eighth of the budget. Returns false where the kernel
+    /// reads ahead, which must be advised instead.
     pub fn will_need(&self, addresses: Range<usize>) -> bool {
         if self.ahead && !addresses.is_empty() {
             self.watcher.will_need(&self.file, self.pages_of(&addresses));

@@ -29,8 +29,8 @@
 
 use super::streams::{AHEAD_PART, Bounds, Streams};
 use super::watched::Watched;
+use crate::ahead::readahead::{budget_of, first_use};
 use crate::pool::Pool;
-use crate::readahead::{budget_of, first_use};
 use crate::space::Space;
 use lowtide_core::{FolioId, Task};
 use lowtide_pin::translation::State;

@@ -13,7 +13,7 @@
 //! ```
 
 use super::pages::Arrival;
-use crate::unused::Ahead;
+use crate::ahead::marks::Ahead;
 use std::ops::Range;
 
 /// Pages that are zapped together.

@@ -3,10 +3,10 @@
 use super::error::MapError;
 use super::options::MapMode;
 use super::pages::MappedPages;
-use crate::backing::{Backing, Create, Descriptors, Held, Wanted};
 use crate::config::IoMode;
 use crate::error::OpenError;
 use crate::pool::Pool;
+use crate::space::backing::{Backing, Create, Descriptors, Held, Wanted};
 use crate::space::{PAGES_MAX, SPACES_MAX, Space};
 use crate::tenant::TenantError;
 use lowtide_core::MemcgId;

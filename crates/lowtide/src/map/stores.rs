@@ -41,8 +41,8 @@
 //! nor do stores to pages that are dirty already.
 
 use super::mirror::Mirror;
-use crate::payer::Payer;
 use crate::pool::Pool;
+use crate::pool::payer::Payer;
 use crate::space::Space;
 use lowtide_core::Dirtier;
 use lowtide_io::Deadline;

@@ -26,8 +26,8 @@
 //!
 //! Source: `docs/kernel/fault-and-writeback.md` B4, B5.
 
-use crate::nested::is_nested;
-use crate::payer::Payer;
+use crate::fault::nested::is_nested;
+use crate::pool::payer::Payer;
 use crate::pool::{DirtiersLeft, Pool, State, StateGuard};
 use crate::space::Space;
 use lowtide_core::Dirtier;

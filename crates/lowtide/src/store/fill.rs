@@ -13,10 +13,10 @@ use super::balance;
 use super::{Batch, Part, copy};
 use crate::error::Error;
 use crate::fault::{Access, Claim};
-use crate::payer::Payer;
+use crate::pool::payer::Payer;
 use crate::pool::{Pool, State, StateGuard};
 use crate::space::Space;
-use crate::whole::has_all;
+use crate::space::whole::has_all;
 use lowtide_pin::translation::{Entry, State as EntryState};
 
 /// Pages that were claimed, from the batch's part `index` on, and their frames.

@@ -40,10 +40,10 @@ mod overwrite;
 pub(crate) use balance::register;
 pub(crate) use overwrite::{outwait_readers, unlock};
 
-use crate::attempt::Attempts;
 use crate::error::Error;
 use crate::fault::Access;
-use crate::nested::is_nested;
+use crate::fault::attempt::Attempts;
+use crate::fault::nested::is_nested;
 use crate::pool::Pool;
 use crate::space::Space;
 use crate::space::parts;

@@ -8,8 +8,8 @@
 
 use super::balance;
 use super::{Batch, copy};
-use crate::attempt::{Attempts, Stop};
 use crate::error::Error;
+use crate::fault::attempt::{Attempts, Stop};
 use crate::pool::{Pool, State};
 use crate::space::Space;
 use lowtide_core::{Flags, Folio, FolioId};

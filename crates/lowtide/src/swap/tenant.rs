@@ -4,9 +4,9 @@ use super::file::Backing;
 use super::frames::FrameSource;
 use super::slot::{Around, IN_FILE, Refused, Slot, Store};
 use crate::error::Error;
-use crate::oom::out_of_budget;
-use crate::payer::{Effort, Payer};
 use crate::pool::Pool;
+use crate::pool::oom::out_of_budget;
+use crate::pool::payer::{Effort, Payer};
 use crate::tenant::TenantError;
 use lowtide_core::{MemcgId, Owner, SpaceId, Task};
 use lowtide_swap::{

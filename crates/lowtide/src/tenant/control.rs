@@ -8,8 +8,8 @@
 use super::limits::pages;
 use super::names;
 use super::{Tenant, TenantError, TenantLimits};
+use crate::pool::reclaim::{PIECE, piece};
 use crate::pool::{State, StateGuard};
-use crate::reclaim::{PIECE, piece};
 use crate::swap::{is_over_share, push_out};
 use lowtide_core::limits::{MAX_RECLAIM_RETRIES, SWAP_CLUSTER_MAX};
 use lowtide_core::{GroupError, Limits, MemcgId, Reason, Size};

@@ -2,9 +2,9 @@
 
 use super::{TenantBuilder, TenantError};
 use crate::error::OpenError;
-use crate::open::OpenOptions;
 use crate::pager::Pager;
 use crate::pool::{Pool, StateGuard};
+use crate::space::open::OpenOptions;
 use crate::swap::{self, Kept, SwapStat};
 use crate::view::View;
 use lowtide_core::{MemcgEvents, MemcgId, MemoryStat};

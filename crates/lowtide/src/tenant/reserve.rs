@@ -8,9 +8,9 @@
 use super::reservations::Place;
 use super::{Tenant, TenantError};
 use crate::error::Error;
-use crate::oom::out_of_budget;
 use crate::pager::Pager;
-use crate::payer::{Effort, Full, Payer};
+use crate::pool::oom::out_of_budget;
+use crate::pool::payer::{Effort, Full, Payer};
 use lowtide_core::{MemcgId, Size, Task};
 use std::fmt;
 

@@ -38,10 +38,10 @@
 //! A dirty translation whose folio is neither dirty nor being written would never be written and
 //! never leave memory. That would be a defect of ours; it is logged and repaired where it is met.
 
-use crate::beneath::BLOCK;
 use crate::map::{Landing, StoredPages};
 use crate::pool::{Pool, State};
 use crate::space::Space;
+use crate::space::beneath::BLOCK;
 use lowtide_core::limits::TABLE_ENTRIES;
 use lowtide_core::{Flags, FolioId, Task};
 use lowtide_io::{FaultSite, Slice};

@@ -1,11 +1,11 @@
 //! What a view requests of write-back: flush and discard.
 
 use super::ledger::{Failure, Report};
-use crate::attempt::Attempts;
 use crate::error::Error;
-use crate::owned::Owned;
+use crate::fault::attempt::Attempts;
 use crate::pool::Pool;
 use crate::space::Space;
+use crate::space::owned::Owned;
 use lowtide_pin::translation::State as EntryState;
 use std::ops::Range;
 use std::sync::Arc;

@@ -1,11 +1,11 @@
 //! Write-back at moments that a test cannot reach from outside: between two steps of a store.
 
 use super::collect::{collect, copy_tail, cut_run, end_run, make_dirty};
-use crate::attempt::Attempts;
 use crate::fault::Access;
-use crate::owned::Owned;
+use crate::fault::attempt::Attempts;
 use crate::pool::Pool;
 use crate::space::Space;
+use crate::space::owned::Owned;
 use crate::store::unlock;
 use crate::{OpenOptions, Pager, Size, View};
 use lowtide_core::{FolioId, Task};

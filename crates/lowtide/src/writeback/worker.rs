@@ -21,10 +21,10 @@ use super::ledger::Failure;
 use super::rescue::make_suspects_dirty;
 use super::round::{Round, Stage};
 use super::work::{Wake, Work};
-use crate::beneath::OnItsWay;
 use crate::map::Landing;
 use crate::pool::Pool;
 use crate::space::Space;
+use crate::space::beneath::OnItsWay;
 use lowtide_core::MemcgId;
 use lowtide_io::{Completion, Deadline, FaultSite, Slice, Write, Writer};
 use std::io;
@@ -49,7 +49,7 @@ struct Run {
     /// The rest has ended.
     only_tail: bool,
     /// It has begun, and nothing that it would collide with does
-    /// ([`Beneath`](crate::beneath::Beneath)).
+    /// ([`Beneath`](crate::space::beneath::Beneath)).
     on_its_way: Option<OnItsWay>,
     /// Syncs of the file that had failed when it was handed to the device.
     failed_syncs: u64,

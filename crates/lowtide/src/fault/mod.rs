@@ -1,0 +1,22 @@
+//! Misses: bringing in what is not in memory.
+//!
+//! | file | concept |
+//! |---|---|
+//! | `page` | one page, once, however many threads want it |
+//! | `pipeline` | many pages: absent neighbours are joined, and several reads are in flight |
+//! | `pieces` | the folios of one call's reads, and their frames |
+//! | `wait` | waiting for a page that another thread owns |
+//! | `late`, `late_reads` | reads that miss their deadline; how many frames they keep |
+//! | `attempt` | a thread that waits owns nothing for long |
+//! | `nested` | threads that must not wait |
+
+pub(crate) mod attempt;
+pub(crate) mod late;
+pub(crate) mod late_reads;
+pub(crate) mod nested;
+mod page;
+pub(crate) mod pieces;
+pub(crate) mod pipeline;
+pub(crate) mod wait;
+
+pub(crate) use page::{Access, Claim, Destination, Miss};

@@ -1,0 +1,236 @@
+//! The threads of a pager: one reclaims ahead of need, one reads ahead on request, and one exports
+//! the files of tenants, if that is enabled. The threads that write dirty pages are with the
+//! devices (`writeback/device.rs`).
+//!
+//! None of them makes decisions: the reclaimer runs the engine's invocations until the free frames
+//! reach the high watermark.
+
+use super::reclaim::{PIECE, piece};
+use super::{Pool, State, StateGuard};
+use crate::ahead::readers::Readers;
+use crate::error::BuildError;
+use crate::map::{Server, Watcher};
+use crate::space::Space;
+use crate::swap;
+use crate::tenant::Exporter;
+use crate::thread_locals;
+use lowtide_core::limits::PUBLISH_INTERVAL_NS;
+use lowtide_core::{MemcgId, Reason, Reclaim, Task};
+use lowtide_io::Deadline;
+use std::ops::Range;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// Pause of the reclaimer after a fruitless run.
+const HOPELESS_PAUSE: Duration = Duration::from_millis(2);
+
+/// Bytes from which on a range behind pointers is read ahead by two threads.
+const HALVED: u64 = 1 << 20;
+
+/// Time between two looks whether a thread has ended.
+const JOIN_PAUSE: Duration = Duration::from_micros(100);
+
+/// Joins the background threads of a pager when its last handle goes.
+#[derive(Debug)]
+pub(crate) struct Threads {
+    pool: Arc<Pool>,
+    joins: Vec<JoinHandle<()>>,
+    readers: Readers,
+    /// Serves the page faults of maps, from the first one on.
+    server: Mutex<Option<Arc<Server>>>,
+    /// Watches the kernel's mappings, from the first one on.
+    watcher: Mutex<Option<Arc<Watcher>>>,
+    exporter: Option<Arc<Exporter>>,
+}
+
+impl Threads {
+    pub(crate) fn start(pool: &Arc<Pool>, exporter: Option<Exporter>) -> Result<Self, BuildError> {
+        let exporter = exporter.map(Arc::new);
+        let mut threads = Self {
+            pool: Arc::clone(pool),
+            joins: Vec::new(),
+            readers: Readers::default(),
+            server: Mutex::default(),
+            watcher: Mutex::default(),
+            exporter: exporter.clone(),
+        };
+        if !pool.background {
+            return Ok(threads);
+        }
+        threads.spawn("lowtide-kswapd", kswapd)?;
+        if let Some(exporter) = exporter {
+            threads.spawn("lowtide-export", move |pool| exporter.run(pool))?;
+        }
+        Ok(threads)
+    }
+
+    /// What serves the page faults of maps; started if need be.
+    ///
+    /// # Errors
+    /// The step that failed, and why.
+    pub(crate) fn server(&self) -> Result<Arc<Server>, (&'static str, std::io::Error)> {
+        started(&self.server, || Server::start(&self.pool))
+    }
+
+    /// What watches the kernel's mappings; started if need be.
+    ///
+    /// # Errors
+    /// The thread cannot be started.
+    pub(crate) fn watcher(&self) -> std::io::Result<Arc<Watcher>> {
+        started(&self.watcher, || Watcher::start(&self.pool))
+    }
+
+    /// Exports the files of tenants, if there is a directory for them.
+    pub(crate) fn exporter(&self) -> Option<&Exporter> {
+        self.exporter.as_deref()
+    }
+
+    fn spawn(
+        &mut self,
+        name: &str,
+        run: impl FnOnce(&Pool) + Send + 'static,
+    ) -> Result<(), BuildError> {
+        let pool = Arc::clone(&self.pool);
+        let thread = thread_locals::spawn(name, move || run(&pool));
+        self.joins.push(thread.map_err(BuildError::Thread)?);
+        Ok(())
+    }
+
+    /// Reads a range ahead: in the background, or, without background threads, at once.
+    pub(crate) fn read_ahead(&self, space: &Arc<Space>, pages: Range<u64>) {
+        if self.pool.background {
+            let (first, second) = halves(&self.pool, space, pages);
+            self.readers.request(&self.pool, space, first);
+            if !second.is_empty() {
+                self.readers.request(&self.pool, space, second);
+            }
+        } else {
+            // A page that cannot be read ahead will say so when it is wanted.
+            drop(self.pool.read_ahead(space, pages));
+        }
+    }
+}
+
+/// A range to read ahead, for two threads if it is long and its pages are installed behind
+/// pointers: that takes a processor about as long as the device takes to read them. Otherwise the
+/// second is empty.
+fn halves(pool: &Pool, space: &Space, pages: Range<u64>) -> (Range<u64>, Range<u64>) {
+    let count = pages.end.saturating_sub(pages.start);
+    let long = count << pool.page_shift >= HALVED;
+    let middle = if long && space.mapped.is_some() { pages.start + count / 2 } else { pages.end };
+    (pages.start..middle, middle..pages.end)
+}
+
+/// What is there, or else what `start` starts; others wait meanwhile.
+fn started<T, E>(
+    place: &Mutex<Option<Arc<T>>>,
+    start: impl FnOnce() -> Result<Arc<T>, E>,
+) -> Result<Arc<T>, E> {
+    let mut place = lowtide_pin::sync::lock(place);
+    if let Some(there) = &*place {
+        return Ok(Arc::clone(there));
+    }
+    let started = start()?;
+    *place = Some(Arc::clone(&started));
+    Ok(started)
+}
+
+impl Drop for Threads {
+    fn drop(&mut self) {
+        self.pool.close();
+        if let Some(exporter) = &self.exporter {
+            exporter.close();
+        }
+        self.joins.extend(self.readers.close());
+        if let Some(server) = lowtide_pin::sync::lock(&self.server).take() {
+            self.joins.extend(server.close());
+        }
+        if let Some(watcher) = lowtide_pin::sync::lock(&self.watcher).take() {
+            self.joins.extend(watcher.close());
+        }
+        self.pool.end_flushers();
+        let deadline = Deadline::after(self.pool.io_timeout);
+        for thread in self.joins.drain(..) {
+            // The last handle may be dropped by a background thread that held a space.
+            if thread.thread().id() == std::thread::current().id() {
+                continue;
+            }
+            while !thread.is_finished() && !deadline.has_passed() {
+                std::thread::sleep(JOIN_PAUSE);
+            }
+            if thread.is_finished() {
+                // A panic there was printed already, and there is no caller to pass it on to.
+                let _ = thread.join();
+            } else {
+                // It has the pool, so what the device may still write to stays where it is.
+                let name = thread.thread().name().unwrap_or_default();
+                tracing::error!(
+                    name,
+                    "a device does not answer; a thread that waits for it is left behind"
+                );
+            }
+        }
+    }
+}
+
+fn kswapd(pool: &Pool) {
+    let interval = Duration::from_nanos(PUBLISH_INTERVAL_NS);
+    let mut published = Instant::now();
+    let mut state = pool.lock();
+    while !pool.closing.load(Relaxed) && !pool.is_poisoned() {
+        if published.elapsed() >= interval {
+            state.engine.publish();
+            published = Instant::now();
+            state = pool.trim(state);
+            state = swap::maintain(pool, state);
+            if !state.programs.is_empty() {
+                state = serve_programs(pool, state);
+            }
+        }
+        let free = state.engine.margin(MemcgId::ROOT);
+        let watermarks = pool.watermarks(&state);
+        if free >= watermarks.low {
+            let left = interval.saturating_sub(published.elapsed());
+            state = state.wait(|guard| pool.kswapd.wait(guard, left));
+            continue;
+        }
+        let goal = watermarks.high - free;
+        let reclaimed;
+        let reclaim = Reclaim::new(MemcgId::ROOT, goal, Reason::Kswapd, Task::DESCRIPTOR);
+        (state, reclaimed) = pool.reclaim(state, reclaim);
+        if reclaimed == 0 {
+            state = state.wait(|guard| pool.kswapd.wait(guard, HOPELESS_PAUSE));
+        }
+    }
+}
+
+/// Reclaims what programs request by themselves. Cost: O(programs).
+fn serve_programs<'a>(pool: &'a Pool, mut state: StateGuard<'a>) -> StateGuard<'a> {
+    let now = pool.now();
+    let attached: Vec<MemcgId> = state.programs.keys().copied().collect();
+    let mut wanted = Vec::new();
+    for id in attached {
+        let State { engine, programs, .. } = &mut *state;
+        wanted.push((id, engine.ask_proactive(id, now)));
+        let requests = programs[&id].take_requests();
+        // A program may name groups that it knows from snapshots: its own and those below.
+        for request in requests {
+            let group = engine.below(id).find(|at| at.number() == request.group);
+            wanted.extend(group.map(|group| (group, request.pages.min(engine.usage(group)))));
+        }
+    }
+    for (id, pages) in wanted {
+        let mut left = pages;
+        while left > 0 && state.engine.alive(id) {
+            let reclaimed;
+            (state, reclaimed) = piece(pool, state, id, left.min(PIECE), Reason::Proactive);
+            if reclaimed == 0 {
+                break;
+            }
+            left = left.saturating_sub(reclaimed);
+        }
+    }
+    state
+}

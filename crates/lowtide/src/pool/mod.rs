@@ -1,0 +1,30 @@
+//! The pool: the frames of a pager, the engine that decides about them, and the lock around both.
+//!
+//! | file | concept |
+//! |---|---|
+//! | `state` | [`Pool`], and what its lock protects |
+//! | `lock`, `wakeup` | how long the lock is held; a condition that is cheap without waiters |
+//! | `allocate`, `frames`, `resident` | taking frames; which are free; which have memory |
+//! | `charge`, `payer`, `oom` | which group pays; waiting for room; the report if there is none |
+//! | `high`, `account` | what a thread pays for being above `high`, and what it owes |
+//! | `reclaim`, `background` | carrying out the engine's reclaim; the threads of a pager |
+//! | `miss_clock` | where the time of a miss goes |
+//! | `poison` | after a panic of the engine |
+
+pub(crate) mod account;
+pub(crate) mod allocate;
+pub(crate) mod background;
+mod charge;
+mod frames;
+pub(crate) mod high;
+pub(crate) mod lock;
+pub(crate) mod miss_clock;
+pub(crate) mod oom;
+pub(crate) mod payer;
+mod poison;
+pub(crate) mod reclaim;
+mod resident;
+mod state;
+mod wakeup;
+
+pub(crate) use state::{DirtiersLeft, Pool, State, StateGuard, end_orphans};
