@@ -62,7 +62,7 @@ mod units;
 pub use charge::{Charge, Next};
 pub use dirty::{
     Balance, DeviceId, Dirtier, DirtyLimits, DirtyLimitsError, DirtyShare, DirtyState, DirtyTimers,
-    DirtyTimersError, FlushReason, FlushWork, Thresholds, Throttled, WriteBudget,
+    FlushReason, FlushWork, Thresholds, Throttled, WriteBudget,
 };
 pub use engine::{ConfigError, Engine, EngineConfig, Sequences};
 pub use folio::{AccessCounts, Flags, Folio};
@@ -70,7 +70,7 @@ pub use lruvec::{AgeJob, Facts, FolioState, References, Shadow, Window};
 pub use memcg::{GroupError, Limits};
 pub use policy::{Lists, Policy, PolicyError, Switches};
 pub use reclaim::{Freed, Reason, Reclaim, Step, ThrottleReason, Unmapped, Victim};
-pub use size::{Size, SizeError, SizeProblem};
+pub use size::{Size, SizeError};
 pub use stat::{Events, MemcgEvents, MemoryStat, SwapEvents, ZswapEvents};
 pub use swap::{Swap, SwapTooSmall};
 pub use units::{FolioId, LruType, MemcgId, Owner, SpaceId, TableKey, Task};

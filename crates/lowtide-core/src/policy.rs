@@ -403,6 +403,12 @@ pub enum PolicyError {
          optionally followed by switches such as +S10 or -S7"
     )]
     UnknownName(String),
+    /// No policy for going over a limit ([`HighPolicy`](crate::high::handler::HighPolicy)) has this
+    /// name.
+    #[error(
+        "unknown policy `{0}` for going over a limit: choose overage, refault-recency or stall-debt"
+    )]
+    UnknownHigh(String),
     /// No switch has this name.
     #[error(
         "unknown switch `{switch}` in policy `{policy}`: the switches are {}, and {SERIES} for S1 \

@@ -32,13 +32,12 @@ pub struct Size(u64);
 pub struct SizeError {
     /// What was given.
     pub text: String,
-    /// What is wrong with it.
-    pub problem: SizeProblem,
+    problem: Problem,
 }
 
 /// What is wrong with a text that is not a size.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum SizeProblem {
+enum Problem {
     /// Nothing, or a unit alone.
     #[error("there is no number")]
     NoNumber,
@@ -122,9 +121,9 @@ impl FromStr for Size {
     }
 }
 
-fn parse(text: &str) -> Result<u64, SizeProblem> {
+fn parse(text: &str) -> Result<u64, Problem> {
     if text.starts_with(['-', '+']) {
-        return Err(SizeProblem::Signed);
+        return Err(Problem::Signed);
     }
     let digits =
         text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.').len();
@@ -132,26 +131,26 @@ fn parse(text: &str) -> Result<u64, SizeProblem> {
     let shift = shift_of(unit.trim_start());
     if number.is_empty() {
         // `K` has no number, `NaN` and `inf` have no unit either.
-        return Err(if shift.is_some() { SizeProblem::NoNumber } else { SizeProblem::UnknownUnit });
+        return Err(if shift.is_some() { Problem::NoNumber } else { Problem::UnknownUnit });
     }
-    let shift = shift.ok_or(SizeProblem::UnknownUnit)?;
+    let shift = shift.ok_or(Problem::UnknownUnit)?;
     let (whole, fraction) = match number.split_once('.') {
         Some((whole, fraction)) if !whole.is_empty() && !fraction.is_empty() => (whole, fraction),
-        Some(_) => return Err(SizeProblem::Malformed),
+        Some(_) => return Err(Problem::Malformed),
         None => (number, ""),
     };
     if fraction.contains('.') {
-        return Err(SizeProblem::Malformed);
+        return Err(Problem::Malformed);
     }
     let fraction = fraction.trim_end_matches('0');
-    let whole: u64 = whole.parse().map_err(|_| SizeProblem::TooLarge)?;
+    let whole: u64 = whole.parse().map_err(|_| Problem::TooLarge)?;
     let whole = u128::from(whole) << shift;
     let part = if fraction.is_empty() { 0 } else { fraction_bytes(fraction, shift)? };
-    u64::try_from(whole + u128::from(part)).map_err(|_| SizeProblem::TooLarge)
+    u64::try_from(whole + u128::from(part)).map_err(|_| Problem::TooLarge)
 }
 
 /// Bytes of `0.fraction` units of `2^shift` bytes.
-fn fraction_bytes(fraction: &str, shift: u32) -> Result<u64, SizeProblem> {
+fn fraction_bytes(fraction: &str, shift: u32) -> Result<u64, Problem> {
     // Doubling the decimal digits `shift` times gives the bytes as the carries, exactly and for any
     // length.
     let mut digits: Vec<u8> = fraction.bytes().map(|digit| digit - b'0').collect();
@@ -164,7 +163,7 @@ fn fraction_bytes(fraction: &str, shift: u32) -> Result<u64, SizeProblem> {
         }
         bytes = bytes * 2 + u64::from(carry);
     }
-    if digits.iter().all(|&digit| digit == 0) { Ok(bytes) } else { Err(SizeProblem::PartOfAByte) }
+    if digits.iter().all(|&digit| digit == 0) { Ok(bytes) } else { Err(Problem::PartOfAByte) }
 }
 
 /// The power of two of a unit: 0 for none, or `None` if it is no unit.
@@ -203,7 +202,7 @@ impl fmt::Display for Size {
 mod tests {
     use super::*;
 
-    fn bytes(text: &str) -> Result<u64, SizeProblem> {
+    fn bytes(text: &str) -> Result<u64, Problem> {
         text.parse().map(Size::bytes).map_err(|error: SizeError| error.problem)
     }
 
@@ -237,7 +236,7 @@ mod tests {
 
     #[test]
     fn everything_else_is_refused_with_its_reason() {
-        use SizeProblem::{Malformed, NoNumber, PartOfAByte, Signed, TooLarge, UnknownUnit};
+        use Problem::{Malformed, NoNumber, PartOfAByte, Signed, TooLarge, UnknownUnit};
         for (text, problem) in [
             ("", NoNumber),
             ("  ", NoNumber),

@@ -5,7 +5,7 @@ mod disk;
 
 use disk::{MS, ROOT, Rig};
 use lowtide_core::{
-    Dirtier, DirtyTimers, DirtyTimersError, Engine, Flags, FlushReason, FlushWork, FolioId,
+    Dirtier, DirtyLimitsError, DirtyTimers, Engine, Flags, FlushReason, FlushWork, FolioId,
     LruType, MemcgId, Owner, SpaceId, Task,
 };
 use proptest::prelude::*;
@@ -142,7 +142,7 @@ fn old_pages_are_looked_for_once_an_interval() {
     let often = DirtyTimers { interval_ns: 1, ..never };
     assert_eq!(
         rig.engine.set_dirty_timers(often),
-        Err(DirtyTimersError::TooOften { interval_ns: 1 })
+        Err(DirtyLimitsError::TooOften { interval_ns: 1 })
     );
     assert_eq!(rig.engine.dirty_timers(), never);
 }

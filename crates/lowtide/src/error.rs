@@ -5,7 +5,7 @@
 //! I/O error is kept whole, and every thread that waited for the same read gets it.
 
 use crate::tenant::{OomReport, TenantError};
-use lowtide_core::{ConfigError, DirtyLimitsError, DirtyTimersError};
+use lowtide_core::{ConfigError, DirtyLimitsError};
 use lowtide_io::Refusal;
 use std::io;
 use std::ops::Range;
@@ -52,12 +52,9 @@ pub enum BuildError {
         /// The largest budget with this page size.
         limit_bytes: u64,
     },
-    /// The limits for dirty data make no sense.
-    #[error("impossible limits for dirty data: {0}")]
+    /// The limits or timers for dirty data make no sense.
+    #[error("impossible settings for dirty data: {0}")]
     DirtyLimits(#[from] DirtyLimitsError),
-    /// The timers for dirty data make no sense.
-    #[error("impossible timers for dirty data: {0}")]
-    DirtyTimers(#[from] DirtyTimersError),
     /// The memory for the frames is not available.
     #[error(
         "cannot reserve {bytes} bytes of memory for the page frames: {source}; {}",

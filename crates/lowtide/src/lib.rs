@@ -147,11 +147,11 @@ mod writeback;
 pub use anon::{Elements, PageMut, Region, RegionOptions, TenantVec};
 pub use config::{IoMode, PagerBuilder};
 pub use error::{BuildError, CloseError, Error, OpenError, Unwritten};
-pub use lowtide_core::high::handler::{HighPolicy, UnknownHighPolicy};
+pub use lowtide_core::high::handler::HighPolicy;
 pub use lowtide_core::psi::{Pressure, PressureLine};
 pub use lowtide_core::{
-    DirtyLimits, DirtyLimitsError, DirtyShare, DirtyTimers, DirtyTimersError, Events, Lists,
-    MemcgEvents, MemoryStat, Policy, PolicyError, Size, SizeError, SizeProblem, Switches,
+    DirtyLimits, DirtyLimitsError, DirtyShare, DirtyTimers, Events, Lists, MemcgEvents, MemoryStat,
+    Policy, PolicyError, Size, SizeError, Switches,
 };
 pub use lowtide_io::{IoEngine, UnknownIoEngine};
 pub use lowtide_swap::{CreateError as SwapFileError, FileStat};
@@ -160,15 +160,13 @@ pub use space::open::OpenOptions;
 pub use stat::{DirtyStat, IoStat, Stat};
 pub use swap::{SwapOptions, SwapStat};
 pub use tenant::{
-    Consumer, ExportError, OnStall, OomReport, Reservation, SwapRefusal, Tenant, TenantBuilder,
-    TenantError, TenantFile, TenantLimits, Unwritable,
+    Consumer, ExportError, OnStall, OomReport, Reservation, Tenant, TenantBuilder, TenantError,
+    TenantFile, TenantLimits, Unwritable,
 };
 pub use view::{Cursor, Page, PageCursor, View};
 
 #[cfg(feature = "bpf")]
 pub use lowtide_bpf::{LoadError, Programs};
-#[cfg(feature = "bpf")]
-pub use tenant::TenantPolicyError;
 
 /// The programs in the README and in the documents compile.
 #[cfg(doctest)]

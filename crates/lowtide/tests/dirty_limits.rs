@@ -371,7 +371,7 @@ fn limits_and_timers_that_make_no_sense_are_refused_with_a_reason() {
     assert!(error.to_string().contains("101"), "{error}");
     let timers = DirtyTimers { expire_ns: 0, interval_ns: 1 };
     let error = Pager::builder().max(pages(64)).dirty_timers(timers).build().map(drop).unwrap_err();
-    assert!(matches!(error, BuildError::DirtyTimers(_)), "{error}");
+    assert!(matches!(error, BuildError::DirtyLimits(DirtyLimitsError::TooOften { .. })), "{error}");
 
     let pager = Pager::builder().max(pages(64)).build().unwrap();
     let error = pager.tenant("a").dirty_limits(bytes(0, 1)).create().map(drop).unwrap_err();

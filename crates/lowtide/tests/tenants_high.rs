@@ -3,7 +3,7 @@
 mod common;
 
 use common::Dir;
-use lowtide::{Error, HighPolicy, OnStall, Pager, Size, Tenant, TenantPolicyError, View};
+use lowtide::{Error, HighPolicy, OnStall, Pager, Size, Tenant, TenantError, View};
 use std::time::{Duration, Instant};
 
 const PAGE: u64 = 4096;
@@ -135,7 +135,7 @@ fn a_program_decides_while_threads_run() {
     });
     assert_eq!(pager.stat().io.throttled_ns, 0, "a program without an opinion changes nothing");
     let refused = tenant.attach(b"\x7fELF of nothing", "broken").unwrap_err();
-    assert!(matches!(refused, TenantPolicyError::Load(_)), "{refused}");
+    assert!(matches!(refused, TenantError::Program(_)), "{refused}");
     let patch = tenant.attach(object, "refault_recency").unwrap();
     tenant.set_high_policy(HighPolicy::StallDebt).unwrap();
     thrash(&view, |result| {

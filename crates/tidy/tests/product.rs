@@ -197,6 +197,47 @@ fn nothing_of_the_laboratory_is_published_or_used_by_what_is_installed() {
     }
 }
 
+/// Names at the root of `lowtide`, with all features: what a reader of its documentation meets
+/// first.
+const ROOT_NAMES_MAX: usize = 60;
+
+/// The names that a `use` brings in.
+fn leaves(tree: &syn::UseTree) -> Vec<String> {
+    match tree {
+        syn::UseTree::Path(path) => leaves(&path.tree),
+        syn::UseTree::Name(name) => vec![name.ident.to_string()],
+        syn::UseTree::Rename(rename) => vec![rename.rename.to_string()],
+        syn::UseTree::Glob(_) => panic!("a glob hides how many names there are"),
+        syn::UseTree::Group(group) => group.items.iter().flat_map(leaves).collect(),
+    }
+}
+
+/// The public names of a crate's root: passed on, or modules. The root defines nothing else.
+fn root_names(source: &str) -> Vec<String> {
+    let public = |visibility: &syn::Visibility| matches!(visibility, syn::Visibility::Public(_));
+    let of = |item| match item {
+        syn::Item::Use(item) if public(&item.vis) => leaves(&item.tree),
+        syn::Item::Mod(item) if public(&item.vis) => vec![item.ident.to_string()],
+        _ => Vec::new(),
+    };
+    syn::parse_file(source).expect("Rust").items.into_iter().flat_map(of).collect()
+}
+
+#[test]
+fn the_root_of_the_library_has_few_names() {
+    let path = root().join("crates/lowtide/src/lib.rs");
+    let names = root_names(&fs::read_to_string(path).expect("the library's root"));
+    let known = ["Pager", "View", "Page", "Tenant", "Region", "map"];
+    assert!(known.iter().all(|known| names.iter().any(|name| name == known)), "{names:?}");
+    assert!(names.len() <= ROOT_NAMES_MAX, "{} names: {}", names.len(), names.join(" "));
+}
+
+#[test]
+fn names_of_a_root_are_counted_as_they_are_passed_on() {
+    let source = "pub mod a; mod b; pub use b::{C, d::{E, F as G}}; use b::H; pub(crate) use b::I;";
+    assert_eq!(root_names(source), ["a", "C", "E", "G"]);
+}
+
 /// Lines of the command's sources, and its workloads: what users install stays small.
 const COMMAND_LINES_MAX: usize = 12_000;
 const COMMAND_WORKLOADS_MAX: usize = 12;

@@ -13,7 +13,7 @@
 //! Background work that led to no write (all of it is being stored to, or has failed and waits) is
 //! not returned again before the flusher has slept. Source: B10.
 
-use super::limits::{DirtyTimers, DirtyTimersError};
+use super::limits::{DirtyLimitsError, DirtyTimers};
 use super::pause::MS;
 use super::scale::Domain;
 use super::wb::DeviceId;
@@ -149,8 +149,8 @@ impl Engine {
     /// Sets when old dirty data is written.
     ///
     /// # Errors
-    /// [`DirtyTimersError`].
-    pub fn set_dirty_timers(&mut self, timers: DirtyTimers) -> Result<(), DirtyTimersError> {
+    /// [`DirtyLimitsError::TooOften`].
+    pub fn set_dirty_timers(&mut self, timers: DirtyTimers) -> Result<(), DirtyLimitsError> {
         timers.check()?;
         self.dirty.timers = timers;
         Ok(())

@@ -33,7 +33,7 @@ impl Default for DirtyLimits {
     }
 }
 
-/// Limits that make no sense. They were not set.
+/// Limits, or timers, that make no sense. They were not set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum DirtyLimitsError {
     /// More than everything.
@@ -62,6 +62,16 @@ pub enum DirtyLimitsError {
         /// What was given, with its unit.
         hard: Given,
     },
+    /// The flusher would do nothing but look.
+    #[error(
+        "looking for old data every {interval_ns} ns is too often: choose at least {} ns, or 0 for \
+         never",
+        DirtyTimers::SHORTEST_NS
+    )]
+    TooOften {
+        /// What was given.
+        interval_ns: u64,
+    },
     /// There is no such group.
     #[error("the group has been removed")]
     Gone,
@@ -85,7 +95,7 @@ impl DirtyLimits {
     /// size of a page.
     ///
     /// # Errors
-    /// [`DirtyLimitsError`] but `Gone`.
+    /// [`DirtyLimitsError`] but `Gone` and `TooOften`.
     pub fn check(&self, page_bytes: u64) -> Result<(), DirtyLimitsError> {
         for share in [self.background, self.hard] {
             if let DirtyShare::Percent(percent) = share
@@ -133,21 +143,6 @@ impl Default for DirtyTimers {
     }
 }
 
-/// Timers that make no sense. They were not set.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum DirtyTimersError {
-    /// The flusher would do nothing but look.
-    #[error(
-        "looking for old data every {interval_ns} ns is too often: choose at least {} ns, or 0 for \
-         never",
-        DirtyTimers::SHORTEST_NS
-    )]
-    TooOften {
-        /// What was given.
-        interval_ns: u64,
-    },
-}
-
 impl DirtyTimers {
     /// Shortest interval, in nanoseconds: 10 ms.
     pub const SHORTEST_NS: u64 = 10_000_000;
@@ -155,10 +150,10 @@ impl DirtyTimers {
     /// Checks the timers.
     ///
     /// # Errors
-    /// [`DirtyTimersError`].
-    pub const fn check(&self) -> Result<(), DirtyTimersError> {
+    /// [`DirtyLimitsError::TooOften`].
+    pub const fn check(&self) -> Result<(), DirtyLimitsError> {
         match self.interval_ns {
-            interval_ns @ 1..Self::SHORTEST_NS => Err(DirtyTimersError::TooOften { interval_ns }),
+            interval_ns @ 1..Self::SHORTEST_NS => Err(DirtyLimitsError::TooOften { interval_ns }),
             _ => Ok(()),
         }
     }

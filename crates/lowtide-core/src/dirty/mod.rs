@@ -81,7 +81,7 @@ mod write_budget;
 
 pub use balance::{Balance, Dirtier};
 pub use flusher::{FlushReason, FlushWork};
-pub use limits::{DirtyLimits, DirtyLimitsError, DirtyShare, DirtyTimers, DirtyTimersError};
+pub use limits::{DirtyLimits, DirtyLimitsError, DirtyShare, DirtyTimers};
 pub(crate) use scale::Figures;
 pub use scale::{DirtyState, Thresholds};
 pub use wb::{DeviceId, Throttled};

@@ -32,6 +32,7 @@
 use super::{overage, recency};
 use crate::hooks::{DELAY_MAX_NS, ThrottleAnswer};
 use crate::limits::{MAX_RECLAIM_RETRIES, SWAP_CLUSTER_MAX};
+use crate::policy::PolicyError;
 use crate::units::NS_PER_SEC;
 use std::fmt;
 use std::str::FromStr;
@@ -74,19 +75,12 @@ impl fmt::Display for HighPolicy {
     }
 }
 
-/// A policy that does not exist.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error(
-    "unknown policy `{0}` for going over a limit: choose overage, refault-recency or stall-debt"
-)]
-pub struct UnknownHighPolicy(pub String);
-
 impl FromStr for HighPolicy {
-    type Err = UnknownHighPolicy;
+    type Err = PolicyError;
 
-    fn from_str(text: &str) -> Result<Self, UnknownHighPolicy> {
+    fn from_str(text: &str) -> Result<Self, PolicyError> {
         let found = Self::ALL.into_iter().find(|(policy, _)| policy.name() == text);
-        found.map(|(policy, _)| policy).ok_or_else(|| UnknownHighPolicy(text.to_owned()))
+        found.map(|(policy, _)| policy).ok_or_else(|| PolicyError::UnknownHigh(text.to_owned()))
     }
 }
 

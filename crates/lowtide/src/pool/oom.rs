@@ -4,7 +4,7 @@
 use super::State;
 use super::payer::Full;
 use crate::error::Error;
-use crate::tenant::{Consumer, OomReport, SwapRefusal, TenantLimits, Unwritable};
+use crate::tenant::{Consumer, OomReport, TenantLimits, Unwritable};
 use crate::writeback::Failure;
 use lowtide_core::{FolioId, MemcgId};
 use lowtide_pin::hazard;
@@ -106,7 +106,7 @@ impl State {
             held_here_bytes: bytes(held_here),
             unwritable: unwritable
                 .map(|(path, failure)| Unwritable { path, source: failure.source }),
-            swap_refusal: refused.map(|source| SwapRefusal { source }),
+            swap_refusal: refused,
         }
     }
 }

@@ -91,6 +91,10 @@ pub enum TenantError {
     /// The limits for dirty data make no sense.
     #[error("impossible limits for dirty data: {0}")]
     DirtyLimits(DirtyLimitsError),
+    /// A program was refused. The one before it stays.
+    #[cfg(feature = "bpf")]
+    #[error(transparent)]
+    Program(Box<lowtide_bpf::LoadError>),
     /// The two belong to different pagers.
     #[error("the tenant belongs to another pager")]
     OtherPager,

@@ -41,8 +41,6 @@ pub use files::TenantFile;
 pub use handle::Tenant;
 pub use limits::{OnStall, TenantLimits};
 pub(crate) use names::Names;
-#[cfg(feature = "bpf")]
-pub use policy::PolicyError as TenantPolicyError;
-pub use report::{Consumer, OomReport, SwapRefusal, Unwritable};
+pub use report::{Consumer, OomReport, Unwritable};
 pub(crate) use reservations::Reservations;
 pub use reserve::Reservation;

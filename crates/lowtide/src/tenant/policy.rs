@@ -10,23 +10,10 @@
 use super::{OnStall, Tenant, TenantError};
 use crate::pool::StateGuard;
 #[cfg(feature = "bpf")]
-use lowtide_bpf::{LoadError, Programs};
+use lowtide_bpf::Programs;
 use lowtide_core::MemcgId;
 use lowtide_core::high::handler::HighPolicy;
 use lowtide_core::psi::Pressure;
-
-/// Why a program cannot decide for a tenant.
-#[cfg(feature = "bpf")]
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum PolicyError {
-    /// The tenant cannot have one.
-    #[error(transparent)]
-    Tenant(#[from] TenantError),
-    /// The program was refused.
-    #[error(transparent)]
-    Load(#[from] LoadError),
-}
 
 impl Tenant {
     /// Sets what threads pay for being over a limit of this tenant. Default: stall debt.
@@ -53,11 +40,12 @@ impl Tenant {
     /// shares the program's state: its counters, its maps, whether it was switched off and why.
     ///
     /// # Errors
-    /// [`PolicyError::Load`] with the section, the instruction and the reason; the program before
-    /// stays then.
+    /// [`TenantError::Program`] with the section, the instruction and the reason; the program
+    /// before stays. [`TenantError::Gone`].
     #[cfg(feature = "bpf")]
-    pub fn attach(&self, object: &[u8], name: &str) -> Result<Programs, PolicyError> {
-        let programs = Programs::load(object, name)?;
+    pub fn attach(&self, object: &[u8], name: &str) -> Result<Programs, TenantError> {
+        let programs = Programs::load(object, name)
+            .map_err(|refused| TenantError::Program(Box::new(refused)))?;
         let mut state = self.lock()?;
         state.engine.set_hooks(self.id, Some(Box::new(programs.clone())));
         state.programs.insert(self.id, programs.clone());

@@ -16,7 +16,7 @@ const NO_LIMIT_KIB: u64 = (i64::MAX as u64 >> 12) << 2;
 /// `Display` is the text that a kernel logs for a memory cgroup that is out of memory (usage, limit
 /// and failcnt, then `memory.stat`), followed by protection and the largest consumers.
 /// [`summary`](OomReport::summary) is one sentence.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct OomReport {
     /// Path of the tenant that is full: the one that pays, or an ancestor of it.
@@ -49,26 +49,10 @@ pub struct OomReport {
     pub held_here_bytes: u64,
     /// A file whose pages take room because they cannot be written.
     pub unwritable: Option<Unwritable>,
-    /// Why anonymous pages take room: swap did not take those that were to go last.
-    pub swap_refusal: Option<SwapRefusal>,
+    /// Why anonymous pages take room: the error of the swap file, or that there is none, for which
+    /// swap did not take those that were to go last.
+    pub swap_refusal: Option<Arc<io::Error>>,
 }
-
-/// Why swap takes no more pages, in an [`OomReport`].
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct SwapRefusal {
-    /// The error of the swap file, or that there is none.
-    pub source: Arc<io::Error>,
-}
-
-impl PartialEq for SwapRefusal {
-    /// Whether it is the same kind of error.
-    fn eq(&self, other: &Self) -> bool {
-        self.source.kind() == other.source.kind()
-    }
-}
-
-impl Eq for SwapRefusal {}
 
 /// A file whose dirty pages cannot be written, in an [`OomReport`].
 #[derive(Clone, Debug)]
@@ -79,15 +63,6 @@ pub struct Unwritable {
     /// The last error of the device or the file system.
     pub source: Arc<io::Error>,
 }
-
-impl PartialEq for Unwritable {
-    /// Whether it is the same file with the same kind of error.
-    fn eq(&self, other: &Self) -> bool {
-        self.path == other.path && self.source.kind() == other.source.kind()
-    }
-}
-
-impl Eq for Unwritable {}
 
 /// A tenant in an [`OomReport`].
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -135,7 +110,7 @@ impl OomReport {
                 advice(source)
             );
         }
-        if let Some(SwapRefusal { source }) = &self.swap_refusal
+        if let Some(source) = &self.swap_refusal
             && self.stat.anon > self.stat.file
         {
             return format!(

@@ -1,7 +1,7 @@
 //! The parts that workloads with tenants share: options, head and tail of the result, limits.
 
 use clap::Args;
-use lowtide::{Pager, PagerBuilder, Policy, Programs, Size, Tenant, TenantPolicyError};
+use lowtide::{Pager, PagerBuilder, Policy, Programs, Size, Tenant, TenantError};
 use lowtide_cli::bench::content::UNIT_BYTES;
 use lowtide_cli::bench::datafile::DataFile;
 use lowtide_cli::bench::error::BenchError;
@@ -103,8 +103,10 @@ pub(crate) fn apply(
     tenant.set_high_policy(throttle.builtin())?;
     let ThrottlePolicy::Program { name, object } = throttle else { return Ok(None) };
     let programs = tenant.attach(object, name).map_err(|error| match error {
-        TenantPolicyError::Tenant(error) => BenchError::from(error),
-        error => ProgramError { path: name.into(), why: error.to_string() }.into(),
+        TenantError::Program(error) => {
+            ProgramError { path: name.into(), why: error.to_string() }.into()
+        }
+        error => BenchError::from(error),
     })?;
     Ok(Some(programs))
 }
