@@ -2,6 +2,7 @@
 //!
 //! | file | concept |
 //! |---|---|
+//! | `claim` | a translation that one thread has made busy, and is to resolve |
 //! | `page` | one page, once, however many threads want it |
 //! | `pipeline` | many pages: absent neighbours are joined, and several reads are in flight |
 //! | `pieces` | the folios of one call's reads, and their frames |
@@ -11,6 +12,7 @@
 //! | `nested` | threads that must not wait |
 
 pub(crate) mod attempt;
+mod claim;
 pub(crate) mod late;
 pub(crate) mod late_reads;
 pub(crate) mod nested;
@@ -19,4 +21,4 @@ pub(crate) mod pieces;
 pub(crate) mod pipeline;
 pub(crate) mod wait;
 
-pub(crate) use page::{Access, Claim, Destination, Miss};
+pub(crate) use claim::{Access, Claim, Destination, Miss};

@@ -12,6 +12,7 @@
 //! A waiter keeps its hazard slot on the translation while it waits, so the page cannot be taken
 //! before it was used.
 
+use super::claim::{Access, Claim, Destination, Miss};
 use super::late;
 use super::nested::is_nested;
 use crate::ahead::readahead::{count_read, note_access};
@@ -20,10 +21,9 @@ use crate::error::Error;
 use crate::map::{Arrival, Landing};
 use crate::pool::Pool;
 use crate::pool::account::Stall;
-use crate::pool::allocate::{Allocated, NewFolio};
+use crate::pool::allocate::Allocated;
 use crate::space::Space;
 use crate::space::length::Length;
-use lowtide_core::{Owner, Task};
 use lowtide_io::{Deadline, FaultSite, Read};
 use lowtide_pin::hazard::{self, Held};
 use lowtide_pin::translation::{Entry, State as EntryState};
@@ -34,128 +34,6 @@ use std::time::Instant;
 
 /// One read in `TIMED` is timed: reads into every eighth frame.
 const TIMED: u32 = 8;
-
-/// How a page is going to be accessed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Access {
-    /// By a guard: as through a mapping. Sets the young bit.
-    Mapped,
-    /// By a store through a pointer to memory without a file: as `Mapped`, and what swap has of the
-    /// page is void.
-    Stored,
-    /// By copying: as through a descriptor. Counts.
-    Descriptor,
-    /// By storing to a part of it through a descriptor: it is read first, for the store alone.
-    Patched,
-    /// By storing to all of it, through a descriptor if it is one of a file: nothing is read.
-    Replaced,
-    /// Not yet: it is read ahead.
-    Ahead,
-}
-
-impl Access {
-    pub(crate) const fn task(self) -> Task {
-        match self {
-            Self::Mapped | Self::Stored => Task::FAULT,
-            Self::Descriptor | Self::Patched | Self::Replaced | Self::Ahead => Task::DESCRIPTOR,
-        }
-    }
-
-    /// Whether it sets the young bit.
-    pub(crate) const fn is_mapped(self) -> bool {
-        matches!(self, Self::Mapped | Self::Stored)
-    }
-}
-
-/// A translation, or several of one large folio, that this thread has made busy.
-#[derive(Debug)]
-pub(crate) struct Claim {
-    pub(crate) page: u64,
-    pub(crate) order: u8,
-    /// The former values of the translations: the shadow of the page that was missed, then of all
-    /// pages of a large folio.
-    shadow: u32,
-    shadows: Vec<u32>,
-}
-
-/// Where the bytes of a claim arrive.
-#[derive(Clone, Debug)]
-pub(crate) struct Destination {
-    /// The first byte.
-    pub(crate) at: *mut u8,
-    /// What keeps it, if it is not the arena.
-    pub(crate) _landing: Option<Rc<Landing>>,
-}
-
-impl Destination {
-    /// A part of the same memory.
-    pub(crate) fn part(&self, from: usize) -> Self {
-        Self { at: self.at.wrapping_add(from), _landing: self._landing.clone() }
-    }
-}
-
-/// A requested page is not resident, and this is what to do about it.
-pub(crate) enum Miss {
-    /// It came in meanwhile: its state, and the frame.
-    Resident(EntryState, u32),
-    /// This thread is to read it.
-    Claimed(Claim),
-    /// Another thread reads, evicts or stores to it: the state that was seen.
-    Busy(EntryState),
-}
-
-impl Claim {
-    /// A page whose translation the caller has just made busy.
-    pub(crate) const fn of_one(page: u64, shadow: u32) -> Self {
-        Self { page, order: 0, shadow, shadows: Vec::new() }
-    }
-
-    /// The last page of the claim.
-    pub(crate) const fn last(&self) -> u64 {
-        self.page + (1 << self.order) - 1
-    }
-
-    /// Changes the claimed translations; `has_waiters` is called for those that threads wait for.
-    fn each<'s>(
-        &self,
-        space: &'s Space,
-        change: impl Fn(&Entry, u32) -> bool,
-        mut has_waiters: impl FnMut(&'s Entry),
-    ) {
-        let single = [self.shadow];
-        let shadows = if self.order == 0 { &single[..] } else { &self.shadows };
-        for (page, &shadow) in (self.page..).zip(shadows) {
-            let entry = space.table.entry(page);
-            if change(entry, shadow) {
-                has_waiters(entry);
-            }
-        }
-    }
-
-    /// Pages that are claimed.
-    pub(crate) const fn pages(&self) -> u64 {
-        1 << self.order
-    }
-
-    /// The page behind the last.
-    pub(crate) const fn end(&self) -> u64 {
-        self.page + self.pages()
-    }
-
-    pub(crate) fn new_folio(&self, space: &Space, access: Access) -> NewFolio {
-        NewFolio {
-            owner: Owner { space: space.id, page: self.page },
-            order: self.order,
-            shadow: self.shadow,
-            task: match access {
-                Access::Replaced | Access::Ahead if space.anon.is_some() => Task::FAULT,
-                _ => access.task(),
-            },
-            replaced: access == Access::Replaced,
-            spare: access == Access::Ahead && space.anon.is_some(),
-        }
-    }
-}
 
 impl Pool {
     /// Looks at a translation that was not resident, and claims it if it is absent.
@@ -501,10 +379,10 @@ impl Pool {
                     }
                     return Ok((frame, held));
                 }
-                Miss::Claimed(mut claim) => {
-                    let mut laps = self.miss_clock.begin();
-                    let Some((frame, stall)) = self.frames_for(space, page, &mut claim, access)?
-                    else {
+                Miss::Claimed(claim) => {
+                    if self.bring_in(space, page, claim, access)? {
+                        reported = true;
+                    } else {
                         if is_nested() {
                             return Err(Error::Nested { path: space.path(), page });
                         }
@@ -515,35 +393,7 @@ impl Pool {
                             return Err(space.not_there(page));
                         }
                         held = hazard::hold(entry.address());
-                        continue;
-                    };
-                    laps.allocated();
-                    let to = self.destination(space, self.page_bytes() << claim.order, frame);
-                    let bytes = (self.page_bytes() as u64) << claim.order;
-                    let outcome = if space.anon.is_some() {
-                        anon::fill(self, space, page, &to)
-                    } else {
-                        let request = self.read_request(space, &claim, &to);
-                        let outcome = match late::read_limit(self, space) {
-                            None => self.read_now(space, request, frame),
-                            Some(limit) => {
-                                let of = (claim, frame);
-                                let read =
-                                    late::read_in_time(self, space, of, request, access, limit);
-                                let read = read.inspect_err(|_| self.stall_ends(stall, bytes));
-                                let (back, outcome) = read?;
-                                claim = back;
-                                outcome
-                            }
-                        };
-                        outcome.inspect(|&got| self.io.note_read(got))
-                    };
-                    laps.read();
-                    let resolved = self.resolve(space, &claim, (frame, Some(&to)), outcome, access);
-                    laps.published(claim.pages());
-                    self.stall_ends(stall, bytes);
-                    resolved?;
-                    reported = true;
+                    }
                 }
                 Miss::Busy(seen) => {
                     if let EntryState::Locked { frame, .. } = seen
@@ -572,6 +422,49 @@ impl Pool {
                 }
             }
         }
+    }
+
+    /// Fills the pages of a claim in frames of their own, and ends the claim. False if the page is
+    /// about to be cut off ([`Pool::frames_for`]): the claim was given up.
+    ///
+    /// # Errors
+    /// Those of [`Pool::frames_for`] and [`Pool::resolve`]; [`Error::Timeout`] for a read that is
+    /// late, which ends the claim when it ends.
+    fn bring_in(
+        &self,
+        space: &Space,
+        page: u64,
+        mut claim: Claim,
+        access: Access,
+    ) -> Result<bool, Error> {
+        let mut laps = self.miss_clock.begin();
+        let Some((frame, stall)) = self.frames_for(space, page, &mut claim, access)? else {
+            return Ok(false);
+        };
+        laps.allocated();
+        let to = self.destination(space, self.page_bytes() << claim.order, frame);
+        let bytes = (self.page_bytes() as u64) << claim.order;
+        let outcome = if space.anon.is_some() {
+            anon::fill(self, space, page, &to)
+        } else {
+            let request = self.read_request(space, &claim, &to);
+            let outcome = match late::read_limit(self, space) {
+                None => self.read_now(space, request, frame),
+                Some(limit) => {
+                    let of = (claim, frame);
+                    let read = late::read_in_time(self, space, of, request, access, limit);
+                    let (back, outcome) = read.inspect_err(|_| self.stall_ends(stall, bytes))?;
+                    claim = back;
+                    outcome
+                }
+            };
+            outcome.inspect(|&got| self.io.note_read(got))
+        };
+        laps.read();
+        let resolved = self.resolve(space, &claim, (frame, Some(&to)), outcome, access);
+        laps.published(claim.pages());
+        self.stall_ends(stall, bytes);
+        resolved.map(|()| true)
     }
 }
 

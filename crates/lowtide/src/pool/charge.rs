@@ -26,7 +26,7 @@ use super::payer::{Effort, Full, Payer};
 use super::{Pool, State, StateGuard};
 use crate::fault::nested::is_nested;
 use crate::swap::REFUSAL;
-use lowtide_core::{Charge, MemcgId, Next, Task};
+use lowtide_core::{Charge, MemcgId, Next, Reclaim, Task};
 use lowtide_io::Deadline;
 use lowtide_pin::hazard;
 use std::time::Duration;
@@ -117,22 +117,15 @@ impl Pool {
                         }
                         if fruitless >= FREE_TRIES && wait {
                             let failed = state.failed_since(&mut failed_before, over);
-                            let hopeless = self.is_hopeless(&mut state, over, failed);
-                            let nested = !hopeless && is_nested() && fruitless >= NESTED_TRIES;
-                            if until.has_passed() || hopeless || nested {
+                            if let Some(nested) =
+                                self.gives_up(&mut state, over, failed, fruitless, until)
+                            {
                                 return (state, Err(Full { over, payer: group, nested }));
                             }
                             state = self.await_room(state, over, fruitless - FREE_TRIES);
                         }
-                        let tenant = group != MemcgId::ROOT;
-                        if tenant {
-                            self.reclaim_stall(&mut state, group, true);
-                        }
                         let result;
-                        (state, result) = self.reclaim_until(state, *reclaim, until);
-                        if tenant {
-                            self.reclaim_stall(&mut state, group, false);
-                        }
+                        (state, result) = self.reclaim_for(state, group, *reclaim, until);
                         fruitless = if result == 0 { fruitless + 1 } else { 0 };
                         reclaimed = Some(result);
                     }
@@ -147,14 +140,47 @@ impl Pool {
             // Everything is pinned, in flight, dirty or being written. Others will give up some of
             // it.
             let until = *deadline.get_or_insert_with(|| Deadline::after(self.memory_timeout));
+            if !wait {
+                return (state, Err(Full { over, payer: group, nested: false }));
+            }
             let failed = state.failed_since(&mut failed_before, over);
-            let hopeless = !wait || self.is_hopeless(&mut state, over, failed);
-            let nested = !hopeless && is_nested() && fruitless >= NESTED_TRIES;
-            if until.has_passed() || hopeless || nested {
+            if let Some(nested) = self.gives_up(&mut state, over, failed, fruitless, until) {
                 return (state, Err(Full { over, payer: group, nested }));
             }
             state = self.await_room(state, over, fruitless.saturating_sub(FREE_TRIES));
         }
+    }
+
+    /// Reclaims for a group that is to pay, and counts the time as its tenant's stall.
+    fn reclaim_for<'a>(
+        &'a self,
+        mut state: StateGuard<'a>,
+        group: MemcgId,
+        reclaim: Reclaim,
+        until: Deadline,
+    ) -> (StateGuard<'a>, u64) {
+        if group == MemcgId::ROOT {
+            return self.reclaim_until(state, reclaim, until);
+        }
+        self.reclaim_stall(&mut state, group, true);
+        let (mut state, reclaimed) = self.reclaim_until(state, reclaim, until);
+        self.reclaim_stall(&mut state, group, false);
+        (state, reclaimed)
+    }
+
+    /// Whether a thread that waits for room gives up, and if so, whether that is only because it
+    /// must not wait for others ([`Full::nested`]).
+    fn gives_up(
+        &self,
+        state: &mut State,
+        over: MemcgId,
+        failed: Failed,
+        fruitless: u32,
+        until: Deadline,
+    ) -> Option<bool> {
+        let hopeless = self.is_hopeless(state, over, failed);
+        let nested = !hopeless && is_nested() && fruitless >= NESTED_TRIES;
+        (until.has_passed() || hopeless || nested).then_some(nested)
     }
 
     /// Whether waiting for room in a group changes nothing. `failed` is [`State::failed`] when the

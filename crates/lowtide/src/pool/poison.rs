@@ -16,14 +16,15 @@
 //! ([`Stat::poisoned`](crate::Stat::poisoned)), and exported files stay as they were.
 //!
 //! What stays: pages that are resident and were read before can be read on through
-//! [`View::read`](crate::View::read), which takes no lock and whose frames do not move any more.
+//! [`View::page`](crate::View::page), which takes no lock and whose frames do not move any more.
 //! Files are as the last write-back left them; pages that were dirty are lost when the pager goes.
 //! Dropping neither waits nor writes.
 
 #[cfg(test)]
 mod tests {
-    use crate::{DirtyStat, Error, OpenError, OpenOptions, Pager, Size, TenantError};
+    use crate::{DirtyStat, Error, OpenError, OpenOptions, Pager, Size, Tenant, TenantError, View};
     use lowtide_pin::translation::State as EntryState;
+    use std::path::Path;
     use std::sync::Arc;
     use std::sync::mpsc::channel;
     use std::time::Duration;
@@ -33,6 +34,42 @@ mod tests {
         let (send, done) = channel();
         std::thread::spawn(move || send.send(work()));
         done.recv_timeout(Duration::from_secs(60)).unwrap_or_else(|e| panic!("{what}: {e}"))
+    }
+
+    /// Calls a pager that is poisoned, in every way.
+    fn every_call_fails(view: &View, pager: &Pager, tenant: &Tenant, path: &Path) {
+        assert_eq!(view.page(0).unwrap()[0], 9, "what is resident can be read");
+        let mut buf = [0; 8192];
+        let failed = [
+            view.page(99).map(drop),
+            view.read_at(80_000, &mut buf),
+            view.get_many(&[1, 2], |_, _| ()),
+            view.write_at(0, b"x"),
+            view.write_at(50_000, &[1; 9000]),
+            view.flush(),
+            view.flush_range(0..10),
+            view.revert(0..9 << 12).map(drop),
+            view.set_len(4096),
+            tenant.reserve(Size::kib(64)).map(drop),
+        ];
+        for (i, result) in failed.iter().enumerate() {
+            let tenant = matches!(result, Err(Error::Tenant(TenantError::Poisoned)));
+            assert!(tenant || matches!(result, Err(Error::Poisoned)), "call {i}: {result:?}");
+        }
+        view.prefetch(0..100 << 12);
+        assert!(matches!(pager.open(path), Err(OpenError::Poisoned { .. })));
+        assert_eq!(tenant.usage(), Err(TenantError::Poisoned));
+        assert!(pager.tenant("b").create().is_err());
+        assert!(pager.validate().is_err());
+        let stat = pager.stat();
+        assert!(stat.poisoned && stat.io.writes > 0 && stat.budget_bytes == 16 << 20);
+        assert_eq!((stat.memory.current, stat.unwritten_bytes), (0, 0), "not known");
+        assert_eq!(pager.dirty(), DirtyStat::default());
+        assert!(pager.report().contains("poisoned") && pager.report().contains("Flushed"));
+        let export = pager.export().unwrap_err();
+        assert!(export.to_string().contains("poisoned"), "{export}");
+        assert!(pager.export_error().is_some());
+        assert!(!tenant.is_gone(), "it was not removed");
     }
 
     #[test]
@@ -78,41 +115,7 @@ mod tests {
             let handle = pager.clone();
             bounded("a call", move || {
                 let (view, pager) = (calls, handle);
-                assert_eq!(view.page(0).unwrap()[0], 9, "what is resident can be read");
-                let mut buf = [0; 8192];
-                let failed = [
-                    view.page(99).map(drop),
-                    view.read_at(80_000, &mut buf),
-                    view.get_many(&[1, 2], |_, _| ()),
-                    view.write_at(0, b"x"),
-                    view.write_at(50_000, &[1; 9000]),
-                    view.flush(),
-                    view.flush_range(0..10),
-                    view.revert(0..9 << 12).map(drop),
-                    view.set_len(4096),
-                    tenant.reserve(Size::kib(64)).map(drop),
-                ];
-                for (i, result) in failed.iter().enumerate() {
-                    let tenant = matches!(result, Err(Error::Tenant(TenantError::Poisoned)));
-                    assert!(
-                        tenant || matches!(result, Err(Error::Poisoned)),
-                        "call {i}: {result:?}"
-                    );
-                }
-                view.prefetch(0..100 << 12);
-                assert!(matches!(pager.open(&other), Err(OpenError::Poisoned { .. })));
-                assert_eq!(tenant.usage(), Err(TenantError::Poisoned));
-                assert!(pager.tenant("b").create().is_err());
-                assert!(pager.validate().is_err());
-                let stat = pager.stat();
-                assert!(stat.poisoned && stat.io.writes > 0 && stat.budget_bytes == 16 << 20);
-                assert_eq!((stat.memory.current, stat.unwritten_bytes), (0, 0), "not known");
-                assert_eq!(pager.dirty(), DirtyStat::default());
-                assert!(pager.report().contains("poisoned") && pager.report().contains("Flushed"));
-                let export = pager.export().unwrap_err();
-                assert!(export.to_string().contains("poisoned"), "{export}");
-                assert!(pager.export_error().is_some());
-                assert!(!tenant.is_gone(), "it was not removed");
+                every_call_fails(&view, &pager, &tenant, &other);
                 reservation.shrink(Size::kib(64));
                 drop(reservation);
                 pager.publish();

@@ -22,8 +22,8 @@ use crate::space::Space;
 use crate::swap::{fill_reserves, swap_out};
 use lowtide_core::limits::{LOOK_AROUND_MAX, TABLE_ENTRIES};
 use lowtide_core::{
-    AgeJob, Facts, Folio, FolioId, FolioState, MemcgId, Reason, Reclaim, References, Shadow, Step,
-    TableKey, Task, Unmapped, Victim, Window,
+    AgeJob, Engine, Facts, Folio, FolioId, FolioState, Freed, MemcgId, Reason, Reclaim, References,
+    Shadow, Step, TableKey, Task, Unmapped, Victim, Window,
 };
 use lowtide_io::{Deadline, FaultSite};
 use lowtide_pin::hazard;
@@ -185,6 +185,38 @@ fn window(page: u64, pages: u64) -> (u64, u64) {
     (first, first + LOOK_AROUND_MAX)
 }
 
+/// Batches of an invocation from which nothing could go.
+struct Stuck {
+    /// Those in a row whose pages are all pinned.
+    pinned: u32,
+    /// The group whose batches swap refuses, and how many of them.
+    refused: (MemcgId, u32),
+}
+
+impl Stuck {
+    /// Counts the batch that was just unmapped, and ends what goes nowhere.
+    fn note(&mut self, reclaim: &mut Reclaim, engine: &mut Engine, nothing_stored: bool) {
+        if reclaim.victims().iter().any(|v| v.outcome != Unmapped::Pinned) {
+            self.pinned = 0;
+        } else if !nothing_stored {
+            self.pinned += 1;
+        } else if self.refused.0 == reclaim.group() {
+            self.refused.1 += 1;
+        } else {
+            self.refused = (reclaim.group(), 1);
+        }
+        // Guards are dropped at any moment; swap has room when something else has happened, and
+        // file pages of the group, or pages of others, can go now.
+        if self.refused.1 == REFUSED_BATCHES {
+            reclaim.swap_refused(engine);
+            self.refused.1 = 0;
+        }
+        if self.pinned >= PINNED_BATCHES {
+            reclaim.give_up();
+        }
+    }
+}
+
 impl Pool {
     /// Runs an invocation to its end. Returns the lock, which it releases in between, and the
     /// pages reclaimed.
@@ -207,9 +239,7 @@ impl Pool {
         // simulator: a flusher that was woken then writes when the invocation pauses, so it must
         // not pause more often.
         let mut reclaim = if self.background { reclaim.sharing_the_lock() } else { reclaim };
-        let mut pinned = 0;
-        // The group whose batches swap refuses, and how many of them.
-        let mut refused = (reclaim.group(), 0);
+        let mut stuck = Stuck { pinned: 0, refused: (reclaim.group(), 0) };
         // Without a flusher in the background this thread writes, which takes the lock: when
         // nothing is isolated any more.
         let mut flush = false;
@@ -227,54 +257,15 @@ impl Pool {
                 self.write_back_below(MemcgId::ROOT);
                 state = self.lock();
             }
-            let State { frames, spaces, .. } = &mut *state;
             match step {
                 Step::Unmap => {
                     let victims = reclaim.victims();
-                    unmap(self, spaces, victims);
+                    unmap(self, &state.spaces, victims);
                     let nothing_stored;
                     (state, nothing_stored) = swap_out(self, state, victims);
-                    if victims.iter().any(|v| v.outcome != Unmapped::Pinned) {
-                        pinned = 0;
-                    } else if !nothing_stored {
-                        pinned += 1;
-                    } else if refused.0 == reclaim.group() {
-                        refused.1 += 1;
-                    } else {
-                        refused = (reclaim.group(), 1);
-                    }
-                    // Guards are dropped at any moment; swap has room when something else has
-                    // happened, and file pages of the group, or pages of others, can go now.
-                    if refused.1 == REFUSED_BATCHES {
-                        reclaim.swap_refused(&mut state.engine);
-                        refused.1 = 0;
-                    }
-                    if pinned >= PINNED_BATCHES {
-                        reclaim.give_up();
-                    }
+                    stuck.note(&mut reclaim, &mut state.engine, nothing_stored);
                 }
-                Step::Freed => {
-                    let freed = reclaim.freed();
-                    release_mapped(spaces, freed.iter().map(|gone| (gone.owner, gone.order)));
-                    for gone in freed {
-                        let space = spaces[gone.owner.space.0 as usize].as_deref();
-                        let space = space.expect("a folio's space is open");
-                        let shadow = gone.shadow.map_or(0, Shadow::to_bits);
-                        if shadow == 0 {
-                            space.anon().lazy.remove(gone.owner.page);
-                        }
-                        for entry in space.entries(gone.owner.page, gone.order) {
-                            if entry.evict(shadow) {
-                                self.waits.complete(entry, &Ok(()));
-                            }
-                        }
-                        let gone_frames = gone.folio.0..gone.folio.0 + (1 << gone.order);
-                        note_evicted(self, space, gone.owner.page, gone_frames);
-                        frames.free(gone.folio.0, gone.order);
-                    }
-                    fill_reserves(self, &mut state);
-                    self.freed.wake_all();
-                }
+                Step::Freed => self.release(&mut state, reclaim.freed()),
                 Step::Walk => state = self.walk(state, reclaim.age_job()),
                 Step::WakeFlushers => {
                     self.fault_sites.mark(FaultSite::ReclaimWokeFlushers);
@@ -308,6 +299,30 @@ impl Pool {
                 }
             }
         }
+    }
+
+    /// Unmaps folios that the engine has freed, and gives their frames back.
+    fn release(&self, state: &mut State, freed: &[Freed]) {
+        let State { frames, spaces, .. } = state;
+        release_mapped(spaces, freed.iter().map(|gone| (gone.owner, gone.order)));
+        for gone in freed {
+            let space = spaces[gone.owner.space.0 as usize].as_deref();
+            let space = space.expect("a folio's space is open");
+            let shadow = gone.shadow.map_or(0, Shadow::to_bits);
+            if shadow == 0 {
+                space.anon().lazy.remove(gone.owner.page);
+            }
+            for entry in space.entries(gone.owner.page, gone.order) {
+                if entry.evict(shadow) {
+                    self.waits.complete(entry, &Ok(()));
+                }
+            }
+            let gone_frames = gone.folio.0..gone.folio.0 + (1 << gone.order);
+            note_evicted(self, space, gone.owner.page, gone_frames);
+            frames.free(gone.folio.0, gone.order);
+        }
+        fill_reserves(self, state);
+        self.freed.wake_all();
     }
 
     /// Feeds an aging job: visits every table that may have young entries and that the job wants.

@@ -31,7 +31,9 @@ use crate::stat::IoCounters;
 use crate::swap::{Backing, Limits, Swaps};
 use crate::tenant::{Names, OnStall, Reservations};
 use crate::writeback::Devices;
-use lowtide_core::{AccessCounts, Dirtier, Engine, EngineConfig, FolioId, MemcgId, SpaceId, Swap};
+use lowtide_core::{
+    AccessCounts, Dirtier, Engine, EngineConfig, FolioId, MemcgId, Size, SpaceId, Swap,
+};
 use lowtide_io::{Arena, Backend, FaultSites, Numbers, Options};
 use lowtide_pin::translation::State as EntryState;
 use lowtide_swap::SwapFile;
@@ -237,41 +239,66 @@ fn leads_to(seen: EntryState, to: u32) -> bool {
     }
 }
 
+/// The frames of a budget.
+fn frames_of(config: &PagerBuilder) -> Result<u32, BuildError> {
+    let page_bytes = config.page_bytes;
+    if !page_bytes.is_power_of_two() || !crate::config::PAGE_BYTES.contains(&page_bytes) {
+        return Err(BuildError::PageSize { bytes: page_bytes });
+    }
+    let max_bytes = config.max.ok_or(BuildError::NoBudget)?.bytes();
+    let frames = max_bytes / page_bytes as u64;
+    if frames >= FRAMES_MAX {
+        let limit_bytes = (FRAMES_MAX - 1) * page_bytes as u64;
+        return Err(BuildError::BudgetTooLarge { max_bytes, page_bytes, limit_bytes });
+    }
+    Ok(frames as u32)
+}
+
+/// An engine for as many frames.
+fn engine_of(config: &PagerBuilder, frames: u32) -> Result<Engine, BuildError> {
+    let page_bytes = config.page_bytes;
+    let mut engine = Engine::new(&EngineConfig {
+        frames,
+        max: u64::from(frames),
+        page_bytes: page_bytes as u64,
+        policy: config.policy,
+        cpus: 1,
+    })
+    .map_err(|e| BuildError::from_config(e, config.max.map_or(0, Size::bytes), page_bytes))?;
+    engine.set_exact_dirty(true);
+    engine.set_dirty_limits(MemcgId::ROOT, config.dirty_limits)?;
+    engine.set_dirty_timers(config.dirty_timers)?;
+    if let Some(swap) = &config.swap {
+        if page_bytes != crate::swap::PAGE_BYTES {
+            return Err(BuildError::Swap { page_bytes });
+        }
+        let slots = swap.slots(page_bytes.trailing_zeros());
+        let swap = Swap { pages: slots, synchronous: true };
+        engine.set_swap(swap).expect("nothing is in swap yet");
+        // A page that comes back when swap is nearly full needs another to go, or its thread is
+        // killed.
+        engine.spare_swap(1);
+    }
+    Ok(engine)
+}
+
+/// The memory of as many frames, if the process may have it.
+fn arena_of(config: &PagerBuilder, frames: u32) -> Result<Mapping, BuildError> {
+    let bytes = frames as usize * config.page_bytes;
+    check_limit(bytes as u64, lowtide_sys::memcg::own_limit())?;
+    let memory = |source| BuildError::Memory { bytes: bytes as u64, source };
+    let arena = Mapping::new(bytes, HugePages::Yes).map_err(memory)?;
+    if config.populate {
+        arena.populate(0..bytes).map_err(memory)?;
+    }
+    Ok(arena)
+}
+
 impl Pool {
     pub(crate) fn new(config: &PagerBuilder) -> Result<Arc<Self>, BuildError> {
-        let page_bytes = config.page_bytes;
-        if !page_bytes.is_power_of_two() || !crate::config::PAGE_BYTES.contains(&page_bytes) {
-            return Err(BuildError::PageSize { bytes: page_bytes });
-        }
-        let max_bytes = config.max.ok_or(BuildError::NoBudget)?.bytes();
-        let max = max_bytes / page_bytes as u64;
-        if max >= FRAMES_MAX {
-            let limit_bytes = (FRAMES_MAX - 1) * page_bytes as u64;
-            return Err(BuildError::BudgetTooLarge { max_bytes, page_bytes, limit_bytes });
-        }
-        let frames = max as u32;
-        let mut engine = Engine::new(&EngineConfig {
-            frames,
-            max,
-            page_bytes: page_bytes as u64,
-            policy: config.policy,
-            cpus: 1,
-        })
-        .map_err(|e| BuildError::from_config(e, max_bytes, page_bytes))?;
-        engine.set_exact_dirty(true);
-        engine.set_dirty_limits(MemcgId::ROOT, config.dirty_limits)?;
-        engine.set_dirty_timers(config.dirty_timers)?;
-        let page_shift = page_bytes.trailing_zeros();
-        if let Some(swap) = &config.swap {
-            if page_bytes != crate::swap::PAGE_BYTES {
-                return Err(BuildError::Swap { page_bytes });
-            }
-            let swap = Swap { pages: swap.slots(page_shift), synchronous: true };
-            engine.set_swap(swap).expect("nothing is in swap yet");
-            // A page that comes back when swap is nearly full needs another to go, or its thread
-            // is killed.
-            engine.spare_swap(1);
-        }
+        let (page_bytes, page_shift) = (config.page_bytes, config.page_bytes.trailing_zeros());
+        let frames = frames_of(config)?;
+        let engine = engine_of(config, frames)?;
         let limit = config.swap.as_ref().map_or(0, |swap| swap.frames(page_shift));
         let file = config.swap.as_ref().and_then(|swap| swap.file_slots(page_shift));
         let read = config.read_timeout.unwrap_or(Duration::MAX);
@@ -280,19 +307,13 @@ impl Pool {
         let inject = config.inject.as_ref().map(|inject| (Arc::clone(inject), numbers.clone()));
         let make = |(dir, slots)| crate::swap::create(dir, slots, limits, inject.clone());
         let swap_file = file.map(make).transpose()?;
-        let bytes = frames as usize * page_bytes;
-        check_limit(bytes as u64, lowtide_sys::memcg::own_limit())?;
-        let memory = |source| BuildError::Memory { bytes: bytes as u64, source };
-        let arena = Mapping::new(bytes, HugePages::Yes).map_err(memory)?;
-        if config.populate {
-            arena.populate(0..bytes).map_err(memory)?;
-        }
+        let arena = arena_of(config, frames)?;
         lowtide_sys::membarrier::register();
         // SAFETY: fields drop in the order of their declaration, and `arena` is declared last; no
         // part of it is ever unmapped or moved before. Nothing of it is discarded either, if it is
         // registered: then it is populated, and pinned (`resident.rs`).
         #[expect(unsafe_code, reason = "promised where the arena is made")]
-        let registered = unsafe { Arena::new(arena.as_ptr(), bytes) };
+        let registered = unsafe { Arena::new(arena.as_ptr(), frames as usize * page_bytes) };
         let fault_sites = Arc::<FaultSites>::default();
         let backend = Backend::open(Options {
             engine: config.io_engine,
@@ -340,7 +361,7 @@ impl Pool {
             fault_sites,
             waits: WaitTable::new(),
             io: IoCounters::default(),
-            unused: Unused::new(max as u32),
+            unused: Unused::new(frames),
             void: Void::default(),
             late: LateReads::default(),
             memory_timeout: config.memory_timeout,
