@@ -29,7 +29,6 @@
 use crate::fault::Access;
 use crate::pool::Pool;
 use crate::space::Space;
-use crate::swap::{Slot, Store};
 use lowtide_core::{FolioId, Task};
 use lowtide_pin::translation::{Entry, State as EntryState};
 use std::collections::VecDeque;
@@ -45,34 +44,6 @@ const AT_ONCE: usize = 256;
 const RUN: u64 = 64;
 /// Places of a region at which stores in order are remembered.
 const PLACES: usize = 8;
-
-/// Slots that reclaim has taken from pages in memory, to be freed when the pool's lock is not held.
-#[derive(Debug, Default)]
-pub(crate) struct Void(Mutex<Vec<(Arc<dyn Store>, Slot)>>);
-
-impl Void {
-    /// Reclaim has taken the slot of a page. Under the pool's lock.
-    pub(crate) fn note(&self, space: &Space, page: u64) {
-        let anon = space.anon();
-        let slot = anon.take_kept(page);
-        if !slot.is_none() {
-            lowtide_pin::sync::lock(&self.0).push((anon.store(), slot));
-        }
-    }
-
-    /// Whether there are some.
-    pub(crate) fn is_empty(&self) -> bool {
-        lowtide_pin::sync::lock(&self.0).is_empty()
-    }
-
-    /// Frees them. Returns how many. Without the pool's lock.
-    pub(crate) fn free(&self) -> usize {
-        let slots = std::mem::take(&mut *lowtide_pin::sync::lock(&self.0));
-        let count = slots.len();
-        slots.into_iter().for_each(|(store, slot)| store.free(slot));
-        count
-    }
-}
 
 /// Whether a page that comes in, for a certain access, is to keep its slot if it has one. Behind a
 /// pointer its first store has to be seen from the beginning.

@@ -35,6 +35,7 @@
 //! | `close.rs` | closing a region beside threads that reclaim its pages |
 //! | `lazy.rs` | which pages were freed lazily |
 //! | `kept.rs` | pages in memory that keep their slot in the file |
+//! | `void.rs` | slots that were taken from pages, until they are freed |
 //! | `pages.rs` | what a space has instead of a file |
 //! | `slots.rs` | which slot of swap a page has |
 //!
@@ -56,11 +57,12 @@ mod slots;
 mod together;
 mod typed;
 mod vec;
+mod void;
 
 pub(crate) use access::bring_in;
 pub(crate) use discard::discard_pages;
 pub(crate) use fill::{fill, give_back, leave_swap};
-pub(crate) use kept::{StoresInOrder, Void, give_some_up, keeps_slot, stored_through_a_pointer};
+pub(crate) use kept::{StoresInOrder, give_some_up, keeps_slot, stored_through_a_pointer};
 pub use page::PageMut;
 pub(crate) use pages::{AnonPages, ExtentOf};
 pub(crate) use region::Open;
@@ -68,3 +70,4 @@ pub use region::{Region, RegionOptions};
 pub(crate) use together::{ZEROES, bring_together};
 pub use typed::Elements;
 pub use vec::TenantVec;
+pub(crate) use void::Void;

@@ -3,7 +3,8 @@
 
 use super::area::Stores;
 use super::error::MapError;
-use super::options::{MapMode, MapOptions};
+use super::mode::MapMode;
+use super::options::MapOptions;
 use super::server::{LET_GO, LOOK};
 use super::space::{Body, check_page_size, open_space, page_tables};
 use super::watch::{WatchedFile, Watcher};
@@ -97,8 +98,11 @@ impl MapOptions {
         let pool = &pager.inner.pool;
         check_page_size(pool)?;
         let group = self.group(pager)?;
-        let watcher =
-            pager.inner.threads.watcher().map_err(MapError::kernel("starting a thread"))?;
+        let watcher = pager
+            .inner
+            .threads
+            .service(Watcher::start)
+            .map_err(MapError::kernel("starting a thread"))?;
         let first = self.offset >> pool.page_shift;
         let end = first + (addresses.len() >> pool.page_shift) as u64;
         let size = lowtide_sys::file::size(file).map_err(MapError::kernel("fstat(2)"))?;

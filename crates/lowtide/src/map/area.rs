@@ -16,7 +16,8 @@
 use super::adopt::Adopted;
 use super::error::MapError;
 use super::mirror::{Mirror, Stored, Window};
-use super::options::{Advice, MapMode, MapOptions};
+use super::mode::MapMode;
+use super::options::{Advice, MapOptions};
 use super::report::MapReport;
 use super::serve::{serve, server_of};
 use super::server::{Served, Server};
@@ -138,7 +139,7 @@ impl Area {
             MapMode::Userfault => Self::mirrored(options, pager, file, &pages, stores)?,
             MapMode::PageCache => Self::cached(options, pager, file, &pages, stores)?,
             // A map that a system call cannot read would surprise.
-            MapMode::Auto => match pager.inner.threads.server() {
+            MapMode::Auto => match pager.inner.threads.service(Server::start) {
                 Ok(server)
                     if !server.faults().user_mode_only() && page_tables(MapMode::Auto).is_ok() =>
                 {

@@ -1,5 +1,6 @@
 //! Why a file cannot be mapped.
 
+use super::mode::MapMode;
 use crate::error::{Error, OpenError};
 use crate::tenant::TenantError;
 use std::io;
@@ -33,7 +34,7 @@ pub enum MapError {
     #[error("`{mode}` mode cannot be used: {why}")]
     Mode {
         /// The mode.
-        mode: super::MapMode,
+        mode: MapMode,
         /// What the kernel or the request excludes, and what helps.
         why: String,
     },

@@ -2,7 +2,8 @@
 
 use super::area::{Area, Memory, Stores};
 use super::error::MapError;
-use super::options::{Advice, MapMode, MapOptions};
+use super::mode::MapMode;
+use super::options::{Advice, MapOptions};
 use super::remap::RemapOptions;
 use super::report::MapReport;
 use super::writable::MapMut;

@@ -32,7 +32,8 @@
 use super::area::{Area, Memory};
 use super::error::MapError;
 use super::mirror::Mirror;
-use super::options::{MapMode, MapOptions};
+use super::mode::MapMode;
+use super::options::MapOptions;
 use super::serve::{Kept, begin, server_of};
 use super::space::{Body, check_page_size};
 use crate::ahead::readahead::window_pages;

@@ -23,7 +23,7 @@
 //!
 //! | file | concept |
 //! |---|---|
-//! | `options`, `handle`, `writable`, `remap`, `report`, `error` | the public API |
+//! | `options`, `mode`, `make`, `handle`, `writable`, `remap`, `report`, `error` | the public API |
 //! | `area` | what maps that are read and maps that are written have in common |
 //! | `pages` | what reclaim and a miss ask of memory behind a pointer |
 //! | `space`, `page_bits` | a map's entry in the pager; what is known of each page |
@@ -50,7 +50,9 @@ mod gate;
 mod handle;
 mod heap;
 mod landing;
+mod make;
 mod mirror;
+mod mode;
 mod noted;
 mod on_error;
 mod options;
@@ -76,12 +78,11 @@ pub use error::MapError;
 pub use handle::Map;
 pub(crate) use landing::{Landing, register_blocks};
 pub(crate) use mirror::register_lists;
-pub use options::{Advice, MapMode, MapOptions, UnknownMapMode};
+pub use mode::{MapMode, UnknownMapMode};
+pub use options::{Advice, MapOptions};
 pub(crate) use pages::{Arrival, MappedPages, StoredPages};
 pub use remap::RemapOptions;
 pub use report::MapReport;
-pub(crate) use server::Server;
-pub(crate) use watch::Watcher;
 pub use writable::MapMut;
 
 /// What `lowtide run` needs of maps beyond what a program does. None of it is stable.

@@ -12,7 +12,8 @@
 
 use super::error::MapError;
 use super::mirror::{Mirror, Window};
-use super::options::{MapMode, MapOptions};
+use super::mode::MapMode;
+use super::options::MapOptions;
 use super::serve::{serve, server_of};
 use super::server::{Served, Server};
 use super::space::{check_page_size, page_tables};

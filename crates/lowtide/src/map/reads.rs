@@ -36,8 +36,11 @@ impl MapOptions {
         let pool = &pager.inner.pool;
         super::space::check_page_size(pool)?;
         let group = self.group(pager)?;
-        let watcher =
-            pager.inner.threads.watcher().map_err(MapError::kernel("starting a thread"))?;
+        let watcher = pager
+            .inner
+            .threads
+            .service(Watcher::start)
+            .map_err(MapError::kernel("starting a thread"))?;
         let size = lowtide_sys::file::size(file).map_err(MapError::kernel("fstat(2)"))?;
         let end = size.div_ceil(1 << pool.page_shift).max(1);
         let file = self.watched_file(pager, &watcher, file, (group, Use::Read), end)?;

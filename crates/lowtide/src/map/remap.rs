@@ -7,7 +7,7 @@
 
 use super::area::{Area, Memory};
 use super::error::MapError;
-use super::options::MapMode;
+use super::mode::MapMode;
 use std::os::fd::AsFd;
 
 /// How a map may change its length. Mirrors `RemapOptions` of the crate `memmap2`.

@@ -1,6 +1,6 @@
 //! What a map says about itself.
 
-use super::options::MapMode;
+use super::mode::MapMode;
 use std::fmt;
 
 /// What a map is doing. `Display` is one line for people.

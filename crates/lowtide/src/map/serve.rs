@@ -3,8 +3,9 @@
 use super::error::MapError;
 use super::gate::Gate;
 use super::mirror::Mirror;
+use super::mode::MapMode;
 use super::on_error::OnError;
-use super::options::{MapMode, MapOptions};
+use super::options::MapOptions;
 use super::server::{Served, Server};
 use super::space::{Body, open_space};
 use super::stores::Storing;
@@ -20,12 +21,16 @@ use std::sync::{Arc, Mutex};
 
 /// The pager's server; started if need be.
 pub(super) fn server_of(pager: &Pager) -> Result<Arc<Server>, MapError> {
-    pager.inner.threads.server().map_err(|(step, source)| match source.raw_os_error() {
-        // Used up for now, which says nothing about the way.
-        Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM | libc::EAGAIN) => {
-            MapError::Kernel { step, source }
+    pager.inner.threads.service(Server::start).map_err(|(step, source)| {
+        match source.raw_os_error() {
+            // Used up for now, which says nothing about the way.
+            Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM | libc::EAGAIN) => {
+                MapError::Kernel { step, source }
+            }
+            _ => {
+                MapError::Mode { mode: MapMode::Userfault, why: format!("{step} failed: {source}") }
+            }
         }
-        _ => MapError::Mode { mode: MapMode::Userfault, why: format!("{step} failed: {source}") },
     })
 }
 

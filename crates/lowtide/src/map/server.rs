@@ -28,6 +28,7 @@ use crate::error::Error;
 use crate::fault::Access;
 use crate::fault::nested::Serving;
 use crate::pool::Pool;
+use crate::pool::background::Service;
 use crate::pool::high::Pay;
 use crate::space::Space;
 use crate::thread_locals;
@@ -174,6 +175,16 @@ fn lock_write(maps: &RwLock<Maps>) -> RwLockWriteGuard<'_, Maps> {
     maps.write().unwrap_or_else(PoisonError::into_inner)
 }
 
+impl Service for Server {
+    fn close(&self) -> Vec<JoinHandle<()>> {
+        self.closing.store(true, Relaxed);
+        if let Err(error) = rustix::io::write(&self.end, &1_u64.to_ne_bytes()) {
+            tracing::error!(%error, "the threads that serve maps cannot be woken");
+        }
+        std::mem::take(&mut lowtide_pin::sync::lock(&self.threads))
+    }
+}
+
 impl Server {
     /// Opens a descriptor, and starts the threads.
     ///
@@ -247,15 +258,6 @@ impl Server {
         drop(maps);
         // A thread that still serves it drops it when it is done.
         drop(removed);
-    }
-
-    /// Makes the threads end, and returns them.
-    pub(crate) fn close(&self) -> Vec<JoinHandle<()>> {
-        self.closing.store(true, Relaxed);
-        if let Err(error) = rustix::io::write(&self.end, &1_u64.to_ne_bytes()) {
-            tracing::error!(%error, "the threads that serve maps cannot be woken");
-        }
-        std::mem::take(&mut lowtide_pin::sync::lock(&self.threads))
     }
 
     fn run(&self, pool: &Pool) {

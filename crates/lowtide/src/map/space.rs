@@ -1,7 +1,7 @@
 //! The space of a file whose pages a program reaches through a pointer, and what it needs.
 
 use super::error::MapError;
-use super::options::MapMode;
+use super::mode::MapMode;
 use super::pages::MappedPages;
 use crate::config::IoMode;
 use crate::error::OpenError;

@@ -40,6 +40,7 @@ use crate::ahead::readahead::{budget_of, note_ahead};
 use crate::fault::nested::{Nested, Serving};
 use crate::fault::{Access, Claim, Miss};
 use crate::pool::Pool;
+use crate::pool::background::Service;
 use crate::pool::high::Pay;
 use crate::pool::payer::{Effort, Payer};
 use crate::space::Space;
@@ -148,6 +149,14 @@ pub(crate) struct Watcher {
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
+impl Service for Watcher {
+    fn close(&self) -> Vec<JoinHandle<()>> {
+        lowtide_pin::sync::lock(&self.orders).stop = true;
+        self.wake.notify_all();
+        lowtide_pin::sync::lock(&self.thread).take().into_iter().collect()
+    }
+}
+
 impl Watcher {
     /// Starts the thread.
     ///
@@ -222,13 +231,6 @@ impl Watcher {
         drop(wishes);
         lowtide_pin::sync::lock(&self.orders).wished = true;
         self.wake.notify_all();
-    }
-
-    /// Makes the thread end, and returns it.
-    pub(crate) fn close(&self) -> Option<JoinHandle<()>> {
-        lowtide_pin::sync::lock(&self.orders).stop = true;
-        self.wake.notify_all();
-        lowtide_pin::sync::lock(&self.thread).take()
     }
 
     fn files(&self) -> Vec<Arc<WatchedFile>> {

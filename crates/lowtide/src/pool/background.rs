@@ -9,7 +9,6 @@ use super::reclaim::{PIECE, piece};
 use super::{Pool, State, StateGuard};
 use crate::ahead::readers::Readers;
 use crate::error::BuildError;
-use crate::map::{Server, Watcher};
 use crate::space::Space;
 use crate::swap;
 use crate::tenant::Exporter;
@@ -17,6 +16,8 @@ use crate::thread_locals;
 use lowtide_core::limits::PUBLISH_INTERVAL_NS;
 use lowtide_core::{MemcgId, Reason, Reclaim, Task};
 use lowtide_io::Deadline;
+use std::any::Any;
+use std::fmt;
 use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex};
@@ -32,16 +33,20 @@ const HALVED: u64 = 1 << 20;
 /// Time between two looks whether a thread has ended.
 const JOIN_PAUSE: Duration = Duration::from_micros(100);
 
+/// What is started when a pager first needs it, and ends with the pager.
+pub(crate) trait Service: Any + fmt::Debug + Send + Sync {
+    /// Ends it. Returns the threads that may still be ending.
+    fn close(&self) -> Vec<JoinHandle<()>>;
+}
+
 /// Joins the background threads of a pager when its last handle goes.
 #[derive(Debug)]
 pub(crate) struct Threads {
     pool: Arc<Pool>,
     joins: Vec<JoinHandle<()>>,
     readers: Readers,
-    /// Serves the page faults of maps, from the first one on.
-    server: Mutex<Option<Arc<Server>>>,
-    /// Watches the kernel's mappings, from the first one on.
-    watcher: Mutex<Option<Arc<Watcher>>>,
+    /// Those of maps, from the first one on: one of each type.
+    services: Mutex<Vec<Arc<dyn Service>>>,
     exporter: Option<Arc<Exporter>>,
 }
 
@@ -52,8 +57,7 @@ impl Threads {
             pool: Arc::clone(pool),
             joins: Vec::new(),
             readers: Readers::default(),
-            server: Mutex::default(),
-            watcher: Mutex::default(),
+            services: Mutex::default(),
             exporter: exporter.clone(),
         };
         if !pool.background {
@@ -66,20 +70,25 @@ impl Threads {
         Ok(threads)
     }
 
-    /// What serves the page faults of maps; started if need be.
+    /// The service of a type; started if need be, while others wait.
     ///
     /// # Errors
-    /// The step that failed, and why.
-    pub(crate) fn server(&self) -> Result<Arc<Server>, (&'static str, std::io::Error)> {
-        started(&self.server, || Server::start(&self.pool))
-    }
-
-    /// What watches the kernel's mappings; started if need be.
-    ///
-    /// # Errors
-    /// The thread cannot be started.
-    pub(crate) fn watcher(&self) -> std::io::Result<Arc<Watcher>> {
-        started(&self.watcher, || Watcher::start(&self.pool))
+    /// Those of `start`.
+    pub(crate) fn service<T: Service, E>(
+        &self,
+        start: impl FnOnce(&Arc<Pool>) -> Result<Arc<T>, E>,
+    ) -> Result<Arc<T>, E> {
+        let mut services = lowtide_pin::sync::lock(&self.services);
+        let of_type = |service: &Arc<dyn Service>| {
+            let any: Arc<dyn Any + Send + Sync> = Arc::<dyn Service>::clone(service);
+            any.downcast().ok()
+        };
+        if let Some(there) = services.iter().find_map(of_type) {
+            return Ok(there);
+        }
+        let started = start(&self.pool)?;
+        services.push(Arc::<T>::clone(&started));
+        Ok(started)
     }
 
     /// Exports the files of tenants, if there is a directory for them.
@@ -123,20 +132,6 @@ fn halves(pool: &Pool, space: &Space, pages: Range<u64>) -> (Range<u64>, Range<u
     (pages.start..middle, middle..pages.end)
 }
 
-/// What is there, or else what `start` starts; others wait meanwhile.
-fn started<T, E>(
-    place: &Mutex<Option<Arc<T>>>,
-    start: impl FnOnce() -> Result<Arc<T>, E>,
-) -> Result<Arc<T>, E> {
-    let mut place = lowtide_pin::sync::lock(place);
-    if let Some(there) = &*place {
-        return Ok(Arc::clone(there));
-    }
-    let started = start()?;
-    *place = Some(Arc::clone(&started));
-    Ok(started)
-}
-
 impl Drop for Threads {
     fn drop(&mut self) {
         self.pool.close();
@@ -144,11 +139,8 @@ impl Drop for Threads {
             exporter.close();
         }
         self.joins.extend(self.readers.close());
-        if let Some(server) = lowtide_pin::sync::lock(&self.server).take() {
-            self.joins.extend(server.close());
-        }
-        if let Some(watcher) = lowtide_pin::sync::lock(&self.watcher).take() {
-            self.joins.extend(watcher.close());
+        for service in lowtide_pin::sync::lock(&self.services).drain(..) {
+            self.joins.extend(service.close());
         }
         self.pool.end_flushers();
         let deadline = Deadline::after(self.pool.io_timeout);

@@ -269,7 +269,7 @@ fn engine_of(config: &PagerBuilder, frames: u32) -> Result<Engine, BuildError> {
     engine.set_dirty_limits(MemcgId::ROOT, config.dirty_limits)?;
     engine.set_dirty_timers(config.dirty_timers)?;
     if let Some(swap) = &config.swap {
-        if page_bytes != crate::swap::PAGE_BYTES {
+        if page_bytes != lowtide_swap::PAGE_BYTES {
             return Err(BuildError::Swap { page_bytes });
         }
         let slots = swap.slots(page_bytes.trailing_zeros());

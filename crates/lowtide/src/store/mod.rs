@@ -36,9 +36,10 @@
 mod balance;
 mod fill;
 mod overwrite;
+mod readers;
 
 pub(crate) use balance::register;
-pub(crate) use overwrite::{outwait_readers, unlock};
+pub(crate) use readers::{outwait_readers, unlock};
 
 use crate::error::Error;
 use crate::fault::Access;

@@ -7,6 +7,7 @@
 //! finds a dirty folio, or one that is being written.
 
 use super::balance;
+use super::readers::{outwait_readers, unlock};
 use super::{Batch, copy};
 use crate::error::Error;
 use crate::fault::attempt::{Attempts, Stop};
@@ -14,14 +15,10 @@ use crate::pool::{Pool, State};
 use crate::space::Space;
 use lowtide_core::{Flags, Folio, FolioId};
 use lowtide_io::{Deadline, FaultSite};
-use lowtide_pin::hazard::{self, Slots};
+use lowtide_pin::hazard;
 use lowtide_pin::translation::{Entry, State as EntryState, Taken};
 use std::time::Duration;
 
-/// Looks at the slots before the writer begins to sleep between them.
-const SPINS: u32 = 64;
-/// Pause between two looks after that.
-const LOOK_PAUSE: Duration = Duration::from_micros(50);
 /// Time between two looks at a page that is being written.
 const PAUSE: Duration = Duration::from_millis(1);
 
@@ -173,53 +170,4 @@ fn outwait_write(
         }
         state = state.wait(|guard| pool.freed.wait(guard, PAUSE));
     }
-}
-
-/// Ends a store, or one that could not begin.
-pub(crate) fn unlock(pool: &Pool, space: &Space, page: u64, entry: &Entry, to: Taken) {
-    if entry.unlock(to) {
-        pool.waits.complete(entry, &Ok(()));
-    }
-    if to.dirty {
-        space.table.hint(page).note_dirty();
-    }
-    if to.young {
-        space.table.hint(page).note_young();
-    }
-}
-
-/// Waits until no slot is on a page that is locked. Returns whether that came to be before the
-/// attempt ended, or in a moment if the thread must not wait.
-pub(crate) fn outwait_readers(
-    entry: &Entry,
-    taken: &mut Taken,
-    attempts: &mut Attempts<'_>,
-) -> bool {
-    let address = entry.address()..=entry.address();
-    let slots = hazard::scan_shared(taken.unfenced);
-    *taken = taken.seen_in(&slots);
-    if !slots.hold(&address) {
-        return true;
-    }
-    // One fence is enough: it fixed the set of readers, and only they can pin the page again while
-    // the entry is locked.
-    let mut slots = Slots::clone(&slots);
-    for tries in 0_u32.. {
-        if slots.are_unknown() {
-            break;
-        }
-        hazard::look(&mut slots);
-        if !slots.hold(&address) {
-            return true;
-        }
-        if tries < SPINS {
-            std::thread::yield_now();
-            continue;
-        }
-        if !attempts.outwaits_guard() {
-            break;
-        }
-        std::thread::sleep(LOOK_PAUSE);
-    }
-    false
 }

@@ -63,6 +63,3 @@ pub(crate) use spill::{is_over_share, push_out};
 pub use stat::SwapStat;
 pub(crate) use stat::{Kept, sum};
 pub(crate) use tenant::TenantSwap;
-
-/// Bytes of a page that can be stored.
-pub(crate) use lowtide_swap::PAGE_BYTES;

@@ -4,7 +4,6 @@
 //! `memory.stat` and `memory.events` (`lowtide-core`, `text.rs`). Source: `docs/kernel/memcg.md`
 //! §4.1, 12, 13, 14.4.
 
-use super::{Tenant, TenantError};
 use crate::pool::{Pool, State};
 use crate::swap::Kept;
 use lowtide_core::MemcgId;
@@ -105,27 +104,5 @@ impl TenantFile {
             Self::EventsLocal => engine.local_events(id).to_string(),
             Self::Pressure => engine.pressure(id, now).to_string(),
         }
-    }
-}
-
-impl Tenant {
-    /// The text of one of the kernel's files.
-    ///
-    /// ```
-    /// # use lowtide::{Size, Pager, TenantFile};
-    /// # let pager = Pager::builder().max(Size::mib(8)).build()?;
-    /// let tenant = pager.tenant("a").max(Size::mib(2)).create()?;
-    /// assert_eq!(tenant.text(TenantFile::Max)?, "2097152\n");
-    /// assert_eq!(tenant.text(TenantFile::High)?, "max\n");
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Errors
-    /// [`TenantError::Gone`].
-    pub fn text(&self, file: TenantFile) -> Result<String, TenantError> {
-        let pool = self.pool();
-        let is_stat = file == TenantFile::Stat;
-        let kept = if is_stat { Kept::of(pool, self.id) } else { Kept::default() };
-        Ok(file.text(&mut *self.lock()?, self.id, pool, kept))
     }
 }

@@ -1,6 +1,6 @@
 //! The handle of a tenant: the tree, figures, files to open.
 
-use super::{TenantBuilder, TenantError};
+use super::{TenantBuilder, TenantError, TenantFile};
 use crate::error::OpenError;
 use crate::pager::Pager;
 use crate::pool::{Pool, StateGuard};
@@ -231,6 +231,26 @@ impl Tenant {
     /// [`TenantError::Gone`].
     pub fn local_events(&self) -> Result<MemcgEvents, TenantError> {
         Ok(self.lock()?.engine.local_events(self.id))
+    }
+
+    /// The text of one of the kernel's files.
+    ///
+    /// ```
+    /// # use lowtide::{Size, Pager, TenantFile};
+    /// # let pager = Pager::builder().max(Size::mib(8)).build()?;
+    /// let tenant = pager.tenant("a").max(Size::mib(2)).create()?;
+    /// assert_eq!(tenant.text(TenantFile::Max)?, "2097152\n");
+    /// assert_eq!(tenant.text(TenantFile::High)?, "max\n");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`TenantError::Gone`].
+    pub fn text(&self, file: TenantFile) -> Result<String, TenantError> {
+        let pool = self.pool();
+        let is_stat = file == TenantFile::Stat;
+        let kept = if is_stat { Kept::of(pool, self.id) } else { Kept::default() };
+        Ok(file.text(&mut *self.lock()?, self.id, pool, kept))
     }
 }
 
