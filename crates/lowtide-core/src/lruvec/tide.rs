@@ -55,6 +55,8 @@ const SHADOW_EVICTIONS: u32 = (1 << 7) - 1;
 const NEAR: u32 = EVICTIONS / 8;
 /// Pages that were away for longer are not considered.
 const LONG: u32 = 2 * MEMORY;
+/// Unused steps of the hand, in halves, that are kept.
+pub(super) const CREDIT_MAX: u64 = 128;
 /// Changes of the target, in quarters of a page.
 const GROW: u64 = 8;
 const SHRINK: u64 = 6;
@@ -208,7 +210,7 @@ impl TideLists {
     pub(crate) fn wrong(&self) -> Option<String> {
         let least_memory = self.memory >= 1 && self.memory >= self.pages();
         let target = self.target >= LEAST;
-        let credit = self.credit <= super::tide_hand::CREDIT_MAX;
+        let credit = self.credit <= CREDIT_MAX;
         (!(least_memory && target && credit)).then(|| format!("{self:?}"))
     }
 }

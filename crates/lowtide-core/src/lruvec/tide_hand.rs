@@ -5,7 +5,7 @@
 //! than its target, its oldest page; else the first page of MAIN that the hand finds not young. A
 //! young page at the end of SMALL searches, too: it changes places with an idle one, or stays.
 
-use super::tide::MEMORY;
+use super::tide::{CREDIT_MAX, MEMORY};
 use super::{Facts, Locked, Queue};
 use crate::folio::Flags;
 use crate::units::{FolioId, LruType};
@@ -16,8 +16,6 @@ const COUNT_MAX: u32 = 3;
 const STEPS: u32 = 3;
 const STEPS_MIN: u32 = 2;
 const STEPS_MAX: u32 = 16;
-/// Unused steps, in halves, that are kept.
-pub(super) const CREDIT_MAX: u64 = 128;
 /// Young pages that are spared before one of MAIN goes for want of any other.
 const SPARED_MAX: u32 = 128;
 /// Pages that a batch passes from NEW to OLD at most. After a time without reclaim more may be due:

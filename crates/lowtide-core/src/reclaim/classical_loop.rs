@@ -5,8 +5,8 @@
 //! being met, what is left has been brought back into proportion. Small numbers are not rounded up:
 //! a list of 10,000 pages gives 2 pages at priority 12. Source: `docs/kernel/reclaim.md` §5.2-5.4.
 
+use super::batch::Fate;
 use super::invocation::{At, Reason, Reclaim, Step};
-use super::shrink::Fate;
 use super::throttle::ThrottleReason;
 use crate::engine::Engine;
 use crate::folio::Flags;

@@ -6,8 +6,8 @@
 //! rotation after writeback because it was isolated when the write ended. Source:
 //! `docs/kernel/reclaim.md` §2.10.
 
+use super::batch::{Entry, Fate};
 use super::invocation::{At, Reclaim};
-use super::shrink::{Entry, Fate};
 use crate::engine::Engine;
 use crate::folio::Flags;
 use crate::limits::MIN_NR_GENS;

@@ -19,9 +19,9 @@
 //! If nothing at all was reclaimed it starts over, once for each thing that it had spared. Source:
 //! `docs/kernel/reclaim.md` §3.6.
 
+use super::batch::{Batch, Freed, Victim};
 use super::classical_loop::ClassicalLoop;
 use super::mglru_loop::MglruLoop;
-use super::shrink::{Batch, Freed, Victim};
 use super::throttle::{PassCounts, ThrottleReason};
 use super::tide_loop::TideLoop;
 use crate::engine::Engine;

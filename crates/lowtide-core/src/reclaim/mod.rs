@@ -11,9 +11,11 @@
 //! | `classical_loop.rs` | scan counts and slices over the four lists | §5.3, 5.4 |
 //! | `tide_loop.rs` | budgets and slices of `tide` | - |
 //! | `evict.rs` | one multi-gen batch: isolate, put back | §2.10 |
+//! | `batch.rs` | the folios of a batch, and what the driver is to do with them | |
 //! | `shrink.rs` | the fate of each folio of a batch | §4.1, 5.5 |
 //! | `throttle.rs` | writeback statistics, waking flushers, sleeps | §4.3, 4.4 |
 
+mod batch;
 mod classical_loop;
 mod evict;
 mod invocation;
@@ -22,7 +24,7 @@ mod shrink;
 mod throttle;
 mod tide_loop;
 
+pub(crate) use batch::Batch;
+pub use batch::{Freed, Unmapped, Victim};
 pub use invocation::{Reason, Reclaim, Step};
-pub(crate) use shrink::Batch;
-pub use shrink::{Freed, Unmapped, Victim};
 pub use throttle::ThrottleReason;

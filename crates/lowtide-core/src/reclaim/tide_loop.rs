@@ -10,8 +10,8 @@
 //! the whole surplus of SMALL is such, pages of MAIN go instead, and the other way round. When a
 //! write that reclaim waits for ends, the folio goes to the old end of its queue.
 
+use super::batch::Fate;
 use super::invocation::{At, Reclaim, Step};
-use super::shrink::Fate;
 use crate::engine::Engine;
 use crate::limits::MIN_LRU_BATCH;
 use crate::lruvec::{Balance, Facts, Hand, Queue, Quota, scan_targets};
