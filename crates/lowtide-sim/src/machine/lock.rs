@@ -7,9 +7,7 @@
 //! sleeps: a task that cannot have it blocks, in the order of arrival, and a writer that waits
 //! keeps later readers out, as the kernel's does.
 
-use super::ctx::Ctx;
 use super::sched::TaskId;
-use super::world::World;
 use std::collections::VecDeque;
 
 /// How often a lock was taken and what waiting for it cost.
@@ -92,9 +90,9 @@ impl SpinLock {
 /// One lock for all that a miss has the engine do, as the runtime has it.
 #[derive(Debug)]
 pub struct PoolLock {
-    lock: SpinLock,
+    pub(super) lock: SpinLock,
     /// For how long a miss holds it.
-    hold_ns: u64,
+    pub(super) hold_ns: u64,
 }
 
 /// The number of a semaphore in the world's table.
@@ -104,18 +102,18 @@ pub struct RwSemId(pub u32);
 /// A lock that is slept for: any number of readers, or one writer.
 #[derive(Debug, Default)]
 pub struct RwSem {
-    readers: u32,
-    writer: bool,
-    waiting: VecDeque<(TaskId, bool)>,
+    pub(super) readers: u32,
+    pub(super) writer: bool,
+    pub(super) waiting: VecDeque<(TaskId, bool)>,
     pub contention: Contention,
 }
 
 impl RwSem {
-    fn may_enter(&self, write: bool) -> bool {
+    pub(super) fn may_enter(&self, write: bool) -> bool {
         !self.writer && (!write || self.readers == 0)
     }
 
-    fn enter(&mut self, write: bool) {
+    pub(super) fn enter(&mut self, write: bool) {
         self.contention.acquired += 1;
         if write {
             self.writer = true;
@@ -138,84 +136,6 @@ impl RwSem {
     /// Whether no task has it.
     pub const fn is_free(&self) -> bool {
         self.readers == 0 && !self.writer
-    }
-}
-
-impl World {
-    /// From now on each miss takes one lock for this time, and none of the kernel's for lists.
-    pub fn lock_pool(&mut self, hold_ns: u64) {
-        self.pool_lock = Some(PoolLock { lock: SpinLock::default(), hold_ns });
-    }
-
-    /// The lock that misses take.
-    pub fn lock_of_misses(&self) -> Contention {
-        self.pool_lock.as_ref().map_or(self.lruvec_lock.contention, |pool| pool.lock.contention)
-    }
-
-    /// Takes the lock of the lruvec for the work of a reclaimer. Returns what that costs; nothing
-    /// where the pool's lock stands for it.
-    pub(super) fn lock_lruvec(&mut self, now: u64, hold: u64) -> u64 {
-        if self.pool_lock.is_some() {
-            return 0;
-        }
-        self.lruvec_lock.take(self.sched.now, now, hold)
-    }
-
-    /// Goes through lists under the lock of the lruvec, then judges without it what was isolated.
-    /// Returns what both cost; nothing where the pool's lock stands for them.
-    pub(super) fn look_at_folios(&mut self, now: u64, hold: u64, judging: u64) -> u64 {
-        if self.pool_lock.is_some() { 0 } else { self.lock_lruvec(now, hold) + judging }
-    }
-
-    /// Takes the pool's lock for a miss. Returns what that costs.
-    pub(super) fn lock_for_miss(&mut self, now: u64) -> u64 {
-        let past = self.sched.now;
-        self.pool_lock.as_mut().map_or(0, |pool| pool.lock.take(past, now, pool.hold_ns))
-    }
-
-    /// Releases a semaphore and hands it to the tasks that may have it next.
-    pub fn release(&mut self, id: RwSemId, write: bool) {
-        let sem = &mut self.rwsems[id.0 as usize];
-        if write {
-            sem.writer = false;
-        } else {
-            sem.readers -= 1;
-        }
-        while let Some(&(task, write)) = sem.waiting.front() {
-            if !sem.may_enter(write) {
-                break;
-            }
-            // Handed over: the lock is the task's from now on, although it still has to get a CPU.
-            sem.enter(write);
-            sem.waiting.pop_front();
-            self.sched.wake(task);
-        }
-    }
-}
-
-impl Ctx {
-    /// Takes a semaphore, blocking as long as it takes.
-    pub async fn take(&self, id: RwSemId, write: bool) {
-        if self.w().rwsems[id.0 as usize].try_take(write) {
-            return;
-        }
-        self.settle().await;
-        let since = {
-            let mut world = self.w();
-            let now = world.sched.now;
-            let sem = &mut world.rwsems[id.0 as usize];
-            if sem.try_take(write) {
-                return;
-            }
-            sem.waiting.push_back((self.id, write));
-            now
-        };
-        self.block(None).await;
-        let mut world = self.w();
-        let waited = world.sched.now - since;
-        let contention = &mut world.rwsems[id.0 as usize].contention;
-        contention.contended += 1;
-        contention.waited_ns += waited;
     }
 }
 

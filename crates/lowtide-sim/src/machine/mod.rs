@@ -4,18 +4,19 @@
 //! |---|---|
 //! | `sched.rs`, `ctx.rs` | virtual time, CPUs, tasks as futures |
 //! | `world.rs` | all state |
-//! | `lock.rs` | locks, and what waiting for them costs |
-//! | `device.rs`, `requests.rs` | a device; requests in flight and their completion |
-//! | `files.rs`, `read.rs` | files, access through the descriptor |
+//! | `lock.rs`, `locking.rs` | locks, and what waiting for them costs |
+//! | `device.rs`, `requests.rs`, `submit.rs` | a device; requests in flight and their completion |
+//! | `files.rs`, `opening.rs`, `read.rs` | files, access through the descriptor |
 //! | `readahead.rs`, `window.rs` | what to read ahead, and reading it |
-//! | `hold.rs` | references to pages |
+//! | `hold.rs`, `holding.rs` | references to pages |
 //! | `space.rs` | address spaces; mapping and unmapping |
 //! | `fault.rs` | accesses through a mapping, and their faults |
 //! | `swap.rs` | heaps, and swap on compressed memory |
 //! | `retry.rs` | what retries of faults depend on |
 //! | `resize.rs` | files made shorter and longer |
 //! | `discard.rs` | pages given up or dropped on purpose |
-//! | `charge.rs`, `kswapd.rs` | charging and direct reclaim; the background reclaimer |
+//! | `charge.rs` | charging and direct reclaim |
+//! | `kswapd.rs`, `watermarks.rs` | the background reclaimer |
 //! | `budget.rs` | changing the budget |
 //! | `groups.rs` | charges, stalls, and the payment for being over a limit |
 //! | `watch.rs`, `ended.rs` | an observer that checks; why a run ended early |
@@ -37,9 +38,12 @@ mod files;
 mod flusher;
 mod groups;
 mod hold;
+mod holding;
 mod io_max;
 mod kswapd;
 mod lock;
+mod locking;
+mod opening;
 mod read;
 mod readahead;
 mod requests;
@@ -47,9 +51,11 @@ mod resize;
 mod retry;
 mod sched;
 mod space;
+mod submit;
 mod swap;
 mod sync;
 mod watch;
+mod watermarks;
 mod window;
 mod world;
 mod writeback;
@@ -70,7 +76,6 @@ pub use world::{AddressSpace, MappingId, World};
 use crate::pool::Pool;
 use crate::spec::MachineSpec;
 use device::Device;
-use kswapd::Kswapd;
 use lock::SpinLock;
 use lowtide_core::{EngineConfig, MemcgId, MemoryStat, Policy};
 use requests::Requests;
@@ -83,6 +88,7 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::task::{Context, Poll, Waker};
 use swap::SwapArea;
+use watermarks::Kswapd;
 
 /// What a machine is to do.
 #[derive(Clone, Debug)]
