@@ -40,7 +40,7 @@
 //! |---|---|
 //! | `open.rs` | [`open`], [`read_from`], [`Trace`]: read any format, from any compression |
 //! | `create.rs` | [`create`], [`TraceWriter`]: write ours, in the format of the file's name |
-//! | `format.rs` | [`Format`]: the formats by name and by content |
+//! | `format.rs`, `recognise.rs` | [`Format`]: the formats by name; recognised by content |
 //! | `record.rs` | [`TraceRecord`], [`Names`], [`Head`]: a record, and the head of a trace |
 //! | `csv/` | [`Reader`], [`Writer`]: our format as text |
 //! | `compact/` | [`CompactWriter`], and its reader: our format in binary |
@@ -59,6 +59,7 @@ mod foreign;
 mod format;
 mod input;
 mod open;
+mod recognise;
 mod record;
 mod survey;
 mod text;
