@@ -223,19 +223,7 @@ fn step(code: &[Insn], at: usize, mut state: State, world: &World<'_>) -> Result
             }
             let a = get(&state, insn.dst)?;
             let by = (!by_register).then_some(i64::from(insn.imm));
-            state[dst] = match (a, b) {
-                (Ty::Number, Ty::Number) => Ty::Number,
-                (a, Ty::Number) if a.is_address() && class == ALU64 && operation == ADD => {
-                    a.moved(by)
-                }
-                (a, Ty::Number) if a.is_address() && class == ALU64 && operation == SUB => {
-                    a.moved(by.map(|by| -by))
-                }
-                (Ty::Number, b) if b.is_address() && class == ALU64 && operation == ADD => {
-                    b.moved(None)
-                }
-                _ => Ty::Any,
-            };
+            state[dst] = computed(a, b, class, operation, by);
         }
         LD => {
             state[dst] = match world.constants.get(&at) {
@@ -289,6 +277,19 @@ fn step(code: &[Insn], at: usize, mut state: State, world: &World<'_>) -> Result
         }
     }
     Ok(state)
+}
+
+/// What an operation makes of two values; `by` is the second where it is a constant.
+fn computed(a: Ty, b: Ty, class: u8, operation: u8, by: Option<i64>) -> Ty {
+    match (a, b) {
+        (Ty::Number, Ty::Number) => Ty::Number,
+        (a, Ty::Number) if a.is_address() && class == ALU64 && operation == ADD => a.moved(by),
+        (a, Ty::Number) if a.is_address() && class == ALU64 && operation == SUB => {
+            a.moved(by.map(|by| -by))
+        }
+        (Ty::Number, b) if b.is_address() && class == ALU64 && operation == ADD => b.moved(None),
+        _ => Ty::Any,
+    }
 }
 
 /// Whether `bytes` bytes at `ty + off` can be accessed.

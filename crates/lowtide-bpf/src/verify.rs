@@ -105,13 +105,7 @@ fn slot(insn: Insn) -> Result<(), Refusal> {
             JA => dst == 0 && src == 0 && off == 0,
             CALL | EXIT if by_register || class == JMP32 => return unknown,
             CALL => {
-                match src {
-                    CALL_HELPER if Helper::of(imm).is_none() => {
-                        return Err(Refusal::UnknownHelper { number: imm });
-                    }
-                    CALL_HELPER | CALL_LOCAL => {}
-                    kind => return Err(Refusal::ForeignCall { kind }),
-                }
+                callee(src, imm)?;
                 dst == 0 && off == 0
             }
             EXIT => dst == 0 && src == 0 && off == 0 && imm == 0,
@@ -147,6 +141,15 @@ fn slot(insn: Insn) -> Result<(), Refusal> {
         return Err(Refusal::FramePointer);
     }
     Ok(())
+}
+
+/// Whether a call is of something that can be called.
+fn callee(kind: u8, number: i32) -> Result<(), Refusal> {
+    match kind {
+        CALL_HELPER if Helper::of(number).is_none() => Err(Refusal::UnknownHelper { number }),
+        CALL_HELPER | CALL_LOCAL => Ok(()),
+        kind => Err(Refusal::ForeignCall { kind }),
+    }
 }
 
 /// The register that an instruction writes; calls write more.

@@ -154,12 +154,24 @@ impl Engine {
             format!("usage {} is above {most}, max is {}", group.memory.usage, group.memory.max)
         })?;
         same("generation sizes", by_gen, group.lruvec.gens.nr_pages)?;
-        let e = &group.events;
-        same("pgscan", e.pgscan_direct + e.pgscan_kswapd + e.pgscan_proactive, e.pgscan)?;
-        same("pgsteal", e.pgsteal_direct + e.pgsteal_kswapd + e.pgsteal_proactive, e.pgsteal)?;
-        expect(e.pgsteal <= e.pgscan, || {
-            format!("pgsteal {} is above pgscan {}", e.pgsteal, e.pgscan)
-        })?;
+        self.validate_sizes(memcg, by_queue, by_activity)?;
+        // Usage that has come down stays down: from here on it is held to what it is now, or to the
+        // limit.
+        let memory = &mut self.memcgs[memcg].memory;
+        memory.ceiling = memory.max.max(memory.usage);
+        self.validate_refaults(memcg)?;
+        self.validate_births(memcg)?;
+        self.validate_lists(memcg)
+    }
+
+    /// Generations, queues and lists against what the folios say.
+    fn validate_sizes(
+        &self,
+        memcg: MemcgSlot,
+        by_queue: [[u64; 4]; 2],
+        by_activity: [[u64; 2]; 2],
+    ) -> Result<(), String> {
+        let group = &self.memcgs[memcg];
         for t in LruType::ALL {
             let n = group.lruvec.gens.count(t);
             expect((MIN_NR_GENS..=MAX_NR_GENS).contains(&n), || {
@@ -182,18 +194,17 @@ impl Engine {
                 )?;
             }
         }
-        // Usage that has come down stays down: from here on it is held to what it is now, or to the
-        // limit.
-        let memory = &mut self.memcgs[memcg].memory;
-        memory.ceiling = memory.max.max(memory.usage);
-        self.validate_refaults(memcg)?;
-        self.validate_births(memcg)?;
-        self.validate_lists(memcg)
+        Ok(())
     }
 
     /// Counters that bound each other: I34, and what a policy adds to it.
     fn validate_refaults(&self, memcg: MemcgSlot) -> Result<(), String> {
         let e = &self.memcgs[memcg].events;
+        same("pgscan", e.pgscan_direct + e.pgscan_kswapd + e.pgscan_proactive, e.pgscan)?;
+        same("pgsteal", e.pgsteal_direct + e.pgsteal_kswapd + e.pgsteal_proactive, e.pgsteal)?;
+        expect(e.pgsteal <= e.pgscan, || {
+            format!("pgsteal {} is above pgscan {}", e.pgsteal, e.pgscan)
+        })?;
         let by_type = [
             (e.workingset_refault_anon, e.workingset_activate_anon, e.workingset_restore_anon),
             (e.workingset_refault_file, e.workingset_activate_file, e.workingset_restore_file),

@@ -12,9 +12,10 @@
 //!
 //! If it fails, its mappings are left to the kernel.
 
-use crate::budgets::{Budgets, Counted, Share, Subject};
+use crate::budgets::{Budgets, Share, Subject};
 use crate::inherited::{self, Found};
 use crate::judge::{Identity, Reason, of_file};
+use crate::kept::{Held, Kept};
 use crate::last::Look;
 use crate::leases::{self, Leases};
 use crate::line::{Answer, New, Question};
@@ -75,39 +76,6 @@ fn refuse_all(state: &State) {
             None => continue,
         };
         state.line.answer(answer);
-    }
-}
-
-/// A mapping, or what is left of it.
-struct Kept {
-    subject: Subject,
-    held: Held,
-}
-
-/// How it is kept.
-enum Held {
-    /// The kernel's mapping, watched.
-    Watched(Share),
-    /// A mirror, always of the whole mapping.
-    Mirrored(Mirrored),
-}
-
-impl Kept {
-    fn counted(&self) -> Counted<'_> {
-        match &self.held {
-            Held::Watched(_) => (&self.subject, None),
-            Held::Mirrored(mirror) => (&self.subject, Some(mirror)),
-        }
-    }
-}
-
-impl Kept {
-    /// The first page that could not be brought in, and why, if it is a mirror.
-    fn error(&self) -> Option<String> {
-        match &self.held {
-            Held::Watched(_) => None,
-            Held::Mirrored(mirror) => mirror.first_error(),
-        }
     }
 }
 
@@ -237,24 +205,13 @@ impl Keeper {
                 Answer::Done
             }
             Question::Advise { start, end, random } => {
-                for first in self.touched(&(start..end)) {
-                    match &self.kept[&first].held {
-                        Held::Watched(share) => {
-                            share.advise(start..end, random);
-                        }
-                        Held::Mirrored(mirror) => mirror.advise(random),
-                    }
-                }
+                let held = self.touched(&(start..end)).into_iter().map(|at| &self.kept[&at].held);
+                held.for_each(|held| held.advise(start..end, random));
                 Answer::Done
             }
             Question::WillNeed { start, end } => {
-                let mut all = true;
-                for first in self.touched(&(start..end)) {
-                    match &self.kept[&first].held {
-                        Held::Watched(share) => all &= share.will_need(start..end),
-                        Held::Mirrored(mirror) => mirror.will_need(start..end),
-                    }
-                }
+                let held = self.touched(&(start..end)).into_iter().map(|at| &self.kept[&at].held);
+                let all = held.fold(true, |all, held| held.will_need(start..end) && all);
                 // The kernel reads ahead of what is left.
                 if all { Answer::Done } else { Answer::Left(Reason::Refused) }
             }

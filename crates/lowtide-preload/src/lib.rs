@@ -20,6 +20,7 @@
 //! | `quiet`, `last`, `tasks` | when no handler runs; the end of a process; its threads |
 //! | `ranges`, `left` | addresses that are adopted; mappings that are left to the kernel |
 //! | `line`, `keeper`, `descriptors` | asking our thread; the thread; its own descriptors |
+//! | `kept` | the mappings that it keeps within the budget |
 //! | `budgets`, `shares` | the pager and its tenants; one budget for many processes |
 //! | `mirrors`, `leases`, `local`, `ways` | `userfault` mode; files without change; reasons |
 //! | `heap`, `blocks`, `memory` | memory without a file: the program's, addresses, the keeper's |
@@ -76,6 +77,7 @@ mod inherited;
 mod interpose;
 mod judge;
 mod keeper;
+mod kept;
 mod last;
 mod leases;
 mod left;

@@ -204,9 +204,8 @@ pub(super) async fn read_window(
             if window.mark.is_some_and(|mark| span.contains(&mark)) {
                 world.pool.engine.mark_readahead(folio);
             }
-            for (offset, page) in (0..).zip(span.clone()) {
-                let frame = FolioId(folio.0 + offset);
-                let now = world.sched.local(ctx.id);
+            let now = world.sched.local(ctx.id);
+            for (frame, page) in (folio.0..).map(FolioId).zip(span.clone()) {
                 world.retries.inserted(frame, now);
                 count_arrival(world, frame, request.contains(&page), again);
             }
