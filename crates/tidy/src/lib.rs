@@ -5,9 +5,11 @@
 //! what a program links, `docs` and `sources` at what is hard to read.
 
 mod files;
+mod functions;
 mod imports;
 mod prose;
 
 pub use files::{Text, root, texts};
+pub use functions::functions;
 pub use imports::{Crate, circles, crates};
 pub use prose::{banned, parts, too_wide};
