@@ -22,7 +22,7 @@
 //!
 //! **Nothing is waited for** while pages are busy, but the device. There is room for a window, or
 //! reclaim makes some at once, or the window is shorter. Pages are charged before they are read,
-//! and come in as not accessed: what was brought in vain goes first.
+//! and come in among the youngest, as the page that was missed.
 
 use super::keeps_slot;
 use crate::ahead::readahead::note_ahead;

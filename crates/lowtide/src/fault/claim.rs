@@ -121,7 +121,11 @@ impl Claim {
             order: self.order,
             shadow: self.shadow,
             task: match access {
-                Access::Replaced | Access::Ahead if space.anon.is_some() => Task::FAULT,
+                Access::Replaced if space.anon.is_some() => Task::FAULT,
+                // As a kernel places what swap read-ahead brings in a fault: among the youngest. As
+                // the oldest they would leave first, while a program that sweeps an array again and
+                // again needs them, and colder memory would stay.
+                Access::Ahead if space.anon.is_some() && space.mapped.is_some() => Task::FAULT,
                 _ => access.task(),
             },
             replaced: access == Access::Replaced,
