@@ -95,7 +95,7 @@ fn the_doctor_agrees_with_itself() {
         let said = faults.contains("for maps with an exact budget");
         assert_eq!(possible, said, "{calls:?}: {report}");
         assert!(exact || way.contains("userfault"), "it says why not: {report}");
-        let run = row(&report, "run --way userfault ");
+        let run = row(&report, "run --mode userfault ");
         assert_eq!(exact, run.starts_with("yes"), "{calls:?}: {report}");
     }
 }

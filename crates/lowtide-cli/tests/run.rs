@@ -15,7 +15,7 @@ use serde_json::Value;
 fn a_program_does_the_same_with_every_kind_of_mapping_within_a_quarter_of_its_data() {
     let commands =
         [("parts", 3), ("copies", 1), ("forks", 1), ("locks", 4), ("threads", 192), ("stores", 2)];
-    for way in [&[][..], &["--way", "pagecache"]] {
+    for way in [&[][..], &["--mode", "pagecache"]] {
         each_command(way, &commands);
     }
 }
@@ -44,7 +44,7 @@ fn what_is_cached_of_a_file_falls_to_the_budget_again_and_again() {
     // The program goes on only while the file takes at most the budget and an eighth.
     let most = (9 * MIB).to_string();
     let program = [maps().to_str().unwrap(), "read", &files.data(), "40000", &most];
-    let (with, summaries) = files.within(&["--way", "pagecache"], &program);
+    let (with, summaries) = files.within(&["--mode", "pagecache"], &program);
     same(&with, &maps_with(&["read", &files.data(), "40000"]));
     let budget = &summaries[0]["budgets"][0];
     assert_eq!(budget["max_bytes"], 8 * MIB);
@@ -167,7 +167,7 @@ fn a_program_that_lives_for_a_moment_has_a_peak() {
     }
     for way in ["userfault", "pagecache"] {
         let program = ["python3", "-c", MOMENT, &files.data()];
-        let (with, summaries) = files.within(&["--way", way, "--force"], &program);
+        let (with, summaries) = files.within(&["--mode", way, "--force"], &program);
         same(&with, &plain(program[0]).args(&program[1..]).output().unwrap());
         let peak = summaries[0]["budgets"][0]["peak_bytes"].as_u64().unwrap();
         assert!(peak >= 2 * MIB as u64, "{way}: {}", summaries[0]);
@@ -250,7 +250,7 @@ fn bad_usage_says_what_to_do() {
     let program = ["true"];
     for (options, words) in [
         (&["--max", "8M", "--swap", "1G"][..], &["--swap", "0"][..]),
-        (&["--max", "8M", "--way", "both"], &["auto", "userfault", "pagecache"]),
+        (&["--max", "8M", "--mode", "both"], &["auto", "userfault", "pagecache"]),
         (&["--max", "8M", "--high", "9M"], &["--high 9M", "--max 8M"]),
         (&["--max", "1K"], &["1M"]),
         (&["--max", "8M", "--map", "x"], &["GLOB=SIZE"]),

@@ -187,7 +187,7 @@ fn files_and_memory_share_a_budget() {
     let Ok(without) = plain("python3").args(["-c", script, &files.data()]).output() else {
         return eprintln!("SKIPPED: python3 is not installed");
     };
-    for way in [&[][..], &["--way", "userfault"]] {
+    for way in [&[][..], &["--mode", "userfault"]] {
         let _ = fs::remove_file(files.path("summary"));
         let options = [&["--anon"], way].concat();
         let (with, summaries) = files.within(&options, &["python3", "-c", script, &files.data()]);
@@ -235,12 +235,13 @@ fn programs_with_large_heaps_say_the_same() {
 
 #[test]
 fn memory_without_a_file_has_one_way() {
-    let output = run(&["--max", "8M", "--anon", "--way", "pagecache"], &["true"]).output().unwrap();
+    let output =
+        run(&["--max", "8M", "--anon", "--mode", "pagecache"], &["true"]).output().unwrap();
     let message = text(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{message}");
     // One thing to do, and it is enough.
     assert!(
-        message.contains("leave --way out") && !message.contains("--way userfault"),
+        message.contains("leave --mode out") && !message.contains("--mode userfault"),
         "{message}"
     );
     assert!(message.contains("--anon"), "{message}");

@@ -15,8 +15,8 @@ use common::text;
 use serde_json::Value;
 
 /// The options of each way.
-const WAYS: [&[&str]; 2] = [&["--way", "pagecache"], USERFAULT];
-const USERFAULT: &[&str] = &["--way", "userfault"];
+const WAYS: [&[&str]; 2] = [&["--mode", "pagecache"], USERFAULT];
+const USERFAULT: &[&str] = &["--mode", "userfault"];
 /// Of every processor that lowtide runs on.
 const SIGBUS: i32 = 7;
 /// What a file takes of a budget of 8 MiB in each way, and what it may exceed that by in moments.

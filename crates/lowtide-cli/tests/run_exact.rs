@@ -1,4 +1,4 @@
-//! Promise: `lowtide run --way userfault` keeps mappings of files that do not change within an
+//! Promise: `lowtide run --mode userfault` keeps mappings of files that do not change within an
 //! exact budget, changes nothing that a program does, never shows old data, and says which mappings
 //! it keeps in the other way, and why.
 
@@ -15,7 +15,7 @@ const MOST: u64 = 8 * MIB as u64;
 
 /// Runs the program in `userfault` mode; `None` where that is not available.
 fn exactly(files: &Files, program: &[&str]) -> Option<(std::process::Output, Vec<Value>)> {
-    let (output, summaries) = files.within(&["--way", "userfault"], program);
+    let (output, summaries) = files.within(&["--mode", "userfault"], program);
     let because = |one: &Value| one["pagecache_because"].as_array().cloned().unwrap_or_default();
     let missing = |row: &Value| row["reason"] == "unavailable" || row["reason"] == "no_lease";
     if let Some(row) = summaries.iter().flat_map(because).find(missing) {
@@ -122,7 +122,7 @@ fn where_page_faults_cannot_be_served_for_all_the_other_way_is_taken_and_the_rea
     for (what, word) in [("userfaultfd", "userfaultfd"), ("privilege", "EFAULT")] {
         let program = [sandboxed.to_str().unwrap(), what, &files.data()];
         let _ = fs::remove_file(files.path("summary"));
-        let (with, summaries) = files.within(&["--way", "userfault"], &program);
+        let (with, summaries) = files.within(&["--mode", "userfault"], &program);
         if text(&with.stdout).contains("SKIPPED") {
             eprintln!("{}", text(&with.stdout));
             continue;
@@ -151,7 +151,7 @@ fn an_open_without_waiting_never_fails_because_of_mappings_of_the_program_itself
 fn a_program_whose_addresses_are_limited_has_them_and_is_kept_in_the_other_way() {
     let files = Files::new();
     let (data, summary) = (files.data(), files.path("summary"));
-    let options = ["run", "--max", "8M", "--json", "--summary", &summary, "--way", "userfault"];
+    let options = ["run", "--max", "8M", "--json", "--summary", &summary, "--mode", "userfault"];
     let last = || -> Value {
         let text = fs::read_to_string(&summary).unwrap();
         serde_json::from_str(text.lines().last().unwrap()).unwrap()

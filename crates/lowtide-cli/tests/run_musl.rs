@@ -214,7 +214,7 @@ fn a_program_of_musl_keeps_to_its_budget_and_so_do_programs_that_it_starts() {
     let without = plain(line[0]).args(&line[1..]).output().unwrap();
     assert_eq!(text(&without.stdout).matches("from the shell").count(), 3, "{without:?}");
     for way in ["pagecache", "userfault"] {
-        let (with, summaries) = walk(&files, library, &["--way", way], &line);
+        let (with, summaries) = walk(&files, library, &["--mode", way], &line);
         if way == "userfault" && !with.status.success() && with.stdout.is_empty() {
             eprintln!("SKIPPED in part: {}", text(&with.stderr));
             continue;

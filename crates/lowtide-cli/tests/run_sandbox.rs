@@ -44,7 +44,7 @@ impl Display for Outcome {
 }
 
 /// The options of each column.
-const WAYS: [&[&str]; 3] = [&[], &["--way", "userfault"], &["--anon"]];
+const WAYS: [&[&str]; 3] = [&[], &["--mode", "userfault"], &["--anon"]];
 
 /// Where; the calls that are refused there, with what they return; what becomes of the program in
 /// each way.
@@ -159,7 +159,7 @@ fn each_kernel_and_sandbox_keeps_the_budget_or_says_at_the_start_that_it_cannot(
 #[test]
 fn the_documented_table_is_the_one_that_was_played() {
     let mut table =
-        "| where | default | `--way userfault` | `--anon` |\n|---|---|---|---|\n".to_owned();
+        "| where | default | `--mode userfault` | `--anon` |\n|---|---|---|---|\n".to_owned();
     for (place, _, [files, exact, heaps]) in ROWS {
         table += &format!("| {place} | {files} | {exact} | {heaps} |\n");
     }

@@ -40,7 +40,7 @@ fn a_child_keeps_to_the_budget_with_what_it_has_from_its_parent() {
     let waits = maps().with_file_name("waits");
     let program = [waits.to_str().unwrap(), "inherited", &files.data()];
     let alone = plain(&waits).args(&program[1..]).output().unwrap();
-    let pagecache = ["--way", "pagecache"];
+    let pagecache = ["--mode", "pagecache"];
     for options in [&[][..], &pagecache, &["--anon"], &["--per-process"]] {
         let _ = fs::remove_file(files.path("summary"));
         let (with, summaries) = files.within(options, &program);

@@ -19,7 +19,7 @@ use common::text;
 const PATIENCE: Duration = Duration::from_secs(90);
 
 /// The options of each way.
-const WAYS: [&[&str]; 3] = [&["--way", "pagecache"], &["--way", "userfault"], &["--anon"]];
+const WAYS: [&[&str]; 3] = [&["--mode", "pagecache"], &["--mode", "userfault"], &["--anon"]];
 
 /// The program of these tests, `examples/waits.rs` of the library's crate.
 fn waits() -> String {
@@ -274,9 +274,9 @@ fn a_traced_program_is_served_without_pages_that_its_tracer_would_wait_for() {
     }
     let files = Files::new();
     for (options, file) in [
-        (&["--way", "userfault"][..], files.data()),
+        (&["--mode", "userfault"][..], files.data()),
         (&["--anon"], "-".to_owned()),
-        (&["--anon", "--way", "userfault"], files.data()),
+        (&["--anon", "--mode", "userfault"], files.data()),
     ] {
         let args = ["write", &file];
         maps();

@@ -136,7 +136,7 @@ impl fmt::Display for Maps {
                 write!(
                     f,
                     "userfault (an exact budget, for stores if it is named; system calls may use \
-                     the memory, so `lowtide run --way userfault` can)"
+                     the memory, so `lowtide run --mode userfault` can)"
                 )
             }
             (Ok(()), Ok(false)) => write!(
@@ -183,7 +183,7 @@ mod tests {
     #[test]
     fn the_report_names_the_way_and_the_reason() {
         for (maps, way, words) in [
-            (maps(true, Ok(true), true), "userfault", ["exact budget", "run --way userfault"]),
+            (maps(true, Ok(true), true), "userfault", ["exact budget", "run --mode userfault"]),
             (maps(true, Ok(false), true), "pagecache", ["unprivileged", "`lowtide run` does not"]),
             (maps(true, Err("refused"), false), "pagecache", ["refused", "a neighbour was"]),
             (maps(false, Ok(true), true), "pagecache", ["no `userfault`", "too old"]),

@@ -64,7 +64,7 @@ pub fn files() -> Result<(), String> {
     }
 }
 
-/// Whether mappings of files that do not change can be kept exactly (`--way userfault`), if
+/// Whether mappings of files that do not change can be kept exactly (`--mode userfault`), if
 /// [`files`] can be kept.
 ///
 /// # Errors

@@ -8,12 +8,12 @@
 
 use crate::judge::Reason;
 use crate::mirrors::{self, Mirrored};
-use crate::settings::{Settings, SwapTo};
 use crate::shares::Shares;
 use crate::ways::Why;
 use lowtide::map::run::Reads;
 use lowtide::map::{Adopted, MapOptions};
 use lowtide::{IoEngine, IoMode, MemoryStat, Pager, Policy, Size, SwapOptions, Tenant};
+use lowtide_run::settings::{Settings, SwapTo};
 use lowtide_sys::page_cache::cached_pages;
 use rustix::fs::fstat;
 use serde::Serialize;
@@ -133,7 +133,7 @@ impl Budgets {
         let globs = settings.maps.iter().map(|(_, bytes)| *bytes);
         let whole = globs.fold(settings.max, u64::saturating_add);
         let builder = Pager::builder().max(Size::new(whole));
-        let mut builder = if settings.way.mirrors() {
+        let mut builder = if settings.mode.mirrors() {
             // What is read for a mirror is nowhere else in memory.
             builder.direct(IoMode::Direct)
         } else {

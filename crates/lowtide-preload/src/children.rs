@@ -1,12 +1,11 @@
 //! Programs are started with the library that is made for them, or without any.
 //!
 //! `LD_PRELOAD` is inherited, so a program under `lowtide run` hands this library to every program
-//! that it starts. Some of them use another C library and need the library of ours for that one;
-//! into others none can be loaded (`elf.rs`), and they end at once, or complain. Alone they would
-//! have run. So the file is looked at before it is executed, and in the list of its environment
-//! the other library takes the place of this one, if its path is known (`settings.rs`), or this one
-//! is taken out. What else is in the list stays. Where nothing is known of a file, nothing is
-//! changed. Programs that are started by one without a library are not served either.
+//! that it starts. Some of them use another C library and need our library for that one; others can
+//! load none (`lowtide_run::elf`), and end at once, or complain. Alone they would have run. So the
+//! file is checked before it is executed, and in the list of its environment the other library
+//! takes the place of this one, if its path is known (`lowtide_run::settings`), or this one is
+//! removed. The rest of the list stays. Where nothing is known of a file, nothing is changed. Programs that are started by one without a library are not served either.
 //!
 //! An interpreter is looked at in the place of its script. What `env` starts is not: `env` comes
 //! here itself. A path that counts from a folder to which the new process changes first
@@ -25,10 +24,10 @@
 #![allow(unsafe_code)]
 
 use crate::c_library;
-use crate::elf::{self, CLibrary, Obstacle};
 use crate::interpose::Errno;
-use crate::settings::{self, LD_PRELOAD};
 use libc::{AT_FDCWD, c_char, c_int};
+use lowtide_run::elf::{self, CLibrary, Obstacle};
+use lowtide_run::settings::{self, LD_PRELOAD};
 use rustix::fs::{Access, AtFlags, CWD, accessat};
 use rustix::io::{Errno as Failure, pread, retry_on_intr};
 use std::ffi::{CStr, CString};
@@ -310,7 +309,7 @@ fn map(words: usize) -> Option<*mut usize> {
     (got != -1).then(|| ptr::with_exposed_provenance_mut(got as usize))
 }
 
-/// What a program needs (`elf.rs`), or what keeps us out of it.
+/// What a program needs (`lowtide_run::elf`), or what keeps us out of it.
 type Judged = Option<Result<CLibrary, Obstacle>>;
 
 /// Which library the program is to have.

@@ -41,13 +41,13 @@ use crate::judge::Reason;
 use crate::line::{Answer, Question};
 use crate::lock::Locked;
 use crate::ranges::Entry;
-use crate::settings::Settings;
 use crate::state::{self, State};
 use crate::{
     blocks, c_library, descriptors, heap, inherited, memory, mirrors, reads, real_memory,
     real_threads,
 };
 use libc::c_int;
+use lowtide_run::settings::Settings;
 use std::cell::{Cell, UnsafeCell};
 use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -13,7 +13,7 @@
 
 #![allow(unsafe_code)]
 
-use crate::settings::Settings;
+use lowtide_run::settings::Settings;
 use rustix::fs::{CWD, readlinkat_raw};
 use rustix::path::Arg;
 use std::ffi::CStr;

@@ -23,11 +23,11 @@
 use crate::blocks::{self, Kind as BlockKind};
 use crate::judge::{self, Kind, Reason, Verdict};
 use crate::line::{Answer, New, Question};
-use crate::settings::Settings;
 use crate::state::{self, State};
 use crate::ways::Why;
 use crate::{globs, heap, keeper, last, mirrors, real};
 use libc::{c_int, c_void, off_t, size_t};
+use lowtide_run::settings::Settings;
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
 use std::ptr;
@@ -108,7 +108,7 @@ unsafe extern "C" fn mmap(
     // More than the budget cannot be populated; it would be dropped again as it comes in. A mirror
     // is populated when it is there.
     let fits = len as u64 <= settings.max;
-    let is_late = wanted.is_ok() && (settings.way.mirrors() || !fits);
+    let is_late = wanted.is_ok() && (settings.mode.mirrors() || !fits);
     let populates = is_late && fits && flags & libc::MAP_POPULATE != 0;
     let unfit = unfit(prot, flags);
     let flags = if is_late { flags & !libc::MAP_POPULATE } else { flags };

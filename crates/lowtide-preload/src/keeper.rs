@@ -22,11 +22,11 @@ use crate::line::{Answer, New, Question};
 use crate::memory::Memory;
 use crate::mirrors::Mirrored;
 use crate::reading::{Begun, Reading};
-use crate::settings::Settings;
 use crate::state::{self, State};
 use crate::summary::{self, Budget, Whole};
 use crate::ways::{Ways, Why};
 use crate::{addresses, descriptors, globs, own, start};
+use lowtide_run::settings::Settings;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::iter;
@@ -361,7 +361,7 @@ impl Keeper {
     fn keep(&mut self, subject: Subject, unfit: Option<Why>, path: &[u8]) -> Result<(), Reason> {
         let (budget, bytes) = (subject.budget, subject.range.len() as u64);
         let mirrored = match unfit {
-            _ if !self.settings.way.mirrors() => None,
+            _ if !self.settings.mode.mirrors() => None,
             Some(why) => Some(Err(why)),
             // A lease belongs to an open file, and this one is the program's.
             None if !subject.is_own => Some(Err(Why::NoLease)),

@@ -9,7 +9,7 @@
 //!
 //! | file | concept |
 //! |---|---|
-//! | `settings`, `traced` | what the command says, in the environment; what a tracer forbids |
+//! | `traced` | which settings a tracer forbids (the others: `lowtide-run`) |
 //! | `start` | before the first instruction, at the end, at SIGUSR1 |
 //! | `interpose`, `real` | the functions that the program calls; those behind them |
 //! | `opens` | opening a file that is mirrored for writing, without waiting |
@@ -31,7 +31,7 @@
 //! | `reads`, `reading` | files that are read: noted by the program's threads, kept by the keeper |
 //! | `protections`, `room` | what the keeper asks the kernel before it makes a copy |
 //! | `futexes`, `limits` | what the kernel does to memory past page faults; limits, stacks |
-//! | `execs`, `children`, `elf` | starting programs; which of them without the library |
+//! | `execs`, `children` | starting programs; which of them without the library |
 //! | `forks`, `clones`, `inherited` | children: of `fork`, of other calls; what they have |
 //! | `allocator`, `c_library` | where our own memory is from; glibc and musl |
 //! | `summary` | what is said at the end |
@@ -65,7 +65,6 @@ mod clones;
 mod copies;
 mod descriptors;
 mod devices;
-mod elf;
 mod elsewhere;
 mod execs;
 mod forks;
@@ -103,8 +102,6 @@ mod real_threads;
 #[cfg(not(target_env = "musl"))]
 mod receives;
 mod room;
-#[allow(dead_code, reason = "the command uses the other half of it")]
-mod settings;
 mod shares;
 mod start;
 mod state;

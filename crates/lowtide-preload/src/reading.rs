@@ -17,11 +17,11 @@
 use crate::budgets::{Budgets, Counted, Subject};
 use crate::judge::{Identity, Reason, of_file as judge_file};
 use crate::reads::{FILES, Noted};
-use crate::settings::Settings;
 use crate::state::State;
 use crate::tasks::Tasks;
 use crate::{descriptors, globs};
 use lowtide::map::run::Reads;
+use lowtide_run::settings::Settings;
 use rustix::fs::{
     AtFlags, FileType, Mode, OFlags, RawDir, StatxFlags, fstat, makedev, open, openat, readlinkat,
     statx,

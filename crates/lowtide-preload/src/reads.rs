@@ -34,10 +34,10 @@
 use crate::interpose::Errno;
 use crate::judge::{self, Identity};
 use crate::line::{Answer, Question};
-use crate::settings::Settings;
 use crate::state::{self, State};
 use crate::{globs, keeper, last, own};
 use libc::{FILE, c_int, off_t, ssize_t};
+use lowtide_run::settings::Settings;
 use rustix::fs::{OFlags, fcntl_getfl, fstat};
 use std::cell::Cell;
 use std::os::fd::BorrowedFd;

@@ -17,12 +17,12 @@
 
 use crate::interpose::Errno;
 use crate::line::Question;
-use crate::settings::Settings;
 use crate::summary::{self, Whole};
 use crate::{
     c_library, clones, descriptors, execs, forks, futexes, heap, limits, own, reads, real,
     real_memory, real_threads, state, stdio, traced,
 };
+use lowtide_run::settings::Settings;
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::mem::MaybeUninit;
 use std::{env, panic, ptr, thread};

@@ -7,8 +7,8 @@ use crate::descriptors;
 use crate::judge::Reason;
 use crate::left::LeftAlone;
 use crate::memory::HeapFigures;
-use crate::settings::Settings;
 use crate::ways::{Ways, Why};
+use lowtide_run::settings::Settings;
 use rustix::fs::{Mode, OFlags, open};
 use serde::Serialize;
 use std::fmt::Write as _;
@@ -80,7 +80,7 @@ struct Row<'a> {
     first: Option<&'a str>,
 }
 
-/// Mappings by the way in which they were kept; one that turned counts for both.
+/// Mappings by the mode in which they were kept; one that changed counts for both.
 #[derive(Serialize)]
 struct Mappings {
     userfault: u64,
@@ -93,7 +93,7 @@ struct Line<'a> {
     lowtide: &'a str,
     pid: u32,
     program: &'a str,
-    way: &'a str,
+    mode: &'a str,
     /// Why mirrors are out of the question, where they would have been made.
     #[serde(skip_serializing_if = "Option::is_none")]
     inexact: Option<&'a str>,
@@ -160,7 +160,7 @@ fn json(settings: &Settings, program: &str, counted: Counted, whole: &Whole) -> 
         lowtide: env!("CARGO_PKG_VERSION"),
         pid: std::process::id(),
         program,
-        way: settings.way.name(),
+        mode: settings.mode.name(),
         inexact: settings.inexact.as_deref(),
         max_bytes: settings.max,
         budgets: &whole.budgets,
@@ -202,17 +202,17 @@ fn text(settings: &Settings, program: &str, counted: Counted, whole: &Whole) -> 
         }
         let _ = writeln!(text, "; {} faults waited for it", counted.major_faults);
     }
-    if settings.way.mirrors() && !whole.budgets.is_empty() {
+    if settings.mode.mirrors() && !whole.budgets.is_empty() {
         let Ways { userfault, pagecache, .. } = whole.ways;
         let _ = writeln!(
             text,
-            "  the way userfault: {}; pagecache: {}",
+            "  `userfault` mode: {}; `pagecache` mode: {}",
             mappings(userfault),
             mappings(pagecache)
         );
     }
     if let Some(why) = settings.inexact.as_ref().filter(|_| !whole.budgets.is_empty()) {
-        let _ = writeln!(text, "  the way pagecache for all, because: {why}");
+        let _ = writeln!(text, "  `pagecache` mode for all, because: {why}");
     }
     for one in whole.ways.because() {
         text += &of_some("pagecache", &one, one.reason.text());
@@ -388,7 +388,7 @@ mod tests {
             "in swap 0.0 MiB: 0.0 MiB of memory (2.0 x)",
             "1.0 MiB at most (small allocations, stacks, copies); of the heap 75 % was kept",
             "2 mappings, 3.0 MiB: locked in memory",
-            "the way pagecache for all, because: no call",
+            "`pagecache` mode for all, because: no call",
             "refused, because: no scan",
             "were SIGBUS: no device",
         ] {

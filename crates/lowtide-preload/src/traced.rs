@@ -7,7 +7,7 @@
 //! without a file is left to the kernel. A tracer that comes later is not noticed.
 
 use crate::descriptors;
-use crate::settings::{Settings, Way};
+use lowtide_run::settings::{Mode, Settings};
 
 /// The process that traces another; none if there is none, or if /proc does not say.
 fn tracer_of(process: &str) -> Option<i32> {
@@ -24,22 +24,22 @@ fn tracer(status: &str) -> Option<i32> {
 /// it, unless the process that started this one has the same tracer, and has said it; otherwise the
 /// summary says it.
 pub(crate) fn without_waiting(settings: Settings) -> Settings {
-    if !settings.way.mirrors() && !settings.anon {
+    if !settings.mode.mirrors() && !settings.anon {
         return settings;
     }
     let Some(tracer) = tracer_of("self") else { return settings };
-    let is_demanded = settings.way == Way::Userfault || settings.anon;
+    let is_demanded = settings.mode == Mode::Userfault || settings.anon;
     let parent = rustix::process::getppid().map_or(0, |pid| pid.as_raw_nonzero().get());
     if is_demanded && tracer_of(&parent.to_string()) != Some(tracer) {
         let text = format!(
             "lowtide: process {tracer} traces the program, and would wait forever for a page that \
-             a stopped thread serves: no --anon and no --way userfault; files are kept in the way \
-             pagecache\n"
+             a stopped thread serves: no --anon and no --mode userfault; files are kept in \
+             `pagecache` mode\n"
         );
         descriptors::say(text.as_bytes());
     }
     let inexact = Some(format!("process {tracer} traces the program"));
-    Settings { way: Way::Pagecache, inexact, anon: false, ..settings }
+    Settings { mode: Mode::Pagecache, inexact, anon: false, ..settings }
 }
 
 #[cfg(test)]

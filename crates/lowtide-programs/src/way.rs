@@ -23,8 +23,8 @@ impl Way {
     #[must_use]
     pub const fn options(self) -> &'static [&'static str] {
         match self {
-            Self::Pagecache => &["--way", "pagecache"],
-            Self::Userfault => &["--way", "userfault"],
+            Self::Pagecache => &["--mode", "pagecache"],
+            Self::Userfault => &["--mode", "userfault"],
             Self::Anon => &["--anon"],
             Self::AnonSwap => &["--anon", "--swap", "."],
         }

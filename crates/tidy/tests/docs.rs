@@ -129,7 +129,7 @@ fn home(first: &str) -> Option<String> {
     let name = match first {
         "lowtide" => "lowtide".to_owned(),
         "core" | "sys" | "pin" | "io" | "swap" | "bpf" | "sim" | "mrc" | "host" | "cli"
-        | "workload" | "preload" | "programs" | "report" => {
+        | "workload" | "preload" | "programs" | "report" | "run" => {
             format!("lowtide-{first}")
         }
         "lab" | "experiments" | "proof" => return Some(format!("lab/lowtide-{first}/src")),

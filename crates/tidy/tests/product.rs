@@ -20,7 +20,7 @@ const PRODUCT: [&str; 8] = [
 
 /// Crates of the repository that each crate uses, tests and examples apart. `lowtide-lab` may use
 /// all of them; `lowtide-tidy` looks at files only.
-const USES: [(&str, &[&str]); 18] = [
+const USES: [(&str, &[&str]); 19] = [
     (
         "lowtide",
         &[
@@ -41,6 +41,7 @@ const USES: [(&str, &[&str]); 18] = [
             "lowtide-host",
             "lowtide-mrc",
             "lowtide-report",
+            "lowtide-run",
             "lowtide-sim",
             "lowtide-sys",
             "lowtide-workload",
@@ -52,10 +53,11 @@ const USES: [(&str, &[&str]); 18] = [
     ("lowtide-io", &["lowtide-sys"]),
     ("lowtide-mrc", &["lowtide-sim", "lowtide-workload"]),
     ("lowtide-pin", &["lowtide-core", "lowtide-sys"]),
-    ("lowtide-preload", &["lowtide", "lowtide-sys"]),
+    ("lowtide-preload", &["lowtide", "lowtide-run", "lowtide-sys"]),
     ("lowtide-programs", &["lowtide-workload"]),
     ("lowtide-proof", &["lowtide", "lowtide-workload"]),
     ("lowtide-report", &["lowtide", "lowtide-core", "lowtide-sim", "lowtide-workload"]),
+    ("lowtide-run", &[]),
     ("lowtide-sim", &["lowtide-core", "lowtide-workload"]),
     ("lowtide-swap", &["lowtide-zstd"]),
     ("lowtide-sys", &[]),

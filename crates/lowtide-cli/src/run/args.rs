@@ -6,14 +6,14 @@ use std::path::{self, Path, PathBuf};
 use clap::{Args, ValueEnum};
 use lowtide::{Policy, Size};
 
-use super::settings::SwapTo;
+use lowtide_run::settings::SwapTo;
 
 /// Below this a budget is a mistake: the watcher looks at more at a time.
 const LEAST_BUDGET: u64 = 1 << 20;
 
 /// How mappings are kept within the budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum WayName {
+pub(crate) enum ModeName {
     /// userfault where the machine has it and the file cannot change, pagecache otherwise
     Auto,
     /// The kernel's own mappings, watched and trimmed
@@ -25,32 +25,32 @@ pub(crate) enum WayName {
 /// The options of `lowtide run`.
 #[derive(Args, Debug)]
 pub(crate) struct RunArgs {
-    /// Budget for what the program maps of files, with all that it starts [default: 7/8 of the
+    /// Budget for the file mappings of the program and of all that it starts [default: 7/8 of the
     /// container's limit]
     #[arg(long, value_name = "SIZE", value_parser = budget)]
     pub(crate) max: Option<u64>,
-    /// Where dropping pages begins [default: a little below --max]
+    /// Size from which on pages are dropped early [default: a little below --max]
     #[arg(long, value_name = "SIZE", value_parser = budget)]
     pub(crate) high: Option<u64>,
-    /// Keep large memory without a file (heap) within the budget, too
+    /// Also keep large memory without a file (heap) within the budget
     #[arg(long)]
     pub(crate) anon: bool,
-    /// Keep what the program reads of large files in the page cache within the budget, too
+    /// Also keep the page cache of large files that the program reads within the budget
     #[arg(long)]
     pub(crate) read: bool,
     /// Where memory without a file goes: 0 (nowhere), a size, a directory [default: compressed]
     #[arg(long, value_name = "SIZE|DIR", value_parser = swap)]
     pub(crate) swap: Option<SwapTo>,
-    /// Let the program make rings of io_uring(7): none of its reads may then bypass the page cache
+    /// Allow the program to use io_uring(7), provided that no read of it bypasses the page cache
     #[arg(long, requires = "anon")]
     pub(crate) allow_io_uring: bool,
-    /// Which pages go first: a name of `lowtide list policies`
+    /// Reclaim policy (see `lowtide list policies`)
     #[arg(long, value_name = "POLICY")]
     pub(crate) policy: Option<Policy>,
     /// How mappings of files are kept within the budget [default: auto]
-    #[arg(long, value_enum, value_name = "WAY")]
-    pub(crate) way: Option<WayName>,
-    /// A budget of their own for files whose name or path matches (repeatable; the first counts)
+    #[arg(long, value_enum, value_name = "MODE")]
+    pub(crate) mode: Option<ModeName>,
+    /// Separate budget for files whose name or path matches GLOB (repeatable; first match wins)
     #[arg(long, value_name = "GLOB=SIZE", value_parser = map, action = clap::ArgAction::Append)]
     pub(crate) map: Vec<(OsString, u64)>,
     /// Leave smaller mappings to the kernel [default: 1M]
@@ -65,13 +65,13 @@ pub(crate) struct RunArgs {
     /// Write the summary as JSON, a line for each process
     #[arg(long)]
     pub(crate) json: bool,
-    /// Leave programs alone that the program starts
+    /// Do not apply to programs that the program starts
     #[arg(long)]
     pub(crate) no_follow: bool,
-    /// Give each process a budget of its own, as --anon does
+    /// Give each process its own budget, as --anon does
     #[arg(long)]
     pub(crate) per_process: bool,
-    /// Start the program also where nothing, or not all, of what is wanted can be kept
+    /// Start the program even if some or all of its memory cannot be kept within the budget
     #[arg(long)]
     pub(crate) force: bool,
     /// The program and its arguments

@@ -10,7 +10,7 @@ use thiserror::Error;
 #[derive(Debug, Error)]
 pub(crate) enum RunError {
     /// No program was named.
-    #[error("no program; give one behind `--`: lowtide run --max 1G -- PROGRAM ARGS")]
+    #[error("no program; give one after `--`: lowtide run --max 1G -- PROGRAM ARGS")]
     NoProgram,
     /// No `--max`, and no limit to take it from.
     #[error(
@@ -35,17 +35,17 @@ pub(crate) enum RunError {
          never swapped"
     )]
     Swap,
-    /// Memory without a file in the way of files.
+    /// Memory without a file in the mode of files.
     #[error(
-        "--anon: memory without a file is not in the page cache and has only the way userfault; \
-         leave --way out: such memory then has that way, and each file the best one that it allows"
+        "--anon keeps memory only in `userfault` mode; leave --mode out, and each file is kept in the \
+         best mode that it allows"
     )]
     AnonWay,
     /// Rings of `io_uring` cannot be refused to the program.
     #[error(
         "--anon: the kernel does not let this process refuse io_uring(7) to the program: {source}; \
-         what a ring reads past the page cache, or into registered buffers, would be lost. If the \
-         program does neither, give --allow-io-uring"
+         reads of a ring that bypass the page cache, or fill registered buffers, would be lost. If \
+         the program makes no such reads, give --allow-io-uring"
     )]
     Rings {
         /// Why not.
@@ -112,7 +112,7 @@ pub(crate) enum RunError {
 #[derive(Debug, Error)]
 pub(crate) enum Lack {
     /// The library.
-    #[error("{}: {why}, so lowtide cannot see what it maps; {advice}", path.display())]
+    #[error("{}: {why}, so lowtide cannot see its mappings; {advice}", path.display())]
     Reach {
         /// Its path.
         path: PathBuf,
@@ -134,8 +134,8 @@ pub(crate) enum Lack {
     },
     /// More than mappings of files of a program of musl.
     #[error(
-        "{option}: {} uses the C library musl, whose programs keep what they map of files within \
-         the budget and nothing else; leave {option} out, or use its build for glibc",
+        "{option}: {} uses the C library musl, and of such programs only file mappings are kept \
+         within the budget; leave {option} out, or use its build for glibc",
         path.display()
     )]
     GlibcOnly {
@@ -150,10 +150,10 @@ pub(crate) enum Lack {
         /// Why not.
         why: String,
     },
-    /// The exact way.
+    /// The exact mode.
     #[error(
-        "--way userfault cannot be had on this machine: {why}; leave it out, and files are kept in \
-         the way pagecache"
+        "--mode userfault is not available on this machine: {why}; leave it out, and files are kept \
+         in `pagecache` mode"
     )]
     Exact {
         /// Why not.
@@ -161,7 +161,7 @@ pub(crate) enum Lack {
     },
     /// Heaps.
     #[error(
-        "--anon cannot be had on this machine: {why}; leave it out, and files are kept, or limit \
+        "--anon is not available on this machine: {why}; leave it out, and files are kept, or limit \
          the program with a memory cgroup"
     )]
     Heaps {
@@ -170,7 +170,7 @@ pub(crate) enum Lack {
     },
     /// The swap file.
     #[error(
-        "--swap: no file can be made in {}: {source}; give a directory that this user may write",
+        "--swap: cannot create a file in {}: {source}; give a directory that this user may write",
         path.display()
     )]
     SwapFile {

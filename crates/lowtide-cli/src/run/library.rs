@@ -3,9 +3,9 @@
 use std::env;
 use std::path::{Path, PathBuf};
 
-use super::elf::CLibrary;
 use super::error::RunError;
 use crate::itself;
+use lowtide_run::elf::CLibrary;
 
 /// A variable with the path of one, for those who keep it elsewhere.
 const fn variable(of: CLibrary) -> &'static str {

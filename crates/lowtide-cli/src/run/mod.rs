@@ -6,16 +6,9 @@
 //! crate `lowtide-preload`.
 
 mod args;
-// As `settings`: the library judges what the program starts by what the command judges it by.
-#[path = "../../../lowtide-preload/src/elf.rs"]
-mod elf;
 mod error;
 mod library;
 mod program;
-// One file, so that what the command writes is what the library reads.
-#[allow(dead_code, reason = "the library uses the other half of it")]
-#[path = "../../../lowtide-preload/src/settings.rs"]
-mod settings;
 mod shared;
 
 use std::convert::Infallible;
@@ -30,11 +23,11 @@ use std::process::Command;
 use lowtide_host::{memcg, reach};
 use lowtide_report::out;
 
+use args::ModeName;
 pub(crate) use args::RunArgs;
-use args::WayName;
-use elf::CLibrary;
 use error::{Lack, RunError};
-use settings::{Settings, SwapTo, Way};
+use lowtide_run::elf::CLibrary;
+use lowtide_run::settings::{self, Mode, Settings, SwapTo};
 
 /// Becomes the program; returns only with an error.
 pub(crate) fn become_program(args: &RunArgs) -> RunError {
@@ -77,7 +70,7 @@ fn start(args: &RunArgs) -> Result<Infallible, RunError> {
 /// of single files in its summary.
 fn lacking(settings: &Settings) -> Result<(), Lack> {
     reach::files().map_err(|why| Lack::Files { why })?;
-    if settings.way == Way::Userfault {
+    if settings.mode == Mode::Userfault {
         reach::exact().map_err(|why| Lack::Exact { why })?;
     }
     if settings.anon {
@@ -153,7 +146,7 @@ fn settings_of(args: &RunArgs) -> Result<Settings, RunError> {
     if has_swap && !args.anon {
         return Err(RunError::Swap);
     }
-    if args.anon && args.way == Some(WayName::Pagecache) {
+    if args.anon && args.mode == Some(ModeName::Pagecache) {
         return Err(RunError::AnonWay);
     }
     let max = match args.max {
@@ -165,13 +158,13 @@ fn settings_of(args: &RunArgs) -> Result<Settings, RunError> {
     }
     let mut settings = Settings::new(max);
     settings.high = args.high;
-    (settings.way, settings.inexact) = match args.way {
-        Some(WayName::Pagecache) => (Way::Pagecache, None),
-        Some(WayName::Userfault) => (Way::Userfault, None),
+    (settings.mode, settings.inexact) = match args.mode {
+        Some(ModeName::Pagecache) => (Mode::Pagecache, None),
+        Some(ModeName::Userfault) => (Mode::Userfault, None),
         // Nothing is refused: what can be had is taken, and the summary says why it is not more.
-        None | Some(WayName::Auto) => match reach::exact() {
-            Ok(()) => (Way::Auto, None),
-            Err(why) => (Way::Pagecache, Some(why)),
+        None | Some(ModeName::Auto) => match reach::exact() {
+            Ok(()) => (Mode::Auto, None),
+            Err(why) => (Mode::Pagecache, Some(why)),
         },
     };
     settings.anon = args.anon;

@@ -13,8 +13,8 @@
 //! | with the rights of another user or of its file | mode, attribute `security.capability` |
 //!
 //! A script is checked by its interpreter; `env` in a first line by the program that it starts.
-//! What would fail with the library, and which C library a program uses, is in `elf.rs`: what this
-//! program starts is judged by it, too.
+//! Which programs would fail with the library, and which C library a program uses, is decided by
+//! `lowtide_run::elf`: the library judges by it what this program starts.
 
 use std::env;
 use std::ffi::OsStr;
@@ -31,8 +31,8 @@ use rustix::fs::{Access, access};
 use rustix::io::pread;
 use rustix::process::{getegid, geteuid};
 
-use super::elf::{self, CLibrary, Obstacle};
 use super::error::{Lack, RunError};
+use lowtide_run::elf::{self, CLibrary, Obstacle};
 
 /// The path of a program, found as `execvp(3)` finds it.
 pub(crate) fn find(name: &OsStr) -> Result<PathBuf, RunError> {

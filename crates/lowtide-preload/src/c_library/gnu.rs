@@ -8,11 +8,11 @@
 #![allow(unsafe_code)]
 
 use super::Handler;
-use crate::elf::CLibrary;
 use crate::own::{self, Destructor};
 use crate::real::Next;
 use crate::{forks, malloc, real_memory, real_threads, stdio};
 use libc::{c_char, c_int, c_void, size_t};
+use lowtide_run::elf::CLibrary;
 use std::{mem, ptr};
 
 /// The C library of programs that this library is for.

@@ -24,10 +24,10 @@
 #![allow(unsafe_code)]
 
 use super::Handler;
-use crate::elf::CLibrary;
 use crate::forks;
 use crate::real::Next;
 use libc::{c_int, c_void, size_t};
+use lowtide_run::elf::CLibrary;
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicPtr, AtomicU8, Ordering};
 use std::{mem, ptr};

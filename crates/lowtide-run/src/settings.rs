@@ -1,4 +1,4 @@
-//! What `lowtide run` tells the library in the program: environment variables.
+//! Settings that `lowtide run` passes to the library in the program: environment variables.
 //!
 //! Every program that the first one starts inherits them, so the whole tree of processes has the
 //! same settings, and shares one budget if a table for it can be made.
@@ -7,7 +7,7 @@
 //! |---|---|---|
 //! | `LOWTIDE_RUN_MAX` | the budget, in bytes | the library does nothing at all |
 //! | `LOWTIDE_RUN_HIGH` | where trimming begins, in bytes | a little below the budget |
-//! | `LOWTIDE_RUN_WAY` | `userfault`, `auto`: an exact budget, where possible | `pagecache` |
+//! | `LOWTIDE_RUN_MODE` | `userfault`, `auto`: an exact budget, where possible | `pagecache` |
 //! | `LOWTIDE_RUN_INEXACT` | why it is possible for no file, in words | it is, or is not wanted |
 //! | `LOWTIDE_RUN_ANON` | `1`: memory without a file, too | left alone |
 //! | `LOWTIDE_RUN_READ` | `1`: what is read of files, too | left to the kernel |
@@ -26,18 +26,17 @@
 //!
 //! `LD_PRELOAD` has the library itself, before what was there already.
 //!
-//! The command and the library are built from this one file, so they cannot differ. Beside
-//! `elf.rs`, which is shared in the same way, it uses the standard library only.
+//! The command and the library both use this file, so they cannot differ.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-use super::elf::CLibrary;
+use crate::elf::CLibrary;
 
 const MAX: &str = "LOWTIDE_RUN_MAX";
 const HIGH: &str = "LOWTIDE_RUN_HIGH";
-const WAY: &str = "LOWTIDE_RUN_WAY";
+const MODE: &str = "LOWTIDE_RUN_MODE";
 const INEXACT: &str = "LOWTIDE_RUN_INEXACT";
 const ANON: &str = "LOWTIDE_RUN_ANON";
 const READ: &str = "LOWTIDE_RUN_READ";
@@ -55,20 +54,20 @@ const GLIBC: &str = "LOWTIDE_RUN_GLIBC";
 const MUSL: &str = "LOWTIDE_RUN_MUSL";
 
 /// Every variable of ours, for a process that shall not hand them on.
-pub(crate) const ALL: [&str; 18] = [
-    MAX, HIGH, WAY, INEXACT, ANON, READ, SWAP, POLICY, MAPS, THRESHOLD, READ_AHEAD, SUMMARY, JSON,
+pub const ALL: [&str; 18] = [
+    MAX, HIGH, MODE, INEXACT, ANON, READ, SWAP, POLICY, MAPS, THRESHOLD, READ_AHEAD, SUMMARY, JSON,
     FOLLOW, SHARED, PID, GLIBC, MUSL,
 ];
 
 /// The variable of the dynamic linker that names libraries to load first.
-pub(crate) const LD_PRELOAD: &str = "LD_PRELOAD";
+pub const LD_PRELOAD: &str = "LD_PRELOAD";
 
 /// Mappings, and files that are read, below this are left alone, unless a glob names their file.
-pub(crate) const THRESHOLD_DEFAULT: u64 = 1 << 20;
+pub const THRESHOLD_DEFAULT: u64 = 1 << 20;
 
 /// How mappings of files are kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Way {
+pub enum Mode {
     /// The kernel's own, watched and trimmed.
     #[default]
     Pagecache,
@@ -78,9 +77,9 @@ pub(crate) enum Way {
     Auto,
 }
 
-impl Way {
+impl Mode {
     /// Its name.
-    pub(crate) const fn name(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         match self {
             Self::Pagecache => "pagecache",
             Self::Userfault => "userfault",
@@ -89,14 +88,14 @@ impl Way {
     }
 
     /// Whether there are mirrors of files that do not change.
-    pub(crate) const fn mirrors(self) -> bool {
+    pub const fn mirrors(self) -> bool {
         !matches!(self, Self::Pagecache)
     }
 }
 
 /// Where memory without a file goes that has no room.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) enum SwapTo {
+pub enum SwapTo {
     /// It is compressed, in memory.
     #[default]
     Compressed,
@@ -139,47 +138,47 @@ const FILE: &str = "file ";
 
 /// What the library is to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Settings {
+pub struct Settings {
     /// The budget, in bytes.
-    pub(crate) max: u64,
+    pub max: u64,
     /// Where trimming begins, in bytes.
-    pub(crate) high: Option<u64>,
+    pub high: Option<u64>,
     /// How mappings of files are kept.
-    pub(crate) way: Way,
+    pub mode: Mode,
     /// Why mirrors are out of the question, where they would have been made.
-    pub(crate) inexact: Option<String>,
+    pub inexact: Option<String>,
     /// Memory without a file is kept, too.
-    pub(crate) anon: bool,
+    pub anon: bool,
     /// What is read of files through descriptors is kept, too.
-    pub(crate) read: bool,
+    pub read: bool,
     /// Where memory without a file goes.
-    pub(crate) swap: SwapTo,
+    pub swap: SwapTo,
     /// Name of the policy.
-    pub(crate) policy: Option<String>,
+    pub policy: Option<String>,
     /// Files with a budget of their own: a glob, and bytes. The first that matches counts.
-    pub(crate) maps: Vec<(OsString, u64)>,
+    pub maps: Vec<(OsString, u64)>,
     /// Smaller mappings are left alone.
-    pub(crate) threshold: u64,
+    pub threshold: u64,
     /// The kernel's read-ahead stays as it is.
-    pub(crate) keep_read_ahead: bool,
+    pub keep_read_ahead: bool,
     /// Where summaries go; standard error if there is none.
-    pub(crate) summary: Option<PathBuf>,
+    pub summary: Option<PathBuf>,
     /// Summaries are JSON.
-    pub(crate) json: bool,
+    pub json: bool,
     /// Programs that the first one starts are served too.
-    pub(crate) follow: bool,
+    pub follow: bool,
     /// The table by which processes share the budget.
-    pub(crate) shared: Option<PathBuf>,
+    pub shared: Option<PathBuf>,
     /// The first process.
-    pub(crate) pid: Option<u32>,
+    pub pid: Option<u32>,
     /// Our library for programs of glibc.
-    pub(crate) glibc: Option<PathBuf>,
+    pub glibc: Option<PathBuf>,
     /// Our library for programs of musl.
-    pub(crate) musl: Option<PathBuf>,
+    pub musl: Option<PathBuf>,
 }
 
 /// Where our library for programs of a C library is.
-pub(crate) fn library(of: CLibrary, get: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
+pub fn library(of: CLibrary, get: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
     get(variable(of)).map(PathBuf::from)
 }
 
@@ -200,7 +199,7 @@ const TOO_LONG: usize = 4096;
 /// glibc passes over a name that is longer than a path may be, and says nothing. For it names end
 /// at a colon or a blank; for that of musl at any white space. So what is behind this name counts
 /// for one of them only. It is a character that no terminal shows.
-pub(crate) fn in_list(of: CLibrary, path: &Path) -> OsString {
+pub fn in_list(of: CLibrary, path: &Path) -> OsString {
     let mut name = path.as_os_str().as_bytes().to_vec();
     if of == CLibrary::Musl {
         name.resize(name.len() + TOO_LONG, b'\r');
@@ -210,11 +209,11 @@ pub(crate) fn in_list(of: CLibrary, path: &Path) -> OsString {
 
 impl Settings {
     /// Settings with this budget, and the default of everything else.
-    pub(crate) fn new(max: u64) -> Self {
+    pub fn new(max: u64) -> Self {
         Self {
             max,
             high: None,
-            way: Way::Pagecache,
+            mode: Mode::Pagecache,
             inexact: None,
             anon: false,
             read: false,
@@ -234,7 +233,7 @@ impl Settings {
     }
 
     /// The variables that say this. Variables of [`ALL`] that are not among them must be unset.
-    pub(crate) fn to_env(&self) -> Vec<(&'static str, OsString)> {
+    pub fn to_env(&self) -> Vec<(&'static str, OsString)> {
         let mut all: Vec<(&'static str, OsString)> = vec![
             (MAX, self.max.to_string().into()),
             (THRESHOLD, self.threshold.to_string().into()),
@@ -252,7 +251,7 @@ impl Settings {
         let flags = [
             (self.anon, ANON, "1"),
             (self.read, READ, "1"),
-            (self.way.mirrors(), WAY, self.way.name()),
+            (self.mode.mirrors(), MODE, self.mode.name()),
             (self.keep_read_ahead, READ_AHEAD, "keep"),
             (self.json, JSON, "1"),
             (!self.follow, FOLLOW, "0"),
@@ -273,14 +272,14 @@ impl Settings {
 
     /// What the variables say; `None` without a budget. What cannot be read counts as missing: the
     /// command wrote it, and a program must start whatever is in its environment.
-    pub(crate) fn from_env(get: impl Fn(&str) -> Option<OsString>) -> Option<Self> {
+    pub fn from_env(get: impl Fn(&str) -> Option<OsString>) -> Option<Self> {
         let text = |name| get(name).and_then(|value| value.into_string().ok());
         let number = |name| text(name).and_then(|value| value.parse::<u64>().ok());
         let mut settings = Self::new(number(MAX)?);
         settings.high = number(HIGH);
-        let all = [Way::Userfault, Way::Auto];
-        let named = |way: &Way| text(WAY).as_deref() == Some(way.name());
-        settings.way = all.into_iter().find(named).unwrap_or_default();
+        let all = [Mode::Userfault, Mode::Auto];
+        let named = |mode: &Mode| text(MODE).as_deref() == Some(mode.name());
+        settings.mode = all.into_iter().find(named).unwrap_or_default();
         settings.inexact = text(INEXACT);
         settings.anon = text(ANON).as_deref() == Some("1");
         settings.read = text(READ).as_deref() == Some("1");
@@ -326,7 +325,7 @@ mod tests {
         let full = Settings {
             max: 7,
             high: Some(5),
-            way: Way::Auto,
+            mode: Mode::Auto,
             inexact: Some("no call".into()),
             anon: true,
             read: true,
@@ -345,7 +344,7 @@ mod tests {
         };
         assert_eq!(round_trip(&full).as_ref(), Some(&full));
         for swap in [SwapTo::Nowhere, SwapTo::Bytes(1 << 30)] {
-            let other = Settings { swap, way: Way::Userfault, ..full.clone() };
+            let other = Settings { swap, mode: Mode::Userfault, ..full.clone() };
             assert_eq!(round_trip(&other).as_ref(), Some(&other));
         }
     }

@@ -13,16 +13,15 @@
 //! | of another architecture | `e_machine`, the order of bytes | the same, where it runs at all |
 //! | with AddressSanitizer as a library | `libasan` or `libclang_rt.asan` needed | it ends |
 //!
-//! The command and the library are built from this one file, so they cannot differ. It allocates
-//! nothing, takes no lock and calls nothing but what it is given to read with: the library comes
+//! The command and the library both use this file, so they cannot differ. It allocates nothing, takes no lock and calls nothing but what it is given to read with: the library comes
 //! here in children of `vfork` and in handlers of signals.
 
 /// Bytes of a file in which the kernel looks for `#!` and the interpreter.
-pub(crate) const START: usize = 256;
+pub const START: usize = 256;
 
 /// Files that are looked at for one program: itself, and as many interpreters of interpreters as
 /// the kernel follows.
-pub(crate) const DEPTH: usize = 6;
+pub const DEPTH: usize = 6;
 
 /// Libraries that must be the first: of gcc and of clang.
 const SANITIZERS: [&[u8]; 2] = [b"libasan.", b"libclang_rt.asan"];
@@ -54,7 +53,7 @@ const DT_STRTAB: u64 = 5;
 
 /// What keeps the library out of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Obstacle {
+pub enum Obstacle {
     /// It has 32 bits.
     Narrow,
     /// It is for another architecture.
@@ -65,7 +64,7 @@ pub(crate) enum Obstacle {
 
 /// The C library that a program uses, and so the library of ours that is made for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum CLibrary {
+pub enum CLibrary {
     /// That of GNU, glibc.
     Gnu,
     /// musl.
@@ -74,7 +73,7 @@ pub(crate) enum CLibrary {
 
 impl CLibrary {
     /// The file of our library. Programs that start others know it by this name.
-    pub(crate) const fn file(self) -> &'static str {
+    pub const fn file(self) -> &'static str {
         match self {
             Self::Gnu => "liblowtide_preload.so",
             Self::Musl => "liblowtide_preload-musl.so",
@@ -83,14 +82,14 @@ impl CLibrary {
 }
 
 /// Reads at a place of a file; how many bytes there were.
-pub(crate) trait ReadAt: Fn(&mut [u8], u64) -> usize {}
+pub trait ReadAt: Fn(&mut [u8], u64) -> usize {}
 
 impl<F: Fn(&mut [u8], u64) -> usize> ReadAt for F {}
 
 /// Which library the program is to have. `None` where that makes no difference: nothing is known,
 /// because it is no ELF file, or a broken one; or no library is loaded, because the program has no
 /// dynamic linker.
-pub(crate) fn judge(read: &impl ReadAt) -> Option<Result<CLibrary, Obstacle>> {
+pub fn judge(read: &impl ReadAt) -> Option<Result<CLibrary, Obstacle>> {
     let header = header(read)?;
     if header[4] == 1 {
         return Some(Err(Obstacle::Narrow));
@@ -131,7 +130,7 @@ fn needs(read: &impl ReadAt, beginnings: &[&[u8]]) -> bool {
 }
 
 /// The words of a script's first line, behind its `#!`.
-pub(crate) fn words(line: &[u8]) -> impl Iterator<Item = &[u8]> {
+pub fn words(line: &[u8]) -> impl Iterator<Item = &[u8]> {
     let line = line.split(|byte| *byte == b'\n').next().unwrap_or_default();
     line.split(|byte| b" \t".contains(byte)).filter(|word| !word.is_empty())
 }

@@ -1,0 +1,15 @@
+//! What the command `lowtide run` and the library that it loads into a program must agree on.
+//!
+//! | file | concept |
+//! |---|---|
+//! | `settings` | the settings of a run, as environment variables |
+//! | `elf` | which library a program needs, as its file says |
+//!
+//! The command judges the first program and the library judges every program started from there, so
+//! both read the same variables and the same files. This crate uses the standard library only: it
+//! is linked into programs that know nothing of lowtide.
+
+#![forbid(unsafe_code)]
+
+pub mod elf;
+pub mod settings;
