@@ -4,6 +4,8 @@
 //! at which file names which, `switches` at where the switches of a policy are read, `product` at
 //! what a program links, `docs` and `sources` at what is hard to read.
 
+#![forbid(unsafe_code)]
+
 mod files;
 mod functions;
 mod imports;
