@@ -52,7 +52,10 @@ fn rows_are_read_by_every_system_and_each_cache_has_its_file() {
         assert_eq!((&row["ops"], &row["verified"]), (&4000.into(), &4000.into()), "{row}");
         let read = row["device_read_bytes"].as_f64().unwrap();
         assert_eq!(row["device_bytes_per_row"].as_f64(), Some(read / 4000.0), "{row}");
-        assert!(row["ops_per_s"].as_f64() > Some(0.0) && row["ratio"]["median"].is_f64(), "{row}");
+        assert!(
+            row["ops_per_s"].as_f64() > Some(0.0) && row["speed_ratio"]["median"].is_f64(),
+            "{row}"
+        );
         assert!(read > 0.0, "data of four budgets is not read from memory: {row}");
     }
     // Direct reads have no cache, and share the file of the views.

@@ -53,7 +53,7 @@ fn the_names_in_the_json_are_pinned() {
         "verified",
         "errors",
         "rounds",
-        "ratio",
+        "speed_ratio",
         "round_ops_per_s",
         "cpu_seconds",
         "device_read_bytes",
@@ -69,7 +69,7 @@ fn the_names_in_the_json_are_pinned() {
             keys(&row["latency_us"]),
             BTreeSet::from(["mean", "p50", "p90", "p95", "p99", "p999", "p9999", "max"])
         );
-        assert_eq!(keys(&row["ratio"]), BTreeSet::from(["median", "min", "max"]));
+        assert_eq!(keys(&row["speed_ratio"]), BTreeSet::from(["median", "min", "max"]));
         for counter in ["pgfault", "pgmajfault", "workingset_refault_file", "pgpgin", "pgpgout"] {
             assert!(row["stat"][counter].is_u64(), "stat.{counter} is missing in {row}");
         }
@@ -113,7 +113,7 @@ fn ycsb_rows_are_complete_verified_and_each_system_has_its_file() {
             "data of four budgets is not read from memory"
         );
     }
-    assert_eq!(rows(&results)[0]["ratio"]["median"], 1.0);
+    assert_eq!(rows(&results)[0]["speed_ratio"]["median"], 1.0);
     assert_eq!(files(dir.path()).len(), want.len());
 }
 

@@ -98,7 +98,7 @@ pub struct WorkloadRow {
     cached_max_bytes: Option<u64>,
     rounds: usize,
     round_ops_per_s: Vec<f64>,
-    ratio: Spread,
+    speed_ratio: Spread,
     stat: BTreeMap<String, u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     depth: Option<u32>,
@@ -157,7 +157,7 @@ impl WorkloadRow {
             cached_max_bytes: sum.cached_bytes,
             rounds: row.slices.len(),
             round_ops_per_s: row.slices.iter().map(Slice::rate).collect(),
-            ratio: ratio(row, base, Slice::rate),
+            speed_ratio: ratio(row, base, Slice::rate),
             stat: sum.stat,
             depth: None,
             iops: None,
@@ -179,7 +179,7 @@ impl WorkloadRow {
     pub fn at_depth(mut self, depth: u32, iops: f64, ratio: Spread) -> Self {
         self.depth = Some(depth);
         self.iops = Some(iops);
-        self.ratio = ratio;
+        self.speed_ratio = ratio;
         self
     }
 }

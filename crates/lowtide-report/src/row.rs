@@ -199,6 +199,9 @@ pub struct Row {
     /// The throttle policy of `memory.high`; `bpf:NAME` for a program.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub high_policy: Option<String>,
+    /// The program that decides about the limits of a group.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limits_program: Option<String>,
     /// `memory.high` of the group.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub high_bytes: Option<u64>,
@@ -282,8 +285,8 @@ pub struct Row {
     /// Artificial delays of a real device.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub slowed: Option<String>,
-    /// Speed relative to another real system, round by round. No row has both ratios.
-    #[serde(rename = "ratio", skip_serializing_if = "Option::is_none")]
+    /// Speed relative to another real system, round by round.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub speed_ratio: Option<Spread>,
     /// Number of runs of a program.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -264,7 +264,7 @@ fn what_a_program_costs_is_measured_in_pairs() {
     assert_eq!((&row["high_policy"], &row["rounds"]), (&"bpf:noop".into(), &4.into()));
     assert!(row["program_runs"].as_u64().unwrap() > 0, "it was asked: {row}");
     assert!(row["misses"].as_u64().unwrap() > 0);
-    for ratio in [&row["ratio"], &row["cpu_ratio"]] {
+    for ratio in [&row["time_ratio"], &row["cpu_ratio"]] {
         has_numbers(ratio, &["median", "min", "max"]);
     }
     assert_eq!(row["cpu_ratio_ci95"].as_array().unwrap().len(), 2);

@@ -41,7 +41,7 @@ fn a_file_is_filled_by_every_system_proved_and_removed() {
         assert_eq!((&row["ops"], &row["data_bytes"]), (&24.into(), &(12 << 20).into()));
         assert!(
             row["mib_per_s"]["median"].as_f64() > Some(0.0)
-                && row["ratio"]["min"].as_f64() > Some(0.0)
+                && row["speed_ratio"]["min"].as_f64() > Some(0.0)
         );
         assert!(number(row, "seconds") >= number(row, "flush_seconds"));
     }
@@ -62,7 +62,7 @@ fn a_file_is_filled_by_every_system_proved_and_removed() {
         }
     }
     assert_eq!(
-        rows(&results)[3]["ratio"]["median"],
+        rows(&results)[3]["speed_ratio"]["median"],
         1.0,
         "ratios are to the row that has no cache"
     );

@@ -62,10 +62,10 @@ const THINK: Duration = Duration::from_millis(1);
 /// Options of `high-thrash`.
 #[derive(Debug, Args)]
 pub(crate) struct HighThrash {
-    /// high of the group; its file is a third larger
+    /// memory.high for which the files are sized: that of the group is a third larger
     #[arg(long, value_name = "SIZE", value_parser = budget, default_value = PUBLISHED_HIGH,
           allow_hyphen_values = true)]
-    max: u64,
+    base: u64,
     /// Threads of the group, a list for rows of each
     #[arg(long, value_name = "N,N", value_delimiter = ',', value_parser = threads(),
           default_value = "1")]
@@ -79,7 +79,7 @@ pub(crate) struct HighThrash {
     /// Only the rows without read-ahead
     #[arg(long)]
     no_readahead: bool,
-    /// Limits of the group, a list for rows of each; the file is that of --max [default: as --max]
+    /// Limits of the group, a list for rows of each; the files stay those of --base [default: --base]
     #[arg(long, value_name = "SIZE,SIZE", value_delimiter = ',', value_parser = budget,
           allow_hyphen_values = true)]
     high: Vec<u64>,
@@ -96,7 +96,7 @@ impl HighThrash {
     /// The actors of a run: a thrasher, if it has threads, and the neighbour, if present.
     fn actors(&self, setting: &Setting, run: Run) -> Vec<Actor> {
         let Run { threads, around, beside, high, io_max, cold } = run;
-        let parts = |parts| setting.file(self.max / PARTS * parts);
+        let parts = |parts| setting.file(self.base / PARTS * parts);
         let thrasher = Actor {
             name: "thrasher".into(),
             low: 0,
@@ -138,7 +138,7 @@ impl HighThrash {
         let script = Script {
             max: None,
             // Cold pages are evicted at the limit: they need no more memory than hot ones.
-            memory: setting.file(self.max / PARTS * FILE).max(run.high),
+            memory: setting.file(self.base / PARTS * FILE).max(run.high),
             actors,
             warm: setting.warm,
             run: setting.run,
@@ -183,13 +183,13 @@ impl HighThrash {
         let high = self.limits() == [PUBLISHED_HIGH_BYTES];
         setting.is_default_machine
             && self.threads == [1]
-            && self.max == PUBLISHED_HIGH_BYTES
+            && self.base == PUBLISHED_HIGH_BYTES
             && high
     }
 
     /// The limits of the group.
     fn limits(&self) -> Vec<u64> {
-        if self.high.is_empty() { vec![self.max] } else { self.high.clone() }
+        if self.high.is_empty() { vec![self.base] } else { self.high.clone() }
     }
 }
 
@@ -351,7 +351,7 @@ Examples:
             threads: 0,
             around: true,
             beside: false,
-            high: self.max,
+            high: self.base,
             io_max: None,
             cold: false,
         };
@@ -477,7 +477,7 @@ mod tests {
             run: Duration::from_secs(measured),
         };
         let thrash = HighThrash {
-            max: PUBLISHED_HIGH_BYTES,
+            base: PUBLISHED_HIGH_BYTES,
             threads: vec![run.threads],
             high_policy: None,
             bpf: vec![],

@@ -121,7 +121,7 @@ impl Noisy {
             threads: TENANTS,
             // A program is beside the scanner.
             company: Some(COMPANIES.get(company).unwrap_or(&COMPANIES[1])),
-            high_policy: (company >= COMPANIES.len()).then(|| play.throttle.name()),
+            limits_program: (company >= COMPANIES.len()).then(|| play.throttle.name()),
             hit_ratio: Some(together(tenants)),
             tenant_hit_ratios: Some(tenants.iter().map(Done::hit_ratio).collect()),
             scanned_pages_per_s: Some(pages as f64 / played.seconds),
@@ -156,7 +156,7 @@ Examples:
             ("policy", label),
             ("company", |row| {
                 let company = row.company.unwrap_or_default();
-                row.high_policy
+                row.limits_program
                     .as_ref()
                     .map_or(company.into(), |program| format!("{company}, {program}"))
             }),
@@ -234,7 +234,7 @@ Examples:
                 change(&rows[1])
             );
             let program = |row: &Row| {
-                let name = row.high_policy.as_deref().unwrap_or_default();
+                let name = row.limits_program.as_deref().unwrap_or_default();
                 format!("{}: hit ratio {:+.2} % with {name}", row.policy, change(row))
             };
             std::iter::once(low).chain(rows[COMPANIES.len()..].iter().map(program)).collect()
@@ -281,8 +281,8 @@ mod tests {
         let played: Vec<_> = plays.iter().map(|play| simulated::play(&spec, play).ok()).collect();
         let rows = noisy.rows(&setting, &plays, &played);
         let [_, scanned, _, program] = &rows[..] else { panic!("{}", rows.len()) };
-        assert_eq!(program.high_policy.as_deref(), Some("bpf:fair_share"));
-        assert_eq!((program.company, scanned.high_policy.as_ref()), (scanned.company, None));
+        assert_eq!(program.limits_program.as_deref(), Some("bpf:fair_share"));
+        assert_eq!((program.company, scanned.limits_program.as_ref()), (scanned.company, None));
         // A tenant's file is 40 parts of 176, a fair share 35.
         let change = |row: &Row| row.hit_ratio_change_pct.expect("a change");
         assert!(change(scanned) < 2.0 * change(program), "{} {}", change(scanned), change(program));

@@ -47,7 +47,7 @@ const GRAIN: Duration = Duration::from_millis(1);
 pub(crate) struct Real<E: Experiment> {
     #[command(flatten)]
     own: E,
-    /// Measured seconds of each run; as long again goes before them
+    /// Measured seconds of each run, after a warm-up of the same length
     #[arg(long, value_name = "S", value_parser = seconds, default_value = E::REAL_SECONDS,
           allow_negative_numbers = true)]
     seconds: f64,

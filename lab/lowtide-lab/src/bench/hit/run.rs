@@ -78,7 +78,7 @@ struct HitRow {
     ns_per_access: f64,
     ns_per_access_spread: Spread,
     /// Ratio of the time to the pointer's in the same round; 1 for the pointer.
-    ratio: Spread,
+    time_ratio: Spread,
     rounds: u32,
     ops: u64,
     verified: u64,
@@ -295,7 +295,7 @@ impl AllTurns {
                 page_bytes,
                 ns_per_access: spread.median,
                 ns_per_access_spread: spread,
-                ratio: Spread::of(turns.ns.iter().zip(pointer_ns).map(|(time, of)| time / of)),
+                time_ratio: Spread::of(turns.ns.iter().zip(pointer_ns).map(|(time, of)| time / of)),
                 rounds,
                 ops: self.accesses * u64::from(rounds),
                 verified: self.accesses * (u64::from(rounds) - turns.errors),
@@ -323,7 +323,7 @@ fn head(machine: &Machine, file: &DataFile, page_bytes: u64, rounds: u32) {
 fn print(rows: &[HitRow]) {
     let mut printed = table::new(&["size", "pattern", "system", "ns/access", "time / pointer"], 3);
     for row in rows {
-        let ratio = if row.system == POINTER { String::new() } else { row.ratio.text() };
+        let ratio = if row.system == POINTER { String::new() } else { row.time_ratio.text() };
         printed.add_row(vec![
             Size::new(row.size_bytes).to_string(),
             row.pattern.to_owned(),

@@ -62,7 +62,7 @@ pub(crate) struct VictimArgs {
     /// The file is closed and reopened after this many steps of each thread
     #[arg(long)]
     pub(crate) reopens: bool,
-    /// The way in which the file is mapped, instead of views
+    /// Map mode of the file, instead of views
     #[arg(long)]
     pub(crate) map: Option<MapMode>,
     /// Number of the kind of swap of a region beside the file

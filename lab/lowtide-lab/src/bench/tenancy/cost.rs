@@ -51,7 +51,7 @@ pub(crate) struct CostArgs {
     /// The program, an eBPF object file such as examples/bpf/noop.bpf.o; one row for each
     #[arg(long, value_name = "FILE", required = true)]
     bpf: Vec<PathBuf>,
-    /// high of the tenant; its file is a third larger
+    /// memory.high of the tenant; its file is a third larger
     #[arg(long, value_name = "SIZE", value_parser = budget, default_value = "64M",
           allow_hyphen_values = true)]
     max: u64,
@@ -158,10 +158,10 @@ fn runs_of(programs: &Programs) -> u64 {
 struct CostRow {
     #[serde(flatten)]
     row: Row,
-    ratio: Spread,
+    time_ratio: Spread,
     /// The 95 % confidence interval of its median.
     #[serde(skip_serializing_if = "Option::is_none")]
-    ratio_ci95: Option<[f64; 2]>,
+    time_ratio_ci95: Option<[f64; 2]>,
     /// The same of CPU time.
     cpu_ratio: Spread,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -177,7 +177,7 @@ impl CostRow {
             count(self.row.misses),
             count(self.row.program_runs),
             number(self.row.ops_per_s),
-            text(self.ratio, self.ratio_ci95),
+            text(self.time_ratio, self.time_ratio_ci95),
             text(self.cpu_ratio, self.cpu_ratio_ci95),
         ]
     }
@@ -299,8 +299,8 @@ pub(crate) fn run(args: &CostArgs) -> Result<(), BenchError> {
                 program_runs: Some(runs),
                 ..row
             },
-            ratio: wall,
-            ratio_ci95: median_ci95(ratios(|slice| slice.wall)),
+            time_ratio: wall,
+            time_ratio_ci95: median_ci95(ratios(|slice| slice.wall)),
             cpu_ratio: cpu,
             cpu_ratio_ci95: median_ci95(ratios(|slice| slice.cpu)),
         });

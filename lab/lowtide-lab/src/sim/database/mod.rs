@@ -67,7 +67,7 @@ impl Reading {
 /// How much may be dirty. Both experiments have these options.
 #[derive(Debug, Args)]
 pub(crate) struct Dirty {
-    /// Dirty memory from which on the flusher writes in the background [default: 10]
+    /// Dirty memory above which the flusher writes in the background [default: 10]
     #[arg(
         long,
         value_name = "PERCENT",
