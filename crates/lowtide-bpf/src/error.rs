@@ -263,7 +263,7 @@ pub enum Refusal {
     #[error("control runs past the end; the program must end with an exit")]
     NoExit,
     /// No way leads from here to an exit.
-    #[error("an endless loop: no way leads from here to an exit")]
+    #[error("an endless loop: no path leads from here to an exit")]
     EndlessLoop,
     /// A call of a helper that does not exist here.
     #[error("helper {number} does not exist here; see lowtide_bpf.h for those that do")]

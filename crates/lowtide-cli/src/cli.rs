@@ -55,7 +55,7 @@ struct RunAlone {
 /// As in [`Command`].
 #[derive(Debug, Subcommand)]
 enum Alone {
-    /// Run a program, and keep what it maps of files within a budget
+    /// Run a program, and keep its file mappings within a budget
     #[command(args_override_self = true, long_about = RUN_ABOUT, after_long_help = RUN_HELP)]
     Run(RunArgs),
 }
@@ -101,7 +101,7 @@ docs/traces.md describes the formats of traces, docs/machines.md the files for -
 Exit codes: 0 success, 1 failure, 2 bad usage, 130 ended by Ctrl-C, 143 by SIGTERM.";
 
 const RUN_ABOUT: &str = "\
-Run a program, and keep what it maps of files within a budget.
+Run a program, and keep its file mappings within a budget.
 
 The program is not changed and needs no privilege. A library that is loaded into it sees which files
 it maps, and drops pages of them when more are in memory than the budget allows. The mappings stay
@@ -125,7 +125,7 @@ Go, set-user-ID, of another architecture); 126 it cannot be executed, 127 it was
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Run a workload on a real file under a memory budget, beside other systems for comparison
+    /// Run a workload on a real file under a memory budget, and compare it with other systems
     #[command(
         subcommand,
         args_override_self = true,
@@ -146,7 +146,7 @@ pub(crate) enum Command {
         after_help = SIM_HELP
     )]
     Sim(Simulation),
-    /// Run a program, and keep what it maps of files within a budget
+    /// Run a program, and keep its file mappings within a budget
     #[command(args_override_self = true, long_about = RUN_ABOUT, after_long_help = RUN_HELP)]
     Run(RunArgs),
     /// List the names that options accept

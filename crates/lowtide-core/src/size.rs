@@ -45,7 +45,7 @@ enum Problem {
     #[error("sizes have no sign")]
     Signed,
     /// Not a decimal number, or an unknown unit.
-    #[error("the part behind the number is no unit")]
+    #[error("the part after the number is not a unit")]
     UnknownUnit,
     /// More than one point, or none of the digits that should surround it.
     #[error("the number is malformed")]

@@ -27,7 +27,9 @@ pub enum MrcError {
     #[error("the trace has no access to a page, so there is no miss ratio; is it the right file?")]
     NoAccess,
     /// The requested miss ratio is not from 0 to 1.
-    #[error("{0} is no miss ratio; give a share of the accesses from 0 to 1, such as 0.01 for 1 %")]
+    #[error(
+        "{0} is not a miss ratio; give a share of the accesses from 0 to 1, such as 0.01 for 1 %"
+    )]
     Target(f64),
     /// The tape's temporary file failed.
     #[error(transparent)]

@@ -57,7 +57,7 @@ pub enum PlanError {
     #[error("a plan begins with `max=1M threshold=64K:`, in whole MiB and KiB")]
     Head,
     /// The player does not know it.
-    #[error("`{0}` is no operation: see the catalogue of this crate")]
+    #[error("`{0}` is not an operation: see the catalogue of this crate")]
     Operation(String),
 }
 

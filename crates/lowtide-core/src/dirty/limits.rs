@@ -37,7 +37,7 @@ impl Default for DirtyLimits {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum DirtyLimitsError {
     /// More than everything.
-    #[error("{percent} % is no share of memory: choose 0 to 100")]
+    #[error("{percent} % is not a share of memory: choose 0 to 100")]
     AboveAll {
         /// What was given.
         percent: u32,

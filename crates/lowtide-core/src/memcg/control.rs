@@ -51,12 +51,11 @@ pub enum GroupError {
     #[error("the group has been removed")]
     Gone,
     /// There is no room for another one.
-    #[error("there are {} groups already, which is as many as there can be", MemcgTree::MAX)]
+    #[error("there are already {} groups, the maximum", MemcgTree::MAX)]
     TooMany,
     /// The tree would have too many levels.
     #[error(
-        "a group would be more than {MAX_DEPTH} levels below the root, which is as deep as a tree \
-         can be"
+        "a group would be more than {MAX_DEPTH} levels below the root, the maximum depth of a tree"
     )]
     TooDeep,
     /// The root stays where it is.

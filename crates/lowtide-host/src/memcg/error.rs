@@ -25,7 +25,7 @@ pub enum MemcgError {
     /// There is one, but the highest group that this process sees, as in a container, does not get
     /// it.
     #[error(
-        "no memory cgroup here: the group above {} gives it no memory controller; enable it there \
+        "no memory cgroup here: the parent of {} does not enable the memory controller; do so there \
          (`echo +memory > cgroup.subtree_control`), outside of the container or session that this \
          process is in", root.display()
     )]
@@ -34,7 +34,7 @@ pub enum MemcgError {
         root: PathBuf,
     },
     /// There is one, and this process may not make a group in it.
-    #[error("may not make a memory cgroup in {} ({obstacle}); {advice}", path.display())]
+    #[error("cannot create a memory cgroup in {} ({obstacle}); {advice}", path.display())]
     NotPermitted {
         /// The directory that the group would have been made in.
         path: PathBuf,
@@ -85,7 +85,7 @@ impl MemcgError {
 #[non_exhaustive]
 pub enum Obstacle {
     /// No group that this process sees has the controller to hand down.
-    #[error("neither this group nor any above it has the memory controller")]
+    #[error("neither this group nor any of its ancestors has the memory controller")]
     NotGiven,
     /// It belongs to another user.
     #[error("permission denied")]
@@ -94,7 +94,7 @@ pub enum Obstacle {
     #[error("read-only file system")]
     ReadOnly,
     /// A group with processes hands nothing down (version 2).
-    #[error("it has processes, and so cannot hand the memory controller down")]
+    #[error("it contains processes, so it cannot enable the memory controller for its children")]
     Processes,
 }
 

@@ -54,8 +54,8 @@ pub struct GatherArgs {
     /// Rows per call
     #[arg(long, value_name = "N", default_value_t = 256, value_parser = batch())]
     batch: u32,
-    /// uniform: all rows alike; hot: 90 % of the reads are of 5 % of the rows, scattered over the
-    /// file; hot-start: of its first 5 %
+    /// uniform: every row equally often; hot: 90 % of the reads go to 5 % of the rows, scattered
+    /// over the file; hot-start: to its first 5 %
     #[arg(long, value_name = "S", value_enum, default_value = "uniform")]
     skew: Skew,
     /// Systems to compare with: mappings and pread in a memory cgroup, which need permission to
