@@ -5,7 +5,6 @@
 #![expect(clippy::print_stdout, reason = "it is a report")]
 
 use lowtide_mrc::baseline::Baseline;
-use lowtide_mrc::plot::Bytes;
 use lowtide_mrc::{Run, Storage, System, Table, Tape, chart, page, spread};
 use lowtide_workload::{Distribution, OpKind, PageOp, SpaceId, SplitMix64};
 use std::num::NonZeroUsize;
@@ -50,14 +49,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         advice.push(run.advise(system, 0.25, curve)?);
     }
     let about = format!(
-        "zipf 0.9 and scans: {} accesses to {} in pages of {}, seed {SEED}",
-        tape.accesses(),
-        Bytes(footprint * PAGE_BYTES),
-        Bytes(PAGE_BYTES)
+        "zipf 0.9 and scans: {} accesses to {footprint} pages of {PAGE_BYTES} bytes, seed {SEED}",
+        tape.accesses()
     );
     std::fs::write(
         format!("{out}.svg"),
-        chart("Miss ratio by memory budget", &about, &curves, PAGE_BYTES).to_string(),
+        chart("Miss ratio by memory budget", &about, &curves, PAGE_BYTES),
     )?;
     let html =
         page("Miss ratio by memory budget", &[about], &curves, footprint, PAGE_BYTES, &advice);

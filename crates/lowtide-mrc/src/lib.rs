@@ -24,21 +24,22 @@
 //! | `watch.rs` | [`Progress`], and cancellation |
 //! | `advise.rs` | [`Advice`]: the smallest sufficient budget |
 //! | `report.rs` | [`Table`], [`Row`]: results as text and JSON |
-//! | `picture.rs` | [`chart`], [`page`]: results as SVG and HTML |
+//! | `picture.rs`, `html.rs` | [`chart`], [`page`]: results as SVG and HTML |
+//! | `bytes.rs` | amounts of memory in a readable form |
 //! | `plain.rs` | the engine's policies, on the simulator's plain machine, as a [`Player`] |
 //! | [`baseline`] | textbook caches, for comparison with the engine's policies |
-//! | [`plot`] | charts and pages |
 #![forbid(unsafe_code)]
 
 mod advise;
 pub mod baseline;
+mod bytes;
 mod curve;
+mod html;
 mod next_use;
 mod numbering;
 mod picture;
 mod plain;
 mod player;
-pub mod plot;
 mod replay;
 mod report;
 mod run;

@@ -2,7 +2,7 @@
 
 use super::advise::{Advice, Verdict};
 use super::curve::{Curve, Point};
-use crate::plot::Bytes;
+use crate::bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;

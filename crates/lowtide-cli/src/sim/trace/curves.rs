@@ -318,7 +318,7 @@ fn plot(
             thousands(tape.accesses() as f64),
             thousands(footprint as f64)
         );
-        chart(&title, &short, curves, bytes).to_string()
+        chart(&title, &short, curves, bytes)
     } else {
         page(&title, &[about], curves, footprint, bytes, advice)
     };

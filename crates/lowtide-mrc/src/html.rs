@@ -1,8 +1,5 @@
 //! A page in one file, without external resources or scripts.
 
-use super::chart::Chart;
-use super::svg::escape;
-
 const STYLE: &str = "\
 :root { color-scheme: light; }
 body { margin: 2rem auto; max-width: 60rem; padding: 0 1rem; background: #ffffff; color: #1c1c1c;
@@ -15,16 +12,20 @@ th, td { padding: 0.2rem 0.8rem; text-align: right; white-space: nowrap; }
 th { border-bottom: 2px solid #444444; } td { border-bottom: 1px solid #e3e3e3; }
 ";
 
+/// Text, escaped for an element.
+fn escape(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+}
+
 /// A page that is being written. Text arguments are escaped.
 #[derive(Clone, Debug)]
-pub struct Page {
+pub(crate) struct Page {
     text: String,
 }
 
 impl Page {
     /// A page with a title.
-    #[must_use]
-    pub fn new(title: &str) -> Self {
+    pub(crate) fn new(title: &str) -> Self {
         let title = escape(title);
         let text = format!(
             "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
@@ -36,17 +37,17 @@ impl Page {
     }
 
     /// Adds a heading.
-    pub fn heading(&mut self, text: &str) {
+    pub(crate) fn heading(&mut self, text: &str) {
         self.wrapped("h2", text);
     }
 
     /// Adds a paragraph.
-    pub fn paragraph(&mut self, text: &str) {
+    pub(crate) fn paragraph(&mut self, text: &str) {
         self.wrapped("p", text);
     }
 
     /// Adds a list, or nothing if it is empty.
-    pub fn list(&mut self, items: &[String]) {
+    pub(crate) fn list(&mut self, items: &[String]) {
         if !items.is_empty() {
             self.text += "<ul>\n";
             items.iter().for_each(|item| self.wrapped("li", item));
@@ -54,13 +55,13 @@ impl Page {
         }
     }
 
-    /// Adds a chart.
-    pub fn chart(&mut self, chart: &Chart) {
-        self.text += &format!("<div class=\"wide\">\n{chart}</div>\n");
+    /// Adds a picture, an SVG element.
+    pub(crate) fn picture(&mut self, svg: &str) {
+        self.text += &format!("<div class=\"wide\">\n{svg}</div>\n");
     }
 
     /// Adds a table, a cell for each text.
-    pub fn table(&mut self, head: &[String], rows: &[Vec<String>]) {
+    pub(crate) fn table(&mut self, head: &[String], rows: &[Vec<String>]) {
         let cells = |cell: &str, texts: &[String]| -> String {
             texts.iter().map(|text| format!("<{cell}>{}</{cell}>", escape(text))).collect()
         };
@@ -75,8 +76,7 @@ impl Page {
     }
 
     /// The page's text.
-    #[must_use]
-    pub fn finish(mut self) -> String {
+    pub(crate) fn finish(mut self) -> String {
         self.text += "</body>\n</html>\n";
         self.text
     }
