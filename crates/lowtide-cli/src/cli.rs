@@ -10,7 +10,6 @@ use crate::bench::Bench;
 use crate::run::RunArgs;
 use crate::sim::Simulation;
 
-/// The command line.
 #[derive(Debug, Parser)]
 #[command(
     name = "lowtide",
@@ -122,7 +121,6 @@ SIGUSR1 makes a program that does not handle it print the summary of now.
 Exit codes: those of the program; 2 bad usage, or a program that cannot load the library (static,
 Go, set-user-ID, of another architecture); 126 it cannot be executed, 127 it was not found.";
 
-/// The commands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Run a workload on a real file under a memory budget, and compare it with other systems

@@ -9,7 +9,6 @@ use crate::bench::Bench;
 use crate::bench::proof::victim::VictimArgs;
 use crate::sim::Simulation;
 
-/// The command line.
 #[derive(Debug, Parser)]
 #[command(
     name = "lowtide-lab",
@@ -70,7 +69,6 @@ Examples:
 docs/machines.md describes the files for --machine.
 Exit codes: 0 success, 1 failure, 2 bad usage, 130 ended by Ctrl-C, 143 by SIGTERM.";
 
-/// The commands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Measure a part of lowtide on real files and real memory, or prove a guarantee

@@ -17,19 +17,13 @@ pub(crate) enum LabError {
         "{pages} pages were read from the device during `bench hit`; the data did not fit in the \
          budget"
     )]
-    NotResident {
-        /// How many.
-        pages: u64,
-    },
+    NotResident { pages: u64 },
     /// lowtide did not count pages of its own map.
     #[error(
         "{pages} pages of the map were touched, and not noticed within seconds: the machine is too \
          busy, or does not say which pages are in memory (see `lowtide doctor`)"
     )]
-    NotNoticed {
-        /// How many.
-        pages: u64,
-    },
+    NotNoticed { pages: u64 },
     /// A durability guarantee was broken.
     #[error(
         "{proof}: {lost} bytes lost and {wrong} wrong; please report this with the command line; \

@@ -28,7 +28,6 @@ use crate::bench::write::Fill;
 pub struct HeapJob {
     /// Bytes of the heap.
     pub heap: u64,
-    /// Threads.
     pub threads: u32,
     /// Operations that store, in percent.
     pub stores: u32,
@@ -55,10 +54,7 @@ pub(crate) enum Request {
     /// Fill the heap, and start the threads.
     FillHeap,
     /// Play a slice of the program with a heap.
-    RunHeap {
-        /// Its length.
-        until: Until,
-    },
+    RunHeap { until: Until },
     /// Write a file from its start to its end.
     Fill {
         /// The file, and the source of its bytes.

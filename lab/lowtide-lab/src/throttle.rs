@@ -16,7 +16,6 @@ use thiserror::Error;
 pub(crate) struct ProgramError {
     /// Its file.
     pub(crate) path: PathBuf,
-    /// What is wrong.
     pub(crate) why: String,
 }
 
@@ -30,7 +29,6 @@ impl ProgramError {
     }
 }
 
-/// One throttle policy.
 #[derive(Clone, Debug)]
 pub(crate) enum ThrottlePolicy {
     /// A built-in policy.

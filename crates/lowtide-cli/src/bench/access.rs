@@ -13,10 +13,8 @@ use thiserror::Error;
 /// Why an access failed.
 #[derive(Debug, Error)]
 pub enum AccessError {
-    /// lowtide's own error.
     #[error(transparent)]
     Lowtide(#[from] lowtide::Error),
-    /// The kernel's error.
     #[error(transparent)]
     Io(#[from] io::Error),
 }

@@ -77,12 +77,10 @@ impl DataFile {
         Ok((Self { path: path.to_owned(), bytes, file, disposable: false }, content))
     }
 
-    /// Its path.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Its length.
     pub const fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -176,7 +174,6 @@ impl DataDir {
         Ok(Self { dir: path, made_dir, keep, locking })
     }
 
-    /// The directory.
     pub fn path(&self) -> &Path {
         &self.dir
     }

@@ -23,7 +23,6 @@ pub enum BenchError {
     /// Options that are valid alone but not together, or that the workload does not support.
     #[error("{what}; {advice}")]
     Usage {
-        /// What is wrong.
         what: String,
         /// What to write instead.
         advice: String,
@@ -31,7 +30,6 @@ pub enum BenchError {
     /// The runtime rejects the budget, the page size or the policy before anything starts.
     #[error("cannot set up lowtide with --max {max} and pages of {page_bytes} bytes: {source}")]
     Setup {
-        /// The requested budget.
         max: Size,
         /// The requested page size, in bytes.
         page_bytes: u64,
@@ -49,19 +47,12 @@ pub enum BenchError {
     File {
         /// What was tried, as a verb.
         action: &'static str,
-        /// The file.
         path: PathBuf,
-        /// The kernel's error.
         source: io::Error,
     },
     /// The path exists, but is not a file that can be paged.
     #[error("{} is {what}; give a regular file or a block device", path.display())]
-    NotAFile {
-        /// The path.
-        path: PathBuf,
-        /// What it is.
-        what: &'static str,
-    },
+    NotAFile { path: PathBuf, what: &'static str },
     /// The data files do not fit on the disk.
     #[error(
         "{} has {} free, but the data files need {}; free some space, choose another directory \
@@ -69,7 +60,6 @@ pub enum BenchError {
         path.display(), Size::new(*free), Size::new(*needed)
     )]
     NoSpace {
-        /// The directory.
         path: PathBuf,
         /// Bytes needed in addition to the files that exist.
         needed: u64,
@@ -82,48 +72,31 @@ pub enum BenchError {
          some space, or choose another directory with --dir",
         path.display()
     )]
-    DiskFull {
-        /// The file.
-        path: PathBuf,
-    },
+    DiskFull { path: PathBuf },
     /// Another run uses the data file.
     #[error(
         "{} is in use by another lowtide bench; wait until that ends, or choose another directory \
          with --dir",
         path.display()
     )]
-    Busy {
-        /// The file.
-        path: PathBuf,
-    },
+    Busy { path: PathBuf },
     /// The file system has no locks, as some network file systems.
     #[error(
         "cannot lock {}: {source}; if files cannot be locked there, give --no-lock, and let no \
          other lowtide bench use that directory meanwhile",
         path.display()
     )]
-    NoLocks {
-        /// The file.
-        path: PathBuf,
-        /// The kernel's error.
-        source: io::Error,
-    },
+    NoLocks { path: PathBuf, source: io::Error },
     /// Another program has locked the user's file for writing.
     #[error(
         "{} is locked by a program that writes it; wait until that ends, or read the file anyway \
          with --no-lock",
         path.display()
     )]
-    Locked {
-        /// The file.
-        path: PathBuf,
-    },
+    Locked { path: PathBuf },
     /// The directory of data files belongs to another user.
     #[error("{} belongs to another user; choose your own directory with --dir", path.display())]
-    Foreign {
-        /// The directory.
-        path: PathBuf,
-    },
+    Foreign { path: PathBuf },
     /// The budgets exceed the machine's available memory.
     #[error(
         "{systems} systems of {} each need {}, but only {} of memory is available; lower --max, \
@@ -145,7 +118,6 @@ pub enum BenchError {
     Runtime {
         /// What was tried, as a verb and its object.
         action: String,
-        /// The runtime's reason.
         source: lowtide::Error,
     },
     /// The runtime cannot open a data file.
@@ -163,7 +135,6 @@ pub enum BenchError {
     /// A peer could not be started, or ended unexpectedly.
     #[error("the peer `{peer}` {what}")]
     Peer {
-        /// Which.
         peer: &'static str,
         /// What happened, and what it may mean.
         what: String,
@@ -175,21 +146,14 @@ pub enum BenchError {
          memory for it; raise --max",
         Size::new(*max_bytes)
     )]
-    PeerKilled {
-        /// Which.
-        peer: &'static str,
-        /// Its budget.
-        max_bytes: u64,
-    },
+    PeerKilled { peer: &'static str, max_bytes: u64 },
     /// Threads could not be started, or panicked.
     #[error(transparent)]
     Threads(#[from] ThreadError),
     /// Operations failed or returned wrong bytes.
     #[error("{system}: {errors} operations failed or returned wrong bytes; the first: {first}")]
     Wrong {
-        /// The row.
         system: String,
-        /// How many.
         errors: u64,
         /// The first of them.
         first: String,
@@ -203,7 +167,6 @@ pub enum BenchError {
     /// The signal handler cannot be installed.
     #[error(transparent)]
     Handler(#[from] HandlerError),
-    /// Ctrl-C.
     #[error("{0}; peers, memory cgroups and unfinished files are removed")]
     Interrupted(#[from] Interrupted),
     /// Ctrl-C after some measurements.

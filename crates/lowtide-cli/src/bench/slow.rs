@@ -20,11 +20,8 @@ use thiserror::Error;
 /// A kind of request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Reads.
     Read,
-    /// Writes.
     Write,
-    /// Syncs.
     Sync,
 }
 
@@ -57,10 +54,8 @@ pub struct For<T> {
 /// An invalid value for a kind of request.
 #[derive(Debug, Error)]
 pub enum BadFor {
-    /// The kind.
     #[error("`{0}` does not name a kind of request; write read=, write= or sync= before the value")]
     Kind(String),
-    /// The value.
     #[error("{0}")]
     Value(String),
 }

@@ -5,7 +5,6 @@ use std::process::ExitCode;
 use super::started;
 use crate::bench::{self, Bench};
 
-/// Runs the benchmark.
 pub(crate) fn run(bench: &Bench) -> ExitCode {
     started(|| bench::run(bench))
 }

@@ -5,7 +5,6 @@ use std::process::ExitCode;
 use super::started;
 use crate::sim::Simulation;
 
-/// Runs the simulation.
 pub(crate) fn run(simulation: &Simulation) -> ExitCode {
     started(|| simulation.run())
 }

@@ -29,7 +29,6 @@ pub(crate) enum RunError {
         /// In bytes.
         max: u64,
     },
-    /// Swap for files.
     #[error(
         "--swap is only accepted as 0 without --anon: pages of files are dropped and written back, \
          never swapped"
@@ -47,28 +46,18 @@ pub(crate) enum RunError {
          reads of a ring that bypass the page cache, or fill registered buffers, would be lost. If \
          the program makes no such reads, give --allow-io-uring"
     )]
-    Rings {
-        /// Why not.
-        source: io::Error,
-    },
-    /// The summary's file.
+    Rings { source: io::Error },
     #[error(
         "cannot write the summary to {}: {source}; give --summary a file in an existing directory",
         path.display()
     )]
-    Summary {
-        /// The file.
-        path: PathBuf,
-        /// Why not.
-        source: io::Error,
-    },
+    Summary { path: PathBuf, source: io::Error },
     /// The library is not there.
     #[error(
         "the library {file} was not found in {looked}; build it {build} and put it beside this \
          command, or set {variable} to its path"
     )]
     NoLibrary {
-        /// Its name.
         file: &'static str,
         /// Where it was looked for.
         looked: String,
@@ -84,7 +73,6 @@ pub(crate) enum RunError {
         path.display()
     )]
     LibraryPath {
-        /// The path.
         path: PathBuf,
         /// The variable for it.
         variable: &'static str,
@@ -97,12 +85,7 @@ pub(crate) enum RunError {
     },
     /// It is there, but cannot be executed.
     #[error("{}: cannot be executed: {source}; check its permissions and format", path.display())]
-    CannotExecute {
-        /// Its path.
-        path: PathBuf,
-        /// Why not.
-        source: io::Error,
-    },
+    CannotExecute { path: PathBuf, source: io::Error },
     /// It would run, but not as wanted.
     #[error("{0}; with --force it is started all the same")]
     Lack(#[from] Lack),
@@ -111,23 +94,14 @@ pub(crate) enum RunError {
 /// What a program would run without.
 #[derive(Debug, Error)]
 pub(crate) enum Lack {
-    /// The library.
     #[error("{}: {why}, so lowtide cannot see its mappings; {advice}", path.display())]
-    Reach {
-        /// Its path.
-        path: PathBuf,
-        /// What it is.
-        why: &'static str,
-        /// What to do.
-        advice: &'static str,
-    },
+    Reach { path: PathBuf, why: &'static str, advice: &'static str },
     /// The library for musl.
     #[error(
         "{}: it uses the C library musl, and {why}, or use its build for glibc",
         path.display()
     )]
     Musl {
-        /// Its path.
         path: PathBuf,
         /// Why there is none.
         why: Box<RunError>,
@@ -138,47 +112,24 @@ pub(crate) enum Lack {
          within the budget; leave {option} out, or use its build for glibc",
         path.display()
     )]
-    GlibcOnly {
-        /// The option.
-        option: &'static str,
-        /// Its path.
-        path: PathBuf,
-    },
-    /// All of it.
+    GlibcOnly { option: &'static str, path: PathBuf },
     #[error("nothing that a program maps can be kept within a budget on this machine: {why}")]
-    Files {
-        /// Why not.
-        why: String,
-    },
-    /// The exact mode.
+    Files { why: String },
     #[error(
         "--mode userfault is not available on this machine: {why}; leave it out, and files are kept \
          in `pagecache` mode"
     )]
-    Exact {
-        /// Why not.
-        why: String,
-    },
-    /// Heaps.
+    Exact { why: String },
     #[error(
         "--anon is not available on this machine: {why}; leave it out, and files are kept, or limit \
          the program with a memory cgroup"
     )]
-    Heaps {
-        /// Why not.
-        why: String,
-    },
-    /// The swap file.
+    Heaps { why: String },
     #[error(
         "--swap: cannot create a file in {}: {source}; give a directory that this user may write",
         path.display()
     )]
-    SwapFile {
-        /// The directory.
-        path: PathBuf,
-        /// Why not.
-        source: io::Error,
-    },
+    SwapFile { path: PathBuf, source: io::Error },
 }
 
 impl RunError {

@@ -24,7 +24,6 @@ pub enum SimError {
     /// Options that are valid alone but not together, or that have no meaning for the workload.
     #[error("{what}; {advice}")]
     Usage {
-        /// What is wrong.
         what: String,
         /// What to write instead.
         advice: String,
@@ -58,16 +57,10 @@ pub enum SimError {
     Play(PlayError),
     /// The simulated machine stopped.
     #[error("{policy}: {source}")]
-    Simulation {
-        /// The row.
-        policy: String,
-        /// Why.
-        source: MachineError,
-    },
+    Simulation { policy: String, source: MachineError },
     /// A row ended in a simulated out-of-memory kill. Its results up to then have been printed.
     #[error("{policy}: {what}")]
     OutOfMemory {
-        /// The row.
         policy: String,
         /// What did not fit, and what to do.
         what: String,
@@ -83,12 +76,7 @@ pub enum SimError {
         "cannot write the plot to {}: {source}; choose another file with --plot",
         path.display()
     )]
-    Plot {
-        /// The file.
-        path: std::path::PathBuf,
-        /// The system's error.
-        source: io::Error,
-    },
+    Plot { path: std::path::PathBuf, source: io::Error },
     /// A workload that another command adds failed in its own way.
     #[error(transparent)]
     Own(Box<dyn std::error::Error + Send + Sync>),
@@ -101,7 +89,6 @@ pub enum SimError {
     /// The signal handler cannot be installed.
     #[error(transparent)]
     Handler(#[from] HandlerError),
-    /// Ctrl-C.
     #[error("{0}; there is no result")]
     Interrupted(#[from] Interrupted),
     /// Ctrl-C after some rows.

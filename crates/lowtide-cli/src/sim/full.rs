@@ -39,7 +39,6 @@ pub struct Rows<'a> {
 /// The properties that all rows share.
 #[derive(Clone, Debug)]
 pub struct Play<'a> {
-    /// The machine.
     pub machine: &'a MachineSpec,
     /// The budget in bytes; `None` for all of its memory.
     pub max: Option<u64>,

@@ -200,9 +200,6 @@ impl Plan {
 }
 
 /// Simulates the pattern under every policy and prints the rows.
-///
-/// # Errors
-/// Any [`SimError`].
 pub fn run(options: &Options, pattern: Pattern) -> Result<(), SimError> {
     let policies = options.common.begin()?;
     match options.machine.load()? {

@@ -48,13 +48,10 @@ impl PlainMachine {
 /// The lines above a table.
 #[derive(Clone, Debug)]
 pub struct Head {
-    /// The workload.
     pub what: String,
-    /// The machine.
     pub machine: String,
     /// The budget in bytes; `None` for all of the machine's memory.
     pub max: Option<u64>,
-    /// The data.
     pub data: String,
     /// The length of the run, without the seed.
     pub run: String,

@@ -56,7 +56,6 @@ pub struct Pages {
     pub access: Access,
     /// Percentage of accesses that write.
     pub write_percent: u64,
-    /// The seed.
     pub seed: u64,
 }
 

@@ -104,7 +104,6 @@ impl Blocks {
     }
 }
 
-/// One thread.
 struct Job<D> {
     number: u64,
     access: D,

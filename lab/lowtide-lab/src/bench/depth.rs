@@ -45,7 +45,6 @@ pub(crate) const NAME: &str = "depth";
 pub(crate) const ABOUT: &str =
     "cold random reads of single pages from one thread, a number of them in flight, beside fio";
 
-/// Options of `depth`.
 #[derive(Debug, Args)]
 pub(crate) struct DepthArgs {
     /// Reads in flight, one group of rows each
@@ -76,9 +75,6 @@ enum Peer {
 }
 
 /// Measures every requested depth.
-///
-/// # Errors
-/// Any [`BenchError`].
 pub(crate) fn run(args: &DepthArgs) -> Result<(), BenchError> {
     let probe = Probe::ask();
     let fio = if args.against == Peer::Fio { find_fio() } else { None };

@@ -44,7 +44,6 @@ pub(crate) const NAME: &str = "in-order";
 pub(crate) const ABOUT: &str =
     "a file read from start to end, cold, by each API, beside pread and fio";
 
-/// Options of `in-order`.
 #[derive(Debug, Args)]
 pub(crate) struct InOrderArgs {
     /// APIs to read with, one row each
@@ -181,9 +180,6 @@ impl System for Scan {
 }
 
 /// Measures every requested operation and size.
-///
-/// # Errors
-/// Any [`BenchError`].
 pub(crate) fn run(args: &InOrderArgs) -> Result<(), BenchError> {
     let probe = Probe::ask();
     let fio = Fio::find();

@@ -65,7 +65,6 @@ impl Mapped {
 pub(crate) struct Made {
     /// What is played on them.
     pub(crate) program: Mapped,
-    /// The files.
     files: Vec<Scratch>,
 }
 
@@ -95,7 +94,6 @@ impl Made {
 /// The limits of the program's group.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
-    /// The budget.
     pub(crate) max: u64,
     /// `high`, if there is one.
     pub(crate) high: Option<u64>,
@@ -162,7 +160,6 @@ impl System for LowtideMaps {
 pub(crate) struct KernelMaps {
     /// The name of its row.
     pub(crate) name: &'static str,
-    /// The child.
     pub(crate) peer: MappedPeer,
     /// What it plays, and on what.
     pub(crate) made: Made,

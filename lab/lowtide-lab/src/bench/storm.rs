@@ -81,7 +81,6 @@ impl Storm {
     }
 }
 
-/// One thread.
 struct Reader<M> {
     number: u64,
     path: PathBuf,

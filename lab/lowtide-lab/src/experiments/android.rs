@@ -20,7 +20,6 @@ use lowtide_sim::spec::MachineSpec;
 use super::heap::{Heap, row_of, thousands_cell};
 use crate::sim::compare::criteria_lines;
 
-/// Options of `android`.
 #[derive(Debug, Args)]
 pub(crate) struct Android {
     /// Sizes relative to the described ones

@@ -21,14 +21,12 @@ use super::simulated::Defaults;
 use super::{Experiment, Play, Played, Setting, together};
 use crate::throttle::{ProgramError, ThrottlePolicy};
 
-/// Tenants.
 const TENANTS: u64 = 4;
 /// The file of each tenant, in percent of the budget.
 const FILE_PCT: u64 = 31;
 /// Pause after each load: some ten thousand loads a second at most.
 const PAUSE: Duration = Duration::from_micros(100);
 
-/// Options of `circles`.
 #[derive(Debug, Args)]
 pub(crate) struct Circles {
     /// Memory budget of all tenants; the file of each is 31 % of it

@@ -24,7 +24,6 @@ use super::writing::{Beside, Writing, Written};
 use crate::bench::write::FillPeer;
 use crate::sim::compare::criteria_lines;
 
-/// Options of `dd-oom`.
 #[derive(Debug, Args)]
 #[command(
     mut_arg("max", |arg| arg.default_value("128M")),

@@ -21,7 +21,6 @@ use super::Sizes;
 use super::writing::{Beside, Writing, Written};
 use crate::bench::write::FillPeer;
 
-/// Options of `fill`.
 #[derive(Debug, Args)]
 pub(crate) struct Fill {
     #[command(flatten)]

@@ -34,7 +34,6 @@ impl From<Distribution> for FioOrder {
     }
 }
 
-/// Options of `fio-mmap`.
 #[derive(Debug, Args)]
 pub(crate) struct FioMapped {
     /// Sizes relative to the published ones

@@ -38,13 +38,11 @@ const SWAP_TIMES: u64 = 2;
 
 /// An experiment. The value has its own options.
 pub(crate) trait Heap: Args + fmt::Debug + Sync {
-    /// The name.
     const NAME: &str;
     /// One line for listings.
     const ABOUT: &str;
     /// The text below the options in its help.
     const HELP: &str;
-    /// The machine.
     const MACHINE: &str;
     /// The policies, with commas between them.
     const POLICIES: &str;
@@ -116,9 +114,6 @@ fn compressors() -> PossibleValuesParser {
 
 impl<H: Heap> SimulatedHeap<H> {
     /// Simulates each policy with each program and prints the rows.
-    ///
-    /// # Errors
-    /// Any [`SimError`].
     pub(crate) fn run(&self) -> Result<(), SimError> {
         let policies = self.common.begin()?;
         let machine = self.machine.load()?;

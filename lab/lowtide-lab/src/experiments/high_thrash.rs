@@ -59,7 +59,6 @@ const ITERATION: Duration = Duration::from_nanos(20);
 /// The neighbour's pause after each read. Alone it keeps the published disk an eighth busy.
 const THINK: Duration = Duration::from_millis(1);
 
-/// Options of `high-thrash`.
 #[derive(Debug, Args)]
 pub(crate) struct HighThrash {
     /// memory.high for which the files are sized: that of the group is a third larger
@@ -193,7 +192,6 @@ impl HighThrash {
     }
 }
 
-/// A run.
 #[derive(Clone, Copy, Debug)]
 struct Run {
     /// Threads of the thrasher.

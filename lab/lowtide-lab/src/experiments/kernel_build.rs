@@ -18,7 +18,6 @@ use lowtide_sim::spec::MachineSpec;
 use super::heap::{Heap, row_of, seconds_cell, thousands_cell, with_part_of_cpus};
 use crate::sim::compare::criteria_lines;
 
-/// Options of `kernel-build`.
 #[derive(Debug, Args)]
 pub(crate) struct KernelBuild {
     /// Jobs, CPUs, memory and units relative to the published size

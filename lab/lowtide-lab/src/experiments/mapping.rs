@@ -36,7 +36,6 @@ use super::simulated::Defaults;
 
 /// An experiment. The value has its own options.
 pub(crate) trait Mapping: Args + fmt::Debug + Sync {
-    /// The name.
     const NAME: &str;
     /// One line for listings.
     const ABOUT: &str;
@@ -118,9 +117,6 @@ fn paths() -> PossibleValuesParser {
 
 impl<M: Mapping> SimulatedMapping<M> {
     /// Simulates each policy with each fault path and prints the rows.
-    ///
-    /// # Errors
-    /// Any [`SimError`].
     pub(crate) fn run(&self) -> Result<(), SimError> {
         let policies = self.common.begin()?;
         let paths: Vec<FaultPath> =

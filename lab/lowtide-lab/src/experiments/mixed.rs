@@ -112,9 +112,6 @@ pub(crate) struct RealMixed {
 
 impl RealMixed {
     /// Plays it on all systems and prints the rows.
-    ///
-    /// # Errors
-    /// Any [`BenchError`].
     pub(crate) fn run(&self) -> Result<(), BenchError> {
         let every = self.own.checkpoint.as_secs_f64();
         let usual = CHECKPOINTS_A_ROUND * every * f64::from(self.rounds);
@@ -196,9 +193,6 @@ pub(crate) struct SimulatedMixed {
 
 impl SimulatedMixed {
     /// Simulates it under every policy and prints the rows.
-    ///
-    /// # Errors
-    /// Any [`SimError`].
     pub(crate) fn run(&self) -> Result<(), SimError> {
         let policies = self.common.begin()?;
         let machine = self.machine.load()?;

@@ -18,7 +18,6 @@ use super::mapping::{Mapping, Program};
 use super::simulated::Defaults;
 use crate::sim::compare::criteria_lines;
 
-/// Options of `mmap-thrash`.
 #[derive(Debug, Args)]
 pub(crate) struct MmapThrash {
     /// Threads, CPUs and memory relative to the published size

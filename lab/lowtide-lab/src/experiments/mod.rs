@@ -72,7 +72,6 @@ use crate::throttle::{ProgramError, ThrottlePolicy};
 
 /// An experiment. The value has its own options.
 pub(crate) trait Experiment: Args + fmt::Debug {
-    /// The name.
     const NAME: &str;
     /// One line for listings.
     const ABOUT: &str;
@@ -138,7 +137,6 @@ pub(crate) struct Setting {
     pub(crate) page: u64,
     /// The policies, each once.
     pub(crate) policies: Vec<Policy>,
-    /// The seed.
     pub(crate) seed: u64,
     /// Time before a measurement.
     pub(crate) warm: Duration,

@@ -49,7 +49,6 @@ const KEPT_PCT: f64 = 2.0;
 /// What runs beside the tenants, in the order of the rows.
 const COMPANIES: [&str; 3] = ["alone", "scanner", "scanner, low"];
 
-/// Options of `noisy-neighbour`.
 #[derive(Debug, Args)]
 pub(crate) struct Noisy {
     /// Memory budget of tenants and scanner; their files are parts or multiples of it

@@ -61,9 +61,6 @@ pub(crate) struct Real<E: Experiment> {
 
 impl<E: Experiment> Real<E> {
     /// Plays all plays, one after the other, and prints the rows.
-    ///
-    /// # Errors
-    /// Any [`BenchError`].
     pub(crate) fn run(&self) -> Result<(), BenchError> {
         let time = Duration::from_secs_f64(self.seconds);
         let setting = Setting {

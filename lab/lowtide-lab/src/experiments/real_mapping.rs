@@ -52,7 +52,6 @@ use crate::experiments::turns::{checked, row as row_of};
 
 /// A program, with its own options.
 pub(crate) trait RealProgram: Args + fmt::Debug {
-    /// The name.
     const NAME: &str;
     /// One line for listings.
     const ABOUT: &str;
@@ -69,7 +68,6 @@ pub(crate) trait RealProgram: Args + fmt::Debug {
     fn scale(&self) -> f64;
     /// The limits of its group.
     fn limits(&self) -> Limits;
-    /// Threads.
     fn threads(&self) -> u32;
     /// Bytes of the file of each.
     fn file(&self) -> u64;
@@ -288,9 +286,6 @@ pub(crate) struct RealMapping<P: RealProgram> {
 
 impl<P: RealProgram> RealMapping<P> {
     /// Lets all systems play, in turns, and prints the rows.
-    ///
-    /// # Errors
-    /// Any [`BenchError`].
     pub(crate) fn run(&self) -> Result<(), BenchError> {
         let limits = self.own.limits();
         let probe = Probe::ask();

@@ -24,7 +24,6 @@ use crate::throttle::{ProgramError, ThrottlePolicy};
 /// The defaults of a simulation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Defaults {
-    /// The machine.
     pub(crate) machine: &'static str,
     /// Policies, with commas between them.
     pub(crate) policies: &'static str,
@@ -58,9 +57,6 @@ pub(crate) struct Simulated<E: Experiment> {
 
 impl<E: Experiment> Simulated<E> {
     /// Simulates all plays and prints the rows.
-    ///
-    /// # Errors
-    /// Any [`SimError`].
     pub(crate) fn run(&self) -> Result<(), SimError> {
         let policies = self.common.begin()?;
         let machine = self.machine.load()?;

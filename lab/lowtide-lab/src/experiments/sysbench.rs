@@ -19,7 +19,6 @@ use lowtide_sim::spec::MachineSpec;
 use super::heap::{Heap, each, each_cell, row_of, seconds_cell, with_part_of_cpus};
 use crate::sim::compare::criteria_lines;
 
-/// Options of `sysbench-ro`.
 #[derive(Debug, Args)]
 pub(crate) struct SysbenchRo {
     /// Tables, threads, CPUs and memory relative to the published size

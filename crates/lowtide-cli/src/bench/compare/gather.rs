@@ -35,7 +35,6 @@ const PAGE_MIN: u64 = 512;
 const ROW_MIN: u64 = 64;
 const ROW_MAX: u64 = 4096;
 
-/// Options of `gather`.
 #[derive(Debug, Args)]
 #[command(mut_arg("policies", |policy| policy.default_value("mglru")))]
 pub struct GatherArgs {
@@ -99,9 +98,6 @@ impl From<Against> for MmapPeer {
 
 impl GatherArgs {
     /// Runs it.
-    ///
-    /// # Errors
-    /// Any [`BenchError`].
     pub fn run(&self) -> Result<(), BenchError> {
         let sizes = (self.max, scaled(self.max, self.scale));
         let peers = chosen(&self.against, Against::None)?;

@@ -9,7 +9,6 @@ use super::plan::Comparison;
 use crate::bench::error::BenchError;
 use crate::bench::options::{Mappings, batch};
 
-/// Options of `random-read`.
 #[derive(Debug, Args)]
 pub struct RandomReadArgs {
     /// Memory budget of each system
@@ -32,9 +31,6 @@ pub struct RandomReadArgs {
 
 impl RandomReadArgs {
     /// Runs it.
-    ///
-    /// # Errors
-    /// Any [`BenchError`].
     pub fn run(&self) -> Result<(), BenchError> {
         let sizes = (self.max, scaled(self.max, self.scale));
         let comparison = Comparison {

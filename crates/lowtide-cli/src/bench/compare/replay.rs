@@ -15,7 +15,6 @@ use crate::bench::options::{Mappings, Operations, rounds};
 use crate::bench::play::replay::Recording;
 use crate::bench::thread_pool::Until;
 
-/// Options of `replay`.
 #[derive(Debug, Args)]
 pub struct ReplayArgs {
     /// The trace
@@ -45,9 +44,6 @@ pub struct ReplayArgs {
 
 impl ReplayArgs {
     /// Runs it.
-    ///
-    /// # Errors
-    /// Any [`BenchError`].
     pub fn run(&self) -> Result<(), BenchError> {
         let trace = Arc::new(Recording::read(&self.trace, self.format)?);
         let page = self.common.page.or_else(|| trace.page_bytes()).unwrap_or(PAGE_BYTES);

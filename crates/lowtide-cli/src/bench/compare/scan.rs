@@ -9,7 +9,6 @@ use super::plan::Comparison;
 use crate::bench::error::BenchError;
 use crate::bench::options::{Mappings, batch};
 
-/// Options of `scan`.
 #[derive(Debug, Args)]
 pub struct ScanArgs {
     /// Memory budget of each system
@@ -35,9 +34,6 @@ pub struct ScanArgs {
 
 impl ScanArgs {
     /// Runs it.
-    ///
-    /// # Errors
-    /// Any [`BenchError`].
     pub fn run(&self) -> Result<(), BenchError> {
         let sizes = (self.max, scaled(self.max, self.scale));
         let comparison = Comparison {

@@ -101,9 +101,6 @@ pub struct Record {
 
 impl YcsbArgs {
     /// Runs `ycsb-a` or `ycsb-b`.
-    ///
-    /// # Errors
-    /// Any [`BenchError`].
     pub fn run(&self, workload: Workload) -> Result<(), BenchError> {
         self.comparison(workload)?.run()
     }
@@ -119,9 +116,6 @@ impl YcsbArgs {
 
 impl YcsbCArgs {
     /// Runs `ycsb-c`.
-    ///
-    /// # Errors
-    /// Any [`BenchError`].
     pub fn run(&self) -> Result<(), BenchError> {
         let file = self.file.file.clone();
         Comparison { file, ..self.ycsb.comparison(Workload::YcsbC)? }.run()

@@ -43,9 +43,7 @@ pub enum Reach {
 pub enum Request {
     /// Prepare for the job without touching the file.
     Prepare {
-        /// The job.
         job: Box<Job>,
-        /// The file.
         path: PathBuf,
         /// How the file is read.
         reach: Reach,
@@ -53,25 +51,19 @@ pub enum Request {
     /// Open or map the file, and start the threads.
     Open,
     /// Play a slice.
-    Run {
-        /// Its length.
-        until: Until,
-    },
+    Run { until: Until },
 }
 
 /// A reply from the peer.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Reply {
-    /// Success.
     Done,
     /// The result of a slice.
     Played {
         /// The counts, without those that the bench measures itself.
         slice: Box<Slice>,
     },
-    /// Failure.
     Failed {
-        /// The reason.
         what: String,
     },
 }

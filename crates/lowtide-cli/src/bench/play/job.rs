@@ -39,7 +39,6 @@ pub struct Job {
     pub data_bytes: u64,
     /// Bytes of a page of the workload.
     pub page_bytes: u64,
-    /// Threads.
     pub threads: u32,
     /// Records or pages per call.
     pub batch: u32,
@@ -64,17 +63,13 @@ pub struct Job {
 /// Data shared by the players of a job, made once per process.
 #[derive(Clone, Debug)]
 pub enum Script {
-    /// Records.
     Ycsb(Ycsb),
     /// Records, with checkpoints.
     Mixed(Ycsb, Checkpointer),
-    /// Random pages.
     Random(RandomRead),
     /// Random rows, and the bytes of a row.
     Gather(Gather, usize),
-    /// Pages in order.
     Scan(Scan),
-    /// A trace.
     Replay(Arc<Recording>),
 }
 

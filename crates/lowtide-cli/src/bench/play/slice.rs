@@ -13,7 +13,6 @@ use crate::bench::thread_pool::{ThreadPool, Until};
 /// The parameters of a slice.
 #[derive(Debug)]
 pub struct Turn<'a> {
-    /// Its length.
     pub until: Until,
     /// Operations per step.
     pub batch: u32,

@@ -18,7 +18,6 @@ pub struct Results {
 /// The destination of results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Output<'a> {
-    /// A table.
     Table,
     /// JSON on standard output, and no table.
     Json,

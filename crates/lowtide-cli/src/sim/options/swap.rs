@@ -31,7 +31,6 @@ pub struct Swap {
     swappiness: u32,
 }
 
-/// The swap device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum SwapDevice {
     /// A disk.

@@ -132,9 +132,6 @@ struct Measured {
 }
 
 /// Measures the curves, prints, writes and draws them, and gives advice.
-///
-/// # Errors
-/// Any [`SimError`].
 pub fn run(options: &Options, policies: &[Policy], source: &Source) -> Result<(), SimError> {
     let wanted = &options.curves;
     if let Some(path) = &wanted.plot {

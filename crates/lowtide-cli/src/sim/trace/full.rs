@@ -21,9 +21,6 @@ use crate::sim::show::{self, Head};
 const THREADS_MAX: usize = 65_536;
 
 /// Plays the trace under every policy and prints the rows.
-///
-/// # Errors
-/// Any [`SimError`].
 pub fn run(
     options: &Options,
     policies: &[Policy],

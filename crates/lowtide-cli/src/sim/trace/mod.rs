@@ -88,9 +88,6 @@ pub struct Options {
 }
 
 /// Plays the trace under every policy and prints the rows.
-///
-/// # Errors
-/// Any [`SimError`].
 pub fn run(options: &Options) -> Result<(), SimError> {
     let policies = options.common.begin()?;
     let source = Source::new(&options.file, options.format);

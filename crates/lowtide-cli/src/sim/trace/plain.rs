@@ -61,9 +61,6 @@ struct Played {
 }
 
 /// Plays the trace under every policy and prints the rows.
-///
-/// # Errors
-/// Any [`SimError`].
 pub fn run(options: &Options, policies: &[Policy], source: &Source) -> Result<(), SimError> {
     if options.max.is_none() && source.is_standard_input() {
         return Err(SimError::usage(

@@ -44,7 +44,6 @@ pub struct Survey {
 /// The result of a pass for one space.
 #[derive(Clone, Debug)]
 pub struct SpaceSurvey {
-    /// Its kind.
     pub kind: SpaceKind,
     /// One more than the last page of any operation.
     pub end: u64,

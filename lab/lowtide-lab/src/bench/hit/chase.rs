@@ -113,7 +113,6 @@ pub(crate) enum Pattern {
 }
 
 impl Pattern {
-    /// Both.
     pub(crate) const ALL: [Self; 2] = [Self::Dependent, Self::Independent];
 
     /// The name in results.

@@ -26,7 +26,6 @@ use super::load;
 use super::pointer::PointerWords;
 use crate::error::LabError;
 
-/// The name.
 pub(crate) const NAME: &str = "hit";
 /// One line for listings.
 pub(crate) const ABOUT: &str =
@@ -38,7 +37,6 @@ const ACCESSES_INDEPENDENT: u64 = 8_000_000;
 /// The ways of maps, one row each.
 const WAYS: [MapMode; 2] = [MapMode::Userfault, MapMode::PageCache];
 
-/// Options of `hit`.
 #[derive(Debug, Args)]
 pub(crate) struct HitArgs {
     /// Bytes that stay in memory, one group of rows each
@@ -87,9 +85,6 @@ struct HitRow {
 }
 
 /// Measures every requested size.
-///
-/// # Errors
-/// Any [`BenchError`].
 pub(crate) fn run(args: &HitArgs) -> Result<(), BenchError> {
     let probe = Probe::ask();
     let (page_bytes, policy, rounds) = (PAGE_BYTES, args.policy.policy, args.rounds);

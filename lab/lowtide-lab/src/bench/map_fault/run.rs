@@ -22,7 +22,6 @@ use serde::Serialize;
 use super::memory::Memory;
 use super::steps::{Step, resident, turnover};
 
-/// The name.
 pub(crate) const NAME: &str = "map-fault";
 /// One line for listings.
 pub(crate) const ABOUT: &str =
@@ -37,7 +36,6 @@ const ROOM_BYTES: u64 = 16 << 20;
 const TURNOVER: u64 = 4;
 const PER_GIB: f64 = 1024.0 * 1024.0 * 1024.0;
 
-/// Options of `map-fault`.
 #[derive(Debug, Args)]
 pub(crate) struct MapFaultArgs {
     /// Bytes that are mapped
@@ -123,9 +121,6 @@ struct Measured {
 }
 
 /// Measures every step.
-///
-/// # Errors
-/// Any [`BenchError`].
 pub(crate) fn run(args: &MapFaultArgs) -> Result<(), BenchError> {
     let probe = Probe::ask();
     let (size, policy) = (grain(args.size), args.policy.policy);

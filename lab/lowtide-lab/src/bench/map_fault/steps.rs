@@ -33,7 +33,6 @@ const WARM_BYTES: usize = 128 << 10;
 /// One step in one round.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Step {
-    /// Its name.
     pub(crate) name: &'static str,
     /// Pages that it was done to.
     pub(crate) pages: u64,
@@ -57,9 +56,6 @@ impl Step {
 
 /// All steps of a mapping in which there is room for every page; those with page tables if they can
 /// be scanned.
-///
-/// # Errors
-/// Any [`BenchError`].
 pub(crate) fn resident(
     memory: &Memory,
     pager: Option<&Pager>,
@@ -120,9 +116,6 @@ fn scan(memory: &Memory) -> io::Result<Step> {
 }
 
 /// Random touches of a map that has four times its budget.
-///
-/// # Errors
-/// Any [`BenchError`].
 pub(crate) fn turnover(
     memory: &Memory,
     pager: &Pager,

@@ -15,9 +15,7 @@ const POLL: Duration = Duration::from_millis(20);
 /// The output of a program.
 #[derive(Debug)]
 pub(crate) struct Said {
-    /// Standard output.
     pub(crate) out: String,
-    /// Standard error.
     pub(crate) err: String,
 }
 

@@ -44,7 +44,6 @@ use super::report::{Common, Setting, Sizes, conclude};
 use super::victim::{Message, VictimArgs};
 use super::ways_of_maps;
 
-/// The name.
 pub(crate) const NAME: &str = "crash";
 /// One line for listings.
 pub(crate) const ABOUT: &str =
@@ -63,7 +62,6 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// Interval at which a wait checks for Ctrl-C.
 const POLL: Duration = Duration::from_millis(50);
 
-/// Options of `crash`.
 #[derive(Debug, Args)]
 pub(crate) struct CrashArgs {
     /// Number of writers to kill

@@ -22,7 +22,6 @@ use super::report::{Common, Setting, Sizes, conclude};
 use super::{coverage, ways_of_maps};
 use crate::error::of_proof;
 
-/// The name.
 pub(crate) const NAME: &str = "power-cut";
 /// One line for listings.
 pub(crate) const ABOUT: &str =
@@ -31,7 +30,6 @@ pub(crate) const ABOUT: &str =
 /// A proof with this many cuts must have covered every case.
 const CUTS_FOR_COVERAGE: u64 = 2000;
 
-/// Options of `power-cut`.
 #[derive(Debug, Args)]
 pub(crate) struct CutArgs {
     /// Number of power cuts

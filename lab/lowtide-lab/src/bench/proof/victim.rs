@@ -129,20 +129,16 @@ impl VictimArgs {
 /// A message of the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Message {
-    /// The threads begin.
     Begun,
     /// The first changes of a thread, up to a number, are durable.
     Flushed {
-        /// The thread.
         thread: usize,
         /// Number of changes.
         n: u64,
     },
     /// The effect of the first changes on one slot is durable.
     FlushedSlot {
-        /// The thread.
         thread: usize,
-        /// The slot.
         slot: usize,
         /// Number of changes.
         n: u64,

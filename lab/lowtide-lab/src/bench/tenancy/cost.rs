@@ -35,7 +35,6 @@ use super::host::{apply, check_memory, head, page, tail, whole_windows};
 use super::loaders::{fill, load};
 use crate::throttle::ThrottlePolicy;
 
-/// The name.
 pub(crate) const NAME: &str = "program-cost";
 /// One line for listings.
 pub(crate) const ABOUT: &str = "loads above high with an eBPF program and without it, in turns";
@@ -45,7 +44,6 @@ const TRIAL: u64 = 2_000;
 /// The largest slowdown of loads that a program without effect may cause.
 const TOLERANCE: f64 = 0.02;
 
-/// Options of `program-cost`.
 #[derive(Debug, Args)]
 pub(crate) struct CostArgs {
     /// The program, an eBPF object file such as examples/bpf/noop.bpf.o; one row for each
@@ -82,7 +80,6 @@ pub(crate) struct CostArgs {
     output: Output,
 }
 
-/// One slice.
 #[derive(Clone, Copy, Debug)]
 struct Slice {
     wall: f64,
@@ -215,9 +212,6 @@ fn median_ci95(values: impl IntoIterator<Item = f64>) -> Option<[f64; 2]> {
 }
 
 /// Measures every program.
-///
-/// # Errors
-/// Any [`BenchError`].
 pub(crate) fn run(args: &CostArgs) -> Result<(), BenchError> {
     let programs = ThrottlePolicy::programs(&args.bpf)?;
     let (high, seconds, count) = (args.max, args.seconds, args.rounds);

@@ -29,7 +29,6 @@ pub(crate) enum Device {
     Kernel {
         /// Major and minor number.
         number: (u32, u32),
-        /// The name.
         name: String,
     },
     /// Those of the pager.
@@ -79,7 +78,6 @@ impl Device {
         Reading { at, requests: io.reads + io.writes, read_kib: io.read_bytes >> 10, busy_ms: None }
     }
 
-    /// Starts sampling.
     pub(crate) fn watch<'a>(&'a self, pager: &'a Pager) -> Watch<'a> {
         Watch { device: self, pager, last: self.read(pager), samples: Vec::new() }
     }
@@ -113,7 +111,6 @@ impl Watch<'_> {
         self.last = now;
     }
 
-    /// All samples.
     pub(crate) fn end(self) -> Vec<DeviceSample> {
         self.samples
     }

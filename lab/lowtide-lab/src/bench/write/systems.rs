@@ -44,7 +44,6 @@ pub(crate) enum FillPeer {
 pub(crate) struct Place {
     /// The bytes. They go before their directory.
     pub(crate) source: Source,
-    /// The directory.
     pub(crate) data_dir: DataDir,
     /// Sizes.
     pub(crate) writer: Writer,
@@ -52,9 +51,7 @@ pub(crate) struct Place {
 
 /// A way to write a file.
 pub(crate) enum Way {
-    /// lowtide.
     Lowtide(Pager, Policy),
-    /// `dd`.
     Dd(Dd),
     /// Direct writes from this process, as `dd` does.
     Direct,

@@ -20,7 +20,6 @@ use lowtide_report::values::{budget, scale};
 
 use crate::experiments::heap::{Heap, each_cell, seconds_cell};
 
-/// Options of `anon-zipf`.
 #[derive(Debug, Args)]
 pub(crate) struct AnonZipf {
     /// Memory budget

@@ -117,15 +117,11 @@ const COLUMNS: Columns = Columns::named(
 );
 
 impl RealAnonZipf {
-    /// The name.
     pub(crate) const NAME: &str = AnonZipf::NAME;
     /// One line for listings.
     pub(crate) const ABOUT: &str = AnonZipf::ABOUT;
 
     /// Plays it with each size of the heap, and prints the rows.
-    ///
-    /// # Errors
-    /// Any [`BenchError`].
     pub(crate) fn run(&self) -> Result<(), BenchError> {
         let peers = chosen(&self.against, Peer::None)?;
         let probe = Probe::ask();

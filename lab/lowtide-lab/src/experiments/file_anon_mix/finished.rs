@@ -30,9 +30,7 @@ pub(crate) enum FinishedError {
     File {
         /// What failed.
         what: &'static str,
-        /// The file.
         path: PathBuf,
-        /// The system's error.
         source: io::Error,
     },
     /// Another command writes to it.
@@ -40,17 +38,13 @@ pub(crate) enum FinishedError {
         "another command appends to {}; wait for it, or name another file with --out",
         path.display()
     )]
-    Busy {
-        /// The file.
-        path: PathBuf,
-    },
+    Busy { path: PathBuf },
     /// It has something else in it.
     #[error(
         "line {line} of {} is not a finished run of file-anon-mix; name another file with --out",
         path.display()
     )]
     Foreign {
-        /// The file.
         path: PathBuf,
         /// The line, from 1.
         line: usize,

@@ -33,7 +33,6 @@ use lowtide_report::{columns, progress};
 use crate::bench::tenancy::host::{Common, check_memory, head, tail, whole_windows};
 use crate::bench::tenancy::loaders::{Count, Loaders};
 
-/// The name.
 pub(crate) const NAME: &str = "file-anon-mix";
 /// One line for listings.
 pub(crate) const ABOUT: &str =
@@ -52,7 +51,6 @@ const PIECE_BYTES: u64 = 64 << 10;
 /// Bytes of a page of the program's own memory.
 const HEAP_PAGE: usize = 4096;
 
-/// Options of `file-anon-mix`.
 #[derive(Debug, Args)]
 pub(crate) struct MixArgs {
     /// Memory budget of the tenant; the published one is 128 times as large

@@ -50,7 +50,6 @@ pub(crate) enum ArgumentsError {
     Size {
         /// `memory` or `file`.
         what: &'static str,
-        /// Why.
         source: SizeError,
     },
     /// Nothing, or everything.
@@ -58,7 +57,6 @@ pub(crate) enum ArgumentsError {
     Bounds {
         /// `memory` or `file`.
         what: &'static str,
-        /// The word.
         word: String,
     },
     /// A number that cannot be read, or outside its range.
@@ -66,7 +64,6 @@ pub(crate) enum ArgumentsError {
     Number {
         /// What it counts.
         what: &'static str,
-        /// The word.
         word: String,
         /// The smallest number.
         least: u64,

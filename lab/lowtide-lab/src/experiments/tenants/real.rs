@@ -61,7 +61,6 @@ Examples:
   lowtide-lab bench tenants --policy mglru,lru
   lowtide-lab bench tenants --file 128M --content objects --swap-high 4G";
 
-/// Options of `tenants`.
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
 pub(crate) struct TenantsArgs {
@@ -319,9 +318,6 @@ fn head(plan: &Alike, dir: &DataDir) -> Result<Machine, BenchError> {
 }
 
 /// Measures every policy.
-///
-/// # Errors
-/// Any [`BenchError`].
 pub(crate) fn run(args: &TenantsArgs) -> Result<(), BenchError> {
     let plan = Alike::new(args);
     let data_dir = args.files.data_dir()?;

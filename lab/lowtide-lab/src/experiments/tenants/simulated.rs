@@ -229,9 +229,6 @@ fn part_of(whole: &MachineSpec, scale: f64) -> MachineSpec {
 }
 
 /// Simulates the tenants under every policy and prints the rows.
-///
-/// # Errors
-/// Any [`SimError`].
 pub(crate) fn run(options: &Options) -> Result<(), SimError> {
     let policies = options.at_scale.common.begin()?;
     let plan = Plan::new(options)?;

@@ -34,7 +34,6 @@ use crate::bench::write::FillPeer;
 
 /// An experiment with a writer. The value has its own options.
 pub(crate) trait Writing: Args + fmt::Debug {
-    /// The name.
     const NAME: &str;
     /// One line for listings.
     const ABOUT: &str;

@@ -198,9 +198,6 @@ impl Plan {
     }
 
     /// Simulates the database under every policy and prints the rows.
-    ///
-    /// # Errors
-    /// Any [`SimError`].
     fn run(&self, common: &Common, policies: &[Policy], timing: bool) -> Result<(), SimError> {
         let frames = 2 * self.config.max / self.machine.page;
         let data_pages = self.config.file_bytes(self.machine.page) / self.machine.page;

@@ -124,9 +124,6 @@ fn free(text: &str) -> Result<u32, String> {
 }
 
 /// Simulates the database under every policy and prints the rows.
-///
-/// # Errors
-/// Any [`SimError`].
 pub(crate) fn run(options: &Options) -> Result<(), SimError> {
     let policies = options.common.begin()?;
     plan(options)?.run(&options.common, &policies, options.timing.is_on())

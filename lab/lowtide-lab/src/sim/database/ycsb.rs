@@ -71,9 +71,6 @@ pub(crate) struct Options {
 }
 
 /// Simulates the database under every policy and prints the rows.
-///
-/// # Errors
-/// Any [`SimError`].
 pub(crate) fn run(options: &Options, letter: Letter) -> Result<(), SimError> {
     let policies = options.at_scale.common.begin()?;
     let timing = options.at_scale.timing.is_on();
