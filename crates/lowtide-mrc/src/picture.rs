@@ -1,7 +1,7 @@
 //! Results as SVG and HTML.
 //!
-//! The crate `plotters` draws. Its axes are linear, so a place on the axis of budgets is a number of
-//! binary units, or an exponent of two where the budgets differ widely: either has its ticks at
+//! The crate `plotters` draws. Its axes are linear, so a place on the axis of budgets is a number
+//! of binary units, or an exponent of two where the budgets differ widely: either has its ticks at
 //! round numbers of bytes.
 //!
 //! Lines differ in colour and in marker, with different periods, so that neighbours differ in grey

@@ -5,7 +5,8 @@
 //! load none (`lowtide_run::elf`), and end at once, or complain. Alone they would have run. So the
 //! file is checked before it is executed, and in the list of its environment the other library
 //! takes the place of this one, if its path is known (`lowtide_run::settings`), or this one is
-//! removed. The rest of the list stays. Where nothing is known of a file, nothing is changed. Programs that are started by one without a library are not served either.
+//! removed. The rest of the list stays. Where nothing is known of a file, nothing is changed.
+//! Programs that are started by one without a library are not served either.
 //!
 //! An interpreter is looked at in the place of its script. What `env` starts is not: `env` comes
 //! here itself. A path that counts from a folder to which the new process changes first

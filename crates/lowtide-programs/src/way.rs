@@ -9,7 +9,7 @@ pub enum Way {
     Pagecache,
     /// Files, in mirrors.
     Userfault,
-    /// Memory without a file, compressed, beside mirrors.
+    /// Memory without a file, compressed, together with mirrors.
     Anon,
     /// The same; what does not compress goes to a file.
     AnonSwap,

@@ -13,8 +13,9 @@
 //! | of another architecture | `e_machine`, the order of bytes | the same, where it runs at all |
 //! | with AddressSanitizer as a library | `libasan` or `libclang_rt.asan` needed | it ends |
 //!
-//! The command and the library both use this file, so they cannot differ. It allocates nothing, takes no lock and calls nothing but what it is given to read with: the library comes
-//! here in children of `vfork` and in handlers of signals.
+//! The command and the library both use this file, so they cannot differ. It allocates nothing,
+//! takes no lock and calls nothing but what it is given to read with: the library comes here in
+//! children of `vfork` and in handlers of signals.
 
 /// Bytes of a file in which the kernel looks for `#!` and the interpreter.
 pub const START: usize = 256;

@@ -71,7 +71,7 @@ impl Workload {
                 "uniform reads of single pages: the cost of a miss, whatever the policy"
             }
             Self::Gather => {
-                "random rows of 64 B to 4 KiB in batches, compared with mmap, pread and direct pread"
+                "random rows of 64 B to 4 KiB in batches, against mmap, pread and direct pread"
             }
             Self::Scan => "the whole file from start to end, repeated: the worst case for LRU",
             Self::Replay => "a recorded trace, as fast as possible",

@@ -38,7 +38,7 @@ pub enum ProofError {
     #[error(transparent)]
     Image(#[from] PowerError),
     /// A region beside the file cannot be made.
-    #[error("cannot make a region beside the file: {0}")]
+    #[error("cannot make a region: {0}")]
     Region(String),
     /// A thread panicked, which is a bug.
     #[error("a thread of the proof panicked")]

@@ -83,7 +83,7 @@ pub enum BenchError {
     /// The file system has no locks, as some network file systems.
     #[error(
         "cannot lock {}: {source}; if files cannot be locked there, give --no-lock, and let no \
-         other lowtide bench use that directory meanwhile",
+         other lowtide bench use that directory at the same time",
         path.display()
     )]
     NoLocks { path: PathBuf, source: io::Error },

@@ -36,8 +36,8 @@ pub(crate) enum RunError {
     Swap,
     /// Memory without a file in the mode of files.
     #[error(
-        "--anon keeps memory only in `userfault` mode; leave --mode out, and each file is kept in the \
-         best mode that it allows"
+        "--anon keeps memory in `userfault` mode only; leave --mode out, and each file is kept in \
+         the best mode that it allows"
     )]
     AnonWay,
     /// Rings of `io_uring` cannot be refused to the program.
@@ -54,7 +54,7 @@ pub(crate) enum RunError {
     Summary { path: PathBuf, source: io::Error },
     /// The library is not there.
     #[error(
-        "the library {file} was not found in {looked}; build it {build} and put it beside this \
+        "the library {file} was not found in {looked}; build it {build} and put it next to this \
          command, or set {variable} to its path"
     )]
     NoLibrary {
@@ -116,13 +116,13 @@ pub(crate) enum Lack {
     #[error("nothing that a program maps can be kept within a budget on this machine: {why}")]
     Files { why: String },
     #[error(
-        "--mode userfault is not available on this machine: {why}; leave it out, and files are kept \
-         in `pagecache` mode"
+        "--mode userfault is not available on this machine: {why}; leave it out, and files are \
+         kept in `pagecache` mode"
     )]
     Exact { why: String },
     #[error(
-        "--anon is not available on this machine: {why}; leave it out, and files are kept, or limit \
-         the program with a memory cgroup"
+        "--anon is not available on this machine: {why}; leave it out, and files are kept, or \
+         limit the program with a memory cgroup"
     )]
     Heaps { why: String },
     #[error(

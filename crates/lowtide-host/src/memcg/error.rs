@@ -25,9 +25,10 @@ pub enum MemcgError {
     /// There is one, but the highest group that this process sees, as in a container, does not get
     /// it.
     #[error(
-        "no memory cgroup here: the parent of {} does not enable the memory controller; do so there \
-         (`echo +memory > cgroup.subtree_control`), outside of the container or session that this \
-         process is in", root.display()
+        "no memory cgroup here: the parent of {} does not enable the memory controller; do so \
+         there (`echo +memory > cgroup.subtree_control`), outside of the container or session \
+         that this process is in",
+        root.display()
     )]
     NotGiven {
         /// The directory of that group.

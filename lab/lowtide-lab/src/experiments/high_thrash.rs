@@ -78,7 +78,7 @@ pub(crate) struct HighThrash {
     /// Only the rows without read-ahead
     #[arg(long)]
     no_readahead: bool,
-    /// Limits of the group, a list for rows of each; the files stay those of --base [default: --base]
+    /// Limits of the group, a list for rows of each; the files do not change [default: --base]
     #[arg(long, value_name = "SIZE,SIZE", value_delimiter = ',', value_parser = budget,
           allow_hyphen_values = true)]
     high: Vec<u64>,

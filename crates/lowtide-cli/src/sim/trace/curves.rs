@@ -55,8 +55,8 @@ pub struct Curves {
         requires = "curves"
     )]
     points: u16,
-    /// Textbook policies to plot beside the engine's: strict-lru, clock, sieve, s3-fifo, arc, tide,
-    /// opt, or none [default: all with --mrc, otherwise none]
+    /// Textbook policies to compare with the engine's: strict-lru, clock, sieve, s3-fifo, arc,
+    /// tide, opt, or none [default: all with --mrc, otherwise none]
     #[arg(long, value_name = "B,B", value_delimiter = ',', requires = "curves")]
     baseline: Option<Vec<BaselineName>>,
     /// Draw the curves into FILE: .svg for the chart, .html for a page with table and advice

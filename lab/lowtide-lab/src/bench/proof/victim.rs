@@ -65,7 +65,7 @@ pub(crate) struct VictimArgs {
     /// Map mode of the file, instead of views
     #[arg(long)]
     pub(crate) map: Option<MapMode>,
-    /// Number of the kind of swap of a region beside the file
+    /// Number of the kind of swap of a region in addition to the file
     #[arg(long)]
     pub(crate) region: Option<usize>,
     /// Milliseconds that an operation waits for room
