@@ -72,7 +72,7 @@ impl InjectOp {
 /// A request that an injector decides about.
 #[derive(Debug, Clone, Copy)]
 pub struct Request<'a> {
-    /// What is to be done.
+    /// The verdict.
     pub op: InjectOp,
     /// The file, under the name it was opened by.
     pub path: &'a Path,

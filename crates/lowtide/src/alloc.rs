@@ -102,7 +102,7 @@ impl TenantArena {
         self.memory.len()
     }
 
-    /// What is in memory and in swap.
+    /// Figures of memory and swap.
     #[must_use]
     pub fn report(&self) -> MapReport {
         self.memory.report()

@@ -187,7 +187,7 @@ impl PagerBuilder {
     /// How long an operation waits for a frame, for guards of other threads, or for reclaim that
     /// has pages of a tenant that is to be [removed](crate::Tenant::remove), before it fails
     /// (default 10 s). Dropping a region waits as long for reclaim that has pages of it, which ends
-    /// it then. [`Duration::MAX`] waits indefinitely.
+    /// the wait. [`Duration::MAX`] waits indefinitely.
     pub fn memory_timeout(mut self, timeout: Duration) -> Self {
         self.memory_timeout = timeout;
         self
@@ -245,8 +245,8 @@ impl PagerBuilder {
         self
     }
 
-    /// When old data is written, even if it is not much. Default: what has been dirty for 30 s,
-    /// checked every 5 s.
+    /// When old data is written, even if it is not much. Default: data dirty for 30 s, checked
+    /// every 5 s.
     pub fn dirty_timers(mut self, timers: DirtyTimers) -> Self {
         self.dirty_timers = timers;
         self

@@ -569,7 +569,7 @@ pub struct Unwritten {
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("the pager was closed with data that could not be written: {}", list(files))]
 pub struct CloseError {
-    /// What was lost.
+    /// The lost pages.
     pub files: Vec<Unwritten>,
 }
 

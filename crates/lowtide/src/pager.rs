@@ -89,7 +89,8 @@ impl Pager {
     /// is only logged.
     ///
     /// # Errors
-    /// [`CloseError`] names the files. What is not written when the last view is dropped is lost.
+    /// [`CloseError`] names the files. Pages that are unwritten when the last view is dropped are
+    /// lost.
     pub fn close(self) -> Result<(), CloseError> {
         self.inner.pool.write_everything()
     }

@@ -85,7 +85,7 @@ pub struct IoStat {
     pub writes: u64,
     /// Bytes that they wrote.
     pub write_bytes: u64,
-    /// Pages that were read ahead of a stream, around a miss, beside a page that came back from
+    /// Pages that were read ahead of a stream, around a miss, next to a page that came back from
     /// swap, or because of [`View::prefetch`](crate::View::prefetch).
     pub ahead_pages: u64,
     /// Those of them that were used.

@@ -59,8 +59,8 @@ pub(super) fn writes_here(address: usize) -> bool {
 ///
 /// Dereferences to the bytes of the page, always a whole one. Threads that want the page wait, so
 /// do not wait for other work while holding one; two threads that each have one and want the
-/// other's wait forever, as with two mutexes. The page is not evicted meanwhile. A guard cannot
-/// leave its thread.
+/// other's wait forever, as with two mutexes. The page is not evicted while the guard lives. A
+/// guard cannot leave its thread.
 #[must_use = "the page is owned only while the guard lives"]
 pub struct PageMut<'region> {
     owned: Owned<'region>,

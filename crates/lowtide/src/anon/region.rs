@@ -319,8 +319,8 @@ impl Region {
     /// Copies bytes from the region, from any offset. Each page counts as accessed.
     ///
     /// # Errors
-    /// As [`page`](Region::page); [`Error::OutOfRange`] when the range ends behind the region. A
-    /// part of the buffer may have been filled then.
+    /// As [`page`](Region::page); [`Error::OutOfRange`] when the range ends behind the region. Part
+    /// of the buffer may have been filled.
     pub fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), Error> {
         access::copy_out(&self.pool, &self.space, offset, buf)
     }
@@ -351,7 +351,7 @@ impl Region {
     /// swap are zeroes at once; those that a thread stores to at this moment are left alone.
     ///
     /// For memory that is likely to be used again soon, with new contents: unlike
-    /// [`clear`](Region::clear), this costs no fault if memory was not needed meanwhile. While
+    /// [`clear`](Region::clear), this costs no fault if memory was not needed in between. While
     /// such pages are left, each store to the region looks whether it is to one of them.
     ///
     /// Cost: about 110 ns a page, and 30 ns for the first store to it afterwards. After a discard

@@ -19,7 +19,7 @@ const BUFFER: usize = 4096;
 /// tenant's budget.
 ///
 /// Every access may find that there is no room, so it returns a [`Result`]; an element is copied,
-/// never referred to. Up to 4 KiB of the last elements are on the heap, beside the budget.
+/// never referred to. Up to 4 KiB of the last elements are on the heap, in addition to the budget.
 ///
 /// ```
 /// use lowtide::{Size, Pager, SwapOptions, TenantVec};
@@ -88,7 +88,7 @@ impl<T: Pod> TenantVec<T> {
     /// Appends an element.
     ///
     /// # Errors
-    /// As [`Region::write_at`] and [`Region::grow`]; the element is not there then.
+    /// As [`Region::write_at`] and [`Region::grow`]; the element is not added.
     pub fn push(&mut self, value: T) -> Result<(), Error> {
         if self.tail.len() >= Self::BUFFERED {
             self.store_tail()?;
@@ -153,7 +153,7 @@ impl<T: Pod> TenantVec<T> {
     /// Replaces an element.
     ///
     /// # Errors
-    /// As [`Region::write_at`]; the element is as before then.
+    /// As [`Region::write_at`]; the element is unchanged.
     ///
     /// # Panics
     /// Behind the last element.

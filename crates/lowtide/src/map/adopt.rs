@@ -55,7 +55,8 @@ impl MapOptions {
     /// the way [`MapMode::PageCache`], for memory that the program mapped itself. Mappings of one
     /// file for one tenant share their pages.
     ///
-    /// What is cached of the file and not in use is dropped, so that all that comes in is noticed.
+    /// Cached pages of the file that are not in use are dropped, so that all that comes in is
+    /// noticed.
     ///
     /// # Errors
     /// [`MapError`] says what is wrong with the range, or what the kernel refuses.

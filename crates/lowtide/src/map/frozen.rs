@@ -29,7 +29,7 @@ use std::sync::Arc;
 
 /// Memory of [`MapOptions::map_anon`](super::MapOptions::map_anon) to which no thread stores while
 /// this lives. A thread that tries to, or that touches a page that is not in memory, waits. So the
-/// map itself cannot be used meanwhile; [`thaw`](Self::thaw) returns it.
+/// map itself cannot be used; [`thaw`](Self::thaw) returns it.
 pub struct Frozen {
     // Opened before the map goes, if that is dropped: its threads are waited for.
     closed: Closed,
@@ -98,9 +98,9 @@ impl MapMut {
         }
     }
 
-    /// Takes a part back that was [lent](Frozen::lend), in bytes, whole pages. What is there goes
-    /// in one step. Afterwards it is zeroes, and nothing can be touched there before its protection
-    /// is changed (`mprotect(2)`).
+    /// Takes a part back that was [lent](Frozen::lend), in bytes, whole pages. Its memory is
+    /// dropped in one step. Afterwards it is zeroes, and nothing can be touched there before its
+    /// protection is changed (`mprotect(2)`).
     ///
     /// # Errors
     /// `InvalidInput` for a part that is not in the map, `Unsupported` in a child; else the

@@ -71,8 +71,8 @@ impl Map {
     ///
     /// # Errors
     /// [`MapError::Mode`] for a map in `userfault` mode; [`MapError::Range`] for an impossible
-    /// length; [`MapError::Kernel`] if it would have to move and may not. The map is as
-    /// before then.
+    /// length; [`MapError::Kernel`] if it would have to move and may not. On error the map is
+    /// unchanged.
     ///
     /// # Safety
     /// Pointers from before are invalid if the map moves, and behind the new end.
@@ -86,9 +86,9 @@ impl Map {
     /// [`MapOptions::map_copy`].
     ///
     /// # Errors
-    /// [`MapError::Mode`] for a map in `userfault` mode that [`MapOptions::map_mut`] did not
-    /// make, [`MapError::Kernel`] for a descriptor that was not opened for writing. The map is gone
-    /// then.
+    /// [`MapError::Mode`] for a map in `userfault` mode that [`MapOptions::map_mut`] did not make,
+    /// [`MapError::Kernel`] for a descriptor that was not opened for writing. On error the map no
+    /// longer exists.
     pub fn make_mut(self) -> Result<MapMut, MapError> {
         let Self(mut area) = self;
         let Area { memory, options, pager, .. } = &mut area;

@@ -104,7 +104,7 @@ impl MapOptions {
     /// knows of such pages; [`Map::error`](super::Map::error) keeps the first error.
     ///
     /// The call is made by a thread that serves page faults of this pager: it must not touch maps
-    /// of the pager, and pages of others wait meanwhile.
+    /// of the pager, and pages of others wait until it returns.
     #[must_use]
     pub fn on_error(mut self, call: impl Fn(&Error) + Send + Sync + 'static) -> Self {
         self.on_error = Some(OnError::new(call));

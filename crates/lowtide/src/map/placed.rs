@@ -42,8 +42,8 @@ impl MapOptions {
     /// program's own. System calls may use the memory, or this fails.
     ///
     /// # Errors
-    /// [`MapError`] says what is wrong with the range or the file, or what the kernel refuses. What
-    /// is at the addresses is what the caller put there.
+    /// [`MapError`] says what is wrong with the range or the file, or what the kernel refuses. On
+    /// error the addresses are untouched.
     ///
     /// # Safety
     /// The addresses are a shared mapping of `memory` from its beginning on, for loads, which

@@ -27,8 +27,8 @@ impl MapOptions {
     /// [`read_ahead`](Self::read_ahead) is the largest window, as for mappings; with `u64::MAX` the
     /// kernel reads ahead.
     ///
-    /// What is cached of the file and not in use is dropped, now and when this ends, unless it is
-    /// watched already or longer.
+    /// Cached pages of the file that are not in use are dropped, now and when this ends, unless it
+    /// is watched already or longer.
     ///
     /// # Errors
     /// [`MapError`] says what the kernel refuses.
@@ -51,7 +51,7 @@ impl MapOptions {
 }
 
 impl Reads {
-    /// Notes that bytes of the file were read, in this order. What is noted at a time counts as one
+    /// Notes that bytes of the file were read, in this order. The ranges of one call count as one
     /// read.
     pub fn note(&self, reads: impl IntoIterator<Item = Range<u64>>) {
         let page_bytes = 1_u64 << self.page_shift;

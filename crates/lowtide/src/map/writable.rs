@@ -112,7 +112,7 @@ impl MapMut {
     /// was stored.
     ///
     /// # Errors
-    /// [`MapError::Kernel`]; the map is gone then.
+    /// [`MapError::Kernel`]; the map no longer exists.
     pub fn make_read_only(self) -> Result<Map, MapError> {
         let protected = match &self.0.memory {
             Memory::Nothing => Ok(()),
@@ -139,8 +139,8 @@ impl MapMut {
         self.0.advise(advice, bytes)
     }
 
-    /// Makes the map longer or shorter, in bytes. What was stored is kept, except in a private map
-    /// behind a new end. See [`RemapOptions`].
+    /// Makes the map longer or shorter, in bytes. Stores are kept, except in a private map past a
+    /// new end. See [`RemapOptions`].
     ///
     /// # Errors
     /// As [`Map::remap`].

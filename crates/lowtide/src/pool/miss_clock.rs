@@ -41,7 +41,7 @@ pub struct MissTimes {
 }
 
 impl MissTimes {
-    /// What was measured since `before`.
+    /// The times measured since `before`.
     #[must_use]
     pub fn since(&self, before: &Self) -> Self {
         Self {

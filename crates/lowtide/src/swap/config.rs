@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 /// Slots where no size is given: more than any pager has pages.
 const SLOTS_MAX: u64 = 1 << 40;
 
-/// Where anonymous pages go that are evicted. Without it they are never evicted.
+/// Where evicted anonymous pages are kept. Without it they are never evicted.
 ///
 /// ```
 /// use lowtide::{Size, Pager, SwapOptions};

@@ -7,7 +7,7 @@ use std::fmt;
 use std::sync::Arc;
 
 /// What the swap of a tenant, and of those below it, has at a moment. `Display` has one line for
-/// each figure. Other threads may work meanwhile: then figures are some pages apart.
+/// each figure. While other threads work, figures may be some pages apart.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct SwapStat {

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 /// Collects the settings of a new [`Tenant`]: by default neither limited nor protected.
 ///
-/// Settings that contradict each other are taken as they are, as in the kernel: what is protected
-/// from others by a `min` above `max` is still evicted for its own `max`.
+/// Contradictory limits are accepted, as in the kernel: a `min` above `max` does not protect a
+/// tenant from its own `max`.
 #[derive(Clone, Debug)]
 #[must_use = "a builder does nothing until `create`"]
 pub struct TenantBuilder {

@@ -74,7 +74,7 @@ impl Tenant {
         Ok(())
     }
 
-    /// Sets how much may be in swap. What is there already stays.
+    /// Sets how much may be in swap. Pages there already stay.
     ///
     /// # Errors
     /// [`TenantError::Gone`], [`TenantError::Root`].
@@ -119,8 +119,8 @@ impl Tenant {
 
     /// Sets the budget, and evicts what is above it. Returns whether usage has come down to it:
     /// pages that are pinned, dirty or reserved may prevent that. Then usage can only fall until it
-    /// has come down, and every charge meanwhile evicts or fails. The coldest compressed pages go
-    /// to the swap file, if there is one.
+    /// has come down, and until it has, every charge evicts or fails. The coldest compressed pages
+    /// are written to the swap file, if there is one.
     ///
     /// The budget of the root can be between 32 pages and what the pager was built with. Memory
     /// that it does not allow any more goes back to the system, but not that of a pager that was
@@ -197,7 +197,7 @@ impl Tenant {
 
     /// Evicts pages of the tenant and those below ahead of need: `memory.reclaim`. Returns the
     /// bytes that were freed: fewer than requested if nothing more could be found, or a few pages
-    /// more. What other threads bring in meanwhile does not prolong the call: it ends when it has
+    /// more. Pages that other threads bring in do not prolong the call: it ends when it has
     /// freed as much as was charged when it began.
     ///
     /// # Errors

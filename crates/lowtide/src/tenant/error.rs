@@ -3,7 +3,7 @@
 
 use lowtide_core::{ConfigError, DirtyLimitsError, GroupError};
 
-/// An operation on a tenant that failed. Nothing has changed then.
+/// An operation on a tenant that failed and changed nothing.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TenantError {

@@ -42,7 +42,7 @@ const NAME_BYTES: usize = 200;
 )]
 #[non_exhaustive]
 pub struct ExportError {
-    /// What was being done.
+    /// The attempted action.
     pub action: &'static str,
     /// The first file or directory concerned.
     pub path: PathBuf,

@@ -40,8 +40,8 @@ impl Tenant {
     /// shares the program's state: its counters, its maps, whether it was switched off and why.
     ///
     /// # Errors
-    /// [`TenantError::Program`] with the section, the instruction and the reason; the program
-    /// before stays. [`TenantError::Gone`].
+    /// [`TenantError::Program`] with the section, the instruction and the reason; the previous
+    /// program stays. [`TenantError::Gone`].
     #[cfg(feature = "bpf")]
     pub fn attach(&self, object: &[u8], name: &str) -> Result<Programs, TenantError> {
         let programs = Programs::load(object, name)

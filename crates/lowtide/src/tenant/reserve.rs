@@ -47,7 +47,7 @@ impl Tenant {
     /// ```
     ///
     /// # Errors
-    /// [`Error::OutOfBudget`] when there is no room and none can be made; nothing is charged then.
+    /// [`Error::OutOfBudget`] when there is no room and none can be made; nothing is charged.
     /// [`Error::Tenant`] when the tenant is gone.
     pub fn reserve(&self, bytes: impl Into<Size>) -> Result<Reservation, Error> {
         let mut state = self.pool().lock();
@@ -79,7 +79,7 @@ impl Reservation {
     /// Reserves more.
     ///
     /// # Errors
-    /// [`Error::OutOfBudget`]; the reservation is as it was then.
+    /// [`Error::OutOfBudget`]; the reservation is unchanged.
     pub fn grow(&mut self, more: impl Into<Size>) -> Result<(), Error> {
         let pool = &self.pager.inner.pool;
         let total = self.bytes.saturating_add(more.into().bytes());

@@ -17,7 +17,7 @@ const BUFFER: usize = 64 << 10;
 /// Reads end at the end of the file; writes behind it make the file longer. Writes are not
 /// buffered: all views of the file read at once what a cursor writes, and [`View::flush`] makes it
 /// durable ([`Write::flush`] has nothing to do). Only [`BufRead`] copies ahead, up to 64 KiB, and
-/// does not see what is stored there by others meanwhile.
+/// does not see bytes that others store there in the meantime.
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;

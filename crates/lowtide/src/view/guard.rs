@@ -7,9 +7,9 @@ use std::ops::Deref;
 
 /// A page that stays where it is, and as it is, while the guard lives.
 ///
-/// Dereferences to the bytes of the page: always a whole base page; past the end of the file
-/// there are zeroes. They do not change meanwhile: a [`write_at`](crate::View::write_at) to the
-/// page waits for the guard to be dropped. So do not keep guards longer than needed, and do not
+/// Dereferences to the bytes of the page: always a whole base page; past the end of the file there
+/// are zeroes. They do not change while the guard lives: a [`write_at`](crate::View::write_at) to
+/// the page waits for the guard to be dropped. So do not keep guards longer than needed, and do not
 /// wait for other work while holding one.
 ///
 /// Getting and dropping a guard of a resident page takes no lock and no atomic read-modify-write.

@@ -70,7 +70,7 @@ impl PageCursor<'_> {
     /// [`View::page`] adds to a load. Otherwise as for `View::read`.
     ///
     /// # Errors
-    /// As [`View::page`]. The reader holds no page then.
+    /// As [`View::page`]. On error the cursor holds no page.
     #[inline(always)]
     pub fn read(&mut self, page: u64) -> Result<&[u8], Error> {
         let bytes = match self.hits.find(page, &self.slot) {
