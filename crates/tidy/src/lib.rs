@@ -14,4 +14,4 @@ mod prose;
 pub use files::{Text, root, texts};
 pub use functions::functions;
 pub use imports::{Crate, circles, crates};
-pub use prose::{banned, parts, too_wide};
+pub use prose::{banned, habits, parts, too_wide};

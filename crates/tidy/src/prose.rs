@@ -50,6 +50,22 @@ const BANNED: &[(&str, &str)] = &[
     ("fact sheet", "the kernel's rules"),
 ];
 
+/// Verbs of "what is lost is reported", where a native speaker writes "lost pages are reported".
+const WHAT: [&str; 8] = ["is", "are", "was", "were", "has", "had", "goes", "comes"];
+/// Habits in text for users, each with what to write instead.
+const HABITS: &[(&str, &str)] = &[
+    ("beside", "compared with, next to, in addition to"),
+    ("meanwhile", "in the meantime, while ... is running"),
+    ("in vain", "without success"),
+    ("goes first", "is evicted first"),
+    ("go first", "are evicted first"),
+    ("page goes", "a page is evicted, or dropped"),
+    ("pages go", "pages are evicted, or dropped"),
+    ("is had", "is available"),
+    ("are had", "are available"),
+    ("be had", "be available"),
+];
+
 /// The columns of a line, if there are more than a terminal has. An address has no place where it
 /// could be broken.
 #[must_use]
@@ -98,6 +114,30 @@ fn is_broken(line: &str, next: &str, phrase: &str) -> bool {
     })
 }
 
+/// The habits in a paragraph, each with what to write instead. What is between backticks does not
+/// count, nor does a question.
+#[must_use]
+pub fn habits(paragraph: &str) -> Vec<(&'static str, &'static str)> {
+    let plain = outside_of_code(paragraph);
+    let phrases = HABITS.iter().filter(|(habit, _)| has_word(&plain, habit)).copied();
+    let mut found: Vec<_> = phrases.collect();
+    // `outside_of_code` has no capitals, so a sentence is what follows a full stop.
+    let sentences = plain.split_inclusive(['.', ':', ';', '?']).map(str::trim);
+    for sentence in sentences {
+        let mut words = sentence.trim_start_matches(['*', '|', ' ']).split_whitespace();
+        let begins = (words.next(), words.next());
+        let is_subject = matches!(begins, (Some("what"), Some(verb)) if WHAT.contains(&verb));
+        if is_subject && !sentence.ends_with(['?', ':']) && sentence.ends_with(['.', ';']) {
+            found.push(("What is", "a noun as the subject"));
+        }
+        let bare = sentence.trim_end_matches(['.', ':', ';']);
+        if bare.len() < sentence.len() && ends_with_word(bare, "then") {
+            found.push(("then.", "say when, at the beginning of the sentence"));
+        }
+    }
+    found
+}
+
 fn joins(c: char) -> bool {
     c.is_alphanumeric() || c == '-' || c == '_'
 }
@@ -130,6 +170,17 @@ mod tests {
         assert_eq!(words(&[(1, "the"), (2, "what he does")]), [(2, "he")]);
         assert_eq!(words(&[(1, "they let go"), (2, "of it")]), [(1, "let go of")]);
         assert_eq!(words(&[(7, "    /// So"), (8, "    /// many pages")]), [(7, "so many")]);
+    }
+
+    #[test]
+    fn habits_are_found_and_questions_are_none() {
+        let found = |text| habits(text).into_iter().map(|(habit, _)| habit).collect::<Vec<_>>();
+        assert_eq!(found("It ends. What was lost is named."), ["What is"]);
+        assert_eq!(found("What is lost? Nothing, if it is `beside` it."), [""; 0]);
+        assert_eq!(
+            found("A page beside it cannot be had: it is gone then."),
+            ["beside", "be had", "then."]
+        );
     }
 
     #[test]
