@@ -102,12 +102,12 @@ Exit codes: 0 success, 1 failure, 2 bad usage, 130 ended by Ctrl-C, 143 by SIGTE
 const RUN_ABOUT: &str = "\
 Run a program, and keep its file mappings within a budget.
 
-The program is not changed and needs no privilege. A library that is loaded into it sees which files
-it maps, and drops pages of them when more are in memory than the budget allows. The mappings stay
-the kernel's own, so the program reads and writes what it always did. All processes that the program
-starts share its budget. With --read what it reads of large files counts, too: the page cache of
-them is kept within the budget. With --anon large memory without a file counts: pages that are not
-used are compressed, or written to a swap file; each process then has a budget of its own.";
+The program is not changed and needs no privilege. A library loaded into it sees which files it
+maps, and drops pages of them when more are in memory than the budget allows. The mappings stay the
+kernel's own, so the program reads and writes the same bytes. All processes that the program starts
+share its budget. With --read the page cache of large files that it reads counts, too. With --anon
+so does large memory without a file: unused pages are compressed, or written to a swap file, and
+each process has its own budget.";
 
 const RUN_HELP: &str = "\
 Examples:
@@ -117,9 +117,9 @@ Examples:
   lowtide run --anon --max 1G --swap /var/tmp -- sort -S 8G lines
   lowtide run --max 1G --map '*.idx=256M' --json --summary run.json -- ./server
 
-SIGUSR1 makes a program that does not handle it print the summary of now.
+SIGUSR1 makes a program without a handler for it print the current summary.
 Exit codes: those of the program; 2 bad usage, or a program that cannot load the library (static,
-Go, set-user-ID, of another architecture); 126 it cannot be executed, 127 it was not found.";
+Go, set-user-ID, of another architecture); 126 it cannot be executed; 127 it was not found.";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {

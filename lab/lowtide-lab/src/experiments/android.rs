@@ -52,7 +52,7 @@ impl Heap for Android {
     const NAME: &str = "android";
     const ABOUT: &str = "cold starts of apps beside services, with nine tenths of the memory";
     const HELP: &str = "\
-20 apps are started cold, one after another, beside services that keep memory, read map tiles and
+20 apps are started cold, one after another, next to services that keep memory, read map tiles and
 write a log; five apps stay in the background. Memory is nine tenths of what all of that uses: the
 rest of the machine's is taken by others. A launch ends with its last page. Almost everything is
 assumed, as little was published, so only ratios of policies mean something.

@@ -39,7 +39,7 @@ impl Heap for KernelBuild {
 A kernel is built with make -j96 in a group of 3G: 96 compilers at a time, whose heaps grow to 68M
 on average, with sources and objects in tmpfs, on compressed memory as swap. What counts is the
 processor time of the system: faults, reclaim, compression, waiting for locks. Its sum over all
-units stands beside the published seconds, which are those of --scale 1. Fewer jobs meet less at a
+units is next to the published seconds, which are those of --scale 1. Fewer jobs meet less at a
 lock; below --scale 0.125 the group is so small that the classical lists run out of memory.
 
 Examples:

@@ -134,9 +134,9 @@ impl Experiment for Noisy {
     const NAME: &str = "noisy-neighbour";
     const ABOUT: &str = "tenants with working sets beside one that scans, with and without low";
     const HELP: &str = "\
-Four tenants and a scanner share the budget. Each policy has three rows: the tenants alone, beside
-the scanner, and beside it with low. The change of the hit ratio is to the first row. A program of
---bpf decides for the group of all, in one more row beside the scanner, without low.
+Four tenants and a scanner share the budget. Each policy has three rows: the tenants alone, with the
+scanner, and with the scanner and low. Changes of the hit ratio are relative to the first row. A
+program of --bpf decides for the group of all, in one more row with the scanner, without low.
 
 Examples:
   lowtide-lab bench noisy-neighbour --policy mglru,lru

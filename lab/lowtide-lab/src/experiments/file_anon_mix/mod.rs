@@ -64,8 +64,8 @@ const HELP: &str = "\
 96 readers and 96 allocating threads want more memory than the budget, without swap, and a hundred
 of them reclaim at once. A kill is a result: its row has the counters of that moment. At a part of
 the size the machine is slower by as much, so that passes over memory take as long as at full size.
-Whether mglru-7.1 is killed, and when, differs from seed to seed. Below each row stands what was
-published, if sizes, tasks, pauses, budget and machine are the published ones, at any scale.
+Whether mglru-7.1 is killed, and when, differs from seed to seed. Below each row are the
+published figures, if sizes, tasks, pauses, budget and machine are the published ones, at any scale.
 
 --args takes what the public reproducer takes, but for the file's name: size of the memory, size of
 the file, threads that fill, processes that read, a reader's pause in µs, and the pause between
