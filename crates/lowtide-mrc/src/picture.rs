@@ -50,9 +50,11 @@ type Drawn<T> = Result<T, DrawingAreaErrorKind<io::Error>>;
 #[must_use]
 pub fn chart(title: &str, subtitle: &str, curves: &[Curve], page_bytes: u64) -> String {
     let mut svg = String::new();
-    let root = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
-    // It is written to memory, and has room for its labels.
-    draw(root, [title, subtitle], curves, page_bytes).expect("a chart can be drawn");
+    {
+        let root = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
+        // It is written to memory, and has room for its labels.
+        draw(&root, [title, subtitle], curves, page_bytes).expect("a chart can be drawn");
+    }
     svg
 }
 
@@ -88,7 +90,7 @@ impl Budgets {
     }
 }
 
-fn draw(root: Area<'_>, titles: [&str; 2], curves: &[Curve], page_bytes: u64) -> Drawn<()> {
+fn draw(root: &Area<'_>, titles: [&str; 2], curves: &[Curve], page_bytes: u64) -> Drawn<()> {
     root.fill(&WHITE)?;
     let mut area = root.margin(8, 8, 8, 8);
     for (text, size) in titles.into_iter().zip([20, 14]).filter(|(text, _)| !text.is_empty()) {
@@ -149,7 +151,7 @@ fn draw(root: Area<'_>, titles: [&str; 2], curves: &[Curve], page_bytes: u64) ->
             legend.legend(move |(x, y)| {
                 EmptyElement::at((x, y))
                     + PathElement::new([(0, 0), (SAMPLE, 0)], line)
-                    + Circle::new((0, 0), 0, line)
+                    + marker(index, (SAMPLE / 2, 0), colour)
             });
         }
     }
@@ -168,7 +170,7 @@ fn draw(root: Area<'_>, titles: [&str; 2], curves: &[Curve], page_bytes: u64) ->
         .background_style(WHITE.mix(0.85))
         .border_style(LEVEL)
         .draw()?;
-    area.present()
+    root.present()
 }
 
 /// The points of a curve, by the lines that refused sizes break it into.
