@@ -21,7 +21,7 @@ pub enum BuildError {
     #[error("no budget was given: call `max` with a size such as 256M")]
     NoBudget,
     /// The page size is not one that the engine can count in.
-    #[error("a page of {bytes} bytes is not possible: choose a power of two from 512 to 65536")]
+    #[error("pages of {bytes} bytes are not possible: choose a power of two from 512 to 65536")]
     PageSize {
         /// The requested size.
         bytes: usize,
@@ -70,8 +70,8 @@ pub enum BuildError {
     /// kill the process when the pages come.
     #[error(
         "a budget of {max_bytes} bytes is above the limit of the memory cgroup {} ({limit_bytes} \
-         bytes), where the kernel kills what takes more: choose a budget that leaves room for the \
-         rest of the process, or raise the limit", group.display()
+         bytes), and the kernel kills a process that exceeds that: choose a budget that leaves \
+         room for the rest of the process, or raise the limit", group.display()
     )]
     AboveLimit {
         /// The requested budget.
@@ -82,7 +82,10 @@ pub enum BuildError {
         group: PathBuf,
     },
     /// Swap was requested for pages of another size than it can store.
-    #[error("swap needs pages of 4096 bytes, and these have {page_bytes}: choose one of the two")]
+    #[error(
+        "swap requires pages of 4096 bytes, but `base_page` is {page_bytes}: remove `swap`, or \
+         set `base_page(4096)`"
+    )]
     Swap {
         /// The page size.
         page_bytes: usize,
@@ -92,7 +95,7 @@ pub enum BuildError {
     SwapFile(#[from] lowtide_swap::CreateError),
     /// io_uring was requested, and this machine refuses it.
     #[error(
-        "io_uring was requested and cannot be used: {step} failed: {source} ({hint}); use the \
+        "io_uring was requested but cannot be used: {step} failed: {source} ({hint}); use the \
          engine \"auto\" or \"psync\""
     )]
     IoEngine {
@@ -158,8 +161,8 @@ pub enum OpenError {
     },
     /// Direct I/O was demanded and is not possible.
     #[error(
-        "{path} takes no direct I/O with pages of {page_bytes} bytes ({why}): choose automatic or \
-         buffered I/O, or a larger page"
+        "{path} does not support direct I/O with pages of {page_bytes} bytes ({why}): choose \
+         automatic or buffered I/O, or a larger page"
     )]
     NoDirectIo {
         /// The file.
@@ -173,8 +176,8 @@ pub enum OpenError {
     #[error(
         "{path} was locked for {:.1} s: another process or another pager uses it, or one that has \
          just died still has writes in flight; close it there, wait longer \
-         (`OpenOptions::lock_timeout`), or open it with `OpenOptions::lock(false)` if you make \
-         sure that no process writes what others have in memory", waited.as_secs_f64()
+         (`OpenOptions::lock_timeout`), or open it with `OpenOptions::lock(false)` if you ensure \
+         that no other process writes the file", waited.as_secs_f64()
     )]
     Locked {
         /// The file.
@@ -196,8 +199,8 @@ pub enum OpenError {
     },
     /// The thread that writes the file's device cannot be started.
     #[error(
-        "cannot open {path} for writing, because the thread that would write it cannot be \
-         started: {source}; raise the limit on processes"
+        "cannot open {path} for writing, because its writer thread cannot be started: {source}; \
+         raise the limit on processes"
     )]
     Thread {
         /// The file.
@@ -224,8 +227,8 @@ pub enum OpenError {
     },
     /// The folio order is impossible.
     #[error(
-        "a folio of {bytes} bytes is not possible: the largest has 2 MiB, and at most an eighth \
-         of the budget ({limit} bytes here)"
+        "a folio of {bytes} bytes is not possible: the limit is 2 MiB or an eighth of the budget, \
+         whichever is less ({limit} bytes here)"
     )]
     FolioOrder {
         /// Bytes of the requested folio.
@@ -235,8 +238,8 @@ pub enum OpenError {
     },
     /// The file has more pages than a pager can number.
     #[error(
-        "{path} would have {bytes} bytes: with this page size a view has at most {limit}; choose \
-         larger pages"
+        "{path} would grow to {bytes} bytes, but with this page size a view has at most {limit}; \
+         choose larger pages"
     )]
     TooLarge {
         /// The file.
@@ -247,7 +250,7 @@ pub enum OpenError {
         limit: u64,
     },
     /// The pager has as many files open as it can number.
-    #[error("cannot open {path}: the pager has {limit} files open, and that is all it can number")]
+    #[error("cannot open {path}: the pager already has {limit} open files, the maximum")]
     TooMany {
         /// The file.
         path: PathBuf,
@@ -255,7 +258,7 @@ pub enum OpenError {
         limit: u32,
     },
     /// The file was created, or exists, but cannot be made as long as requested.
-    #[error("cannot make {path} {bytes} bytes long: {}", reason(source))]
+    #[error("cannot extend {path} to {bytes} bytes: {}", reason(source))]
     Grow {
         /// The file.
         path: PathBuf,
@@ -325,8 +328,8 @@ pub enum Error {
     },
     /// A page that was read cannot be put where the program's pointer finds it.
     #[error(
-        "page {page} of {path} was read, and cannot be mapped: {source}; raise the limit on \
-         memory (or on the size of tmpfs) of the process"
+        "page {page} of {path} was read but cannot be mapped: {source}; raise the limit on memory \
+         (or on the size of tmpfs) of the process"
     )]
     Install {
         /// The file.
@@ -339,8 +342,8 @@ pub enum Error {
     /// Writing the file, or making it durable, failed since this handle last got such an error. The
     /// pages stay dirty and are tried again.
     #[error(
-        "cannot write pages {}..{} of {path}: {source}; they stay in memory and are tried again \
-         until they are written or discarded{}",
+        "cannot write pages {}..{} of {path}: {source}; they stay in memory and are retried until \
+         they are written or discarded{}",
         pages.start, pages.end, advice(source)
     )]
     Write {
@@ -461,9 +464,9 @@ pub enum Error {
     /// another thread has it and may be waiting for a page that the call is reading. Or there was
     /// no room for the page, and other threads may give up theirs only when the call has ended.
     #[error(
-        "a callback of `get_many` wants page {page} of {path}, and must not wait until other \
-         threads release it or make room for it: copy what the callback needs, and read or store \
-         the page afterwards"
+        "a callback of `get_many` needs page {page} of {path}, but must not wait for other \
+         threads to release it or to make room: copy the bytes that the callback needs, and read \
+         or store the page afterwards"
     )]
     Nested {
         /// The file.

@@ -65,7 +65,7 @@
 //!
 //! ## Reading in order
 //!
-//! Where a file is read in order, pages are read ahead in windows that grow up to 4 MiB, in the
+//! Where a file is read in order, pages are read ahead in windows that grow up to 8 MiB, in the
 //! background ([`OpenOptions::read_ahead`]). It makes no difference how it is read: page by page
 //! with [`View::page`], in ranges with [`View::read_at`], or in lists of neighbours with
 //! [`View::get_many`]. Read-ahead notices order by itself, and random access reads nothing ahead.

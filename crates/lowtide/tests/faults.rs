@@ -378,7 +378,7 @@ fn a_file_that_cannot_be_made_longer_or_shorter_says_so_once() {
     let full = io::Error::from_raw_os_error(libc::ENOSPC);
     assert_eq!(
         error.to_string(),
-        format!("cannot make {} 1048576 bytes long: {full}", path.display())
+        format!("cannot extend {} to 1048576 bytes: {full}", path.display())
     );
     let (_device, pager) = refusing(InjectOp::Shrink, libc::EIO);
     let view = OpenOptions::new().write(true).open(&pager, &path).unwrap();

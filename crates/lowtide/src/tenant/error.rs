@@ -16,16 +16,13 @@ pub enum TenantError {
         problem: &'static str,
     },
     /// A sibling has the name.
-    #[error(
-        "there is a tenant {path:?} already: choose another name, or take that one with \
-         `Pager::find`"
-    )]
+    #[error("tenant {path:?} already exists: choose another name, or get it with `Pager::find`")]
     Exists {
         /// Its path.
         path: String,
     },
     /// It has been removed, by this handle or another one.
-    #[error("the tenant has been removed: what it held belongs to its parent")]
+    #[error("the tenant has been removed: its pages belong to its parent")]
     Gone,
     /// The pager met a defect of its own.
     #[error(
@@ -34,18 +31,18 @@ pub enum TenantError {
     )]
     Poisoned,
     /// There is no room for another one.
-    #[error("there are 65535 tenants already, which is as many as a pager can have: remove some")]
+    #[error("there are already 65535 tenants, the maximum of a pager: remove some")]
     TooMany,
     /// It would have too many ancestors.
     #[error(
-        "a tenant can be at most {} levels below the root: put it further up",
+        "a tenant can be at most {} levels below the root: create it higher up",
         lowtide_core::limits::MAX_DEPTH
     )]
     TooDeep,
     /// The root is the pager itself.
     #[error(
-        "the root of a pager can be neither moved, renamed nor removed, and of all limits it has \
-         only `max`"
+        "the root of a pager can be neither moved, renamed nor removed, and its only limit is \
+         `max`"
     )]
     Root,
     /// Tenants are removed from the bottom up.
@@ -67,7 +64,7 @@ pub enum TenantError {
     /// What it uses does not fit under its new ancestors, even after reclaim.
     #[error(
         "{needed_bytes} bytes do not fit under the new parent, where {margin_bytes} are left: \
-         raise a max there, or free something"
+         raise a `max` there, or free some memory"
     )]
     NoRoom {
         /// Bytes that the tenant uses.
