@@ -60,7 +60,7 @@ pub enum Opened {
     /// A view for each half of the threads.
     Views(Box<[View; 2]>),
     /// A map for all.
-    Map(Mapped),
+    Map(Box<Mapped>),
 }
 
 impl Opened {
@@ -141,7 +141,7 @@ impl Shape {
                 let io = |source| OpenError::Io { path: path.to_owned(), source };
                 let view = OpenOptions::new().write(true).create(bytes).open(pager, path)?;
                 view.close().map_err(|error| io(error.into()))?;
-                Mapped::open(pager, path, way).map(Opened::Map).map_err(io)
+                Mapped::open(pager, path, way).map(|map| Opened::Map(Box::new(map))).map_err(io)
             }
         }
     }
