@@ -269,7 +269,7 @@ mod tests {
         let narrow = chart("", "", &[curve("a", &[(256, 900), (1024, 20)])], 4096);
         assert!(wide.contains("(logarithmic)") && !narrow.contains("(logarithmic)"));
         for (svg, ticks) in
-            [(wide, ["8 KiB", "128 KiB", "2 MiB"]), (narrow, ["0", "2 MiB", "4 MiB"])]
+            [(wide, ["4 KiB", "64 KiB", "1 MiB"]), (narrow, ["0", "2 MiB", "4 MiB"])]
         {
             assert!(ticks.iter().all(|tick| svg.contains(&format!("\n{tick}\n"))), "{svg}");
         }
