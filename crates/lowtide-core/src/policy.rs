@@ -405,9 +405,7 @@ pub enum PolicyError {
     UnknownName(String),
     /// No policy for going over a limit ([`HighPolicy`](crate::high::handler::HighPolicy)) has this
     /// name.
-    #[error(
-        "unknown policy `{0}` for going over a limit: choose overage, refault-recency or stall-debt"
-    )]
+    #[error("unknown throttle policy `{0}`: choose overage, refault-recency or stall-debt")]
     UnknownHigh(String),
     /// No switch has this name.
     #[error(
