@@ -211,9 +211,9 @@ impl Keeper {
             }
             Question::WillNeed { start, end } => {
                 let held = self.touched(&(start..end)).into_iter().map(|at| &self.kept[&at].held);
-                let all = held.fold(true, |all, held| held.will_need(start..end) && all);
-                // The kernel reads ahead of what is left.
-                if all { Answer::Done } else { Answer::Left(Reason::Refused) }
+                // Each is asked, and the kernel reads ahead of what is left.
+                let left = held.filter(|held| !held.will_need(start..end)).count();
+                if left == 0 { Answer::Done } else { Answer::Left(Reason::Refused) }
             }
             Question::Turn { start, end, why } => {
                 self.turn(&(start..end), why);
