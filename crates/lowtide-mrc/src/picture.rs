@@ -98,10 +98,6 @@ fn draw(root: &Area<'_>, titles: [&str; 2], curves: &[Curve], page_bytes: u64) -
     }
     let budgets = Budgets::of(curves, page_bytes);
     let points = || curves.iter().flat_map(|curve| &curve.points);
-    let cold = curves.iter().find_map(|curve| {
-        let accesses = curve.points.first()?.accesses.max(1);
-        Some(curve.cold as f64 / accesses as f64 * 100.0)
-    });
     let most = points().map(|point| point.miss_ratio() * 100.0).fold(0.0, f64::max);
     let top = if most > 0.0 { most * 1.02 } else { 100.0 };
     let (left, right) = (budgets.place(budgets.ends.0), budgets.place(budgets.ends.1));
@@ -155,7 +151,7 @@ fn draw(root: &Area<'_>, titles: [&str; 2], curves: &[Curve], page_bytes: u64) -
             });
         }
     }
-    if let Some(cold) = cold {
+    if let Some(cold) = cold_misses(curves) {
         let line = LEVEL.stroke_width(1);
         chart
             .draw_series(DashedLineSeries::new([(left, cold), (right, cold)], 2, 4, line))?
@@ -171,6 +167,14 @@ fn draw(root: &Area<'_>, titles: [&str; 2], curves: &[Curve], page_bytes: u64) -
         .border_style(LEVEL)
         .draw()?;
     root.present()
+}
+
+/// The cold misses in percent of the accesses, which are the same for all curves.
+fn cold_misses(curves: &[Curve]) -> Option<f64> {
+    curves.iter().find_map(|curve| {
+        let accesses = curve.points.first()?.accesses.max(1);
+        Some(curve.cold as f64 / accesses as f64 * 100.0)
+    })
 }
 
 /// The points of a curve, by the lines that refused sizes break it into.
