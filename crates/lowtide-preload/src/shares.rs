@@ -146,9 +146,15 @@ impl Shares {
         (limit.max(LEAST.min(max)), all.len())
     }
 
+    /// Its open file. While a process has it open, the slots are taken: a child of `fork` that does
+    /// not share closes it.
+    pub(crate) const fn file(&self) -> &File {
+        &self.file
+    }
+
     /// The process ends: removes the file if no other uses it.
     pub(crate) fn leave(&self) {
-        if flock(&self.file, FlockOperation::LockExclusive).is_err() {
+        if flock(self.file(), FlockOperation::LockExclusive).is_err() {
             return;
         }
         if is_locked(&self.file, 0..SLOTS as u64).is_ok_and(|is_used| !is_used) {
