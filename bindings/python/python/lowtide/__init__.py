@@ -1,0 +1,77 @@
+"""Arrays, maps and files that are larger than the memory you give them.
+
+    a = lowtide.memmap("vectors.f32", dtype="f4", shape=(50_000_000, 128), max="2G")
+
+``memmap`` is a ``numpy.memmap`` and ``mmap`` a ``mmap.mmap``: what is in memory of them is kept
+within a budget. ``patch`` makes programs use them that know nothing of lowtide, ``adopt``
+takes over what a library has mapped, and ``python -m lowtide run`` does so for whole programs.
+
+numpy is imported when it is needed first.
+"""
+
+import atexit as _atexit
+import os as _os
+import warnings as _warnings
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+
+from . import _lowtide
+from ._adopt import Adoption, adopt
+from ._budget import default_pager, set_default
+from ._errors import OutOfBudget
+from ._lowtide import Error, Pager, Tenant, __version__
+from ._mmap import mmap
+from ._patch import Patched, patch
+
+if _TYPE_CHECKING:
+    from ._memmap import memmap
+
+__all__ = [
+    "Adoption",
+    "Error",
+    "OutOfBudget",
+    "Pager",
+    "Patched",
+    "Tenant",
+    "__version__",
+    "adopt",
+    "default_pager",
+    "memmap",
+    "mmap",
+    "patch",
+    "set_default",
+]
+
+#: Where names are that need numpy.
+_LATER = {
+    "memmap": "_memmap",
+}
+
+
+def __getattr__(name):
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    value = getattr(import_module("." + _LATER[name], __name__), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__():
+    return sorted(set(globals()) | set(__all__))
+
+
+def _in_child():
+    for problem in _lowtide.after_fork_in_child():
+        _warnings.warn(
+            f"a map that this child of fork inherited is left to the kernel: {problem}",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+
+
+_os.register_at_fork(
+    before=_lowtide.before_fork,
+    after_in_child=_in_child,
+)
+_atexit.register(_lowtide.leave_all)

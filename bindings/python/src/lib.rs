@@ -1,0 +1,69 @@
+//! `lowtide._lowtide`: what the Python package needs of the runtime.
+//!
+//! The package around it (`python/lowtide`) is what programs use; this module is private to it. The
+//! two divide the work so: here is all that touches pages, threads or descriptors, with Python's
+//! lock released; there is what an array, a map or a file looks like to a Python program.
+//!
+//! **One object, any process.** A child of `fork` has the objects of its parent and none of the
+//! threads, so it must not touch a pager of its parent's. Each object here knows how it was made,
+//! and makes what it stands for once in each process ([`per_process`]). A child adopts the maps
+//! that it inherited before `fork` returns to its program ([`forks`]), and processes that have the
+//! same [`budget`](budget::Budget) divide it ([`sharing`]).
+//!
+//! | file | concept |
+//! |---|---|
+//! | `errors` | errors of the runtime as exceptions of Python |
+//! | `arguments` | sizes, policies, memory of other objects |
+//! | `budget` | a pager and its tenants, in any process |
+//! | `pager` | the classes `Pager` and `Tenant` |
+//! | `counters` | their counters, as dictionaries |
+//! | `adopted` | mappings of the program that were taken over |
+//! | `view` | files that are read and written through the budget |
+//! | `gather` | many rows in one call |
+//! | `memory` | memory without a file, larger than its budget |
+//! | `forks`, `per_process` | what a child of `fork` finds |
+//! | `sharing`, `shares` | one budget for several processes |
+#![deny(unsafe_code)]
+
+#[allow(unsafe_code, reason = "see the file's header")]
+mod adopted;
+#[allow(unsafe_code, reason = "the buffer protocol")]
+mod arguments;
+mod budget;
+mod counters;
+mod errors;
+#[allow(unsafe_code, reason = "see the file's header")]
+mod forks;
+mod gather;
+#[allow(unsafe_code, reason = "the buffer protocol")]
+mod memory;
+mod pager;
+mod per_process;
+/// The table by which processes share a budget: that of `lowtide run`.
+#[path = "../../../crates/lowtide-preload/src/shares.rs"]
+mod shares;
+#[allow(unsafe_code, reason = "see the file's header")]
+mod sharing;
+mod view;
+
+use pyo3::prelude::*;
+
+/// The module.
+#[pymodule]
+#[pyo3(name = "_lowtide")]
+fn extension(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    forks::watch();
+    m.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    m.add("Error", m.py().get_type::<errors::Error>())?;
+    m.add_class::<pager::Pager>()?;
+    m.add_class::<pager::Tenant>()?;
+    m.add_class::<adopted::Adopted>()?;
+    m.add_class::<view::RawView>()?;
+    m.add_class::<memory::Memory>()?;
+    m.add_function(wrap_pyfunction!(arguments::parse_size, m)?)?;
+    m.add_function(wrap_pyfunction!(arguments::address_of, m)?)?;
+    m.add_function(wrap_pyfunction!(pager::shared_pager, m)?)?;
+    m.add_function(wrap_pyfunction!(forks::before_fork, m)?)?;
+    m.add_function(wrap_pyfunction!(forks::after_fork_in_child, m)?)?;
+    m.add_function(wrap_pyfunction!(sharing::leave_all, m)?)
+}

@@ -1,0 +1,309 @@
+//! The classes `Pager` and `Tenant`.
+
+use crate::arguments::{optional_size, policy, size};
+use crate::budget::{Budget, Place, Spec, Step};
+use crate::counters;
+use crate::errors::OrRaise;
+use lowtide::{Size, TenantFile};
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// What files and maps are opened under: a budget, and who pays.
+#[derive(Clone)]
+pub(crate) struct Account {
+    pub(crate) budget: Arc<Budget>,
+    pub(crate) place: Arc<Place>,
+}
+
+impl Account {
+    /// The account of a `Pager` or a `Tenant`.
+    ///
+    /// # Errors
+    /// `TypeError` for another object.
+    pub(crate) fn of(object: &Bound<'_, PyAny>) -> PyResult<Self> {
+        if let Ok(pager) = object.cast::<Pager>() {
+            return Ok(pager.get().account.clone());
+        }
+        if let Ok(tenant) = object.cast::<Tenant>() {
+            return Ok(tenant.get().account.clone());
+        }
+        let what = object.get_type();
+        Err(PyTypeError::new_err(format!(
+            "a budget is a lowtide.Pager or a lowtide.Tenant: {what}"
+        )))
+    }
+
+    /// The pager and the tenant in this process.
+    ///
+    /// # Errors
+    /// Those of making them.
+    pub(crate) fn tenant(&self) -> PyResult<lowtide::Tenant> {
+        let pager = self.budget.pager()?;
+        self.place.find(&pager).or_raise()
+    }
+
+    fn below(&self, step: Step) -> Self {
+        let mut steps = self.place.steps.clone();
+        steps.push(step);
+        Self { budget: Arc::clone(&self.budget), place: Arc::new(Place { steps }) }
+    }
+
+    fn make_tenant(
+        &self,
+        py: Python<'_>,
+        name: String,
+        limits: [Option<&Bound<'_, PyAny>>; 4],
+    ) -> PyResult<Tenant> {
+        let mut sizes = [None; 4];
+        for (size, limit) in sizes.iter_mut().zip(limits) {
+            *size = optional_size(limit)?;
+        }
+        let account = self.below(Step { name, limits: sizes });
+        // Errors are said now, and not when the first file is opened.
+        py.detach(|| account.tenant().map(drop))?;
+        Ok(Tenant { account })
+    }
+}
+
+/// One budget of memory, and the files and maps that share it.
+#[pyclass(module = "lowtide", frozen, weakref)]
+pub(crate) struct Pager {
+    pub(crate) account: Account,
+}
+
+#[pymethods]
+impl Pager {
+    #[new]
+    #[pyo3(signature = (
+        max, *, policy="mglru", page=4096, swap=None, swap_dir=None, populate=false
+    ))]
+    fn new(
+        py: Python<'_>,
+        max: &Bound<'_, PyAny>,
+        policy: &str,
+        page: usize,
+        swap: Option<&Bound<'_, PyAny>>,
+        swap_dir: Option<PathBuf>,
+        populate: bool,
+    ) -> PyResult<Self> {
+        let spec = Spec {
+            max: size(max)?,
+            policy: self::policy(policy)?,
+            page,
+            swap: optional_size(swap)?,
+            swap_dir: swap_dir.map(std::path::absolute).transpose()?,
+            populate,
+        };
+        let budget = Budget::new(spec);
+        py.detach(|| budget.pager())?;
+        Ok(Self { account: Account { budget, place: Arc::default() } })
+    }
+
+    /// Bytes of the budget.
+    #[getter]
+    fn max(&self) -> u64 {
+        self.account.budget.spec.max.bytes()
+    }
+
+    /// Bytes of a page.
+    #[getter]
+    fn page(&self) -> usize {
+        self.account.budget.spec.page
+    }
+
+    /// Whether it is closed.
+    #[getter]
+    fn closed(&self) -> bool {
+        self.account.budget.is_closed()
+    }
+
+    /// Bytes that pages take of the budget in this process.
+    #[getter]
+    fn usage(&self, py: Python<'_>) -> PyResult<u64> {
+        py.detach(|| self.account.tenant()?.usage().or_raise())
+    }
+
+    /// A budget within the budget.
+    #[pyo3(signature = (name, *, min=None, low=None, high=None, max=None))]
+    fn tenant(
+        &self,
+        py: Python<'_>,
+        name: String,
+        min: Option<&Bound<'_, PyAny>>,
+        low: Option<&Bound<'_, PyAny>>,
+        high: Option<&Bound<'_, PyAny>>,
+        max: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Tenant> {
+        self.account.make_tenant(py, name, [min, low, high, max])
+    }
+
+    /// Counters, by the names of the kernel's `memory.stat` and of `lowtide::Stat`.
+    fn stat<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let stat = py.detach(|| Ok::<_, PyErr>(self.account.budget.pager()?.stat()))?;
+        counters::of_pager(py, &stat)
+    }
+
+    /// How much time is lost waiting for memory: shares of the time, and seconds.
+    fn pressure<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let pressure = py.detach(|| self.account.tenant()?.pressure().or_raise())?;
+        counters::of_pressure(py, &pressure)
+    }
+
+    /// The budget in bytes with which nine tenths of the waiting would have been avoided.
+    fn advice(&self, py: Python<'_>) -> PyResult<u64> {
+        py.detach(|| self.account.tenant()?.advice().or_raise())
+    }
+
+    /// Lines for people: which I/O engine was chosen and why, how each file is read.
+    fn report(&self, py: Python<'_>) -> PyResult<String> {
+        py.detach(|| Ok(self.account.budget.pager()?.report()))
+    }
+
+    /// Writes what is dirty, and lets the memory go when the last file of it is closed.
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        py.detach(|| self.account.budget.close().or_raise())
+    }
+
+    fn __enter__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    #[pyo3(signature = (*_arguments))]
+    fn __exit__(&self, py: Python<'_>, _arguments: &Bound<'_, PyAny>) -> PyResult<()> {
+        self.close(py)
+    }
+
+    fn __repr__(&self) -> String {
+        let spec = &self.account.budget.spec;
+        let Spec { max, policy, page, .. } = spec;
+        format!("lowtide.Pager(max={}, policy='{policy}', page={page})", max.bytes())
+    }
+
+    /// What another process needs to have a part of the budget.
+    fn __reduce__(&self, py: Python<'_>) -> PyResult<(Py<PyAny>, Passed)> {
+        passed_on(py, &self.account)
+    }
+}
+
+/// A tenant's name, and its limits in bytes.
+type PlainStep = (String, [Option<u64>; 4]);
+
+/// A pager or a tenant on its way to another process: budget, policy, page, swap, its folder, and
+/// whether it is populated; the path under which it is shared; the tenant's place.
+type Passed = ((u64, String, usize, Option<u64>, Option<PathBuf>, bool), PathBuf, Vec<PlainStep>);
+
+fn passed_on(py: Python<'_>, account: &Account) -> PyResult<(Py<PyAny>, Passed)> {
+    let make = py.import("lowtide._lowtide")?.getattr("shared_pager")?.unbind();
+    let path = py.detach(|| account.budget.share());
+    let Spec { max, policy, page, swap, swap_dir, populate } = account.budget.spec.clone();
+    let plain = |step: &Step| (step.name.clone(), step.limits.map(|size| size.map(Size::bytes)));
+    let steps = account.place.steps.iter().map(plain).collect();
+    let swap = swap.map(Size::bytes);
+    let spec = (max.bytes(), policy.to_string(), page, swap, swap_dir, populate);
+    Ok((make, (spec, path, steps)))
+}
+
+/// The pager, or the tenant, that another process has passed on. All that were passed on under one
+/// path are one pager here.
+#[pyfunction]
+#[allow(clippy::needless_pass_by_value, reason = "arguments of Python")]
+pub(crate) fn shared_pager(
+    py: Python<'_>,
+    spec: (u64, String, usize, Option<u64>, Option<PathBuf>, bool),
+    path: PathBuf,
+    steps: Vec<PlainStep>,
+) -> PyResult<Py<PyAny>> {
+    let (max, policy, page, swap, swap_dir, populate) = spec;
+    let (max, swap, policy) = (Size::new(max), swap.map(Size::new), self::policy(&policy)?);
+    let budget = Budget::shared(Spec { max, policy, page, swap, swap_dir, populate }, path);
+    if budget.is_closed() {
+        return Err(PyValueError::new_err("the pager was closed in this process"));
+    }
+    let step =
+        |(name, limits): PlainStep| Step { name, limits: limits.map(|at| at.map(Size::new)) };
+    let place = Arc::new(Place { steps: steps.into_iter().map(step).collect() });
+    let account = Account { budget, place };
+    py.detach(|| account.tenant().map(drop))?;
+    if account.place.steps.is_empty() {
+        return Ok(Py::new(py, Pager { account })?.into_any());
+    }
+    Ok(Py::new(py, Tenant { account })?.into_any())
+}
+
+/// A budget within a budget.
+#[pyclass(module = "lowtide", frozen, weakref)]
+pub(crate) struct Tenant {
+    pub(crate) account: Account,
+}
+
+#[pymethods]
+impl Tenant {
+    /// Its name.
+    #[getter]
+    fn name(&self) -> String {
+        self.account.place.steps.last().map(|step| step.name.clone()).unwrap_or_default()
+    }
+
+    /// The pager that it is of.
+    #[getter]
+    fn pager(&self) -> Pager {
+        let budget = Arc::clone(&self.account.budget);
+        Pager { account: Account { budget, place: Arc::default() } }
+    }
+
+    /// Bytes that it is charged in this process.
+    #[getter]
+    fn usage(&self, py: Python<'_>) -> PyResult<u64> {
+        py.detach(|| self.account.tenant()?.usage().or_raise())
+    }
+
+    /// Sets a limit of this process: pages above it are evicted before this returns.
+    fn set_max(&self, py: Python<'_>, max: &Bound<'_, PyAny>) -> PyResult<()> {
+        let max = size(max)?;
+        py.detach(|| self.account.tenant()?.set_max(max).or_raise().map(drop))
+    }
+
+    /// A tenant below this one.
+    #[pyo3(signature = (name, *, min=None, low=None, high=None, max=None))]
+    fn tenant(
+        &self,
+        py: Python<'_>,
+        name: String,
+        min: Option<&Bound<'_, PyAny>>,
+        low: Option<&Bound<'_, PyAny>>,
+        high: Option<&Bound<'_, PyAny>>,
+        max: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Self> {
+        self.account.make_tenant(py, name, [min, low, high, max])
+    }
+
+    /// Counters by the names of the kernel's `memory.stat`.
+    fn stat<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let text = py.detach(|| self.account.tenant()?.text(TenantFile::Stat).or_raise())?;
+        counters::of_text(py, &text)
+    }
+
+    /// How much time is lost waiting for memory: shares of the time, and seconds.
+    fn pressure<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let pressure = py.detach(|| self.account.tenant()?.pressure().or_raise())?;
+        counters::of_pressure(py, &pressure)
+    }
+
+    /// The budget in bytes with which nine tenths of the waiting would have been avoided.
+    fn advice(&self, py: Python<'_>) -> PyResult<u64> {
+        py.detach(|| self.account.tenant()?.advice().or_raise())
+    }
+
+    fn __repr__(&self) -> String {
+        let names: Vec<&str> = self.account.place.steps.iter().map(|s| &*s.name).collect();
+        format!("<lowtide.Tenant {:?}>", names.join("/"))
+    }
+
+    /// See [`Pager::__reduce__`].
+    fn __reduce__(&self, py: Python<'_>) -> PyResult<(Py<PyAny>, Passed)> {
+        passed_on(py, &self.account)
+    }
+}
