@@ -1,9 +1,12 @@
 """Arrays, maps and files that are larger than the memory you give them.
 
     a = lowtide.memmap("vectors.f32", dtype="f4", shape=(50_000_000, 128), max="2G")
+    with lowtide.open("vectors.f32", max="2G") as view:
+        batch = view.rows(ids, "f4", 128)
 
 ``memmap`` is a ``numpy.memmap`` and ``mmap`` a ``mmap.mmap``: what is in memory of them is kept
-within a budget. ``patch`` makes programs use them that know nothing of lowtide, ``adopt``
+within a budget. ``open`` gives a file whose rows are gathered with overlapping reads, ``empty`` an
+array without a file. ``patch`` makes programs use them that know nothing of lowtide, ``adopt``
 takes over what a library has mapped, and ``python -m lowtide run`` does so for whole programs.
 
 numpy is imported when it is needed first.
@@ -21,9 +24,11 @@ from ._errors import OutOfBudget
 from ._lowtide import Error, Pager, Tenant, __version__
 from ._mmap import mmap
 from ._patch import Patched, patch
+from ._view import View, open
 
 if _TYPE_CHECKING:
     from ._memmap import memmap
+    from ._region import empty, zeros
 
 __all__ = [
     "Adoption",
@@ -32,18 +37,23 @@ __all__ = [
     "Pager",
     "Patched",
     "Tenant",
+    "View",
     "__version__",
     "adopt",
     "default_pager",
+    "empty",
     "memmap",
     "mmap",
+    "open",
     "patch",
     "set_default",
+    "zeros",
 ]
 
 #: Where names are that need numpy.
 _LATER = {
     "memmap": "_memmap",
+    **dict.fromkeys(["empty", "zeros"], "_region"),
 }
 
 
