@@ -8,6 +8,7 @@
 within a budget. ``open`` gives a file whose rows are gathered with overlapping reads, ``empty`` an
 array without a file. ``patch`` makes programs use them that know nothing of lowtide, ``adopt``
 takes over what a library has mapped, and ``python -m lowtide run`` does so for whole programs.
+``sim``, ``mrc`` and ``sweep`` say how much memory is enough.
 
 numpy is imported when it is needed first.
 """
@@ -29,31 +30,19 @@ from ._view import View, open
 if _TYPE_CHECKING:
     from ._memmap import memmap
     from ._region import empty, zeros
+    from ._sim import Curves, Table, mrc, sim, sweep
 
 __all__ = [
-    "Adoption",
-    "Error",
-    "OutOfBudget",
-    "Pager",
-    "Patched",
-    "Tenant",
-    "View",
-    "__version__",
-    "adopt",
-    "default_pager",
-    "empty",
-    "memmap",
-    "mmap",
-    "open",
-    "patch",
-    "set_default",
-    "zeros",
+    "Adoption", "Curves", "Error", "OutOfBudget", "Pager", "Patched", "Table", "Tenant", "View",
+    "__version__", "adopt", "default_pager", "empty", "memmap", "mmap", "mrc", "open", "patch",
+    "set_default", "sim", "sweep", "zeros",
 ]
 
 #: Where names are that need numpy.
 _LATER = {
     "memmap": "_memmap",
     **dict.fromkeys(["empty", "zeros"], "_region"),
+    **dict.fromkeys(["Curves", "Table", "mrc", "sim", "sweep"], "_sim"),
 }
 
 

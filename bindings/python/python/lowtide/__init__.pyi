@@ -1,0 +1,225 @@
+"""What programs use."""
+
+import io
+import mmap as _std
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike, NDArray
+from typing_extensions import Buffer, Self
+
+from ._lowtide import Error as Error
+from ._lowtide import Pager as Pager
+from ._lowtide import Tenant as Tenant
+from ._lowtide import __version__ as __version__
+
+__all__ = [
+    "Adoption", "Curves", "Error", "OutOfBudget", "Pager", "Patched", "Table", "Tenant", "View",
+    "__version__", "adopt", "default_pager", "empty", "memmap", "mmap", "mrc", "open", "patch",
+    "set_default", "sim", "sweep", "zeros",
+]
+
+_Size = int | str
+_Path = str | os.PathLike[str]
+_Shape = int | Sequence[int]
+
+class OutOfBudget(Error, MemoryError): ...
+
+class mmap(_std.mmap):
+    def __new__(
+        cls,
+        fileno: int,
+        length: int,
+        *args: int,
+        max: _Size | None = None,
+        pager: Pager | None = None,
+        tenant: Tenant | None = None,
+        policy: str | None = None,
+        **kwargs: Any,
+    ) -> Self: ...
+    @property
+    def adopted(self) -> bool: ...
+    @property
+    def budget(self) -> Pager | Tenant | None: ...
+    @property
+    def resident(self) -> int: ...
+    def close(self) -> None: ...
+    def resize(self, newsize: int) -> None: ...
+    def madvise(self, option: int, *args: int) -> None: ...
+    def __exit__(self, *exception: object) -> None: ...
+
+class memmap(np.memmap[Any, Any]):
+    def __new__(
+        subtype,
+        filename: Any,
+        dtype: DTypeLike = ...,
+        mode: str = "r+",
+        offset: int = 0,
+        shape: _Shape | None = None,
+        order: Literal["C", "F"] = "C",
+        *,
+        max: _Size | None = None,
+        pager: Pager | None = None,
+        tenant: Tenant | None = None,
+        policy: str | None = None,
+    ) -> Self: ...
+    @property
+    def budget(self) -> Pager | Tenant | None: ...
+    @property
+    def resident(self) -> int: ...
+    def __array_wrap__(
+        self, arr: Any, context: Any = None, return_scalar: bool = False
+    ) -> Any: ...
+    def __getitem__(self, index: Any) -> Any: ...
+    def __reduce_ex__(self, protocol: Any) -> Any: ...
+
+class View(io.RawIOBase):
+    def __init__(
+        self,
+        path: _Path,
+        mode: str = "r",
+        *,
+        max: _Size | None = None,
+        pager: Pager | None = None,
+        tenant: Tenant | None = None,
+        policy: str | None = None,
+        page: int | None = None,
+        create: _Size | None = None,
+        lock: bool = True,
+        read_ahead: _Size | None = None,
+    ) -> None: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def mode(self) -> str: ...
+    @property
+    def budget(self) -> Pager | Tenant: ...
+    @property
+    def page(self) -> int: ...
+    @property
+    def direct(self) -> bool: ...
+    def __len__(self) -> int: ...
+    def __bool__(self) -> bool: ...
+    def rows(
+        self,
+        indices: ArrayLike,
+        dtype: DTypeLike = "u1",
+        shape: _Shape = (),
+        out: NDArray[Any] | None = None,
+        *,
+        offset: int = 0,
+    ) -> NDArray[Any]: ...
+    def read_at(self, offset: int, size: int) -> bytes: ...
+    def write_at(self, offset: int, data: Buffer) -> int: ...
+    def prefetch(self, start: int, end: int) -> None: ...
+    def stat(self) -> dict[str, int]: ...
+    def seek(self, offset: int, whence: int = 0) -> int: ...
+    def readinto(self, buffer: Buffer) -> int: ...
+    def readall(self) -> bytes: ...
+    def write(self, data: Buffer) -> int: ...
+    def truncate(self, size: int | None = None) -> int: ...
+    def __reduce__(self) -> tuple[Any, tuple[Any, ...]]: ...
+
+class Adoption:
+    budget: Pager | Tenant
+    def __init__(self, kept: Any, keep: Any, account: Pager | Tenant) -> None: ...
+    @property
+    def addresses(self) -> list[tuple[int, int]]: ...
+    @property
+    def resident(self) -> int: ...
+    @property
+    def closed(self) -> bool: ...
+    def close(self) -> None: ...
+    def __enter__(self) -> Self: ...
+    def __exit__(self, *exception: object) -> None: ...
+
+class Patched:
+    budget: Pager | Tenant
+    def __init__(self, budget: Pager | Tenant, undone: list[Any]) -> None: ...
+    def undo(self) -> None: ...
+    def __enter__(self) -> Self: ...
+    def __exit__(self, *exception: object) -> None: ...
+
+def open(
+    path: _Path,
+    mode: str = "r",
+    *,
+    max: _Size | None = None,
+    pager: Pager | None = None,
+    tenant: Tenant | None = None,
+    policy: str | None = None,
+    page: int | None = None,
+    create: _Size | None = None,
+    lock: bool = True,
+    read_ahead: _Size | None = None,
+) -> View: ...
+def adopt(
+    path_or_obj: Any,
+    *,
+    max: _Size | None = None,
+    pager: Pager | None = None,
+    tenant: Tenant | None = None,
+    policy: str | None = None,
+) -> Adoption: ...
+def patch(
+    *,
+    max: _Size | None = None,
+    pager: Pager | None = None,
+    tenant: Tenant | None = None,
+    policy: str | None = None,
+) -> Patched: ...
+def empty(
+    shape: _Shape,
+    dtype: DTypeLike = ...,
+    order: Literal["C", "F"] = "C",
+    *,
+    max: _Size | None = None,
+    pager: Pager | None = None,
+    tenant: Tenant | None = None,
+    swap_dir: _Path | None = None,
+) -> NDArray[Any]: ...
+
+zeros = empty
+
+def default_pager() -> Pager: ...
+def set_default(budget: Pager | _Size) -> Pager: ...
+
+class Table:
+    rows: list[dict[str, Any]]
+    about: dict[str, Any]
+    def __init__(self, rows: list[dict[str, Any]], about: dict[str, Any]) -> None: ...
+    def __getitem__(self, name: str) -> Any: ...
+    def __len__(self) -> int: ...
+    def __iter__(self) -> Iterator[dict[str, Any]]: ...
+
+class Curves(Table):
+    policies: list[str]
+    footprint: int
+    accesses: int
+    cold: int
+    advice: dict[str, dict[str, Any]]
+    def __getitem__(self, policy: str) -> Any: ...
+    def plot(self, axes: Any = None) -> Any: ...
+
+def sim(workload: str, *arguments: _Path, **options: Any) -> Table: ...
+def mrc(
+    accesses: _Path | ArrayLike,
+    *,
+    page: int = 4096,
+    policies: str | Sequence[str] = "mglru",
+    baselines: str | Sequence[str] | None = "strict-lru,opt",
+    points: int = 24,
+    advise: float | None = None,
+    **options: Any,
+) -> Curves: ...
+def sweep(
+    grid: Mapping[str, Any] | Iterable[Mapping[str, Any]],
+    *,
+    on: Literal["processes"] = "processes",
+    workers: int | None = None,
+    file: _Path | None = None,
+    progress: bool = False,
+) -> Table: ...
