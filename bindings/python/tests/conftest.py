@@ -1,0 +1,88 @@
+"""What the tests have in common: files, counts of the page cache, and other interpreters."""
+
+import ctypes
+import gc
+import os
+import subprocess
+import sys
+import textwrap
+import time
+
+import numpy as np
+import pytest
+
+MIB = 1 << 20
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def cached_bytes(path):
+    """Bytes of a file that are in the page cache (cachestat(2), Linux 6.5)."""
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        whole, found = (ctypes.c_uint64 * 2)(0, 0), (ctypes.c_uint64 * 5)()
+        if _libc.syscall(451, fd, whole, found, 0) != 0:
+            pytest.skip("this kernel has no cachestat(2)")
+        return found[0] * os.sysconf("SC_PAGE_SIZE")
+    finally:
+        os.close(fd)
+
+
+def uncache(path):
+    """Takes a file out of memory: what was just written could not leave."""
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+        os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+    finally:
+        os.close(fd)
+
+
+def settled(measure, most, patience=20.0):
+    """What `measure` says once it is at most `most`, or after a long time. How long is no
+    verdict: pages of a map leave a moment after they came."""
+    deadline = time.monotonic() + patience
+    while (found := measure()) > most and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return found
+
+
+def python(source, *arguments, check=True, env=None):
+    """Runs a program in an interpreter of its own; what it printed."""
+    done = subprocess.run(
+        [sys.executable, "-X", "faulthandler", "-c", textwrap.dedent(source), *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=240,
+        env={**os.environ, **(env or {})},
+    )
+    if check:
+        assert done.returncode == 0, f"exit {done.returncode}\n{done.stdout}\n{done.stderr}"
+        return done.stdout
+    return done
+
+
+def open_files():
+    """Descriptors of this process."""
+    return len(os.listdir("/proc/self/fd"))
+
+
+def threads():
+    """Threads of this process."""
+    return len(os.listdir("/proc/self/task"))
+
+
+@pytest.fixture
+def numbers(tmp_path):
+    """A file of 32 MiB, of which nothing is in memory: the numbers from 0 on, four bytes each."""
+    path = tmp_path / "numbers.u4"
+    with open(path, "wb") as file:
+        np.arange(8 * MIB, dtype="u4").tofile(file)
+    uncache(path)
+    return path
+
+
+@pytest.fixture(autouse=True)
+def collected():
+    """Maps and pagers of a test do not live into the next."""
+    yield
+    gc.collect()
