@@ -216,7 +216,7 @@ mod modelled {
     }
 
     /// The model never refuses its fence.
-    pub(crate) fn is_refused() -> bool {
+    pub fn is_refused() -> bool {
         false
     }
 

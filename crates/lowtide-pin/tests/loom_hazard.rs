@@ -21,6 +21,7 @@
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::thread;
+use lowtide_pin::hazard;
 use lowtide_pin::rounds::Rounds;
 use lowtide_pin::sync::prove;
 use lowtide_pin::translation::{Entry, State, Taken};
