@@ -20,6 +20,8 @@
 //! A request names memory by address, so the crate knows neither pages nor files: who owns which
 //! memory is a promise of the caller, given once for each request (`request`).
 #![deny(unsafe_code)]
+// The theory at the head of a file names what only the file has.
+#![allow(rustdoc::private_intra_doc_links)]
 
 mod backend;
 mod bounded;

@@ -28,6 +28,8 @@
 //! A pin and its end are one thread-local load, one load and two stores in a line that only this
 //! thread writes. What is on that path is `#[inline]`, because it is called from another crate.
 #![deny(unsafe_code)]
+// The theory at the head of a file names what only the file has.
+#![allow(rustdoc::private_intra_doc_links)]
 
 #[allow(unsafe_code, reason = "see the file's header")]
 pub mod hazard;

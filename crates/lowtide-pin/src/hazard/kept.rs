@@ -21,7 +21,7 @@ pub struct KeptSlot {
 }
 
 impl KeptSlot {
-    /// Takes a slot of this thread that [`hold_unfenced`] does not try first.
+    /// Takes a slot of this thread that [`hold_unfenced`](super::hold_unfenced) does not try first.
     pub fn take() -> Self {
         let slot = own_records().find_map(spare).unwrap_or_else(|| {
             let record = take_record();
@@ -41,7 +41,8 @@ impl KeptSlot {
         is_asymmetric()
     }
 
-    /// As [`hold_unfenced`]: steps 1 and 2 of a reader. What was announced before is held no more.
+    /// As [`hold_unfenced`](super::hold_unfenced): steps 1 and 2 of a reader. What was announced
+    /// before is held no more.
     #[inline(always)]
     pub fn announce(&self, address: usize) {
         debug_assert!(address != 0 && address != RESTING, "these mark slots without an entry");
