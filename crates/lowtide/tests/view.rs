@@ -46,6 +46,31 @@ fn a_file_larger_than_the_budget_reads_back_right() {
 }
 
 #[test]
+fn a_thread_that_must_not_wait_gets_what_is_in_memory_and_nothing_is_read_for_it() {
+    let dir = Dir::new();
+    let path = make_file(&dir, 64 * KIB);
+    let pager = Pager::builder().max(Size::mib(1)).build().unwrap();
+    let view = OpenOptions::new().write(true).open(&pager, path).unwrap();
+    for page in 0..view.page_count() {
+        assert!(view.try_page(page).unwrap().is_none(), "page {page}");
+    }
+    let stat = pager.stat();
+    assert_eq!((stat.io.reads, stat.misses, stat.hits), (0, 0, 0));
+    drop(view.page(3).unwrap());
+    let guard = view.try_page(3).unwrap().expect("it is in memory");
+    assert!(guard.iter().zip(3 * 4096..).all(|(b, at)| *b == byte_at(at)));
+    // It is a guard like others.
+    let refused = view.write_at(3 * 4096, b"x").unwrap_err();
+    assert!(matches!(refused, Error::HeldHere { page: 3, .. }), "{refused}");
+    drop(guard);
+    view.write_at(3 * 4096, b"x").unwrap();
+    let seen = view.try_page(3).unwrap().map(|page| page[0]);
+    assert_eq!(seen, Some(b'x'));
+    assert!(matches!(view.try_page(16), Err(Error::OutOfRange { .. })));
+    assert_eq!(pager.stat().io.reads, 1);
+}
+
+#[test]
 fn every_page_size_reads_the_same_bytes() {
     let dir = Dir::new();
     let path = make_file(&dir, 1024 * KIB + 777);

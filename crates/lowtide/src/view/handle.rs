@@ -7,7 +7,7 @@
 
 use super::guard::Page;
 use super::hits::Hits;
-use crate::ahead::readahead::ReadAhead;
+use crate::ahead::readahead::{ReadAhead, note_access};
 use crate::error::Error;
 use crate::fault::Access;
 use crate::fault::nested::Nested;
@@ -225,6 +225,41 @@ impl View {
         let (frame, held) = pool.hold_page(&self.space, page, Access::Mapped)?;
         self.hits.learn(&self.space);
         Ok(Page::new(pool.frame_ptr(frame), pool.page_bytes(), held))
+    }
+
+    /// As [`page`](View::page), without waiting for a device: `None` if the page is not in memory
+    /// at this moment, or another thread evicts it, or stores to it. For threads that must not
+    /// block, such as those of an executor, and leave misses to others. A page that is found counts
+    /// as accessed; one that is not does not, and nothing is read.
+    ///
+    /// Cost: as a hit of `page`, and for a page past the known end of the file a look at its size.
+    ///
+    /// # Errors
+    /// [`Error::OutOfRange`]; [`Error::Grow`] and [`Error::Read`] as
+    /// [`refresh_len`](View::refresh_len).
+    ///
+    /// # Examples
+    /// ```
+    /// # let file = tempfile::NamedTempFile::new()?;
+    /// # std::fs::write(file.path(), [7; 4096])?;
+    /// # let pager = lowtide::Pager::builder().max(lowtide::Size::mib(1)).build()?;
+    /// let view = pager.open(file.path())?;
+    /// assert!(view.try_page(0)?.is_none());
+    /// assert_eq!(view.page(0)?[0], 7);               // somewhere else, where it may take its time
+    /// assert_eq!(view.try_page(0)?.map(|page| page[0]), Some(7));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[inline]
+    pub fn try_page(&self, page: u64) -> Result<Option<Page<'_>>, Error> {
+        if let Some((bytes, held)) = self.hits.find(page) {
+            return Ok(Some(Page::new(bytes, self.hits.page_bytes(), held)));
+        }
+        let pool = &*self.pool;
+        let (seen, held) = pool.entry(&self.space, page)?.hold();
+        let EntryState::Resident { frame, .. } = seen else { return Ok(None) };
+        note_access(pool, &self.space, page, seen, Access::Mapped, false);
+        self.hits.learn(&self.space);
+        Ok(Some(Page::new(pool.frame_ptr(frame), pool.page_bytes(), held)))
     }
 
     /// What its hits need.
