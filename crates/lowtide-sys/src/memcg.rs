@@ -59,6 +59,13 @@ pub fn own_limit_or_high() -> Option<Limit> {
     })
 }
 
+/// What of a limit on memory is for pages: all but an eighth, which is for the program's own
+/// memory. Were it all, the kernel would reclaim first, or kill.
+#[must_use]
+pub const fn part_for_pages(limit: u64) -> u64 {
+    limit - limit / 8
+}
+
 /// Why a process has no place in a hierarchy of memory cgroups.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -246,6 +253,11 @@ mod tests {
     fn own(mountinfo: &str, cgroup: &str) -> (Version, String) {
         let place = Place::parse(mountinfo, cgroup).unwrap();
         (place.version, place.own.display().to_string())
+    }
+
+    #[test]
+    fn a_program_keeps_a_part_of_its_container_for_itself() {
+        assert_eq!(part_for_pages(1 << 30), 896 << 20);
     }
 
     #[test]

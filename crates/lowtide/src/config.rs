@@ -112,6 +112,25 @@ impl Default for PagerBuilder {
 }
 
 impl PagerBuilder {
+    /// A builder whose budget comes from the memory cgroup of this process, for a program in a
+    /// container: seven eighths of the smallest limit there, `memory.max` or `memory.high`. The
+    /// last eighth is for the program's own memory. `None` where nothing limits this process.
+    ///
+    /// Cost: reads some files of `/proc` and of the cgroup.
+    ///
+    /// ```
+    /// use lowtide::{Pager, PagerBuilder, Size};
+    ///
+    /// let builder = PagerBuilder::from_cgroup();
+    /// let pager = builder.unwrap_or_else(|| Pager::builder().max(Size::mib(256))).build()?;
+    /// # Ok::<(), lowtide::BuildError>(())
+    /// ```
+    #[must_use]
+    pub fn from_cgroup() -> Option<Self> {
+        let limit = lowtide_sys::memcg::own_limit_or_high()?;
+        Some(Self::default().max(lowtide_sys::memcg::part_for_pages(limit.bytes)))
+    }
+
     /// The budget: memory for page frames, in use or in flight. Its addresses are reserved when the
     /// pager is built, its memory comes as pages do. The tables that describe the frames come on
     /// top and are reported by [`Pager::stat`](crate::Pager::stat).

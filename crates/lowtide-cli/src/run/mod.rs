@@ -22,6 +22,7 @@ use std::process::Command;
 
 use lowtide_host::{memcg, reach};
 use lowtide_report::out;
+use lowtide_sys::memcg::part_for_pages;
 
 use args::ModeName;
 pub(crate) use args::RunArgs;
@@ -151,7 +152,7 @@ fn settings_of(args: &RunArgs) -> Result<Settings, RunError> {
     }
     let max = match args.max {
         Some(max) => max,
-        None => memcg::own_limit_or_high().map(part_for_files).ok_or(RunError::NoBudget)?,
+        None => memcg::own_limit_or_high().map(part_for_pages).ok_or(RunError::NoBudget)?,
     };
     if let Some(high) = args.high.filter(|high| *high > max) {
         return Err(RunError::HighAboveMax { high, max });
@@ -188,12 +189,6 @@ fn settings_of(args: &RunArgs) -> Result<Settings, RunError> {
     Ok(settings)
 }
 
-/// What of a container's limit is for mapped files: all but an eighth, which is for the program's
-/// own memory. Were it all, the kernel would reclaim first.
-fn part_for_files(limit: u64) -> u64 {
-    limit - limit / 8
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -206,10 +201,5 @@ mod tests {
         assert_eq!(before_others(ours(), Some("a.so b.so".into())), "/l/ours.so:a.so:b.so");
         let nested = "/x/liblowtide_preload.so:a.so:/y/liblowtide_preload-musl.so\r\r";
         assert_eq!(before_others(ours(), Some(nested.into())), "/l/ours.so:a.so");
-    }
-
-    #[test]
-    fn the_program_keeps_a_part_of_the_container() {
-        assert_eq!(part_for_files(1 << 30), 896 << 20);
     }
 }
