@@ -1,0 +1,146 @@
+//! A pager: one budget, and the files that share it.
+
+use crate::code::{Outcome, call, value};
+use crate::handle::{Own, give, handle, of, take};
+use crate::sized::{self, WithSize};
+use crate::text::{choice, path, time};
+use lowtide::{IoMode, Pager, PagerBuilder, Size, SwapOptions};
+use std::ffi::{c_char, c_int};
+
+/// One budget of memory, and what shares it.
+#[derive(Debug)]
+pub struct lt_pager(Own<Pager>);
+
+handle!(lt_pager: Pager);
+
+/// The library starts no threads: it reclaims and writes in the threads that call it.
+pub const LT_NO_BACKGROUND: u32 = 1;
+/// Takes all memory of the budget when the pager is opened.
+pub const LT_POPULATE: u32 = 2;
+/// Reads and writes through the kernel's page cache.
+pub const LT_BUFFERED: u32 = 4;
+/// Reads and writes past the kernel's page cache, or fails.
+pub const LT_DIRECT: u32 = 8;
+
+/// The choices for a pager. Set `size` to sizeof(lt_pager_options) and the rest to zero, which
+/// stands for the defaults; set what should differ.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct lt_pager_options {
+    /// sizeof(lt_pager_options).
+    pub size: usize,
+    /// Bytes of the budget. 0: seven eighths of the limit of this process's memory cgroup.
+    pub max: u64,
+    /// Bytes of a page, a power of two. 0: 4096, which mappings need.
+    pub page_size: u64,
+    /// LT_NO_BACKGROUND, LT_POPULATE, LT_BUFFERED, LT_DIRECT.
+    pub flags: u32,
+    /// Reads that lt_get_many keeps in flight. 0: 32.
+    pub depth: u32,
+    /// The policy of reclaim: "mglru" (the default), "lru", "tide", or one of a kernel version.
+    pub policy: *const c_char,
+    /// "auto" (the default), "uring" or "psync".
+    pub io_engine: *const c_char,
+    /// How long a call waits for room or for pages that are pinned, in milliseconds. 0: 10 s.
+    /// UINT64_MAX: without limit; so in the next two.
+    pub memory_timeout_ms: u64,
+    /// How long a call waits for pages to be written. 0: 60 s.
+    pub io_timeout_ms: u64,
+    /// How long a call waits for pages to be read. 0: as long as the device takes.
+    pub read_timeout_ms: u64,
+    /// Bytes of the budget that compressed pages of regions may take. 0: none, and no swap.
+    pub swap: u64,
+    /// A directory for a swap file. Null: no file.
+    pub swap_dir: *const c_char,
+    /// Bytes of the swap file, at most.
+    pub swap_file: u64,
+}
+
+// SAFETY: zeroes are numbers and null pointers.
+unsafe impl WithSize for lt_pager_options {}
+
+/// Opens a pager. `options` may be null.
+///
+/// EINVAL: a choice that makes no sense, or no budget where no cgroup has a limit. ENOMEM: more
+/// than the limit of the memory cgroup. LT_TOO_NEW. Else what the kernel refuses.
+/// Threads: any. All handles may be shared by threads, unless their functions say otherwise.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lt_pager_open(
+    options: *const lt_pager_options,
+    out: *mut *mut lt_pager,
+) -> c_int {
+    // SAFETY: the caller follows the header.
+    call(|| unsafe { give(out, || Ok(builder(&sized::read(options)?)?.build()?)) })
+}
+
+/// # Safety
+/// Texts of the options are texts.
+unsafe fn builder(options: &lt_pager_options) -> Outcome<PagerBuilder> {
+    let mut builder = match options.max {
+        // Without a limit, building fails for want of a budget.
+        0 => PagerBuilder::from_cgroup().unwrap_or_default(),
+        max => Pager::builder().max(Size::new(max)),
+    };
+    if options.page_size > 0 {
+        builder = builder.base_page(usize::try_from(options.page_size).unwrap_or(usize::MAX));
+    }
+    // SAFETY: the caller's promise.
+    if let Some(policy) = unsafe { choice(options.policy, "the policy") }? {
+        builder = builder.policy(policy);
+    }
+    // SAFETY: the caller's promise.
+    if let Some(engine) = unsafe { choice(options.io_engine, "the I/O engine") }? {
+        builder = builder.io_engine(engine);
+    }
+    if options.depth > 0 {
+        builder = builder.depth(options.depth);
+    }
+    let set = |flag| options.flags & flag != 0;
+    builder = builder.background(!set(LT_NO_BACKGROUND)).populate(set(LT_POPULATE));
+    builder = match (set(LT_BUFFERED), set(LT_DIRECT)) {
+        (true, false) => builder.direct(IoMode::Buffered),
+        (false, true) => builder.direct(IoMode::Direct),
+        _ => builder,
+    };
+    if let Some(limit) = time(options.memory_timeout_ms) {
+        builder = builder.memory_timeout(limit);
+    }
+    if let Some(limit) = time(options.io_timeout_ms) {
+        builder = builder.io_timeout(limit);
+    }
+    if let Some(limit) = time(options.read_timeout_ms) {
+        builder = builder.read_timeout(limit);
+    }
+    if options.swap > 0 {
+        let mut swap = SwapOptions::compressed(options.swap);
+        if !options.swap_dir.is_null() {
+            // SAFETY: the caller's promise.
+            swap = swap.file(unsafe { path(options.swap_dir) }?, options.swap_file);
+        }
+        builder = builder.swap(swap);
+    }
+    Ok(builder)
+}
+
+/// Writes and syncs everything, and closes the handle, also where it fails. Views and others that
+/// are still open keep working; the memory is given back when they are closed, too. Null is no
+/// error.
+///
+/// What a write fails with, for the first file that could not be written: it is lost when its last
+/// view is closed. LT_FORKED: the handle is as it was.
+/// Threads: any; no other thread may use the handle.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lt_pager_close(pager: *mut lt_pager) -> c_int {
+    // SAFETY: the caller follows the header.
+    call(|| match unsafe { take(pager) }? {
+        Some(pager) => Ok(pager.close()?),
+        None => Ok(()),
+    })
+}
+
+/// Bytes of a page; 0 if the handle is null or of another process. Threads: any.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lt_page_size(pager: *const lt_pager) -> usize {
+    // SAFETY: the caller follows the header.
+    value(0, || Ok(unsafe { of(pager, "the pager") }?.page_size()))
+}
