@@ -20,7 +20,7 @@ const PRODUCT: [&str; 8] = [
 
 /// Crates of the repository that each crate uses, tests and examples apart. `lowtide-lab` may use
 /// all of them; `lowtide-tidy` looks at files only.
-const USES: [(&str, &[&str]); 19] = [
+const USES: [(&str, &[&str]); 20] = [
     (
         "lowtide",
         &[
@@ -51,6 +51,7 @@ const USES: [(&str, &[&str]); 19] = [
     ("lowtide-experiments", &["lowtide-core", "lowtide-mrc", "lowtide-sim", "lowtide-workload"]),
     ("lowtide-host", &["lowtide-sys"]),
     ("lowtide-io", &["lowtide-sys"]),
+    ("lowtide-memmap2", &["lowtide"]),
     ("lowtide-mrc", &["lowtide-sim", "lowtide-workload"]),
     ("lowtide-pin", &["lowtide-core", "lowtide-sys"]),
     ("lowtide-preload", &["lowtide", "lowtide-run", "lowtide-sys"]),

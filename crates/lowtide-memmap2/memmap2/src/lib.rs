@@ -1,0 +1,2 @@
+//! `lowtide-memmap2` under the name that other crates ask for.
+pub use lowtide_memmap2::*;
