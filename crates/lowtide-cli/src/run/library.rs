@@ -1,8 +1,10 @@
-//! Where the libraries are that are loaded into programs: one for each C library.
+//! Where the libraries are that are loaded into programs: one for each C library. The nearest file
+//! counts; a command that has a library in itself needs none.
 
 use std::env;
 use std::path::{Path, PathBuf};
 
+use super::embedded;
 use super::error::RunError;
 use crate::itself;
 use lowtide_run::elf::CLibrary;
@@ -31,7 +33,12 @@ pub(crate) fn find(of: CLibrary) -> Result<PathBuf, RunError> {
     let variable = variable(of);
     let path = match env::var_os(variable) {
         Some(path) => named(of, Path::new(&path))?,
-        None => beside(of, &itself::path())?,
+        None => match (beside(of, &itself::path()), embedded::file(of)) {
+            (Err(_), Some(file)) => {
+                file.map_err(|why| missing(of, format!("this command itself ({why})")))?
+            }
+            (found, _) => found?,
+        },
     };
     let bytes = path.as_os_str().as_encoded_bytes();
     if bytes.iter().any(|byte| *byte == b':' || byte.is_ascii_whitespace()) {

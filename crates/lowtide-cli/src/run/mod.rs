@@ -6,6 +6,7 @@
 //! crate `lowtide-preload`.
 
 mod args;
+mod embedded;
 mod error;
 mod library;
 mod program;
