@@ -39,9 +39,6 @@ mod gather;
 mod memory;
 mod pager;
 mod per_process;
-/// The table by which processes share a budget: that of `lowtide run`.
-#[path = "../../../crates/lowtide-preload/src/shares.rs"]
-mod shares;
 #[allow(unsafe_code, reason = "see the file's header")]
 mod sharing;
 mod view;

@@ -9,7 +9,7 @@
 //! A child closes descriptors whose owners it has forgotten: no other code there has them.
 
 use crate::budget::{self, Budget};
-use crate::shares::Shares;
+use lowtide_run::shares::Shares;
 use lowtide::{Pager, Size};
 use pyo3::prelude::*;
 use rustix::process::geteuid;

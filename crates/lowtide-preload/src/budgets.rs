@@ -1,6 +1,6 @@
 //! The budgets of this process: a pager with a tenant for the common budget, and one for each glob.
-//! Where processes share the budgets (`shares.rs`), the limits of the tenants are this process's
-//! parts.
+//! Where processes share the budgets (`lowtide-run/shares.rs`), the limits of the tenants are this
+//! process's parts.
 //!
 //! One pager has one thread that watches all mappings (`lowtide::map`), whatever tenant pays. It is
 //! built when the first mapping is adopted, by the keeper's thread, so that its threads have the
@@ -8,12 +8,12 @@
 
 use crate::judge::Reason;
 use crate::mirrors::{self, Mirrored};
-use crate::shares::Shares;
 use crate::ways::Why;
 use lowtide::map::run::Reads;
 use lowtide::map::{Adopted, MapOptions};
 use lowtide::{IoEngine, IoMode, MemoryStat, Pager, Policy, Size, SwapOptions, Tenant};
 use lowtide_run::settings::{Settings, SwapTo};
+use lowtide_run::shares::Shares;
 use lowtide_sys::page_cache::cached_pages;
 use rustix::fs::fstat;
 use serde::Serialize;

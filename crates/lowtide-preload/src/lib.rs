@@ -102,7 +102,6 @@ mod real_threads;
 #[cfg(not(target_env = "musl"))]
 mod receives;
 mod room;
-mod shares;
 mod start;
 mod state;
 mod stdio;

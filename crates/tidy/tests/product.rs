@@ -58,7 +58,7 @@ const USES: [(&str, &[&str]); 20] = [
     ("lowtide-programs", &["lowtide-workload"]),
     ("lowtide-proof", &["lowtide", "lowtide-workload"]),
     ("lowtide-report", &["lowtide", "lowtide-core", "lowtide-sim", "lowtide-workload"]),
-    ("lowtide-run", &[]),
+    ("lowtide-run", &["lowtide-sys"]),
     ("lowtide-sim", &["lowtide-core", "lowtide-workload"]),
     ("lowtide-swap", &["lowtide-zstd"]),
     ("lowtide-sys", &[]),

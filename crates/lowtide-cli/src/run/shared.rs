@@ -1,4 +1,4 @@
-//! The file by which the processes of a program share one budget (`lowtide-preload/shares.rs`): its
+//! The file by which the processes of a program share one budget (`lowtide-run/shares.rs`): its
 //! name, and what killed programs have left of theirs.
 
 use std::ffi::OsStr;

@@ -53,7 +53,7 @@ const BYTES: usize = SLOTS * size_of::<Slot>();
 
 /// The table, as one process sees it.
 #[derive(Debug)]
-pub(crate) struct Shares {
+pub struct Shares {
     path: PathBuf,
     /// Its open file has the locks.
     file: File,
@@ -67,7 +67,7 @@ impl Shares {
     ///
     /// # Errors
     /// Those of the file; that all slots are taken.
-    pub(crate) fn open(path: &Path) -> io::Result<Self> {
+    pub fn open(path: &Path) -> io::Result<Self> {
         for _ in 0..ATTEMPTS {
             let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
             let file = File::from(open(path, flags, Mode::RUSR | Mode::WUSR)?);
@@ -108,7 +108,7 @@ impl Shares {
     ///
     /// # Errors
     /// Those of the locks; that all slots are taken.
-    pub(crate) fn join(&mut self, budget: usize) -> io::Result<()> {
+    pub fn join(&mut self, budget: usize) -> io::Result<()> {
         if self.own.contains_key(&budget) {
             return Ok(());
         }
@@ -128,7 +128,7 @@ impl Shares {
 
     /// Says what this process has of a budget and wants of it, and returns what it may have of
     /// `max` bytes, and how many processes share them.
-    pub(crate) fn divide(&self, budget: usize, max: u64, wants: u64, has: u64) -> (u64, usize) {
+    pub fn divide(&self, budget: usize, max: u64, wants: u64, has: u64) -> (u64, usize) {
         let Some(&own) = self.own.get(&budget) else { return (max, 1) };
         let slots = self.slots();
         slots[own].wants.store(wants, Relaxed);
@@ -148,12 +148,12 @@ impl Shares {
 
     /// Its open file. While a process has it open, the slots are taken: a child of `fork` that does
     /// not share closes it.
-    pub(crate) const fn file(&self) -> &File {
+    pub const fn file(&self) -> &File {
         &self.file
     }
 
     /// The process ends: removes the file if no other uses it.
-    pub(crate) fn leave(&self) {
+    pub fn leave(&self) {
         if flock(self.file(), FlockOperation::LockExclusive).is_err() {
             return;
         }
