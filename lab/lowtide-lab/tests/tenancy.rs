@@ -66,7 +66,7 @@ fn a_thrash_has_a_row_for_each_law_and_each_number_of_threads_beside_what_was_pu
     let args = [
         "bench",
         "high-thrash",
-        "--max",
+        "--base",
         "3M",
         "--seconds",
         "0.2",
