@@ -79,8 +79,11 @@ impl Lock {
     pub(crate) fn try_lock(&self) -> Option<Locked<'_>> {
         let quiet = Quiet::begin();
         let me = quiet.thread().cast_unsigned();
-        let taken = self.0.compare_exchange(FREE, me, Ordering::Acquire, Ordering::Relaxed);
-        taken.is_ok().then_some(Locked { lock: self, quiet })
+        match self.0.compare_exchange(FREE, me, Ordering::Acquire, Ordering::Relaxed) {
+            // Made only by the owner: what is made here gives the lock back when it goes.
+            Ok(_) => Some(Locked { lock: self, quiet }),
+            Err(_) => None,
+        }
     }
 
     /// The same, but waits until the deadline at most.
@@ -160,6 +163,16 @@ mod tests {
     use super::*;
     use std::sync::atomic::AtomicU64;
     use std::thread;
+
+    #[test]
+    fn a_lock_that_is_tried_in_vain_stays_with_its_owner() {
+        let lock = Lock::new();
+        let held = lock.try_lock().unwrap();
+        let tries = || lock.try_lock().is_some() || lock.0.load(Ordering::Relaxed) == FREE;
+        assert!(!thread::scope(|scope| scope.spawn(tries).join().unwrap()));
+        drop(held);
+        assert!(lock.try_lock().is_some());
+    }
 
     #[test]
     fn one_thread_at_a_time_has_the_lock() {
