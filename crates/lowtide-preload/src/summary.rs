@@ -363,8 +363,8 @@ mod tests {
         assert_eq!(
             names(&line).join(" "),
             "anon budgets device_read_bytes error inexact left_alone lowtide major_faults \
-             mappings max_bytes pagecache_because pid program read_ahead_pages \
-             read_ahead_wasted_pages reads_lost refusal way"
+             mappings max_bytes mode pagecache_because pid program read_ahead_pages \
+             read_ahead_wasted_pages reads_lost refusal"
         );
         assert_eq!(
             names(&line["budgets"][0]).join(" "),
