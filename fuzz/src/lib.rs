@@ -14,8 +14,8 @@ use lowtide::{IoEngine, IoMode, Pager};
 use lowtide_bpf::{Hook, Programs};
 use lowtide_core::hooks::{LimitHooks, LimitSnapshot};
 use lowtide_core::{Policy, Size};
-use lowtide_sim::spec::MachineSpec;
 use lowtide_experiments::swarm::Plan;
+use lowtide_sim::spec::MachineSpec;
 use lowtide_workload::trace::{
     Columns, CompactWriter, Format, Names, TraceRecord, Writer, read_from,
 };

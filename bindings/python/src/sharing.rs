@@ -9,8 +9,8 @@
 //! A child closes descriptors whose owners it has forgotten: no other code there has them.
 
 use crate::budget::{self, Budget};
-use lowtide_run::shares::Shares;
 use lowtide::{Pager, Size};
+use lowtide_run::shares::Shares;
 use pyo3::prelude::*;
 use rustix::process::geteuid;
 use std::os::fd::AsRawFd;
