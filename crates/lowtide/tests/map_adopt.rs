@@ -114,7 +114,12 @@ fn a_part_that_is_unmapped_can_have_other_memory_and_the_rest_is_kept_within_the
     drop(adopted);
     (0..600).for_each(|page| assert_eq!(word(left.bytes(), page * PAGE), (page * PAGE) as u64));
     assert!(hole.bytes().iter().all(|byte| *byte == 7));
-    assert_eq!(pager.stat().memory.file, 0, "nothing is charged for what was given back");
+    // The thread that watches may have the file's last share, and close it in a moment.
+    let began = Instant::now();
+    while pager.stat().memory.file > 0 {
+        assert!(began.elapsed() < Duration::from_secs(60), "charged for what was given back");
+        std::thread::yield_now();
+    }
     own.unmap();
     pager.validate().unwrap();
 }

@@ -208,12 +208,13 @@ impl Adopted {
     /// longer than a while.
     pub(super) fn end(self) {
         self.forget(self.addresses.clone());
-        let file = Arc::downgrade(&self.file);
+        let (file, watched) = (Arc::downgrade(&self.file), Arc::clone(&self.file.watched));
         drop(self);
-        let is_unused = |file: &WatchedFile| file.watched.is_unmapped() && !file.noted.is_read();
-        let is_left = || file.upgrade().is_some_and(|file| is_unused(&file));
+        let is_in_use = |file: &WatchedFile| !watched.is_unmapped() || file.noted.is_read();
+        // The thread may have the last share of the file, and be closing it.
+        let has_ended = || file.upgrade().map_or(watched.has_ended(), |file| is_in_use(&file));
         let deadline = Deadline::after(LET_GO);
-        while is_left() && !deadline.has_passed() {
+        while !has_ended() && !deadline.has_passed() {
             std::thread::sleep(LOOK);
         }
     }

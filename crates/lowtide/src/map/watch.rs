@@ -121,6 +121,7 @@ impl Drop for WatchedFile {
     fn drop(&mut self) {
         self.watched.close();
         drop(self.open.take());
+        self.watched.end();
     }
 }
 

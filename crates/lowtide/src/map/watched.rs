@@ -38,6 +38,7 @@ use lowtide_sys::pagemap::{Categories, Pagemap, Query, Region, mincore};
 use std::fs::File;
 use std::io;
 use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering::Acquire, Ordering::Release};
 use std::sync::{Mutex, MutexGuard};
 
 /// Pages that are mapped, and pages that are swapped out: with what they are of.
@@ -89,6 +90,8 @@ pub(crate) struct Watched {
     page_shift: u32,
     young_faults: bool,
     state: Mutex<State>,
+    /// Nothing is charged for the file any more.
+    ended: AtomicBool,
 }
 
 /// What the program's calls change.
@@ -121,7 +124,7 @@ impl Watched {
         young_faults: bool,
     ) -> Self {
         let state = Mutex::new(State::default());
-        Self { file, pagemap, page_shift, young_faults, state }
+        Self { file, pagemap, page_shift, young_faults, state, ended: AtomicBool::new(false) }
     }
 
     pub(super) const fn file(&self) -> &File {
@@ -256,6 +259,16 @@ impl Watched {
         if let Err(error) = page_cache::drop_cached(&self.file, 0, 0) {
             tracing::debug!(%error, "pages of a file stay cached");
         }
+    }
+
+    /// Notes that the engine knows none of its pages any more.
+    pub(super) fn end(&self) {
+        self.ended.store(true, Release);
+    }
+
+    /// Whether the engine knows none of its pages any more, and never will.
+    pub(super) fn has_ended(&self) -> bool {
+        self.ended.load(Acquire)
     }
 
     /// Drops what has stayed of pages that were dropped now, since they are of folios that begin in
