@@ -82,6 +82,25 @@ fn memory_of_four_budgets_keeps_its_bytes_within_the_budget() {
 }
 
 #[test]
+fn compressed_pages_are_counted_as_kept_and_not_as_what_the_budget_does_not_hold() {
+    let (files, bytes) = (Files::new(), (256 * MIB).to_string());
+    let summary = files.path("summary");
+    let options = ["--anon", "--max", "64M", "--json", "--summary", &summary];
+    let most = (64 * 1024 + BESIDE_KIB).to_string();
+    let program = heaps();
+    let args = [program.to_str().unwrap(), "fill", &bytes, &most];
+    let output = run(&options, &args).output().unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let summary: Value = serde_json::from_str(&fs::read_to_string(summary).unwrap()).unwrap();
+    if summary["anon"].is_null() {
+        eprintln!("SKIPPED: {}", summary["refusal"]);
+        return;
+    }
+    let outside = summary["anon"]["outside_peak_bytes"].as_u64().unwrap();
+    assert!(outside <= (BESIDE_KIB * 1024 + 4 * MIB) as u64, "{summary}");
+}
+
+#[test]
 fn every_way_to_allocate_map_and_change_memory_does_what_it_does_without() {
     let files = Files::new();
     let path = files.path("direct");

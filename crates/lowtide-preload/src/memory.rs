@@ -28,7 +28,7 @@ use crate::judge::Reason;
 use crate::outside::Outside;
 use crate::protections::{Protection, Protections};
 use crate::room::Room;
-use lowtide::map::run::{Frozen, NotFrozen, with_blocks};
+use lowtide::map::run::{Frozen, NotFrozen, arena_bytes, with_blocks};
 use lowtide::map::{MapMut, MapOptions, MapReport};
 use lowtide::{Error, Tenant};
 use serde::Serialize;
@@ -404,9 +404,16 @@ impl Memory {
     /// Looks now and then at what is not kept.
     pub(crate) fn tick(&mut self) {
         if self.outside.is_due() {
-            self.outside.tick(self.max, self.given_back_bytes);
+            self.outside.tick(self.charged(), self.max, self.given_back_bytes);
             self.count_kept();
         }
+    }
+
+    /// Bytes of lowtide's own memory that the budget holds: pages that are compressed, or free, and
+    /// the tables that say where they are.
+    fn charged(&self) -> u64 {
+        let swap = self.tenant.swap_stat().unwrap_or_default();
+        arena_bytes(self.tenant.pager()) + swap.table_bytes + swap.slot_bytes
     }
 
     /// Counts what is kept.
@@ -421,7 +428,7 @@ impl Memory {
     /// What happened so far.
     pub(crate) fn summary(&mut self) -> HeapFigures {
         self.count_kept();
-        let (outside_bytes, outside_peak_bytes) = self.outside.figures();
+        let (outside_bytes, outside_peak_bytes) = self.outside.figures(self.charged());
         let (blocks, bytes) = blocks::sum();
         let (MapReport { resident_bytes, swapped_bytes, faults, .. }, error) = self.report();
         let swap = self.tenant.swap_stat().unwrap_or_default();

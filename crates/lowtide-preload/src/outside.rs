@@ -3,8 +3,9 @@
 //! What is below `--threshold` stays the C library's: small allocations, arenas that were reserved
 //! without rights, stacks, copies that a child of `fork` has of its parent's blocks. Programs that
 //! allocate nothing else, such as key-value stores, have all of their heap there. Blocks that are
-//! kept are memory of a file for the kernel (`RssShmem`), so the rest is exactly what it counts as
-//! `RssAnon` (`proc_pid_status(5)`). When it alone is more than the budget, a line says so, once.
+//! kept are memory of a file for the kernel (`RssShmem`), so the rest is what it counts as `RssAnon`
+//! (`proc_pid_status(5)`), less what lowtide itself has for pages that it keeps, which the budget
+//! holds: compressed ones, and tables. When it alone is more than the budget, a line says so, once.
 //!
 //! The file is opened at the beginning and kept: a program may confine itself later, or use its
 //! descriptors up.
@@ -40,11 +41,11 @@ impl Outside {
         self.looked.is_none_or(|looked| looked.elapsed() >= PAUSE)
     }
 
-    /// Looks. Says once that it is more than the budget, less what was given back, which was said
-    /// then.
-    pub(crate) fn tick(&mut self, max: u64, given_back: u64) {
+    /// Looks. `charged` is what of it the budget holds. Says once that the rest is more than the
+    /// budget, less what was given back, which was said then.
+    pub(crate) fn tick(&mut self, charged: u64, max: u64, given_back: u64) {
         self.looked = Some(Instant::now());
-        self.look();
+        self.look(charged);
         let small = self.now.saturating_sub(given_back.saturating_add(OWN));
         if small > max && !self.was_said {
             self.was_said = true;
@@ -58,15 +59,15 @@ impl Outside {
         }
     }
 
-    fn look(&mut self) {
+    fn look(&mut self, charged: u64) {
         let bytes = self.status.as_ref().and_then(|file| anonymous(&room::text(file)?));
-        self.now = bytes.unwrap_or_default();
+        self.now = bytes.unwrap_or_default().saturating_sub(charged);
         self.peak = self.peak.max(self.now);
     }
 
-    /// Bytes now, and the most that was seen.
-    pub(crate) fn figures(&mut self) -> (u64, u64) {
-        self.look();
+    /// Bytes now, and the most that was seen; of them the budget holds `charged` now.
+    pub(crate) fn figures(&mut self, charged: u64) -> (u64, u64) {
+        self.look(charged);
         (self.now, self.peak)
     }
 }
@@ -86,9 +87,11 @@ mod tests {
         assert_eq!(anonymous(status), Some(1088 << 10));
         assert_eq!(anonymous(""), None);
         let mut outside = Outside::open();
-        let before = outside.figures().0;
+        let before = outside.figures(0).0;
         let more = vec![1_u8; 8 << 20];
-        let (now, peak) = outside.figures();
+        let (now, peak) = outside.figures(0);
         assert!(now > before && peak >= now, "{before} {now} {peak}, {}", more.len());
+        let rest = outside.figures(4 << 20).0;
+        assert!(rest <= now - (3 << 20), "{now} {rest}: what the budget holds is no part of it");
     }
 }

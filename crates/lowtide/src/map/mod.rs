@@ -92,4 +92,11 @@ pub mod run {
     pub use super::options::with_blocks;
     pub use super::placed::Placed;
     pub use super::reads::Reads;
+
+    /// Bytes of anonymous memory that the pager has for pages: frames, in use and free, which the
+    /// budget holds together with the pages of maps. Cost: the pool's lock.
+    #[must_use]
+    pub fn arena_bytes(pager: &crate::Pager) -> u64 {
+        pager.inner.pool.lock().resident.resident_bytes()
+    }
 }
