@@ -3,7 +3,9 @@
 #include "player.h"
 #include <semaphore.h>
 #include <setjmp.h>
+#include <sys/syscall.h>
 #include <sys/time.h>
+#include <time.h>
 
 static void set_timer(unsigned us) {
     struct itimerval time = { { 0, us }, { 0, us } };
@@ -11,6 +13,15 @@ static void set_timer(unsigned us) {
 }
 
 void stop_timer(void) { set_timer(0); }
+
+/* One signal, for this thread. One for the process may come to another thread, and a second one beside the first. */
+static void signal_once(unsigned us) {
+    struct sigevent event = { .sigev_notify = SIGEV_THREAD_ID, .sigev_signo = SIGVTALRM };
+    event._sigev_un._tid = (int)syscall(SYS_gettid);
+    struct itimerspec time = { .it_value = { us / 1000000, us % 1000000 * 1000 } };
+    timer_t timer;
+    if (timer_create(CLOCK_MONOTONIC, &event, &timer) < 0 || timer_settime(timer, 0, &time, 0) < 0) _exit(73);
+}
 
 static void handle(int number, void (*handler)(int)) {
     struct sigaction action = { .sa_handler = handler, .sa_flags = SA_RESTART };
@@ -70,12 +81,14 @@ static void exits(int number) {
     exit(exit_code);
 }
 
-/* Maps and unmaps until a signal's handler ends the process. */
+/* Maps and unmaps until a signal's handler ends the process. It interrupts this thread, which has no lock of the C
+ * library's: exit(3) may wait for those that it needs, and two threads may not be in it. */
 void end_in_handler(int code) {
     int file = code % 2 ? open_data(O_RDONLY) : -1;
     exit_code = code;
-    handle(SIGALRM, exits);
-    set_timer(1500 + code * 100);
+    stop_timer();
+    handle(SIGVTALRM, exits);
+    signal_once(1500 + code * 100);
     for (;;) {
         void *got = map_some(file);
         if (got == MAP_FAILED) continue;
