@@ -151,7 +151,7 @@ fn what_is_soon_needed_is_read_within_the_budget() {
     }
     let begun = Instant::now();
     while cached_bytes(&file) < 32 * PAGE as u64 {
-        assert!(begun.elapsed() < Duration::from_secs(10), "nothing was read");
+        assert!(begun.elapsed() < Duration::from_secs(60), "nothing was read");
         std::thread::sleep(Duration::from_millis(1));
     }
     // All of the file, which is four times the budget, again and again.

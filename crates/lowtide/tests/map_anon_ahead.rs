@@ -69,7 +69,7 @@ fn play(
 fn settles_at(memory: &MapMut, pages: usize) {
     let begun = Instant::now();
     while memory.report().resident_bytes != (pages * PAGE) as u64 {
-        assert!(begun.elapsed() < Duration::from_secs(10), "{}, not {pages}", memory.report());
+        assert!(begun.elapsed() < Duration::from_secs(60), "{}, not {pages}", memory.report());
         std::thread::sleep(Duration::from_millis(1));
     }
 }
@@ -139,7 +139,7 @@ fn memory_that_is_filled_in_order_takes_few_faults_and_scattered_stores_take_no_
     let begun = Instant::now();
     while memory.report().resident_bytes > 0 {
         memory.clear(0..64 * BUDGET).unwrap();
-        assert!(begun.elapsed() < Duration::from_secs(10), "{}", memory.report());
+        assert!(begun.elapsed() < Duration::from_secs(60), "{}", memory.report());
     }
     for n in 0..100 {
         memory[n * 97 * PAGE] = 1;

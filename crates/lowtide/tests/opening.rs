@@ -161,7 +161,7 @@ fn a_lock_is_asked_for_as_long_as_wanted_while_other_files_are_opened() {
         "{error}"
     );
     assert!(error.to_string().contains("died"), "{error}");
-    assert!(begun.elapsed() < Duration::from_millis(400), "one attempt");
+    assert!(begun.elapsed() < Duration::from_secs(10), "as long as it is asked for by default");
     std::thread::scope(|scope| {
         let patient = writing().lock_timeout(Duration::MAX);
         let (pager, path) = (&pager, &path);
@@ -299,7 +299,7 @@ fn a_read_that_hangs_stops_no_other_file_and_no_pager_from_closing() {
         gate.open();
         let begun = Instant::now();
         while pager.stat().memory.current > 0 {
-            assert!(begun.elapsed() < Duration::from_secs(20), "the pages stay");
+            assert!(begun.elapsed() < Duration::from_secs(60), "the pages stay");
             std::thread::yield_now();
         }
         pager.validate().unwrap();
