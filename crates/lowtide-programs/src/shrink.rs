@@ -71,11 +71,12 @@ fn simpler(plan: &Plan) -> Vec<Plan> {
     all
 }
 
-/// Smaller numbers for an argument. A number of a script is its name.
+/// Smaller numbers for an argument. A number of a script is its name, and a limit is as low as the
+/// catalogue says: below, lowtide itself may need what is left.
 fn smaller(op: &Op, arg: usize) -> Vec<u64> {
     let is_name = ["fork", "start", "thread"].contains(&op.name.as_str()) && arg == 0;
     match op.args[arg] {
-        Word::Number(number) if !is_name && number > 0 => {
+        Word::Number(number) if !is_name && op.name != "limit" && number > 0 => {
             let mut all = vec![0, number / 2, number - number / 4];
             all.retain(|smaller| *smaller < number);
             all.dedup();
@@ -100,5 +101,13 @@ mod tests {
         };
         let small = shrink(&plan, differs).to_string();
         assert_eq!(small, "max=1M threshold=64K: fork 1 0 / unmap 0 0 12");
+    }
+
+    #[test]
+    fn a_limit_stays_as_high_as_it_was_drawn() {
+        let text = "max=1M threshold=64K: map 0 300 rw; limit as 2054; limit files 12";
+        let plan: Plan = text.parse().expect("a plan");
+        let small = shrink(&plan, |plan| plan.has("limit", Some("as"))).to_string();
+        assert_eq!(small, "max=1M threshold=64K: limit as 2054");
     }
 }

@@ -168,3 +168,48 @@ fn what_is_soon_needed_is_read_within_the_budget() {
     own.unmap();
     pager.validate().unwrap();
 }
+
+/// Bytes of addresses that this process has.
+fn addresses() -> usize {
+    let text = std::fs::read_to_string("/proc/self/statm").unwrap();
+    text.split(' ').next().unwrap().parse::<usize>().unwrap() * PAGE
+}
+
+#[test]
+fn a_file_takes_few_addresses_besides_those_of_its_mapping_and_may_grow_all_the_same() {
+    let (file, pager) = (file(PAGES), pager("1M"));
+    let own = Own::of(file.as_file());
+    // The first mapping starts threads, whose stacks and heaps have addresses.
+    let Some(first) = adopt(&pager, file.as_file(), own) else { return own.unmap() };
+    let before = addresses();
+    let files: Vec<_> = (0..4).map(|_| mapped::file(PAGES)).collect();
+    let maps: Vec<_> = files.iter().map(|file| Own::of(file.as_file())).collect();
+    let kept: Vec<_> = files
+        .iter()
+        .zip(&maps)
+        .map(|(file, own)| adopt(&pager, file.as_file(), *own).expect("as the first"))
+        .collect();
+    let each = (addresses() - before) / files.len();
+    assert!(each <= 128 << 20, "{each} bytes of addresses for each file");
+    drop(kept);
+    maps.into_iter().for_each(Own::unmap);
+    // A mapping of what the file has become: 60 GiB, nearly all of it a hole.
+    let long = 60_u64 << 30;
+    file.as_file().set_len(long).unwrap();
+    let end = long - (PAGES * PAGE) as u64;
+    let (len, flags) = (PAGES * PAGE, libc::MAP_SHARED);
+    let fd = file.as_file().as_raw_fd();
+    // SAFETY: a new mapping at an address of the kernel's choice.
+    let start =
+        unsafe { libc::mmap(ptr::null_mut(), len, libc::PROT_READ, flags, fd, end as libc::off_t) };
+    assert_ne!(start, libc::MAP_FAILED);
+    let last = Own { start: start.cast(), pages: PAGES };
+    let options = MapOptions::new().offset(end);
+    // SAFETY: a mapping of this file, which is forgotten before it is unmapped.
+    let more = unsafe { options.adopt(&pager, file.as_file().as_fd(), last.start, len) }.unwrap();
+    assert_eq!(word(last.bytes(), 5 * PAGE), 0);
+    drop((more, first));
+    last.unmap();
+    own.unmap();
+    pager.validate().unwrap();
+}

@@ -20,8 +20,10 @@ use std::time::Duration;
 /// Where the bytes of its pages are.
 pub(super) type Body = Arc<dyn MappedPages>;
 
-/// How far a file that the kernel caches may grow while it is mapped.
-const GROWTH: u64 = 1 << 40;
+/// How far a file that the kernel caches may grow while it is mapped: by this, and by as much as it
+/// has. This takes 64 MiB of addresses (4 bytes a page), which count where a process has a limit of
+/// them (`RLIMIT_AS`), and so many files may be mapped under one.
+const GROWTH: u64 = 64 << 30;
 
 /// A map has pages of the processor's size, so its pager must count in them.
 pub(super) fn check_page_size(pool: &Pool) -> Result<(), MapError> {
@@ -88,8 +90,8 @@ pub(super) fn open_space(
     }
     let id = state.engine.add_space(group);
     let len = pages << pool.page_shift;
-    let room =
-        if cached { len.saturating_add(GROWTH).min(PAGES_MAX << pool.page_shift) } else { len };
+    let grown = len.saturating_mul(2).saturating_add(GROWTH);
+    let room = if cached { grown.min(PAGES_MAX << pool.page_shift) } else { len };
     let made = if id.0 < SPACES_MAX {
         Space::new(id, backing, len, 0, pool.page_shift, room)
     } else {
