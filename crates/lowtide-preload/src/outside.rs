@@ -3,9 +3,10 @@
 //! What is below `--threshold` stays the C library's: small allocations, arenas that were reserved
 //! without rights, stacks, copies that a child of `fork` has of its parent's blocks. Programs that
 //! allocate nothing else, such as key-value stores, have all of their heap there. Blocks that are
-//! kept are memory of a file for the kernel (`RssShmem`), so the rest is what it counts as `RssAnon`
-//! (`proc_pid_status(5)`), less what lowtide itself has for pages that it keeps, which the budget
-//! holds: compressed ones, and tables. When it alone is more than the budget, a line says so, once.
+//! kept are memory of a file for the kernel (`RssShmem`), so the rest is what it counts as
+//! `RssAnon` (`proc_pid_status(5)`), less what lowtide itself has for pages that it keeps, which
+//! the budget holds: compressed ones, and tables. When it alone is more than the budget, a line
+//! says so, once.
 //!
 //! The file is opened at the beginning and kept: a program may confine itself later, or use its
 //! descriptors up.

@@ -161,7 +161,7 @@ fn a_lock_is_asked_for_as_long_as_wanted_while_other_files_are_opened() {
         "{error}"
     );
     assert!(error.to_string().contains("died"), "{error}");
-    assert!(begun.elapsed() < Duration::from_secs(10), "as long as it is asked for by default");
+    assert!(begun.elapsed() < Duration::from_secs(10), "it waited as long as by default");
     std::thread::scope(|scope| {
         let patient = writing().lock_timeout(Duration::MAX);
         let (pager, path) = (&pager, &path);

@@ -22,7 +22,7 @@ pub(super) type Body = Arc<dyn MappedPages>;
 
 /// How far a file that the kernel caches may grow while it is mapped: by this, and by as much as it
 /// has. This takes 64 MiB of addresses (4 bytes a page), which count where a process has a limit of
-/// them (`RLIMIT_AS`), and so many files may be mapped under one.
+/// them (`RLIMIT_AS`).
 const GROWTH: u64 = 64 << 30;
 
 /// A map has pages of the processor's size, so its pager must count in them.
