@@ -97,3 +97,18 @@ fn the_order_of_publishing_has_each_crate_once_and_after_those_that_it_uses() {
         }
     }
 }
+
+/// A line of a manifest, without its quotes.
+fn value(text: &str, name: &str) -> String {
+    let line = text.lines().find_map(|line| line.strip_prefix(&format!("{name} = ")));
+    line.unwrap_or_else(|| panic!("no {name}")).trim_matches('"').to_owned()
+}
+
+#[test]
+fn the_rust_that_users_need_is_the_one_that_tests_run_with() {
+    let needed = value(&read("Cargo.toml"), "rust-version");
+    let pinned = value(&read("rust-toolchain.toml"), "channel");
+    assert!(pinned == needed || pinned.starts_with(&format!("{needed}.")), "{needed}: {pinned}");
+    assert!(read("README.md").contains(&format!("Rust {needed}")), "README.md");
+    assert!(read("packages/Dockerfile").contains(&format!("FROM rust:{needed}-")), "Dockerfile");
+}
