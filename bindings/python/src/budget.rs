@@ -6,6 +6,7 @@
 
 use crate::errors::IntoPython;
 use crate::forks;
+use crate::log;
 use crate::per_process::PerProcess;
 use crate::sharing::{self, Sharing};
 use lowtide::{Pager, Policy, Size, SwapOptions, Tenant, TenantError};
@@ -109,7 +110,10 @@ impl Budget {
         if self.is_closed.load(Ordering::Acquire) {
             return Err(crate::errors::Error::new_err("the pager is closed: make another one"));
         }
-        let live = self.live.get(|| self.build().map_err(IntoPython::into_python))?;
+        let live = self.live.get(|| {
+            log::begin();
+            self.build().map_err(IntoPython::into_python)
+        })?;
         if self.is_shared.load(Ordering::Acquire) {
             self.begin_sharing(&live);
         }

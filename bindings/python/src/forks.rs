@@ -5,7 +5,7 @@
 //! and a handler of `pthread_atfork(3)` closes the gate.
 //!
 //! ```text
-//!   os.fork    budgets in use are shared from now on (`sharing`)
+//!   os.fork    budgets in use are shared from now on (`sharing`), and nothing is logged (`log`)
 //!   prepare    the gate is closed
 //!   parent     the gate is open
 //!   child      another generation, another gate
@@ -22,7 +22,7 @@
 //!
 //! Handlers of `pthread_atfork(3)` are registered. Python does not unload extension modules.
 
-use crate::{adopted, budget};
+use crate::{adopted, budget, log};
 use pyo3::prelude::*;
 use std::cell::{Cell, RefCell};
 use std::ptr;
@@ -87,6 +87,7 @@ extern "C" fn in_child() {
     GENERATION.fetch_add(1, Ordering::AcqRel);
     // Threads that are not here may wait for the other one.
     GATE.store(new_gate(), Ordering::Release);
+    log::in_child();
 }
 
 /// From now on the process forks only while the gate is closed, and children know what they are.
@@ -102,7 +103,16 @@ pub(crate) fn watch() {
 /// For `os.register_at_fork(before=...)`: what the child will use is shared with it.
 #[pyfunction]
 pub(crate) fn before_fork(py: Python<'_>) {
-    py.detach(budget::share_all);
+    py.detach(|| {
+        budget::share_all();
+        log::pause();
+    });
+}
+
+/// For `os.register_at_fork(after_in_parent=...)`.
+#[pyfunction]
+pub(crate) fn after_fork_in_parent(py: Python<'_>) {
+    py.detach(log::resume);
 }
 
 /// For `os.register_at_fork(after_in_child=...)`: adopts what the child inherited. Returns what

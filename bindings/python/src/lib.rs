@@ -22,7 +22,8 @@
 //! | `gather` | many rows in one call |
 //! | `memory` | memory without a file, larger than its budget |
 //! | `forks`, `per_process` | what a child of `fork` finds |
-//! | `sharing`, `shares` | one budget for several processes |
+//! | `sharing` | one budget for several processes |
+//! | `log` | what the runtime says, for `logging` |
 #![deny(unsafe_code)]
 
 #[allow(unsafe_code, reason = "see the file's header")]
@@ -35,6 +36,8 @@ mod errors;
 #[allow(unsafe_code, reason = "see the file's header")]
 mod forks;
 mod gather;
+#[allow(unsafe_code, reason = "see the file's header")]
+mod log;
 #[allow(unsafe_code, reason = "the buffer protocol")]
 mod memory;
 mod pager;
@@ -49,6 +52,7 @@ use pyo3::prelude::*;
 #[pymodule]
 #[pyo3(name = "_lowtide")]
 fn extension(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    log::watch();
     forks::watch();
     m.add("__version__", env!("CARGO_PKG_VERSION"))?;
     m.add("Error", m.py().get_type::<errors::Error>())?;
@@ -61,6 +65,7 @@ fn extension(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(arguments::address_of, m)?)?;
     m.add_function(wrap_pyfunction!(pager::shared_pager, m)?)?;
     m.add_function(wrap_pyfunction!(forks::before_fork, m)?)?;
+    m.add_function(wrap_pyfunction!(forks::after_fork_in_parent, m)?)?;
     m.add_function(wrap_pyfunction!(forks::after_fork_in_child, m)?)?;
     m.add_function(wrap_pyfunction!(sharing::leave_all, m)?)
 }

@@ -9,6 +9,7 @@
 //! A child closes descriptors whose owners it has forgotten: no other code there has them.
 
 use crate::budget::{self, Budget};
+use crate::log;
 use lowtide::{Pager, Size};
 use lowtide_run::shares::Shares;
 use pyo3::prelude::*;
@@ -152,5 +153,8 @@ pub(crate) fn leave_to_parent() {
 /// For `atexit`.
 #[pyfunction]
 pub(crate) fn leave_all(py: Python<'_>) {
-    py.detach(budget::leave_all);
+    py.detach(|| {
+        budget::leave_all();
+        log::end();
+    });
 }

@@ -18,6 +18,7 @@ import os as _os
 import warnings as _warnings
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
+from . import _log as _log
 from . import _lowtide
 from ._adopt import Adoption, adopt
 from ._budget import default_pager, set_default
@@ -69,8 +70,11 @@ def _in_child():
         )
 
 
+# `logging` registers itself, too, and was imported before this: so its locks are taken after ours
+# at a fork, and its handlers are closed after our last record.
 _os.register_at_fork(
     before=_lowtide.before_fork,
+    after_in_parent=_lowtide.after_fork_in_parent,
     after_in_child=_in_child,
 )
 _atexit.register(_lowtide.leave_all)
