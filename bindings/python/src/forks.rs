@@ -22,7 +22,7 @@
 //!
 //! Handlers of `pthread_atfork(3)` are registered. Python does not unload extension modules.
 
-use crate::{adopted, budget, log};
+use crate::{adopted, budget, log, mirror};
 use pyo3::prelude::*;
 use std::cell::{Cell, RefCell};
 use std::ptr;
@@ -88,6 +88,7 @@ extern "C" fn in_child() {
     // Threads that are not here may wait for the other one.
     GATE.store(new_gate(), Ordering::Release);
     log::in_child();
+    mirror::in_child();
 }
 
 /// From now on the process forks only while the gate is closed, and children know what they are.
@@ -119,5 +120,9 @@ pub(crate) fn after_fork_in_parent(py: Python<'_>) {
 /// could not be adopted, and why.
 #[pyfunction]
 pub(crate) fn after_fork_in_child(py: Python<'_>) -> Vec<String> {
-    py.detach(adopted::adopt_inherited)
+    py.detach(|| {
+        let mut problems = adopted::adopt_inherited();
+        problems.extend(mirror::place_inherited());
+        problems
+    })
 }

@@ -18,6 +18,7 @@
 //! | `pager` | the classes `Pager` and `Tenant` |
 //! | `counters` | their counters, as dictionaries |
 //! | `adopted` | mappings of the program that were taken over |
+//! | `mirror` | maps that were replaced by a mirror |
 //! | `view` | files that are read and written through the budget |
 //! | `gather` | many rows in one call |
 //! | `memory` | memory without a file, larger than its budget |
@@ -40,6 +41,8 @@ mod gather;
 mod log;
 #[allow(unsafe_code, reason = "the buffer protocol")]
 mod memory;
+#[allow(unsafe_code, reason = "see the file's header")]
+mod mirror;
 mod pager;
 mod per_process;
 #[allow(unsafe_code, reason = "see the file's header")]
@@ -59,6 +62,7 @@ fn extension(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<pager::Pager>()?;
     m.add_class::<pager::Tenant>()?;
     m.add_class::<adopted::Adopted>()?;
+    m.add_class::<mirror::Mirror>()?;
     m.add_class::<view::RawView>()?;
     m.add_class::<memory::Memory>()?;
     m.add_function(wrap_pyfunction!(arguments::parse_size, m)?)?;

@@ -6,6 +6,7 @@ import os
 
 import lowtide
 import numpy as np
+import pytest
 from conftest import MIB, open_files, settled, threads
 
 
@@ -55,6 +56,21 @@ def test_ten_thousand_closes_leave_nothing(tmp_path):
             mapped.close()
 
         rounds(work, 10_000, 4 * MIB)
+
+
+def test_mirrors_leave_nothing(tmp_path):
+    path, pager = tmp_path / "small", lowtide.Pager("4M")
+    np.arange(4096, dtype="u4").tofile(path)
+
+    def work():
+        array = lowtide.memmap(path, "u4", "r", pager=pager, map_mode="userfault")
+        assert array[4095] == 4095
+
+    try:
+        work()
+    except OSError as error:
+        pytest.skip(f"no mirrors on this machine: {error}")
+    rounds(work, 2000, 4 * MIB)
 
 
 def test_views_leave_nothing(tmp_path):

@@ -61,7 +61,8 @@ class memmap(np.memmap):
     """A ``numpy.memmap`` of which the budget decides what stays in memory.
 
     The arguments are those of ``numpy.memmap``, and, by name only, ``max`` for a budget of its
-    own, or ``pager`` or ``tenant``; without one the default budget pays.
+    own, or ``pager`` or ``tenant``; without one the default budget pays. ``map_mode`` is that of
+    ``lowtide.mmap``.
     """
 
     def __new__(
@@ -77,11 +78,12 @@ class memmap(np.memmap):
         pager=None,
         tenant=None,
         policy=None,
+        map_mode="pagecache",
     ):
         account = _budget.account(max, pager, tenant, policy)
         kind = "tenant" if isinstance(account, _budget.Tenant) else "pager"
         before = getattr(_current, "budget", None)
-        _current.budget = {kind: account}
+        _current.budget = {kind: account, "map_mode": map_mode}
         try:
             self = _new(subtype, filename, dtype, mode, offset, shape, order)
         finally:
@@ -148,7 +150,7 @@ def _description(array):
     lead = array.__array_interface__["data"][0] - low
     mode = "r" if array.mode == "r" else "r+"
     place = (begin, high - low, lead, array.shape, array.strides)
-    return path, number, array.dtype, mode, place, made._account
+    return path, number, array.dtype, mode, place, made._account, made.map_mode
 
 
 def _number_of(made):
@@ -170,13 +172,14 @@ def _bounds(array):
     return low, high + array.itemsize
 
 
-def _rebuild(path, number, dtype, mode, place, account):
+def _rebuild(path, number, dtype, mode, place, account, map_mode):
     """The array of a pickle."""
     begin, length, lead, shape, strides = place
     if problem := _file_of(path, number):
         raise Error(f"a memmap was pickled by its path, and {problem}")
     kind = "tenant" if isinstance(account, _budget.Tenant) else "pager"
-    whole = memmap(path, np.uint8, mode, begin, (length,), **{kind: account})
+    budget = {kind: account, "map_mode": map_mode}
+    whole = memmap(path, np.uint8, mode, begin, (length,), **budget)
     if whole._mmap.adopted and whole._mmap._kept.file != number:
         raise Error(f"a memmap was pickled by its path, and {path} is another file by now")
     made = np.ndarray.__new__(memmap, shape, dtype, whole, lead, strides)
