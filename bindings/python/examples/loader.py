@@ -1,5 +1,6 @@
-"""A loader of samples with worker processes, in the manner of torch's. The data is larger than the
-budget, which all workers share. Arguments: a file of rows of 128 floats, the budget, the workers.
+"""A loader of samples with worker processes: torch's, or one of numpy's arrays in the manner of
+torch's where that is not installed. The data is larger than the budget, which all workers share.
+Arguments: a file of rows of 128 floats, the budget, the workers.
 """
 
 import multiprocessing
@@ -8,6 +9,8 @@ import sys
 import numpy as np
 
 import lowtide
+
+BATCH = 512
 
 
 class Samples:
@@ -23,19 +26,50 @@ class Samples:
         return self.view.rows(ids, "f4", 128)
 
 
-def work(job):
+def as_they_are(rows):
+    """A batch is an array already."""
+    return rows
+
+
+def with_torch(samples, method, workers):
+    from torch.utils.data import DataLoader
+
+    return DataLoader(
+        samples,
+        BATCH,
+        shuffle=True,
+        num_workers=workers,
+        multiprocessing_context=method,
+        collate_fn=as_they_are,
+    )
+
+
+def load(job):
     samples, ids = job
-    return float(samples.__getitems__(ids).sum(dtype="f8"))
+    return samples.__getitems__(ids)
+
+
+def with_numpy(samples, method, workers):
+    order = np.random.default_rng(1).permutation(len(samples))
+    parts = np.array_split(order, -(-len(samples) // BATCH))
+    with multiprocessing.get_context(method).Pool(workers) as pool:
+        yield from pool.imap_unordered(load, [(samples, ids) for ids in parts])
 
 
 def main():
-    path, budget, count = sys.argv[1], sys.argv[2], int(sys.argv[3])
+    path, budget, workers = sys.argv[1], sys.argv[2], int(sys.argv[3])
     samples = Samples(path, budget)
-    order = np.random.default_rng(1).permutation(len(samples))
-    jobs = [(samples, ids) for ids in np.array_split(order, 64)]
+    try:
+        import torch  # noqa: F401
+
+        batches = with_torch
+    except ImportError:
+        batches = with_numpy
     for method in ("fork", "forkserver", "spawn"):
-        with multiprocessing.get_context(method).Pool(count) as pool:
-            print(method, round(sum(pool.imap_unordered(work, jobs)), 3))
+        count, total = 0, 0.0
+        for rows in batches(samples, method, workers):
+            count, total = count + len(rows), total + float(rows.sum(dtype=np.float64))
+        print(method, count, round(total, 3))
 
 
 if __name__ == "__main__":
