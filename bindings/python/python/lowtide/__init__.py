@@ -31,7 +31,8 @@ from ._view import View, open
 if _TYPE_CHECKING:
     from ._memmap import memmap
     from ._region import empty, zeros
-    from ._sim import Curves, Table, mrc, sim, sweep
+    from ._sim import Curves, Table, mrc, sim
+    from ._sweep import sweep
 
 __all__ = [
     "Adoption", "Curves", "Error", "OutOfBudget", "Pager", "Patched", "Table", "Tenant", "View",
@@ -43,7 +44,8 @@ __all__ = [
 _LATER = {
     "memmap": "_memmap",
     **dict.fromkeys(["empty", "zeros"], "_region"),
-    **dict.fromkeys(["Curves", "Table", "mrc", "sim", "sweep"], "_sim"),
+    **dict.fromkeys(["Curves", "Table", "mrc", "sim"], "_sim"),
+    "sweep": "_sweep",
 }
 
 

@@ -222,7 +222,7 @@ def mrc(
 def sweep(
     grid: Mapping[str, Any] | Iterable[Mapping[str, Any]],
     *,
-    on: Literal["processes"] = "processes",
+    on: Literal["processes", "ray"] = "processes",
     workers: int | None = None,
     file: _Path | None = None,
     progress: bool = False,

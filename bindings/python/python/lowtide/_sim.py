@@ -1,17 +1,14 @@
-"""``lowtide.sim``, ``lowtide.mrc``, ``lowtide.sweep``: how much memory is enough.
+"""``lowtide.sim``, ``lowtide.mrc``: how much memory is enough.
 
-The simulator is the command of the wheel. It runs the engine in virtual time, so the same seed gives
-the same result on any machine, and a cell of a sweep is the same wherever it ran.
+The simulator is the command of the wheel. It runs the engine in virtual time, so the same seed
+gives the same result on any machine.
 """
 
-import concurrent.futures as _futures
 import html
-import itertools
 import json
 import os
 import subprocess
 import tempfile
-import threading
 
 import numpy as np
 
@@ -20,8 +17,6 @@ from ._lowtide import Error
 
 #: A line of the format `oracle-general`, which the command reads.
 _ACCESS = np.dtype([("time", "<u4"), ("page", "<u8"), ("bytes", "<u4"), ("next", "<i8")])
-#: How often a cell is tried whose process was killed.
-_ATTEMPTS = 3
 
 
 def _words(options):
@@ -69,6 +64,10 @@ class _Failed(Error):
     def __init__(self, code, text):
         super().__init__(text or f"the simulator ended with {code}")
         self.was_killed = code < 0
+        self._given = code, text
+
+    def __reduce__(self):
+        return _Failed, self._given
 
 
 class Table:
@@ -187,107 +186,3 @@ def mrc(accesses, *, page=4096, policies="mglru", baselines="strict-lru,opt", po
         for row in found["rows"]:
             row["max_bytes"] = row["max_bytes"] // 4096 * page
     return Curves(found["rows"], machine)
-
-
-def _cells(grid):
-    """Each combination of a dictionary of lists; or dictionaries as they are."""
-    if not isinstance(grid, dict):
-        return [dict(cell) for cell in grid]
-    lists = [value if isinstance(value, (list, tuple)) else [value] for value in grid.values()]
-    return [dict(zip(grid, values)) for values in itertools.product(*lists)]
-
-
-def _key(cell):
-    return json.dumps(cell, sort_keys=True)
-
-
-def _finished(path):
-    """The cells of a file of an earlier sweep. A line that was cut off is none."""
-    found = {}
-    if path is not None and os.path.exists(path):
-        with open(path, encoding="utf-8") as lines:
-            for line in lines:
-                try:
-                    one = json.loads(line)
-                except ValueError:
-                    continue
-                found[_key(one["cell"])] = one["rows"]
-    return found
-
-
-def _cell(cell, started):
-    given = dict(cell)
-    words = [given.pop("workload"), *given.pop("arguments", [])]
-    for attempt in itertools.count(1):
-        try:
-            return _run([*words, *_words(given)], started)["rows"]
-        except _Failed as error:
-            if not error.was_killed or attempt == _ATTEMPTS:
-                raise
-
-
-def _bar(total):
-    """A function that counts, on a bar of tqdm if that is installed."""
-    try:
-        from tqdm.auto import tqdm
-    except ImportError:
-        return lambda: None
-    return tqdm(total=total, unit="cell").update
-
-
-def sweep(grid, *, on="processes", workers=None, file=None, progress=False):
-    """Simulates every cell of a grid: a ``Table`` of all rows, in the order of the cells, whatever
-    the number of workers.
-
-    ``grid`` is a dictionary of lists, of which every combination is a cell (``workload``, and the
-    options of ``sim``), or the cells themselves. Each cell is a process, ``workers`` at a time. In
-    ``file`` finished cells are kept: a sweep that was interrupted goes on there. A cell whose
-    process is killed is repeated.
-    """
-    if on != "processes":
-        raise ValueError(f"a sweep runs on 'processes', not on {on!r}")
-    cells = _cells(grid)
-    for cell in cells:
-        if "workload" not in cell:
-            raise ValueError(f"a cell has a `workload`: {cell}")
-    found = _finished(file)
-    left = [cell for cell in {_key(cell): cell for cell in cells}.values() if _key(cell) not in found]
-    count = _bar(len(left)) if progress else lambda: None
-    lock, running, stopped = threading.Lock(), set(), threading.Event()
-
-    def started(process):
-        with lock:
-            running.add(process)
-        if stopped.is_set():
-            process.kill()
-
-    def work(cell):
-        if stopped.is_set():
-            return None
-        return cell, _cell(cell, started)
-
-    out = open(file, "a", encoding="utf-8") if file is not None else None
-    if out is not None and out.tell() > 0:
-        # The last line may have been cut off.
-        out.write("\n")
-    pool = _futures.ThreadPoolExecutor(workers or os.cpu_count())
-    try:
-        for done in _futures.as_completed([pool.submit(work, cell) for cell in left]):
-            cell, rows = done.result()
-            found[_key(cell)] = rows
-            if out is not None:
-                out.write(json.dumps({"cell": cell, "rows": rows}) + "\n")
-                out.flush()
-            count()
-    except BaseException:
-        stopped.set()
-        with lock:
-            for process in running:
-                process.kill()
-        raise
-    finally:
-        pool.shutdown(cancel_futures=True)
-        if out is not None:
-            out.close()
-    rows = [{**cell, **row} for cell in cells for row in found[_key(cell)]]
-    return Table(rows, {"cells": len(cells)})
