@@ -16,7 +16,6 @@ numpy is imported when it is needed first.
 import atexit as _atexit
 import os as _os
 import warnings as _warnings
-from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 from . import _log as _log
 from . import _lowtide
@@ -27,12 +26,6 @@ from ._lowtide import Error, Pager, Tenant, __version__
 from ._mmap import mmap
 from ._patch import Patched, patch
 from ._view import View, open
-
-if _TYPE_CHECKING:
-    from ._memmap import memmap
-    from ._region import empty, zeros
-    from ._sim import Curves, Table, mrc, sim
-    from ._sweep import sweep
 
 __all__ = [
     "Adoption", "Curves", "Error", "OutOfBudget", "Pager", "Patched", "Table", "Tenant", "View",
