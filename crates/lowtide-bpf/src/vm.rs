@@ -26,11 +26,58 @@ pub(crate) struct Program {
     pub uses_stack: bool,
 }
 
+/// Registers: 16, so that four bits are always an index.
+type Registers = [u64; 16];
+
 /// Where a call returns to, and what it must find there.
 #[derive(Clone, Copy, Default)]
 struct Frame {
     next: usize,
     saved: [u64; 4],
+}
+
+/// The calls of a program's own functions that have not returned.
+struct Calls {
+    frames: [Frame; FRAMES_MAX as usize - 1],
+    depth: usize,
+    /// Whether a function has a stack of its own.
+    has_stack: bool,
+}
+
+impl Calls {
+    /// None, at the beginning of a program.
+    fn none(has_stack: bool, memory: &mut Memory) -> Self {
+        memory.open_frames(1, has_stack);
+        Self { frames: [Frame::default(); FRAMES_MAX as usize - 1], depth: 0, has_stack }
+    }
+
+    /// Enters a function that returns to `next`: it has registers to save and a frame of the stack.
+    #[inline]
+    fn enter(
+        &mut self,
+        next: usize,
+        r: &mut Registers,
+        memory: &mut Memory,
+    ) -> Result<(), RunFault> {
+        let frame = self.frames.get_mut(self.depth).ok_or(RunFault::TooDeep)?;
+        frame.next = next;
+        frame.saved.copy_from_slice(&r[6..10]);
+        self.depth += 1;
+        r[10] = r[10].wrapping_sub(FRAME_BYTES.into());
+        memory.open_frames(self.depth as u32 + 1, self.has_stack);
+        Ok(())
+    }
+
+    /// Leaves a function. Returns where its caller continues; `None` at the end of the program.
+    #[inline]
+    fn leave(&mut self, r: &mut Registers, memory: &mut Memory) -> Option<usize> {
+        self.depth = self.depth.checked_sub(1)?;
+        let frame = &self.frames[self.depth];
+        r[6..10].copy_from_slice(&frame.saved);
+        r[10] = r[10].wrapping_add(FRAME_BYTES.into());
+        memory.open_frames(self.depth as u32 + 1, false);
+        Some(frame.next)
+    }
 }
 
 /// Runs a program on the context that is in `memory`. Returns `r0`.
@@ -45,15 +92,12 @@ pub(crate) fn run(
     host: &mut Host,
 ) -> Result<u64, RunError> {
     let code = &program.code[..];
-    // 16, so that four bits are always an index.
-    let mut r = [0u64; 16];
+    let mut r = Registers::default();
     r[1] = program.context;
     r[10] = STACK_TOP;
-    let mut frames = [Frame::default(); FRAMES_MAX as usize - 1];
-    let mut depth = 0usize;
+    let mut calls = Calls::none(program.uses_stack, memory);
     let mut left = RUN_BUDGET;
     let mut pc = program.entry;
-    memory.open_frames(1, program.uses_stack);
 
     loop {
         let at = pc;
@@ -74,17 +118,7 @@ pub(crate) fn run(
             }
             LDX => {
                 let address = r[src].wrapping_add(insn.off as i64 as u64);
-                let signed = insn.op & MODE == MEM_SIGNED;
-                r[dst] = match insn.op & WIDTH {
-                    DOUBLE => memory.load::<8>(address),
-                    WORD if signed => memory.load::<4>(address).map(|v| v as i32 as i64 as u64),
-                    HALF if signed => memory.load::<2>(address).map(|v| v as i16 as i64 as u64),
-                    BYTE if signed => memory.load::<1>(address).map(|v| v as i8 as i64 as u64),
-                    WORD => memory.load::<4>(address),
-                    HALF => memory.load::<2>(address),
-                    _ => memory.load::<1>(address),
-                }
-                .map_err(fail)?;
+                r[dst] = load(insn.op, address, memory).map_err(fail)?;
             }
             class @ (ST | STX) => {
                 let address = r[dst].wrapping_add(insn.off as i64 as u64);
@@ -93,44 +127,23 @@ pub(crate) fn run(
                     continue;
                 }
                 let value = if class == ST { insn.imm as i64 as u64 } else { r[src] };
-                match insn.op & WIDTH {
-                    DOUBLE => memory.store::<8>(address, value),
-                    WORD => memory.store::<4>(address, value),
-                    HALF => memory.store::<2>(address, value),
-                    _ => memory.store::<1>(address, value),
-                }
-                .map_err(fail)?;
+                store(insn.op, address, value, memory).map_err(fail)?;
             }
             LD => {
                 let Some(high) = code.get(pc) else { return Err(fail(RunFault::Illegal)) };
                 r[dst] = u64::from(insn.imm as u32) | (high.imm as u32 as u64) << 32;
                 pc += 1;
             }
-            _ if insn.is_exit() => {
-                if depth == 0 {
-                    return Ok(r[0]);
-                }
-                depth -= 1;
-                pc = frames[depth].next;
-                r[6..10].copy_from_slice(&frames[depth].saved);
-                r[10] = r[10].wrapping_add(FRAME_BYTES.into());
-                memory.open_frames(depth as u32 + 1, false);
-            }
+            _ if insn.is_exit() => match calls.leave(&mut r, memory) {
+                Some(next) => pc = next,
+                None => return Ok(r[0]),
+            },
             _ if insn.is_local_call() => {
-                let Some(frame) = frames.get_mut(depth) else {
-                    return Err(fail(RunFault::TooDeep));
-                };
-                frame.next = pc;
-                frame.saved.copy_from_slice(&r[6..10]);
-                depth += 1;
-                r[10] = r[10].wrapping_sub(FRAME_BYTES.into());
-                memory.open_frames(depth as u32 + 1, program.uses_stack);
+                calls.enter(pc, &mut r, memory).map_err(fail)?;
                 pc = pc.wrapping_add_signed(insn.imm as isize);
             }
             _ if insn.is_call() => {
-                let Some(helper) = Helper::of(insn.imm) else {
-                    return Err(fail(RunFault::Illegal));
-                };
+                let helper = Helper::of(insn.imm).ok_or(fail(RunFault::Illegal))?;
                 let (result, cost) =
                     helpers::call(helper, [r[1], r[2], r[3], r[4]], memory, host).map_err(fail)?;
                 r[0] = result;
@@ -150,6 +163,32 @@ pub(crate) fn run(
                 }
             }
         }
+    }
+}
+
+/// What a load finds, extended to 64 bits.
+#[inline]
+fn load(op: u8, address: u64, memory: &Memory) -> Result<u64, RunFault> {
+    let signed = op & MODE == MEM_SIGNED;
+    match op & WIDTH {
+        DOUBLE => memory.load::<8>(address),
+        WORD if signed => memory.load::<4>(address).map(|v| v as i32 as i64 as u64),
+        HALF if signed => memory.load::<2>(address).map(|v| v as i16 as i64 as u64),
+        BYTE if signed => memory.load::<1>(address).map(|v| v as i8 as i64 as u64),
+        WORD => memory.load::<4>(address),
+        HALF => memory.load::<2>(address),
+        _ => memory.load::<1>(address),
+    }
+}
+
+/// Stores the low bytes of a value.
+#[inline]
+fn store(op: u8, address: u64, value: u64, memory: &mut Memory) -> Result<(), RunFault> {
+    match op & WIDTH {
+        DOUBLE => memory.store::<8>(address, value),
+        WORD => memory.store::<4>(address, value),
+        HALF => memory.store::<2>(address, value),
+        _ => memory.store::<1>(address, value),
     }
 }
 
@@ -259,7 +298,7 @@ fn swapped(a: u64, bits: i32) -> u64 {
 fn atomic(
     insn: Insn,
     address: u64,
-    r: &mut [u64; 16],
+    r: &mut Registers,
     memory: &mut Memory,
 ) -> Result<(), RunFault> {
     let wide = insn.op & WIDTH == DOUBLE;
