@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use lowtide::instruments::MissTimes;
 use lowtide::map::MapMode;
 use lowtide::{Pager, Size};
 use lowtide_host::probe::Probe;
@@ -15,6 +16,7 @@ use lowtide_report::{columns, out, progress, table};
 use lowtide_workload::Distribution;
 
 use super::plan::Comparison;
+use crate::bench::access::ViewAccess;
 use crate::bench::content::Content;
 use crate::bench::datafile::DataFile;
 use crate::bench::error::BenchError;
@@ -24,7 +26,7 @@ use crate::bench::options::Source;
 use crate::bench::peer::kernel::KernelPeer;
 use crate::bench::peer::protocol::Reach;
 use crate::bench::play::gather::Rows;
-use crate::bench::play::job::Job;
+use crate::bench::play::job::{Job, Script};
 use crate::bench::record::Recorder;
 use crate::bench::rounds::{take_turns, verdict, warm_up};
 use crate::bench::system::{Lowtide, System};
@@ -48,59 +50,22 @@ impl Comparison<'_> {
         let recorder = record.map(|path| Recorder::create(path, page_bytes)).transpose()?;
         let job = job(&plan, page_bytes);
         let script = job.script(plan.trace.as_ref().map(|(_, _, trace)| Arc::clone(trace)))?;
-        let common = common(&plan, &job);
 
-        let mut pagers = Vec::with_capacity(plan.policies.len());
-        for &policy in &plan.policies {
-            pagers.push(plan.pager(policy, page_bytes)?);
-        }
+        let pagers = plan.policies.iter().map(|&policy| plan.pager(policy, page_bytes));
+        let pagers = pagers.collect::<Result<Vec<_>, _>>()?;
         for file in &files {
             file.drop_page_cache()?;
         }
+        let stage = Stage { plan: &plan, files: &files, job: &job, script: &script };
+        let (of_views, rest) = places.split_at(plan.policies.len());
+        let (of_maps, of_peers) = rest.split_at(plan.maps.len());
         let mut systems: Vec<Box<dyn System>> = Vec::new();
-        let mut recorded = None;
-        for ((pager, &policy), &place) in pagers.iter().zip(&plan.policies).zip(&places) {
-            let lowtide = Lowtide::start(pager.clone(), policy, &files[place], &job, &script)?;
-            if recorded.is_none() {
-                recorded = Some((lowtide.access(), lowtide.label()));
-            }
-            systems.push(Box::new(lowtide));
-        }
-        let (of_maps, of_peers) = places[plan.policies.len()..].split_at(plan.maps.len());
-        for (&(way, policy), &place) in plan.maps.iter().zip(of_maps) {
-            // A map has the processor's pages.
-            let pager = plan.pager(policy, lowtide_sys::memory::page_size() as u64)?;
-            match Lowtide::map(pager, policy, way, &files[place], &job, &script) {
-                Ok(map) => systems.push(Box::new(map)),
-                Err(BenchError::Map(why)) => {
-                    out::note(format_args!("{} {policy} left out: {why}", map::name(way)));
-                }
-                Err(error) => return Err(error),
-            }
-        }
-        for (peer, &place) in plan.peers.iter().zip(of_peers) {
-            let Some(reach) = peer.reach() else { continue };
-            if reach == Reach::Direct && direct_align(&files[place])?.is_none() {
-                out::note(format_args!(
-                    "{} left out: the file system of {} has no direct I/O",
-                    peer.name(),
-                    files[place].path().display()
-                ));
-                continue;
-            }
-            match KernelPeer::start(peer.name(), reach, &files[place], &job, plan.max_bytes) {
-                Ok(peer) => systems.push(Box::new(peer)),
-                Err(killed @ BenchError::PeerKilled { .. }) => out::note(killed),
-                Err(error) => return Err(error),
-            }
-        }
+        let recorded = stage.start_views(&pagers, of_views, &mut systems)?;
+        stage.start_maps(of_maps, &mut systems)?;
+        stage.start_peers(of_peers, &mut systems)?;
 
         let machine = Machine::ask(&probe, &files[0], &pagers[0])?;
         head(&machine, &files, &plan, &job, &page_note);
-        if let Some(slowed) = &common.slowed {
-            out::line(format_args!("device    {slowed}, in addition to its own time"));
-        }
-        out::line("");
         let warmed = plan.trace.is_none();
         let steps = systems.len() as u64 * (u64::from(plan.rounds) + u64::from(warmed))
             + u64::from(recorder.is_some());
@@ -108,9 +73,7 @@ impl Comparison<'_> {
         if warmed {
             warm_up(&mut systems, plan.max_bytes, plan.data_bytes, &progress)?;
         }
-        if plan.common.explain {
-            pagers.iter().for_each(|pager| pager.measure_misses(true));
-        }
+        pagers.iter().for_each(|pager| pager.measure_misses(plan.common.explain));
         let mut cut = Cut::default();
         let rows =
             take_turns(&mut systems, plan.rounds, |round| plan.slice(round), &progress, &mut cut)?;
@@ -124,39 +87,129 @@ impl Comparison<'_> {
             });
         progress.finish_and_clear();
 
-        let explained = plan.common.explain.then(|| {
-            let labels = rows.iter().map(|row| row.label.clone());
-            format!("\n{}", of_misses(&labels.zip(times).collect::<Vec<_>>()))
-        });
-        let json = plan.common.output.json.as_deref();
-        if let Some((columns, row_of)) = plan.shown {
-            let shown = rows.iter().map(|row| row_of(&common, row, &rows[0])).collect::<Vec<_>>();
-            out::line(columns::table(columns, &shown));
-            explained.iter().for_each(out::line);
-            tail(&rows, &job, &source, &files);
-            Report::new(&machine, shown).cut_short(cut.is_cut()).write(json)?;
-        } else {
-            out::line(if job.rows.is_some() { of_rows(&rows) } else { of_workload(&rows) });
-            if job.writes {
-                out::line(format_args!("\n{}", of_write_back(&rows)));
-            }
-            explained.iter().for_each(out::line);
-            tail(&rows, &job, &source, &files);
-            let shown = |row| {
-                let shown = WorkloadRow::new(&common, row, &rows[0]);
-                match job.rows {
-                    Some(of) => shown.of_rows(of.bytes, of.skew.name()),
-                    None => shown,
-                }
-            };
-            let rows = rows.iter().map(shown).collect();
-            Report::new(&machine, rows).cut_short(cut.is_cut()).write(json)?;
-        }
+        stage.show(&source, &machine, &rows, &times, &cut)?;
         rows.iter().try_for_each(verdict)?;
         if let Some(recording) = recording {
             out::line(recording?);
         }
         cut.verdict()
+    }
+}
+
+/// What every system of a comparison plays, and on which files.
+struct Stage<'a> {
+    plan: &'a Comparison<'a>,
+    files: &'a [DataFile],
+    job: &'a Job,
+    script: &'a Script,
+}
+
+impl Stage<'_> {
+    /// Starts a view of each policy. Returns how the first reaches its pages, and its name: that
+    /// of a recording.
+    fn start_views(
+        &self,
+        pagers: &[Pager],
+        places: &[usize],
+        systems: &mut Vec<Box<dyn System>>,
+    ) -> Result<Option<(ViewAccess, String)>, BenchError> {
+        let mut first = None;
+        for ((pager, &policy), &place) in pagers.iter().zip(&self.plan.policies).zip(places) {
+            let file = &self.files[place];
+            let lowtide = Lowtide::start(pager.clone(), policy, file, self.job, self.script)?;
+            first.get_or_insert_with(|| (lowtide.access(), lowtide.label()));
+            systems.push(Box::new(lowtide));
+        }
+        Ok(first)
+    }
+
+    /// Starts lowtide's maps, without those that this machine does not have.
+    fn start_maps(
+        &self,
+        places: &[usize],
+        systems: &mut Vec<Box<dyn System>>,
+    ) -> Result<(), BenchError> {
+        for (&(way, policy), &place) in self.plan.maps.iter().zip(places) {
+            // A map has the processor's pages.
+            let pager = self.plan.pager(policy, lowtide_sys::memory::page_size() as u64)?;
+            match Lowtide::map(pager, policy, way, &self.files[place], self.job, self.script) {
+                Ok(map) => systems.push(Box::new(map)),
+                Err(BenchError::Map(why)) => {
+                    out::note(format_args!("{} {policy} left out: {why}", map::name(way)));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Starts the kernel's processes, without those that cannot read in their way.
+    fn start_peers(
+        &self,
+        places: &[usize],
+        systems: &mut Vec<Box<dyn System>>,
+    ) -> Result<(), BenchError> {
+        for (peer, &place) in self.plan.peers.iter().zip(places) {
+            let Some(reach) = peer.reach() else { continue };
+            let file = &self.files[place];
+            if reach == Reach::Direct && direct_align(file)?.is_none() {
+                out::note(format_args!(
+                    "{} left out: the file system of {} has no direct I/O",
+                    peer.name(),
+                    file.path().display()
+                ));
+                continue;
+            }
+            match KernelPeer::start(peer.name(), reach, file, self.job, self.plan.max_bytes) {
+                Ok(peer) => systems.push(Box::new(peer)),
+                Err(killed @ BenchError::PeerKilled { .. }) => out::note(killed),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Prints the tables and the conclusions, and writes the JSON. `times` is where the time of
+    /// the misses of each view went.
+    fn show(
+        &self,
+        source: &Source,
+        machine: &Machine,
+        rows: &[Row],
+        times: &[MissTimes],
+        cut: &Cut,
+    ) -> Result<(), BenchError> {
+        let Self { plan, job, .. } = *self;
+        let common = common(plan, job);
+        let explained = plan.common.explain.then(|| {
+            let labels = rows.iter().map(|row| row.label.clone());
+            format!("\n{}", of_misses(&labels.zip(times.iter().copied()).collect::<Vec<_>>()))
+        });
+        let below = || {
+            explained.iter().for_each(out::line);
+            tail(rows, job, source, self.files);
+        };
+        let json = plan.common.output.json.as_deref();
+        if let Some((columns, row_of)) = plan.shown {
+            let shown = rows.iter().map(|row| row_of(&common, row, &rows[0])).collect::<Vec<_>>();
+            out::line(columns::table(columns, &shown));
+            below();
+            return Ok(Report::new(machine, shown).cut_short(cut.is_cut()).write(json)?);
+        }
+        out::line(if job.rows.is_some() { of_rows(rows) } else { of_workload(rows) });
+        if job.writes {
+            out::line(format_args!("\n{}", of_write_back(rows)));
+        }
+        below();
+        let shown = |row| {
+            let shown = WorkloadRow::new(&common, row, &rows[0]);
+            match job.rows {
+                Some(of) => shown.of_rows(of.bytes, of.skew.name()),
+                None => shown,
+            }
+        };
+        let shown = rows.iter().map(shown).collect();
+        Ok(Report::new(machine, shown).cut_short(cut.is_cut()).write(json)?)
     }
 }
 
@@ -240,6 +293,10 @@ fn head(machine: &Machine, files: &[DataFile], plan: &Comparison<'_>, job: &Job,
              whole mapping"
         ));
     }
+    if let Some(slowed) = plan.slowness.text() {
+        out::line(format_args!("device    {slowed}, in addition to its own time"));
+    }
+    out::line("");
 }
 
 /// How the first view and the first map of each way compare with the fastest peer, in favour of
