@@ -73,17 +73,7 @@ pub fn run(options: &Options, policies: &[Policy], source: &Source) -> Result<()
     let page = paging::page_of(options.page, &trace)?;
     let max = match plain_budget(options.max, page)? {
         Some(max) => max,
-        None => {
-            let part = source.survey()?.footprint() / MAX_PART;
-            if part < MIN_BUDGET {
-                out::note(format_args!(
-                    "a quarter of what the trace touches is less than the smallest budget, {}, \
-                     which is taken",
-                    Size::new(MIN_BUDGET * page)
-                ));
-            }
-            part.max(MIN_BUDGET)
-        }
+        None => default_budget(source, page)?,
     };
     let host = Host::ask();
     host.check(needed(max, 0).saturating_mul(policies.len() as u64))?;
@@ -115,7 +105,6 @@ pub fn run(options: &Options, policies: &[Policy], source: &Source) -> Result<()
     let (read, played) = threads::run(&Stop::default(), works, read)?;
     let Read { pages, interrupted } = read?;
 
-    let timing = options.timing.is_on();
     let mut outcome = Outcome::default();
     outcome
         .cut
@@ -123,22 +112,13 @@ pub fn run(options: &Options, policies: &[Policy], source: &Source) -> Result<()
     for (&policy, played) in policies.iter().zip(played) {
         let played = played?;
         let row = Row {
-            workload: WORKLOAD,
             trace: Some(source.name()),
-            world: "sim",
-            system: "lowtide",
             policy: policy.to_string(),
-            machine: PlainMachine::NAME.into(),
             max_bytes: Some(max * page),
-            data_bytes: Some(pages * page),
-            footprint_pages: Some(pages),
             page_bytes: page,
-            threads: 1,
             seed: Some(options.common.seed),
-            ..Row::default()
+            ..row_of(&played, pages, page, options.timing.is_on())
         };
-        let row = row.on_plain(&played.counts, &played.memory);
-        let row = if timing { row.timed(played.took, played.bytes, pages) } else { row };
         match played.killed {
             Some(what) => outcome.killed(row, what),
             None => outcome.rows.push(row),
@@ -151,6 +131,35 @@ pub fn run(options: &Options, policies: &[Policy], source: &Source) -> Result<()
         table::memory(pages * page)
     );
     outcome.show(&options.common, &PlainMachine::of(page), columns::PLAIN, &[closing])
+}
+
+/// The budget without `--max`, in pages: a part of what the trace touches.
+fn default_budget(source: &Source, page: u64) -> Result<u64, SimError> {
+    let part = source.survey()?.footprint() / MAX_PART;
+    if part < MIN_BUDGET {
+        out::note(format_args!(
+            "a quarter of what the trace touches is less than the smallest budget, {}, which is \
+             taken",
+            Size::new(MIN_BUDGET * page)
+        ));
+    }
+    Ok(part.max(MIN_BUDGET))
+}
+
+/// What a machine measured on a trace that touches `pages` pages, without the settings.
+fn row_of(played: &Played, pages: u64, page: u64, timed: bool) -> Row {
+    let row = Row {
+        workload: WORKLOAD,
+        world: "sim",
+        system: "lowtide",
+        machine: PlainMachine::NAME.into(),
+        data_bytes: Some(pages * page),
+        footprint_pages: Some(pages),
+        threads: 1,
+        ..Row::default()
+    };
+    let row = row.on_plain(&played.counts, &played.memory);
+    if timed { row.timed(played.took, played.bytes, pages) } else { row }
 }
 
 /// The part of a trace that was read.
