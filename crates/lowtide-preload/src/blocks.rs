@@ -511,15 +511,23 @@ mod tests {
 
     const PAGE: usize = 4096;
 
-    /// A window of 64 pages of this test's own, and the table.
+    /// The table, with a window of 64 pages in which there is no block: one for all tests, since a
+    /// process has one. Until it is dropped, the other tests wait.
     fn window() -> (Table<'static>, usize) {
-        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-        // SAFETY: no address is demanded.
-        let got = unsafe { libc::mmap(ptr::null_mut(), 64 * PAGE, libc::PROT_NONE, flags, -1, 0) };
-        let start = got as usize;
         let mut table = lock();
-        assert!(table.begin(start..start + 64 * PAGE));
-        (table, start)
+        if table.window().is_empty() {
+            let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+            // SAFETY: no address is demanded.
+            let got =
+                unsafe { libc::mmap(ptr::null_mut(), 64 * PAGE, libc::PROT_NONE, flags, -1, 0) };
+            let start = got as usize;
+            assert!(table.begin(start..start + 64 * PAGE));
+        }
+        let window = table.window();
+        while let Some(part) = table.kill_first(&window).expect("room") {
+            table.bury(&part);
+        }
+        (table, window.start)
     }
 
     #[test]
@@ -572,10 +580,11 @@ mod tests {
             let count = table.all().iter().filter(|block| !block.is_dying()).count();
             assert_eq!(sum(), (count as u64, bytes as u64));
         }
-        // What is dying is not given out.
-        while let Some(part) = table.kill_first(&(low..low + 64 * PAGE)).expect("room") {
-            table.bury(&part);
-        }
+    }
+
+    #[test]
+    fn what_is_dying_is_not_given_out() {
+        let (mut table, _) = window();
         let at = table.allocate(8 * PAGE, PAGE, Kind::Mapped).expect("room");
         let (half, whole) = (at..at + 4 * PAGE, at..at + 8 * PAGE);
         assert!(!table.grow(&half, 16 * PAGE), "what lies past the half is the program's");
@@ -586,7 +595,14 @@ mod tests {
         assert!(!table.has_all(&(at..at + 2 * PAGE)) && table.has_all(&(at..at + PAGE)));
         table.bury(&part);
         assert_eq!(table.allocate(PAGE, PAGE, Kind::Mapped), Some(part.range.start));
-        // What is lent is a block, and what is in none can be.
+    }
+
+    #[test]
+    fn what_is_lent_is_a_block_and_what_is_in_none_can_be() {
+        let (mut table, low) = window();
+        let at = table.allocate(16 * PAGE, PAGE, Kind::Mapped).expect("room");
+        let end = at + 16 * PAGE;
+        assert_eq!(table.allocate(PAGE, PAGE, Kind::Mapped), Some(end));
         let free = end + PAGE..end + 5 * PAGE;
         assert_eq!(table.gaps(&(free.start - PAGE..free.end)), slice::from_ref(&free));
         table.put_lent(&free).expect("room");
