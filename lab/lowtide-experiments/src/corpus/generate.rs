@@ -125,41 +125,16 @@ impl Model {
         match *self {
             Self::TwoLoops { loops, accesses } => {
                 out.limit = by(accesses);
-                let [short, long] = loops.map(by);
-                for i in 0.. {
-                    out.load(i % short);
-                    if !out.load(short + i % long) {
-                        break;
-                    }
-                }
+                out.two_loops(loops.map(by));
             }
             Self::LoopBesideZipf { length, hot, percent, accesses } => {
                 out.limit = by(accesses);
-                let (length, mut popular) = (by(length), Popular::new(by(hot), 0.9, seed));
-                let mut at = 0;
-                loop {
-                    let drawn = out.rng.percent(percent);
-                    let page = if drawn { length + popular.draw(&mut out.rng) } else { at };
-                    at = if drawn { at } else { (at + 1) % length };
-                    if !out.load(page) {
-                        break;
-                    }
-                }
+                out.loop_and_draws(by(length), &mut Popular::new(by(hot), 0.9, seed), percent);
             }
             Self::Bursts { hot, scan, every, cold, accesses } => {
                 out.limit = by(accesses);
                 let [hot, scan, every, cold] = [hot, scan, every, cold].map(by);
-                let (mut popular, mut at) = (Popular::new(hot, 0.9, seed), 0);
-                while !out.full() {
-                    for _ in 0..every {
-                        let page = popular.draw(&mut out.rng);
-                        out.load(page);
-                    }
-                    for _ in 0..scan {
-                        out.load(hot + at);
-                        at = (at + 1) % cold;
-                    }
-                }
+                out.bursts(&mut Popular::new(hot, 0.9, seed), [scan, every, cold]);
             }
             Self::Seasons { pages, seasons, accesses } => {
                 out.limit = by(accesses);
@@ -167,27 +142,11 @@ impl Model {
             }
             Self::Drift { window, step, accesses } => {
                 out.limit = by(accesses);
-                let (mut popular, step) = (Popular::new(by(window), 0.8, seed), step.max(1));
-                for i in 0.. {
-                    let page = i / step + popular.draw(&mut out.rng);
-                    if !out.load(page) {
-                        break;
-                    }
-                }
+                out.drift(&mut Popular::new(by(window), 0.8, seed), step.max(1));
             }
             Self::HotCold { pages, percent, accesses } => {
                 out.limit = by(accesses);
-                let pages = by(pages);
-                let hot = (pages / 10).max(1);
-                while !out.full() {
-                    if out.rng.percent(percent) {
-                        let page = out.rng.below(u64::from(hot)) as u32;
-                        out.push(OpKind::Store, page);
-                    } else {
-                        let page = hot + out.rng.below(u64::from(pages - hot)) as u32;
-                        out.load(page);
-                    }
-                }
+                out.hot_cold(by(pages), percent);
             }
             Self::Log { pages, index, accesses } => {
                 out.limit = by(accesses);
@@ -195,16 +154,7 @@ impl Model {
             }
             Self::Join { outer, inner, accesses } => {
                 out.limit = by(accesses);
-                let [outer, inner] = [outer, inner].map(by);
-                for i in 0.. {
-                    out.load(i % outer);
-                    (0..inner).for_each(|page| {
-                        out.load(outer + page);
-                    });
-                    if out.full() {
-                        break;
-                    }
-                }
+                out.join(by(outer), by(inner));
             }
             Self::Product { row, rows, accesses } => {
                 out.limit = by(accesses);
@@ -239,6 +189,10 @@ impl Popular {
         Self { table: ZipfTable::new(pages, exponent), place }
     }
 
+    fn pages(&self) -> u32 {
+        self.place.len() as u32
+    }
+
     fn draw(&mut self, rng: &mut SplitMix64) -> u32 {
         self.place[self.table.draw(rng)]
     }
@@ -266,6 +220,75 @@ impl Stream {
 
     fn load(&mut self, page: u32) -> bool {
         self.push(OpKind::Load, page)
+    }
+
+    fn two_loops(&mut self, [short, long]: [u32; 2]) {
+        for i in 0.. {
+            self.load(i % short);
+            if !self.load(short + i % long) {
+                return;
+            }
+        }
+    }
+
+    fn loop_and_draws(&mut self, length: u32, popular: &mut Popular, percent: u32) {
+        let mut at = 0;
+        loop {
+            let drawn = self.rng.percent(percent);
+            let page = if drawn { length + popular.draw(&mut self.rng) } else { at };
+            at = if drawn { at } else { (at + 1) % length };
+            if !self.load(page) {
+                return;
+            }
+        }
+    }
+
+    fn bursts(&mut self, popular: &mut Popular, [scan, every, cold]: [u32; 3]) {
+        let (hot, mut at) = (popular.pages(), 0);
+        while !self.full() {
+            for _ in 0..every {
+                let page = popular.draw(&mut self.rng);
+                self.load(page);
+            }
+            for _ in 0..scan {
+                self.load(hot + at);
+                at = (at + 1) % cold;
+            }
+        }
+    }
+
+    fn drift(&mut self, popular: &mut Popular, step: u32) {
+        for i in 0.. {
+            let page = i / step + popular.draw(&mut self.rng);
+            if !self.load(page) {
+                return;
+            }
+        }
+    }
+
+    fn hot_cold(&mut self, pages: u32, percent: u32) {
+        let hot = (pages / 10).max(1);
+        while !self.full() {
+            if self.rng.percent(percent) {
+                let page = self.rng.below(u64::from(hot)) as u32;
+                self.push(OpKind::Store, page);
+            } else {
+                let page = hot + self.rng.below(u64::from(pages - hot)) as u32;
+                self.load(page);
+            }
+        }
+    }
+
+    fn join(&mut self, outer: u32, inner: u32) {
+        for i in 0.. {
+            self.load(i % outer);
+            (0..inner).for_each(|page| {
+                self.load(outer + page);
+            });
+            if self.full() {
+                return;
+            }
+        }
     }
 
     fn seasons(&mut self, pages: u32, seasons: u32, seed: u64) {
@@ -334,7 +357,7 @@ impl Stream {
     }
 
     fn tree(&mut self, leaves: &mut Popular, fanout: u32, ranges: u32) {
-        let count = leaves.place.len() as u32;
+        let count = leaves.pages();
         while !self.full() {
             let leaf = leaves.draw(&mut self.rng);
             // Levels from the root down; the numbers of a level follow those of the one below it.

@@ -106,15 +106,21 @@ pub fn verdict(
     after: &Measured,
     classical: Option<&Measured>,
 ) -> Vec<Criterion> {
+    let mut criteria = of_the_change(before, after);
+    if let Some(classical) = classical {
+        criteria.extend(of_the_classical_lists(after, classical));
+    }
+    let arms: Vec<&Measured> = [before, after].into_iter().chain(classical).collect();
+    criteria.extend(of_what_stays(&arms));
+    criteria
+}
+
+/// The effect of the change, and what the arms before and after it read.
+fn of_the_change(before: &Measured, after: &Measured) -> Vec<Criterion> {
     let gain = after.ops_per_s / before.ops_per_s;
-    let mut criteria = vec![
-        Criterion::within(
-            "operations per second, after / before",
-            gain,
-            (1.15, 1.5),
-            "1.27 to 1.36",
-        )
-        .or_suspicious(),
+    let what = "operations per second, after / before";
+    vec![
+        Criterion::within(what, gain, (1.15, 1.5), "1.27 to 1.36").or_suspicious(),
         Criterion::within(
             "read, after / before",
             after.read / before.read,
@@ -139,38 +145,43 @@ pub fn verdict(
             (17.0, 19.0),
             "17.0 to 18.9",
         ),
-    ];
-    if let Some(classical) = classical {
-        criteria.extend([
-            Criterion::within(
-                "operations per second, classical / after",
-                classical.ops_per_s / after.ops_per_s,
-                (1.0, 1.3),
-                "1.14",
-            ),
-            Criterion::within(
-                "read, classical / after",
-                classical.read / after.read,
-                (0.65, 0.95),
-                "0.754",
-            ),
-            Criterion::within(
-                "KiB read for an operation, classical",
-                classical.read_each(),
-                (13.0, 16.0),
-                "14.2",
-            ),
-        ]);
-    }
-    let arms = || [Some(before), Some(after), classical].into_iter().flatten();
-    let most = |of: fn(&Measured) -> f64| arms().map(of).fold(0.0, f64::max);
-    let apart = |arm: &Measured| (arm.written / before.written - 1.0).abs();
+    ]
+}
+
+/// The classical lists, compared with the arm after the change.
+fn of_the_classical_lists(after: &Measured, classical: &Measured) -> [Criterion; 3] {
+    [
+        Criterion::within(
+            "operations per second, classical / after",
+            classical.ops_per_s / after.ops_per_s,
+            (1.0, 1.3),
+            "1.14",
+        ),
+        Criterion::within(
+            "read, classical / after",
+            classical.read / after.read,
+            (0.65, 0.95),
+            "0.754",
+        ),
+        Criterion::within(
+            "KiB read for an operation, classical",
+            classical.read_each(),
+            (13.0, 16.0),
+            "14.2",
+        ),
+    ]
+}
+
+/// What no arm changes; the first arm is the one before.
+fn of_what_stays(arms: &[&Measured]) -> [Criterion; 3] {
+    let most = |of: fn(&Measured) -> f64| arms.iter().map(|arm| of(arm)).fold(0.0, f64::max);
+    let apart = |arm: &&Measured| (arm.written / arms[0].written - 1.0).abs();
     // Nothing written before is no distance at all, NaN: a fold with `max` would pass it over.
-    let furthest = arms().map(apart).fold(0.0, |a: f64, b| if b.is_nan() || b > a { b } else { a });
-    criteria.extend([
+    let further = |a: f64, b: f64| if b.is_nan() || b > a { b } else { a };
+    [
         Criterion::within(
             "written, distance of any arm from before",
-            furthest,
+            arms.iter().map(apart).fold(0.0, further),
             (0.0, 0.15),
             "0.00 to 0.12",
         ),
@@ -181,8 +192,7 @@ pub fn verdict(
             "0",
         ),
         Criterion::within("out of memory, most of any arm", most(|arm| arm.oom), (0.0, 0.0), "0"),
-    ]);
-    criteria
+    ]
 }
 
 #[cfg(test)]

@@ -39,7 +39,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use hdrhistogram::Histogram;
 use lowtide_core::high::handler::HighPolicy;
 use lowtide_core::{DirtyLimits, MemcgId, MemoryStat};
-use lowtide_sim::machine::{Ctx, Machine, MachineConfig, MachineError, MachineStat, OpenId};
+use lowtide_sim::machine::{Ctx, Machine, MachineConfig, MachineError, MachineStat, OpenId, World};
 use lowtide_workload::{Distribution, Letter, RecordOpKind, SplitMix64, Ycsb};
 
 use cache::Cache;
@@ -260,35 +260,19 @@ struct Shared {
 
 type Db = Rc<RefCell<Shared>>;
 
-/// Runs the database on a machine, whose own `max` must be `None`. `done` counts operations, for a
-/// progress bar.
-///
-/// # Errors
-/// [`MachineError`]; [`MachineError::NoRoom`] if the store's memory takes the whole budget.
-///
-/// # Panics
-/// When the machine has no room for a group, or there are no records or no leaf sizes.
-pub fn run(
-    machine: &MachineConfig,
-    config: &DatabaseConfig,
-    done: &AtomicU64,
-    stop: &AtomicBool,
-) -> Result<DatabaseResult, MachineError> {
-    let page = machine.spec.page;
-    let mut spec = machine.spec.clone();
-    // Nothing runs outside of the group: frames that it can never have are not simulated.
-    spec.memory = spec.memory.min(spec.kernel + 2 * config.max);
-    let mut m = Machine::new(&MachineConfig { spec, ..machine.clone() })?;
-    let mut rng = SplitMix64::new(config.seed).fork(1 << 32);
-    let extents = Extents::new(
-        config.leaves(),
-        config.leaf_pages,
-        config.layout,
-        config.free_percent,
-        &mut rng,
-    );
-    let db = {
-        let mut world = m.world();
+impl Shared {
+    /// The store before its first operation: its group, its files, and its memory, which is
+    /// charged.
+    fn new(world: &mut World, config: &DatabaseConfig) -> Result<Self, MachineError> {
+        let page = world.page_bytes;
+        let mut rng = SplitMix64::new(config.seed).fork(1 << 32);
+        let extents = Extents::new(
+            config.leaves(),
+            config.leaf_pages,
+            config.layout,
+            config.free_percent,
+            &mut rng,
+        );
         let engine = &mut world.pool.engine;
         let group = engine.create_group(MemcgId::ROOT).expect("the root has room for a group");
         engine.set_max(group, config.max / page)?;
@@ -307,7 +291,7 @@ pub fn run(
         }
         let (data, journal) = (world.open(data_file), world.open(journal_file));
         let dirty_target = config.cached_leaves * DIRTY_TARGET_PERCENT / 100;
-        Rc::new(RefCell::new(Shared {
+        Ok(Self {
             group,
             extents,
             cache: Cache::new(config.leaves(), config.cached_leaves, dirty_target),
@@ -319,18 +303,66 @@ pub fn run(
             journal_at: 0,
             left: config.warm_ops + config.ops,
             done: 0,
-            began: (config.warm_ops == 0).then(|| MachineStat::of(&world)),
+            began: (config.warm_ops == 0).then(|| MachineStat::of(world)),
             latency: Histogram::new_with_max(3_600_000_000_000, 3)
                 .expect("the bounds are possible"),
             tally: Tally::default(),
-        }))
-    };
+        })
+    }
+
+    /// What was measured until the machine's counters and the group's were these.
+    fn result(&self, ended: MachineStat, group: MemoryStat) -> DatabaseResult {
+        let tally = &self.tally;
+        DatabaseResult {
+            began: self.began.clone().unwrap_or_else(|| ended.clone()),
+            ended,
+            group,
+            ops: self.latency.len(),
+            latency: self.latency.clone(),
+            leaf_reads: tally.leaf_reads,
+            leaf_writes: tally.leaf_writes,
+            asked_pages: tally.asked_pages,
+            dirty_share: tally.dirty_shares / tally.readings.max(1) as f64,
+        }
+    }
+}
+
+/// Runs the database on a machine, whose own `max` must be `None`. `done` counts operations, for a
+/// progress bar.
+///
+/// # Errors
+/// [`MachineError`]; [`MachineError::NoRoom`] if the store's memory takes the whole budget.
+///
+/// # Panics
+/// When the machine has no room for a group, or there are no records or no leaf sizes.
+pub fn run(
+    machine: &MachineConfig,
+    config: &DatabaseConfig,
+    done: &AtomicU64,
+    stop: &AtomicBool,
+) -> Result<DatabaseResult, MachineError> {
+    let mut spec = machine.spec.clone();
+    // Nothing runs outside of the group: frames that it can never have are not simulated.
+    spec.memory = spec.memory.min(spec.kernel + 2 * config.max);
+    let mut m = Machine::new(&MachineConfig { spec, ..machine.clone() })?;
+    let db = Rc::new(RefCell::new(Shared::new(&mut m.world(), config)?));
     let group = db.borrow().group;
+    spawn(&mut m, &db);
+    m.run(stop, &mut || done.store(db.borrow().done, Relaxed))?;
+    let (ended, at_end) = (m.stat(), m.world().pool.engine.stat(group));
+    drop(m);
+    Ok(db.borrow().result(ended, at_end))
+}
+
+/// Starts the clients and the store's own threads.
+fn spawn(m: &mut Machine, db: &Db) {
+    let Shared { config, group, .. } = &*db.borrow();
+    let group = *group;
     let ycsb = Ycsb::new(Letter::B, config.records, config.distribution, config.seed)
         .expect("there are records and the exponent is in range")
         .with_updates(config.update_percent);
     for thread in 0..config.threads {
-        let (db, mut stream) = (Rc::clone(&db), ycsb.stream(thread, config.threads));
+        let (db, mut stream) = (Rc::clone(db), ycsb.stream(thread, config.threads));
         m.client_in(group, move |ctx| async move {
             while begin(&db) {
                 let op = stream.next_op();
@@ -342,31 +374,15 @@ pub fn run(
         });
     }
     for _ in 0..config.eviction_workers {
-        let db = Rc::clone(&db);
+        let db = Rc::clone(db);
         m.background_in(group, move |ctx| eviction_worker(ctx, db));
     }
-    let journal = Rc::clone(&db);
+    let journal = Rc::clone(db);
     m.background_in(group, move |ctx| journal_thread(ctx, journal));
-    let checkpoint = Rc::clone(&db);
+    let checkpoint = Rc::clone(db);
     m.background_in(group, move |ctx| checkpoint_thread(ctx, checkpoint));
-    let observer = Rc::clone(&db);
+    let observer = Rc::clone(db);
     m.background(move |ctx| observe(ctx, observer));
-    m.run(stop, &mut || done.store(db.borrow().done, Relaxed))?;
-    let (ended, at_end) = (m.stat(), m.world().pool.engine.stat(group));
-    drop(m);
-    let shared = db.borrow();
-    let tally = &shared.tally;
-    Ok(DatabaseResult {
-        began: shared.began.clone().unwrap_or_else(|| ended.clone()),
-        ended,
-        group: at_end,
-        ops: shared.latency.len(),
-        latency: shared.latency.clone(),
-        leaf_reads: tally.leaf_reads,
-        leaf_writes: tally.leaf_writes,
-        asked_pages: tally.asked_pages,
-        dirty_share: tally.dirty_shares / tally.readings.max(1) as f64,
-    })
 }
 
 /// Takes an operation from the common supply.
