@@ -21,7 +21,7 @@
 //! | `run.rs`, `quiet.rs` | carrying out a plan twice; panics as results |
 //! | `shrink.rs` | making a failing plan small |
 //! | `seeds.rs` | many seeds on several CPUs |
-//! | `coverage.rs` | what a swarm has been through |
+//! | `coverage.rs`, `cover.rs` | what a swarm has been through; the rows that a run fills |
 //! | `sabotage.rs` | planted bugs |
 //!
 //! A power cut ends a machine in the middle of whatever it does. Of each page the device then has
@@ -44,6 +44,7 @@ mod checker;
 mod checks;
 mod client;
 mod contents;
+mod cover;
 mod coverage;
 mod draw;
 mod medium;

@@ -1,22 +1,20 @@
 //! Carrying a plan out: once watched, once not, and both must end the same.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
 use std::fmt;
 use std::rc::Rc;
 use std::sync::atomic::AtomicBool;
 
-use lowtide_core::Switches;
 use lowtide_sim::costs::Costs;
 use lowtide_sim::machine::{Machine, MachineConfig, MachineError, MachineStat, World};
 use lowtide_sim::spec::{DeviceSpec, MachineSpec};
-use lowtide_workload::SpaceKind;
 use lowtide_workload::prng::mix64;
 
 use super::checker::{Checker, Shared};
 use super::client::Clients;
+use super::cover::cover;
 use super::coverage::Coverage;
-use super::plan::{Fault, Plan};
+use super::plan::Plan;
 use super::quiet;
 
 /// What does not hold in a run.
@@ -215,133 +213,4 @@ fn differences(a: &[MachineStat], b: &[MachineStat]) -> String {
         .map(|(a, b)| format!("{a} or {b}"))
         .collect();
     if parts.is_empty() { "different pages are resident".into() } else { parts.join("; ") }
-}
-
-/// A count of a machine.
-type Count = fn(&MachineStat) -> u64;
-
-/// What a run has been through.
-fn cover(plan: &Plan, stats: &[MachineStat], clients: &Clients, checker: &Checker) -> Coverage {
-    let of_all = |count: &dyn Fn(&MachineStat) -> u64| stats.iter().map(count).sum::<u64>();
-    let mut coverage = Coverage::default();
-    let mut met = |group, name: &str, times| coverage.met(group, name, times);
-    let policy = plan.policy.to_string();
-    let base = policy.split('+').next().unwrap_or(&policy);
-    let releases = ["mglru-7.1", "mglru-6.12"];
-    let base = releases
-        .into_iter()
-        .find(|release| base.starts_with(release))
-        .unwrap_or_else(|| base.split('-').next().unwrap_or(base));
-    met("policy", base, 1);
-    for (name, switch) in Switches::all().iter_names() {
-        met("switch on", name, plan.policy.has(switch).into());
-        met("switch off", name, (!plan.policy.has(switch)).into());
-    }
-    met("device", plan.device, 1);
-    met("memory", if plan.whole { "whole machine" } else { "group" }, 1);
-    met("fault path", plan.path.name(), 1);
-    met("memory", "without read-ahead", (plan.readahead == 0).into());
-    met("memory", "without fault-around", (plan.around == 0).into());
-    met("memory", "several processes", (plan.processes > 1).into());
-    met("memory", "heaps", plan.spaces.iter().filter(|s| s.kind == SpaceKind::Anon).count() as u64);
-    met("memory", "exact dirty figures", plan.exact.into());
-    let large = (0..plan.spaces.len()).filter(|&space| plan.is_large(space)).count();
-    met("memory", "files with large folios", large as u64);
-    met("memory", "large folios evicted", checker.large);
-    met("memory", "slow aging walks", (plan.walks > 1).into());
-    met("memory", "own dirty limits", plan.dirty.is_some().into());
-    met("page size", &format!("{:>5} bytes", plan.page), 1);
-    met("threads", &format!("up to {}", plan.threads.len().next_power_of_two()), 1);
-    for (name, of) in [
-        ("slow device", plan.faults.iter().filter(|(_, f)| matches!(f, Fault::Slow(2..))).count()),
-        (
-            "failing device",
-            plan.faults.iter().filter(|(_, f)| matches!(f, Fault::Fail(1..))).count(),
-        ),
-        (
-            "failing writes",
-            plan.faults.iter().filter(|(_, f)| matches!(f, Fault::FailWrites(1..))).count(),
-        ),
-        (
-            "hanging reads",
-            plan.faults.iter().filter(|(_, f)| matches!(f, Fault::Hang(1..))).count(),
-        ),
-        (
-            "failing flushes",
-            plan.faults.iter().filter(|(_, f)| matches!(f, Fault::FailFlushes(1..))).count(),
-        ),
-    ] {
-        met("fault", name, of as u64);
-    }
-    let budgets = &clients.counts.budgets;
-    for (name, times) in [
-        ("lowered", budgets.lowered.get()),
-        ("lowered, and not met", budgets.unmet.get()),
-        ("raised", budgets.raised.get()),
-        ("raised above the first", budgets.above_first.get()),
-    ] {
-        met("budget", name, times);
-    }
-    let (counts, cuts) = (&clients.counts, checker.contents.cuts);
-    for (name, times) in [
-        ("power cuts", cuts.all),
-        ("cuts with writes on their way", cuts.behind),
-        ("cuts torn between neighbours", cuts.torn),
-        ("pages older than stored", cuts.dropped),
-        ("acknowledged pages found", cuts.kept),
-        ("syncs that acknowledged", counts.syncs.get()),
-        ("syncs that reported a failure", counts.failed_syncs.get()),
-        ("writes failed", of_all(&|stat| stat.kernel.write_errors)),
-        ("flushes failed", of_all(&|stat| stat.kernel.flush_errors)),
-    ] {
-        met("durability", name, times);
-    }
-    met("refused", "operations refused memory", clients.counts.refused.get());
-    met("refused", "of which too early (before 7.2)", checker.premature_oom);
-    met("refused", "operations the device failed", clients.counts.failed.get());
-    met("checked", "turns", checker.turns);
-    met("checked", "full checks", checker.checks);
-    met("checked", "accesses", of_all(&|stat| stat.kernel.accesses));
-    met("discards", "cached pages dropped", checker.dropped);
-    met("discards", "lazily freed pages dropped", checker.lazily_dropped);
-    let sizes = &clients.counts.sizes;
-    for (name, times) in [
-        ("files made shorter", sizes.shorter.get()),
-        ("files made longer", sizes.longer.get()),
-        ("ends within a page", sizes.partial.get()),
-        ("tails zeroed", checker.tails),
-        ("accesses past the end", sizes.behind.get()),
-        ("stores to parts of pages", checker.parts),
-        ("holes", checker.holes),
-    ] {
-        met("sizes", name, times);
-    }
-    let machine: [(&str, Count); 15] = [
-        ("direct reclaims", |stat| stat.kernel.direct_reclaims),
-        ("background wakes", |stat| stat.kernel.kswapd_wakes),
-        ("flusher wakes", |stat| stat.kernel.flusher_wakes),
-        ("reclaim naps", |stat| stat.kernel.throttled),
-        ("writers held back", |stat| stat.kernel.dirty_pauses),
-        ("writers held back (ms)", |stat| stat.kernel.dirty_throttled_ns / 1_000_000),
-        ("aging walks", |stat| stat.kernel.walks),
-        ("reads that hung", |stat| stat.kernel.hung_reads),
-        ("device errors", |stat| stat.kernel.io_errors),
-        ("reads by read-ahead", |stat| stat.kernel.readahead),
-        ("faults repeated", |stat| stat.kernel.retry_mmap_drop),
-        ("retries that missed", |stat| stat.kernel.retry_io_miss),
-        ("lock contention", |stat| stat.rwsems.contended),
-        ("device reads", |stat| stat.device.reads),
-        ("device writes", |stat| stat.device.writes),
-    ];
-    for (name, count) in machine {
-        met("machine", name, of_all(&count));
-    }
-    let mut counters = BTreeMap::<_, u64>::new();
-    for (name, times) in stats.iter().flat_map(|stat| stat.memory.events.iter()) {
-        *counters.entry(name).or_default() += times;
-    }
-    for (name, times) in counters.into_iter().filter(|(_, times)| *times > 0) {
-        met("counter", name, times);
-    }
-    coverage
 }

@@ -47,6 +47,21 @@ fn simpler(plan: &Plan) -> Vec<Plan> {
             out.push(simpler);
         }
     };
+    fewer_parts(plan, &mut with);
+    plainer_machine(&mut with);
+    plainer_policy(plan, &mut with);
+    plainer_threads(plan, &mut with);
+    milder_faults(plan, &mut with);
+    // A check after every turn finds the cause closer to where it is; a small plan can pay for it.
+    with(&|p| p.check = 1);
+    out
+}
+
+/// Tries a change of the plan.
+type With<'a> = dyn FnMut(&dyn Fn(&mut Plan)) + 'a;
+
+/// Without some threads, faults and spaces, and with fewer operations.
+fn fewer_parts(plan: &Plan, with: &mut With<'_>) {
     let threads = plan.threads.len();
     if threads > 1 {
         with(&|p| p.threads.truncate(threads / 2));
@@ -70,6 +85,10 @@ fn simpler(plan: &Plan) -> Vec<Plan> {
         }
         with(&|p| p.spaces[i].pages /= 2);
     }
+}
+
+/// On a smaller machine, or one with less that is special.
+fn plainer_machine(with: &mut With<'_>) {
     with(&|p| p.room = p.budget);
     with(&|p| p.page = PAGE);
     with(&|p| p.walks = 1);
@@ -86,22 +105,27 @@ fn simpler(plan: &Plan) -> Vec<Plan> {
     with(&|p| p.device = "nvme");
     with(&|p| p.path = FaultPath::default());
     with(&|p| p.path = FaultPath::Hold);
+}
+
+/// With fewer differences from a built-in policy; not with another built-in one.
+fn plainer_policy(plan: &Plan, with: &mut With<'_>) {
     let bases = [Policy::MGLRU, Policy::LRU, Policy::TIDE, Policy::MGLRU_7_1, Policy::MGLRU_6_12];
-    for base in bases {
-        if plan.policy.lists() == base.lists() {
-            // Fewer differences from a built-in policy, not another built-in one.
-            for switch in Switches::all() {
-                if plan.policy.has(switch) != base.has(switch) && near(plan.policy, base) {
-                    with(&|p| p.policy = p.policy.with(switch, base.has(switch)));
-                }
+    for base in bases.into_iter().filter(|base| base.lists() == plan.policy.lists()) {
+        for switch in Switches::all() {
+            if plan.policy.has(switch) != base.has(switch) && near(plan.policy, base) {
+                with(&|p| p.policy = p.policy.with(switch, base.has(switch)));
             }
         }
     }
-    for i in 0..threads {
+}
+
+/// With threads that do less, each for itself.
+fn plainer_threads(plan: &Plan, with: &mut With<'_>) {
+    for (i, thread) in plan.threads.iter().enumerate() {
         with(&|p| p.threads[i].ops /= 2);
         with(&|p| p.threads[i].syncs = 0);
         with(&|p| p.threads[i].frees = 0);
-        for (letter, _) in plan.threads[i].rare() {
+        for (letter, _) in thread.rare() {
             with(&|p| p.threads[i].rare_mut(letter).into_iter().for_each(|rate| *rate = 0));
         }
         with(&|p| p.threads[i].sleeps = 0);
@@ -111,6 +135,10 @@ fn simpler(plan: &Plan) -> Vec<Plan> {
         with(&|p| p.threads[i].writes = 0);
         with(&|p| p.threads[i].mapped = 0);
     }
+}
+
+/// With faults that come earlier, or change less.
+fn milder_faults(plan: &Plan, with: &mut With<'_>) {
     for i in 0..plan.faults.len() {
         with(&|p| p.faults[i].0 /= 2);
         with(&|p| match &mut p.faults[i].1 {
@@ -119,9 +147,6 @@ fn simpler(plan: &Plan) -> Vec<Plan> {
             _ => {}
         });
     }
-    // A check after every turn finds the cause closer to where it is; a small plan can pay for it.
-    with(&|p| p.check = 1);
-    out
 }
 
 fn leave_out<T>(from: &mut Vec<T>, at: usize) {
