@@ -186,24 +186,8 @@ pub(crate) fn run(args: &InOrderArgs) -> Result<(), BenchError> {
     if fio.is_none() {
         out::note("fio left out: it is not installed (the package is called fio)");
     }
-    let (page_bytes, policy) = (args.cold.page, args.cold.policy.policy);
-    let (max_bytes, seconds, rounds) = (args.max, args.cold.seconds, args.cold.rounds);
-    let sizes = &args.io_size;
-    if let Some(size) = sizes.iter().find(|&&size| size % page_bytes != 0) {
-        return Err(BenchError::usage(
-            format!("--io-size {} is not a multiple of a page", Size::new(*size)),
-            "give sizes such as --io-size 64K,1M",
-        ));
-    }
-    check_memory(0, 1, max_bytes, probe.memory_available)?;
-    let (file, _) = args.cold.data(scaled(max_bytes, args.scale))?;
-    let file = Rc::new(file);
-    if let Some(size) = sizes.iter().find(|&&size| size > file.bytes()) {
-        return Err(BenchError::usage(
-            format!("--io-size {} is more than the file has", Size::new(*size)),
-            "give smaller sizes, or raise --scale",
-        ));
-    }
+    let (rounds, sizes) = (args.cold.rounds, &args.io_size);
+    let file = Rc::new(data(args, &probe)?);
 
     let mut printed = table::new(&["request", "system", "MiB/s", "reads", "cpu s", "ratio"], 2);
     let (mut json, mut all_rows) = (Vec::new(), Vec::new());
@@ -211,38 +195,11 @@ pub(crate) fn run(args: &InOrderArgs) -> Result<(), BenchError> {
         progress::steps("", (sizes.len() * (args.op.len() + 3) * rounds as usize) as u64);
     let (mut cut, mut machine) = (Cut::default(), None);
     for &request in sizes {
-        let bytes = file.bytes() - file.bytes() % request;
-        let scan = |way| -> Box<dyn System> {
-            let buffer = vec![0; request as usize + GRID];
-            Box::new(Scan { file: Rc::clone(&file), way, request, bytes, next: 0, buffer })
-        };
-        let mut systems: Vec<Box<dyn System>> = Vec::new();
-        for &op in &args.op {
-            let young = args.cold.young.young_faults;
-            let adjust = |builder: PagerBuilder| builder.young_faults(young);
-            let pager = args.cold.io.pager(policy, max_bytes, page_bytes, adjust)?;
-            if machine.is_none() {
-                machine = Some(Machine::ask(&probe, &file, &pager)?);
-            }
-            let view = Box::new(open_view(&pager, &file, false)?);
-            systems.push(scan(Way::Lowtide(op, pager, view)));
+        let (mut systems, pager) = systems(args, &file, request, fio.as_ref())?;
+        if let (None, Some(pager)) = (&machine, pager) {
+            machine = Some(Machine::ask(&probe, &file, &pager)?);
         }
-        let open = |flags: rustix::fs::OFlags| {
-            let opened = OpenOptions::new()
-                .read(true)
-                .custom_flags(flags.bits().cast_signed())
-                .open(file.path());
-            opened.map_err(|source| BenchError::file("open", file.path(), source))
-        };
-        systems.push(scan(Way::Pread(open(rustix::fs::OFlags::empty())?)));
-        match open(rustix::fs::OFlags::DIRECT) {
-            Ok(direct) => systems.push(scan(Way::Direct(direct))),
-            Err(error) => out::note(error),
-        }
-        if let Some(fio) = &fio {
-            systems.push(Box::new(fio.in_order(file.path(), bytes, request)));
-        }
-        let slice = Until::Seconds(seconds / f64::from(rounds));
+        let slice = Until::Seconds(args.cold.seconds / f64::from(rounds));
         let taken = take_turns(&mut systems, rounds, |_| slice, &progress, &mut cut);
         let Some(rows) = cut.take(taken)? else { break };
         let rate = |slice: &Slice| slice.asked_bytes as f64 / slice.seconds;
@@ -256,11 +213,7 @@ pub(crate) fn run(args: &InOrderArgs) -> Result<(), BenchError> {
                 format!("{:.2}", sum.cpu_seconds),
                 ratio.text(),
             ]);
-            json.push(WorkloadRow::new(
-                &common(args, &file, max_bytes, page_bytes, request),
-                row,
-                &rows[0],
-            ));
+            json.push(WorkloadRow::new(&common(args, &file, request), row, &rows[0]));
         }
         all_rows.extend(rows);
         if cut.is_cut() {
@@ -284,20 +237,77 @@ pub(crate) fn run(args: &InOrderArgs) -> Result<(), BenchError> {
     cut.verdict()
 }
 
-fn common(
+/// The file that is read, if it suits every size of a request.
+fn data(args: &InOrderArgs, probe: &Probe) -> Result<DataFile, BenchError> {
+    let (page_bytes, sizes) = (args.cold.page, &args.io_size);
+    if let Some(size) = sizes.iter().find(|&&size| size % page_bytes != 0) {
+        return Err(BenchError::usage(
+            format!("--io-size {} is not a multiple of a page", Size::new(*size)),
+            "give sizes such as --io-size 64K,1M",
+        ));
+    }
+    check_memory(0, 1, args.max, probe.memory_available)?;
+    let (file, _) = args.cold.data(scaled(args.max, args.scale))?;
+    if let Some(size) = sizes.iter().find(|&&size| size > file.bytes()) {
+        return Err(BenchError::usage(
+            format!("--io-size {} is more than the file has", Size::new(*size)),
+            "give smaller sizes, or raise --scale",
+        ));
+    }
+    Ok(file)
+}
+
+/// Those that are compared, and a pager of lowtide's among them.
+type Systems = (Vec<Box<dyn System>>, Option<Pager>);
+
+/// The readers of requests of one size.
+fn systems(
     args: &InOrderArgs,
-    file: &DataFile,
-    max_bytes: u64,
-    page_bytes: u64,
+    file: &Rc<DataFile>,
     request: u64,
-) -> Common {
+    fio: Option<&Fio>,
+) -> Result<Systems, BenchError> {
+    let bytes = file.bytes() - file.bytes() % request;
+    let scan = |way| -> Box<dyn System> {
+        let buffer = vec![0; request as usize + GRID];
+        Box::new(Scan { file: Rc::clone(file), way, request, bytes, next: 0, buffer })
+    };
+    let (mut systems, mut first): (Vec<Box<dyn System>>, _) = (Vec::new(), None);
+    for &op in &args.op {
+        let young = args.cold.young.young_faults;
+        let adjust = |builder: PagerBuilder| builder.young_faults(young);
+        let policy = args.cold.policy.policy;
+        let pager = args.cold.io.pager(policy, args.max, args.cold.page, adjust)?;
+        first.get_or_insert_with(|| pager.clone());
+        let view = Box::new(open_view(&pager, file, false)?);
+        systems.push(scan(Way::Lowtide(op, pager, view)));
+    }
+    let open = |flags: rustix::fs::OFlags| {
+        let opened = OpenOptions::new()
+            .read(true)
+            .custom_flags(flags.bits().cast_signed())
+            .open(file.path());
+        opened.map_err(|source| BenchError::file("open", file.path(), source))
+    };
+    systems.push(scan(Way::Pread(open(rustix::fs::OFlags::empty())?)));
+    match open(rustix::fs::OFlags::DIRECT) {
+        Ok(direct) => systems.push(scan(Way::Direct(direct))),
+        Err(error) => out::note(error),
+    }
+    if let Some(fio) = fio {
+        systems.push(Box::new(fio.in_order(file.path(), bytes, request)));
+    }
+    Ok((systems, first))
+}
+
+fn common(args: &InOrderArgs, file: &DataFile, request: u64) -> Common {
     Common {
         workload: NAME,
-        max_bytes,
+        max_bytes: args.max,
         data_bytes: file.bytes(),
-        page_bytes,
+        page_bytes: args.cold.page,
         threads: 1,
-        batch: (request / page_bytes) as u32,
+        batch: (request / args.cold.page) as u32,
         seed: args.cold.seed.seed,
         slowed: None,
         checkpoint_seconds: None,

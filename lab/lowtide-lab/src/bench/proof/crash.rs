@@ -122,10 +122,16 @@ pub(crate) fn run(args: &CrashArgs) -> Result<(), BenchError> {
     let began = Instant::now();
     let mut progress = Patient::new("killing", Unit::Steps, cycles);
     let mut rng = SplitMix64::new(seed);
-    let mut ledger = Ledger::new(&layout);
-    let mut tally = Tally::default();
-    let mut coverage = Coverage { ways: ways_of_maps(), ..Coverage::default() };
-    let mut create = None;
+    let mut killer = Killer {
+        args,
+        bytes,
+        layout: &layout,
+        path,
+        ledger: Ledger::new(&layout),
+        create: None,
+        tally: Tally::default(),
+        coverage: Coverage { ways: ways_of_maps(), ..Coverage::default() },
+    };
     let mut cut = Cut::default();
     for cycle in 0..cycles {
         let during = || format!("killing writers ({cycle} times so far)");
@@ -133,50 +139,11 @@ pub(crate) fn run(args: &CrashArgs) -> Result<(), BenchError> {
             break;
         }
         progress.set(cycle);
-        if cycle.is_multiple_of(CYCLES_OF_A_FILE) {
-            let beginning = Beginning::draw(&mut rng);
-            beginning.rows().for_each(|row| coverage.count(row, 1));
-            let half = layout.slot(layout.tail()).start;
-            let made = beginning.make(path, half, bytes);
-            create = made.map_err(|source| BenchError::file("make", path, source))?;
-            ledger = Ledger::new(&layout);
+        if cut.take(killer.cycle(cycle, &mut rng))?.is_none() {
+            break;
         }
-        let shape = Shape::draw(&mut rng, &coverage.ways);
-        coverage.add_shape(&shape);
-        let victim = VictimArgs {
-            path: path.to_owned(),
-            bytes,
-            max: Size::new(max_bytes),
-            threads: threads as usize,
-            seed,
-            cycle,
-            policy,
-            // A map takes no lock, so that of a killed process does not say when its last write has
-            // ended. A thread that writes by itself ends after it.
-            io: if shape.map.is_some() { IoEngine::Psync } else { engine },
-            page: shape.page,
-            order: shape.order,
-            two_views: shape.two_views,
-            reopens: shape.reopens,
-            map: shape.map,
-            region: shape.region.and_then(|kind| SwapKind::ALL.iter().position(|k| *k == kind)),
-            patience: shape.patience.map(|patience| patience.as_millis() as u64),
-            create,
-        };
-        let life = Duration::from_micros(rng.below(LIFE_US));
-        let Some(said) = cut.take(kill_one(&victim, life))? else { break };
-        if let Some(row) = shape.mapped_row() {
-            coverage.count(&row, 1);
-        }
-        for (row, times) in promise(&layout, &victim, &said, &mut ledger, &mut tally) {
-            coverage.count(row, times);
-        }
-        // Unless it was killed before it created the file.
-        create = create.filter(|_| !path.exists());
-        let found = verify(path, &layout, &victim, &mut ledger)?;
-        tally.findings.add(found);
-        tally.cycles += 1;
     }
+    let Killer { tally, coverage, .. } = killer;
     cut.refuse_nothing(tally.cycles == 0)?;
     drop(progress);
     let seconds = began.elapsed().as_secs_f64();
@@ -184,6 +151,84 @@ pub(crate) fn run(args: &CrashArgs) -> Result<(), BenchError> {
     conclude(&args.common.output, &setting, &tally, seconds, &coverage, cut)?;
     let long = cycles >= CYCLES_FOR_COVERAGE;
     must_have(long, &coverage.missing_draws())
+}
+
+/// Kills writers of one file after another, and checks what they leave.
+struct Killer<'a> {
+    args: &'a CrashArgs,
+    /// Of the file.
+    bytes: u64,
+    layout: &'a Layout,
+    path: &'a Path,
+    /// What is durable by the writers' words.
+    ledger: Ledger,
+    /// The size with which a writer creates the file, while there is none.
+    create: Option<u64>,
+    tally: Tally,
+    coverage: Coverage,
+}
+
+impl Killer<'_> {
+    /// One writer: started, killed, and its file verified.
+    fn cycle(&mut self, cycle: u64, rng: &mut SplitMix64) -> Result<(), BenchError> {
+        if cycle.is_multiple_of(CYCLES_OF_A_FILE) {
+            self.begin_file(rng)?;
+        }
+        let shape = Shape::draw(rng, &self.coverage.ways);
+        self.coverage.add_shape(&shape);
+        let victim = self.victim(cycle, &shape);
+        let life = Duration::from_micros(rng.below(LIFE_US));
+        let said = kill_one(&victim, life)?;
+        if let Some(row) = shape.mapped_row() {
+            self.coverage.count(&row, 1);
+        }
+        let counts = promise(self.layout, &victim, &said, &mut self.ledger, &mut self.tally);
+        for (row, times) in counts {
+            self.coverage.count(row, times);
+        }
+        // Unless it was killed before it created the file.
+        self.create = self.create.filter(|_| !self.path.exists());
+        let found = verify(self.path, self.layout, &victim, &mut self.ledger)?;
+        self.tally.findings.add(found);
+        self.tally.cycles += 1;
+        Ok(())
+    }
+
+    /// Makes a file of which nothing has been promised.
+    fn begin_file(&mut self, rng: &mut SplitMix64) -> Result<(), BenchError> {
+        let beginning = Beginning::draw(rng);
+        beginning.rows().for_each(|row| self.coverage.count(row, 1));
+        let half = self.layout.slot(self.layout.tail()).start;
+        let made = beginning.make(self.path, half, self.bytes);
+        self.create = made.map_err(|source| BenchError::file("make", self.path, source))?;
+        self.ledger = Ledger::new(self.layout);
+        Ok(())
+    }
+
+    fn victim(&self, cycle: u64, shape: &Shape) -> VictimArgs {
+        let args = self.args;
+        let map = shape.map;
+        VictimArgs {
+            path: self.path.to_owned(),
+            bytes: self.bytes,
+            max: Size::new(args.max),
+            threads: args.threads as usize,
+            seed: args.common.seed.seed,
+            cycle,
+            policy: args.policy.policy,
+            // A map takes no lock, so that of a killed process does not say when its last write has
+            // ended. A thread that writes by itself ends after it.
+            io: if map.is_some() { IoEngine::Psync } else { args.io.into() },
+            page: shape.page,
+            order: shape.order,
+            two_views: shape.two_views,
+            reopens: shape.reopens,
+            map,
+            region: shape.region.and_then(|kind| SwapKind::ALL.iter().position(|k| *k == kind)),
+            patience: shape.patience.map(|patience| patience.as_millis() as u64),
+            create: self.create,
+        }
+    }
 }
 
 /// A process that is killed and reaped on drop.

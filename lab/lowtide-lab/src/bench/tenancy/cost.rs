@@ -150,6 +150,52 @@ fn runs_of(programs: &Programs) -> u64 {
     programs.status().iter().map(|hook| hook.runs).sum()
 }
 
+/// What a program was measured with, and what it cost.
+struct Cost<'a> {
+    throttle: &'a ThrottlePolicy,
+    pairs: &'a [Pair],
+    /// Loads of a slice.
+    loads: u64,
+    /// Runs of the program.
+    runs: u64,
+}
+
+impl Cost<'_> {
+    /// Ratios of a slice with the program to the one without it.
+    fn ratios(&self, of: fn(&Slice) -> f64) -> impl Iterator<Item = f64> {
+        self.pairs.iter().map(move |(without, with)| of(with) / of(without))
+    }
+
+    fn misses(&self) -> u64 {
+        self.pairs.iter().map(|(without, with)| without.misses + with.misses).sum()
+    }
+
+    /// Loads with the program, and those without it are as many.
+    fn ops(&self) -> u64 {
+        self.loads * self.pairs.len() as u64
+    }
+
+    /// The row, on top of what it has already.
+    fn row(&self, row: Row) -> CostRow {
+        let with: f64 = self.pairs.iter().map(|(_, with)| with.wall).sum();
+        CostRow {
+            row: Row {
+                high_policy: Some(self.throttle.name()),
+                readahead: Some(false),
+                rounds: Some(self.pairs.len() as u32),
+                ops: Some(self.ops()),
+                ops_per_s: Some(self.ops() as f64 / with),
+                program_runs: Some(self.runs),
+                ..row
+            },
+            time_ratio: Spread::of(self.ratios(|slice| slice.wall)),
+            time_ratio_ci95: median_ci95(self.ratios(|slice| slice.wall)),
+            cpu_ratio: Spread::of(self.ratios(|slice| slice.cpu)),
+            cpu_ratio_ci95: median_ci95(self.ratios(|slice| slice.cpu)),
+        }
+    }
+}
+
 /// A row, with ratios of the time of an operation to that without the program, pair by pair.
 #[derive(Debug, Serialize)]
 struct CostRow {
@@ -166,6 +212,19 @@ struct CostRow {
 }
 
 impl CostRow {
+    /// The conclusion, in words.
+    fn sentence(&self) -> String {
+        let percent = |ratio: Spread| 100.0 * (ratio.median - 1.0);
+        format!(
+            "{}: {:+.2} % of the time of a load, {:+.2} % of its processor time (a program \
+             without an opinion: at most {:.0} %)",
+            self.row.high_policy.as_deref().unwrap_or_default(),
+            percent(self.time_ratio),
+            percent(self.cpu_ratio),
+            100.0 * TOLERANCE
+        )
+    }
+
     fn cells(&self) -> [String; 7] {
         let count = |count: Option<u64>| number(count.map(|count| count as f64));
         [
@@ -250,7 +309,7 @@ pub(crate) fn run(args: &CostArgs) -> Result<(), BenchError> {
     let each = seconds / f64::from(2 * count);
     let loads = ((each / trial.wall * TRIAL as f64) as u64).max(TRIAL);
     let progress = progress::steps("", programs.len() as u64);
-    let (mut rows, mut closing) = (Vec::new(), Vec::new());
+    let mut rows = Vec::new();
     let mut cut = Cut::default();
     for throttle in &programs {
         progress.set_message(throttle.name());
@@ -260,47 +319,18 @@ pub(crate) fn run(args: &CostArgs) -> Result<(), BenchError> {
         let Some((pairs, runs)) = cut.take(measured)? else { break };
         let took = begin.elapsed().as_secs_f64();
         tenant.detach()?;
-        let ratios =
-            |of: fn(&Slice) -> f64| pairs.iter().map(move |(without, with)| of(with) / of(without));
-        let (wall, cpu) =
-            (Spread::of(ratios(|slice| slice.wall)), Spread::of(ratios(|slice| slice.cpu)));
-        let with: f64 = pairs.iter().map(|(_, with)| with.wall).sum();
-        let misses = pairs.iter().map(|(without, with)| without.misses + with.misses).sum();
-        let ops = loads * u64::from(count);
+        let cost = Cost { throttle, pairs: &pairs, loads, runs };
         let row = Row::real(NAME, &pager, policy, 1, seed).on_pager(
             &before,
             &pager.stat(),
             took,
-            (2 * ops, misses),
+            (2 * cost.ops(), cost.misses()),
         );
-        closing.push(format!(
-            "{}: {:+.2} % of the time of a load, {:+.2} % of its processor time (a program \
-             without an opinion: at most {:.0} %)",
-            throttle.name(),
-            100.0 * (wall.median - 1.0),
-            100.0 * (cpu.median - 1.0),
-            100.0 * TOLERANCE
-        ));
-        rows.push(CostRow {
-            row: Row {
-                data_bytes: Some(data),
-                high_bytes: Some(high),
-                high_policy: Some(throttle.name()),
-                readahead: Some(false),
-                rounds: Some(count),
-                ops: Some(ops),
-                ops_per_s: Some(ops as f64 / with),
-                program_runs: Some(runs),
-                ..row
-            },
-            time_ratio: wall,
-            time_ratio_ci95: median_ci95(ratios(|slice| slice.wall)),
-            cpu_ratio: cpu,
-            cpu_ratio_ci95: median_ci95(ratios(|slice| slice.cpu)),
-        });
+        rows.push(cost.row(Row { data_bytes: Some(data), high_bytes: Some(high), ..row }));
         progress.inc(1);
     }
     progress.finish_and_clear();
+    let closing: Vec<String> = rows.iter().map(CostRow::sentence).collect();
     tail(&args.output, &machine, &table(&rows), rows, &closing, cut)
 }
 
