@@ -8,23 +8,6 @@ use std::fs;
 const CIRCLE_MAX: usize = 6;
 /// Lines of a function, from its name to its last brace: what fits a screen or two.
 const FUNCTION_LINES_MAX: usize = 80;
-/// Functions that are longer, with their lines now. They may only become shorter, and fewer.
-const LONG_FUNCTIONS: [(&str, &str, usize); 14] = [
-    ("crates/lowtide-bpf/src/vm.rs", "run", 113),
-    ("crates/lowtide-cli/src/bench/compare/run.rs", "run", 122),
-    ("crates/lowtide-cli/src/sim/trace/plain.rs", "run", 91),
-    ("crates/lowtide-preload/src/blocks.rs", "blocks_agree_with_a_list_of_pages", 82),
-    ("crates/lowtide-sim/src/machine/read.rs", "read_pages", 95),
-    ("crates/lowtide-sim/src/machine/read.rs", "write_pages", 91),
-    ("lab/lowtide-experiments/src/client/database/mod.rs", "run", 100),
-    ("lab/lowtide-experiments/src/corpus/generate.rs", "ops", 107),
-    ("lab/lowtide-experiments/src/published/verdict.rs", "verdict", 83),
-    ("lab/lowtide-experiments/src/swarm/run.rs", "cover", 124),
-    ("lab/lowtide-experiments/src/swarm/shrink.rs", "simpler", 85),
-    ("lab/lowtide-lab/src/bench/in_order.rs", "run", 103),
-    ("lab/lowtide-lab/src/bench/proof/crash.rs", "run", 97),
-    ("lab/lowtide-lab/src/bench/tenancy/cost.rs", "run", 91),
-];
 /// Files that lie flat in the sources of `lowtide`, beside its folders.
 const FLAT_FILES_MAX: usize = 15;
 /// Files that may have methods of one type, traits apart.
@@ -76,9 +59,7 @@ fn a_function_fits_a_screen_or_two() {
         }
         for (name, lines) in functions(&text.content) {
             seen += 1;
-            let is_it = |known: &&(&str, &str, usize)| known.0 == text.path && known.1 == name;
-            let known = LONG_FUNCTIONS.iter().find(is_it).map(|&(_, _, most)| most);
-            if lines > known.unwrap_or(FUNCTION_LINES_MAX) {
+            if lines > FUNCTION_LINES_MAX {
                 wrong.push(format!("{}: {name} has {lines} lines", text.path));
             }
         }
