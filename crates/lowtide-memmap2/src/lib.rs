@@ -42,12 +42,14 @@
 //! |---|---|
 //! | `options` | how a file is mapped |
 //! | `mmap`, `raw`, `mmap_mut` | the three handles |
+//! | `common` | what all of them do: advice, locks, a new length, flushes |
 //! | `memory` | the mapping behind a handle: plain, or kept within the budget |
 //! | `budget` | the pager of the process |
 //! | `advice`, `seal` | what `madvise(2)` takes; which files no process can change |
 
 mod advice;
 pub mod budget;
+mod common;
 mod memory;
 mod mmap;
 mod mmap_mut;
