@@ -65,12 +65,17 @@ impl Lock {
         Self(AtomicU32::new(FREE))
     }
 
+    /// Takes the lock for this thread if it is free; whether it was.
+    fn take(&self, quiet: &Quiet) -> bool {
+        let me = quiet.thread().cast_unsigned();
+        self.0.compare_exchange(FREE, me, Ordering::Acquire, Ordering::Relaxed).is_ok()
+    }
+
     /// Waits for the lock and takes it. Costs three system calls, in a thread of the program.
     pub(crate) fn lock(&self) -> Locked<'_> {
         let quiet = Quiet::begin();
-        let me = quiet.thread().cast_unsigned();
-        if self.0.compare_exchange(FREE, me, Ordering::Acquire, Ordering::Relaxed).is_err() {
-            self.wait(me);
+        if !self.take(&quiet) {
+            self.wait(&quiet);
         }
         Locked { lock: self, quiet }
     }
@@ -78,33 +83,25 @@ impl Lock {
     /// Takes the lock if it is free.
     pub(crate) fn try_lock(&self) -> Option<Locked<'_>> {
         let quiet = Quiet::begin();
-        let me = quiet.thread().cast_unsigned();
-        match self.0.compare_exchange(FREE, me, Ordering::Acquire, Ordering::Relaxed) {
-            // Made only by the owner: what is made here gives the lock back when it goes.
-            Ok(_) => Some(Locked { lock: self, quiet }),
-            Err(_) => None,
-        }
+        // Made only by the owner: what is made here gives the lock back when it goes.
+        self.take(&quiet).then_some(quiet).map(|quiet| Locked { lock: self, quiet })
     }
 
     /// The same, but waits until the deadline at most.
     pub(crate) fn lock_until(&self, deadline: Instant) -> Option<Locked<'_>> {
         let quiet = Quiet::begin();
-        let me = quiet.thread().cast_unsigned();
-        let is_free =
-            || self.0.compare_exchange(FREE, me, Ordering::Acquire, Ordering::Relaxed).is_ok();
-        if is_free() || self.wait_until(me, Some(deadline)) {
-            return Some(Locked { lock: self, quiet });
-        }
-        None
+        let is_taken = self.take(&quiet) || self.wait_until(&quiet, Some(deadline));
+        is_taken.then_some(quiet).map(|quiet| Locked { lock: self, quiet })
     }
 
     #[cold]
-    fn wait(&self, me: u32) {
-        self.wait_until(me, None);
+    fn wait(&self, quiet: &Quiet) {
+        self.wait_until(quiet, None);
     }
 
     /// Whether the lock was taken before the deadline.
-    fn wait_until(&self, me: u32, deadline: Option<Instant>) -> bool {
+    fn wait_until(&self, quiet: &Quiet, deadline: Option<Instant>) -> bool {
+        let me = quiet.thread().cast_unsigned();
         let exchange = |old: u32, new: u32| {
             self.0.compare_exchange(old, new, Ordering::Acquire, Ordering::Relaxed).is_ok()
         };
