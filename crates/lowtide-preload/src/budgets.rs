@@ -303,7 +303,7 @@ impl Budgets {
         for (budget, account) in &mut self.tenants {
             let Ok(stat) = account.tenant.stat() else { continue };
             let has = account.tenant.usage().unwrap_or_default();
-            let heap = stat.anon + account.tenant.swap_usage().unwrap_or_default();
+            let heap = heap_bytes(&stat, account.tenant.swap_usage().unwrap_or_default());
             if stat.events.pgfault != account.faults.0 {
                 account.faults = (stat.events.pgfault, now);
             }
@@ -415,5 +415,32 @@ impl Budgets {
             Some((*budget, figures))
         };
         self.tenants.iter().filter_map(figures).collect()
+    }
+}
+
+/// Bytes of a tenant's heaps, in memory and in swap.
+const fn heap_bytes(stat: &MemoryStat, in_swap: u64) -> u64 {
+    (stat.anon * stat.page_bytes).saturating_add(in_swap)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_heap_has_its_bytes_wherever_its_pages_are() {
+        const HEAP: u64 = 2 << 20;
+        let swap = SwapOptions::compressed(Size::mib(1));
+        let pager = Pager::builder().max(Size::mib(8)).swap(swap).build().expect("a pager");
+        let tenant = pager.tenant("heap").create().expect("a tenant");
+        let region = tenant.region(HEAP).expect("a region");
+        for offset in (0..HEAP).step_by(pager.page_size()) {
+            region.write_at(offset, &[1]).expect("a page");
+        }
+        let bytes = || heap_bytes(&tenant.stat().unwrap(), tenant.swap_usage().unwrap());
+        assert_eq!(bytes(), HEAP);
+        tenant.set_max(Size::mib(1)).expect("swap takes the rest");
+        assert!(tenant.swap_usage().unwrap() > 0, "a part of it was evicted");
+        assert_eq!(bytes(), HEAP);
     }
 }
