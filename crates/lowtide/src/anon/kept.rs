@@ -26,10 +26,12 @@
 //! While a slot is kept it counts as swap that the tenant uses. What is said of a kept slot, here
 //! and in the engine, changes under the pool's lock. Stores are called without it.
 
+use super::pages::AnonPages;
 use crate::fault::Access;
 use crate::pool::Pool;
 use crate::space::Space;
-use lowtide_core::{FolioId, Task};
+use crate::swap::Slot;
+use lowtide_core::{Engine, FolioId, Task};
 use lowtide_pin::translation::{Entry, State as EntryState};
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -97,8 +99,7 @@ pub(crate) fn stored_through_a_pointer(
         && let Some(EntryState::Resident { frame, .. }) = space.table.get(end).map(Entry::load)
     {
         if anon.keeps() && !anon.slots.get(end).is_none() && !pool.is_poisoned() {
-            state.engine.swap_fault(FolioId(frame), true, Task::DESCRIPTOR);
-            slots.push(anon.take_kept(end));
+            slots.extend(take_slot(&mut state.engine, anon, end, frame));
         }
         end += 1;
     }
@@ -125,13 +126,19 @@ pub(super) fn give_up(pool: &Pool, space: &Space, page: u64, frame: u32) {
         if pool.is_poisoned() {
             return;
         }
-        state.engine.swap_fault(FolioId(frame), true, Task::DESCRIPTOR);
-        anon.take_kept(page)
+        take_slot(&mut state.engine, anon, page, frame)
     };
     // Reclaim may have taken it meanwhile.
-    if !slot.is_none() {
+    if let Some(slot) = slot {
         anon.store().free(slot);
     }
+}
+
+/// A page in memory gives its slot up, under the pool's lock: what the file has of it is void.
+/// Returns the slot, if it has one, which the caller frees without that lock.
+fn take_slot(engine: &mut Engine, anon: &AnonPages, page: u64, frame: u32) -> Option<Slot> {
+    engine.swap_fault(FolioId(frame), true, Task::DESCRIPTOR);
+    Some(anon.take_kept(page)).filter(|slot| !slot.is_none())
 }
 
 /// Takes slots of pages in memory, [`WANTED`] or all there are: called when the file is full.
@@ -145,10 +152,11 @@ pub(crate) fn give_some_up(pool: &Pool) -> usize {
     let mut freed = 0;
     for space in &spaces {
         for pages in space.anon().slots.pages().chunks(AT_ONCE) {
-            if !take(pool, space, pages) {
-                return freed + pool.void.free();
+            let taken = take(pool, space, pages);
+            freed += taken.unwrap_or(0) + pool.void.free();
+            if taken.is_none() {
+                return freed;
             }
-            freed += pool.void.free();
             if freed >= WANTED {
                 return freed;
             }
@@ -157,25 +165,34 @@ pub(crate) fn give_some_up(pool: &Pool) -> usize {
     freed
 }
 
-/// Takes the slots of some pages, where these are in memory, under the pool's lock. False if the
-/// pager has failed.
-fn take(pool: &Pool, space: &Arc<Space>, pages: &[u64]) -> bool {
+/// Takes the slots of some pages, where these are in memory, and frees them. Returns how many;
+/// `None` if the pager has failed.
+fn take(pool: &Pool, space: &Arc<Space>, pages: &[u64]) -> Option<usize> {
     let mut state = pool.lock();
     if pool.is_poisoned() {
-        return false;
+        return None;
     }
     let there = state.spaces.get(space.id.0 as usize).and_then(Option::as_ref);
     if !there.is_some_and(|there| Arc::ptr_eq(there, space)) {
         // The region has ended, and its frames are of others.
-        return true;
+        return Some(0);
     }
+    let anon = space.anon();
+    let mut slots = Vec::new();
     for &page in pages {
         // One that is locked is being stored to, or evicted.
         if let EntryState::Resident { frame, .. } = space.table.entry(page).load()
-            && state.engine.swap_fault(FolioId(frame), true, Task::DESCRIPTOR)
+            && !anon.slots.get(page).is_none()
         {
-            pool.void.note(space, page);
+            slots.extend(take_slot(&mut state.engine, anon, page, frame));
         }
     }
-    true
+    if slots.is_empty() {
+        return Some(0);
+    }
+    // The region may end when the lock is free, and has no store any more.
+    let store = anon.store();
+    drop(state);
+    store.free_many(&slots);
+    Some(slots.len())
 }
