@@ -1,13 +1,11 @@
-//! The rows of a workload in the machine-readable result.
+//! The rows of systems that took turns on real memory.
 
-use std::collections::BTreeMap;
-
-use serde::Serialize;
-
-use super::rounds::{Row, ratio};
+use super::rounds::{Turns, ratio};
+use super::row::{Row, RowLatency};
 use super::tally::{Latency, Slice};
 use crate::json::LatencyUs;
 use crate::spread::Spread;
+use crate::table::thousands;
 
 impl From<&Latency> for LatencyUs {
     fn from(latency: &Latency) -> Self {
@@ -40,147 +38,82 @@ pub struct Common {
     pub checkpoint_seconds: Option<f64>,
 }
 
-/// A row of a workload.
-#[derive(Debug, Serialize)]
-pub struct WorkloadRow {
-    workload: &'static str,
-    /// The program of the workload, if `sim` has another program with the same name.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    program: Option<&'static str>,
-    world: &'static str,
-    system: &'static str,
-    policy: Option<String>,
-    max_bytes: u64,
-    data_bytes: u64,
-    page_bytes: u64,
-    threads: u32,
-    batch: u32,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    stride: Option<u64>,
-    seed: u64,
-    seconds: f64,
-    flush_seconds: f64,
-    ops: u64,
-    ops_per_s: f64,
-    latency_us: LatencyUs,
-    verified: u64,
-    errors: u64,
-    ignored: u64,
-    cpu_seconds: f64,
-    device_read_bytes: u64,
-    device_write_bytes: u64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    device_writes: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    bytes_per_write: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    throttled_ms: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    dirty_throttled_ms: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    dirty_pauses: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    longest_pause_ms: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    flusher_wakes: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    dirty_bytes: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    dirty_max_bytes: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    oom: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    slowed: Option<String>,
-    read_amplification: f64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    metadata_bytes: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    cached_max_bytes: Option<u64>,
-    rounds: usize,
-    round_ops_per_s: Vec<f64>,
-    speed_ratio: Spread,
-    stat: BTreeMap<String, u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    depth: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    iops: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    row_bytes: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    skew: Option<&'static str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    device_bytes_per_row: Option<f64>,
-}
-
-impl WorkloadRow {
-    /// `row`, with its ratio to `base` in operations per second.
-    pub fn new(common: &Common, row: &Row, base: &Row) -> Self {
-        let sum = row.sum();
+impl Row {
+    /// The figures of a system that took turns: those of all of its slices together.
+    pub fn of_turns(turns: &Turns) -> Self {
+        let sum = turns.sum();
+        let back = sum.write_back;
         let ms = |ns: Option<u64>| ns.map(|ns| ns as f64 / 1e6);
+        let row = Self {
+            world: "real",
+            system: turns.system,
+            policy: turns.policy.clone().unwrap_or_default(),
+            seconds: Some(sum.seconds),
+            rounds: u32::try_from(turns.slices.len()).ok(),
+            errors: Some(sum.errors),
+            verified: Some(sum.verified),
+            oom: back.oom,
+            throttled_ms: ms(back.throttled_ns),
+            dirty_throttled_ms: ms(back.dirty_throttled_ns),
+            dirty_pauses: back.dirty_pauses,
+            flusher_wakes: back.flusher_wakes,
+            longest_pause_ms: ms(back.longest_pause_ns),
+            flush_seconds: Some(sum.flush_seconds),
+            cpu_seconds: Some(sum.cpu_seconds),
+            dirty_bytes: back.dirty_bytes,
+            dirty_max_bytes: back.dirty_max_bytes,
+            device_write_bytes: Some(sum.write_bytes),
+            device_writes: back.requests,
+            bytes_per_write: bytes_per_write(&sum),
+            stat: sum.stat.iter().map(|(name, &count)| (name.clone().into(), count)).collect(),
+            ..Self::default()
+        };
+        row.with_ops(sum.ops)
+    }
+
+    /// The row of a comparison: what all rows share, what was measured, and its ratio to `base` in
+    /// operations per second.
+    pub fn compared(common: &Common, turns: &Turns, base: &Turns) -> Self {
+        let sum = turns.sum();
         Self {
             workload: common.workload,
             program: common.workload.starts_with("ycsb").then_some("record store"),
-            world: "real",
-            system: row.system,
-            policy: row.policy.clone(),
-            max_bytes: common.max_bytes,
-            data_bytes: common.data_bytes,
+            max_bytes: Some(common.max_bytes),
+            data_bytes: Some(common.data_bytes),
             page_bytes: common.page_bytes,
             threads: common.threads,
-            batch: common.batch,
+            batch: Some(common.batch),
             stride: common.stride,
-            seed: common.seed,
-            seconds: sum.seconds,
-            flush_seconds: sum.flush_seconds,
-            ops: sum.ops,
-            ops_per_s: sum.rate(),
-            latency_us: LatencyUs::from(&Latency::from_pairs(&sum.latency)),
-            verified: sum.verified,
-            errors: sum.errors,
-            ignored: sum.ignored,
-            cpu_seconds: sum.cpu_seconds,
-            device_read_bytes: sum.read_bytes,
-            device_write_bytes: sum.write_bytes,
-            device_writes: sum.write_back.requests,
-            bytes_per_write: bytes_per_write(&sum),
-            throttled_ms: ms(sum.write_back.throttled_ns),
-            dirty_throttled_ms: ms(sum.write_back.dirty_throttled_ns),
-            dirty_pauses: sum.write_back.dirty_pauses,
-            longest_pause_ms: ms(sum.write_back.longest_pause_ns),
-            flusher_wakes: sum.write_back.flusher_wakes,
-            dirty_bytes: sum.write_back.dirty_bytes,
-            dirty_max_bytes: sum.write_back.dirty_max_bytes,
-            oom: sum.write_back.oom,
+            seed: Some(common.seed),
             slowed: common.slowed.clone(),
-            read_amplification: amplification(&sum),
+            latency_us: Some(RowLatency::Whole(LatencyUs::from(&Latency::from_pairs(
+                &sum.latency,
+            )))),
+            ignored: Some(sum.ignored),
+            device_read_bytes: Some(sum.read_bytes),
+            read_amplification: Some(amplification(&sum)),
             metadata_bytes: sum.metadata_bytes,
             cached_max_bytes: sum.cached_bytes,
-            rounds: row.slices.len(),
-            round_ops_per_s: row.slices.iter().map(Slice::rate).collect(),
-            speed_ratio: ratio(row, base, Slice::rate),
-            stat: sum.stat,
-            depth: None,
-            iops: None,
-            row_bytes: None,
-            skew: None,
-            device_bytes_per_row: None,
+            round_ops_per_s: Some(turns.slices.iter().map(Slice::rate).collect()),
+            speed_ratio: Some(ratio(turns, base, Slice::rate)),
+            ..Self::of_turns(turns)
         }
     }
 
-    /// A row for reads of rows of `row_bytes`: each operation is one of those.
-    pub fn of_rows(mut self, row_bytes: u64, skew: &'static str) -> Self {
-        self.row_bytes = Some(row_bytes);
-        self.skew = Some(skew);
-        self.device_bytes_per_row = Some(self.device_read_bytes as f64 / self.ops.max(1) as f64);
-        self
+    /// This row for reads of rows of `row_bytes`: each operation is one of those.
+    pub fn of_rows(self, row_bytes: u64, skew: &'static str) -> Self {
+        let (read, ops) = (self.device_read_bytes.unwrap_or(0), self.ops.unwrap_or(0));
+        Self {
+            row_bytes: Some(row_bytes),
+            skew: Some(skew),
+            device_bytes_per_row: Some(read as f64 / ops.max(1) as f64),
+            ..self
+        }
     }
 
-    /// A row for reads at a depth: `iops` counts device reads, and the ratio is of IOPS.
-    pub fn at_depth(mut self, depth: u32, iops: f64, ratio: Spread) -> Self {
-        self.depth = Some(depth);
-        self.iops = Some(iops);
-        self.speed_ratio = ratio;
-        self
+    /// This row for reads at a depth: `iops` counts device reads, and the ratio is of IOPS.
+    pub fn at_depth(self, depth: u32, iops: f64, ratio: Spread) -> Self {
+        Self { depth: Some(depth), iops: Some(iops), speed_ratio: Some(ratio), ..self }
     }
 }
 
@@ -196,4 +129,12 @@ pub fn bytes_per_write(slice: &Slice) -> Option<f64> {
 /// Bytes read from the device for each requested byte; 0 if no byte was requested.
 pub fn amplification(slice: &Slice) -> f64 {
     if slice.asked_bytes == 0 { 0.0 } else { slice.read_bytes as f64 / slice.asked_bytes as f64 }
+}
+
+/// What was checked in all rows together: a line's beginning.
+pub fn checked(rows: &[Row], what: &str) -> String {
+    let count = |count: fn(&Row) -> Option<u64>| rows.iter().filter_map(count).sum::<u64>();
+    let [verified, errors] =
+        [count(|row| row.verified), count(|row| row.errors)].map(|count| thousands(count as f64));
+    format!("{verified} {what} verified, {errors} errors")
 }

@@ -3,12 +3,12 @@
 use lowtide::instruments::MissTimes;
 
 use super::measured::{amplification, bytes_per_write};
-use super::rounds::{Row, ratio};
+use super::rounds::{Turns, ratio};
 use super::tally::{Latency, Slice};
 use crate::table::{self, Table, mib, thousands, us};
 
 /// The rows of a workload, with ratios to the first.
-pub fn of_workload(rows: &[Row]) -> Table {
+pub fn of_workload(rows: &[Turns]) -> Table {
     let mut table = table::new(
         &[
             "system", "ops/s", "mean µs", "p50", "p99", "p99.9", "refaults", "MiB read", "written",
@@ -38,7 +38,7 @@ pub fn of_workload(rows: &[Row]) -> Table {
 }
 
 /// Reads of rows in batches, with ratios to the first.
-pub fn of_rows(rows: &[Row]) -> Table {
+pub fn of_rows(rows: &[Turns]) -> Table {
     let mut table = table::new(
         &[
             "system",
@@ -72,7 +72,7 @@ pub fn of_rows(rows: &[Row]) -> Table {
 }
 
 /// Writeback of dirty pages: a row for each system that reports it.
-pub fn of_write_back(rows: &[Row]) -> Table {
+pub fn of_write_back(rows: &[Turns]) -> Table {
     let mut table = table::new(
         &[
             "write-back",

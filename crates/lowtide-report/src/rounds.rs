@@ -3,9 +3,9 @@
 use crate::spread::Spread;
 use crate::tally::Slice;
 
-/// The results of one system.
+/// The turns of one system, as measured: [`Row`](crate::row::Row) is what is shown of them.
 #[derive(Debug)]
-pub struct Row {
+pub struct Turns {
     /// The system's name.
     pub system: &'static str,
     /// Its policy, for lowtide.
@@ -16,16 +16,16 @@ pub struct Row {
     pub slices: Vec<Slice>,
 }
 
-impl Row {
+impl Turns {
     /// All of its slices, combined.
     pub fn sum(&self) -> Slice {
         Slice::sum(&self.slices)
     }
 }
 
-/// The ratio of `row` to `base` in each round.
-pub fn ratio(row: &Row, base: &Row, measure: impl Fn(&Slice) -> f64) -> Spread {
+/// The ratio of `turns` to `base` in each round.
+pub fn ratio(turns: &Turns, base: &Turns, measure: impl Fn(&Slice) -> f64) -> Spread {
     Spread::of(
-        row.slices.iter().zip(&base.slices).map(|(slice, base)| measure(slice) / measure(base)),
+        turns.slices.iter().zip(&base.slices).map(|(slice, base)| measure(slice) / measure(base)),
     )
 }

@@ -1,8 +1,8 @@
-//! A row of a simulation's result, as in the JSON. The names are an interface: fields may be added,
-//! but not renamed.
+//! A row of a result, as in the JSON: of both worlds, real and simulated. The names are an
+//! interface: fields may be added, but not renamed.
 //!
 //! Fields that do not apply are omitted: the plain machine has no time, so its rows have no
-//! `seconds` and no latency.
+//! `seconds` and no latency. What both worlds can measure has one name.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -73,16 +73,16 @@ pub struct Row {
     /// Nodes that the machine is divided into, if there are several.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nodes: Option<u32>,
-    /// Virtual seconds.
+    /// Seconds: virtual ones in a simulation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seconds: Option<f64>,
     /// Operations.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ops: Option<u64>,
-    /// Operations per virtual second.
+    /// Operations per second.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ops_per_s: Option<f64>,
-    /// Latency of an operation, in virtual microseconds.
+    /// Latency of an operation, in microseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub latency_us: Option<RowLatency>,
     /// Jain's index of fairness between workers.
@@ -285,6 +285,42 @@ pub struct Row {
     /// Artificial delays of a real device.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub slowed: Option<String>,
+    /// Bytes read from a real device.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub device_read_bytes: Option<u64>,
+    /// The same for each byte that was requested; 0 if none was.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub read_amplification: Option<f64>,
+    /// Operations that have no meaning on real memory and were skipped.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ignored: Option<u64>,
+    /// Pages from one read of a scan to the next, if not one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stride: Option<u64>,
+    /// Bytes of rows that are read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub row_bytes: Option<u64>,
+    /// How rows are chosen.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub skew: Option<&'static str>,
+    /// Bytes read from a real device for each row.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub device_bytes_per_row: Option<f64>,
+    /// Reads in flight.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub depth: Option<u32>,
+    /// Reads of a real device per second.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub iops: Option<f64>,
+    /// Memory that a real system needs in addition to the budget.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub metadata_bytes: Option<u64>,
+    /// Most bytes that a real system had in the page cache at the end of a turn.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cached_max_bytes: Option<u64>,
+    /// Operations per second of each round.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub round_ops_per_s: Option<Vec<f64>>,
     /// Speed relative to another real system, round by round.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub speed_ratio: Option<Spread>,

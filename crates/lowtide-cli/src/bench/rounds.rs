@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use indicatif::ProgressBar;
 use lowtide_report::interrupt::{self, Cut};
 use lowtide_report::out;
-use lowtide_report::rounds::Row;
+use lowtide_report::rounds::Turns;
 use lowtide_report::tally::Slice;
 
 use super::error::BenchError;
@@ -37,8 +37,8 @@ const WARM_MAX: Duration = Duration::from_secs(30);
 const WARM_STEP_SECONDS: f64 = 0.5;
 
 /// An empty row of a system.
-fn row_of(system: &dyn System) -> Row {
-    Row {
+fn turns_of(system: &dyn System) -> Turns {
+    Turns {
         system: system.name(),
         policy: system.policy(),
         label: system.label(),
@@ -50,7 +50,7 @@ fn row_of(system: &dyn System) -> Row {
 ///
 /// # Errors
 /// [`BenchError::Wrong`].
-pub fn verdict(row: &Row) -> Result<(), BenchError> {
+pub fn verdict(row: &Turns) -> Result<(), BenchError> {
     verdict_of(&row.label, &row.sum())
 }
 
@@ -136,8 +136,8 @@ pub fn take_turns(
     until: impl Fn(u32) -> Until,
     progress: &ProgressBar,
     cut: &mut Cut,
-) -> Result<Vec<Row>, BenchError> {
-    let mut rows: Vec<Row> = systems.iter().map(|system| row_of(system.as_ref())).collect();
+) -> Result<Vec<Turns>, BenchError> {
+    let mut rows: Vec<Turns> = systems.iter().map(|system| turns_of(system.as_ref())).collect();
     'rounds: for round in 0..rounds {
         let mut at = 0;
         while let (Some(system), Some(row)) = (systems.get_mut(at), rows.get_mut(at)) {
@@ -202,7 +202,7 @@ mod tests {
         }
     }
 
-    fn turns(systems: impl IntoIterator<Item = Script>) -> Vec<Row> {
+    fn turns(systems: impl IntoIterator<Item = Script>) -> Vec<Turns> {
         let mut systems =
             systems.into_iter().map(|script| Box::new(script) as Box<dyn System>).collect();
         let mut cut = Cut::default();

@@ -22,8 +22,9 @@ use lowtide_cli::bench::thread_pool::Until;
 use lowtide_host::probe::Probe;
 use lowtide_report::interrupt::Cut;
 use lowtide_report::json::Report;
-use lowtide_report::measured::{Common, WorkloadRow};
-use lowtide_report::rounds::{Row, ratio};
+use lowtide_report::measured::Common;
+use lowtide_report::rounds::{Turns, ratio};
+use lowtide_report::row::Row;
 use lowtide_report::spread::Spread;
 use lowtide_report::tally::Slice;
 use lowtide_report::values::{budget, scale, scaled};
@@ -119,7 +120,7 @@ pub(crate) fn run(args: &DepthArgs) -> Result<(), BenchError> {
             let (sum, ratio) = (row.sum(), ratio(row, &rows[0], rate));
             print(&mut printed, depth, row, &sum, ratio, page_bytes);
             let common = common(&job, max_bytes);
-            json.push(WorkloadRow::new(&common, row, &rows[0]).at_depth(depth, rate(&sum), ratio));
+            json.push(Row::compared(&common, row, &rows[0]).at_depth(depth, rate(&sum), ratio));
         }
         if let [lowtide, fio] = rows.as_slice() {
             let ratio = ratio(lowtide, fio, rate);
@@ -258,7 +259,7 @@ fn head(
 fn print(
     printed: &mut table::Table,
     depth: u32,
-    row: &Row,
+    row: &Turns,
     sum: &Slice,
     ratio: Spread,
     page_bytes: u64,

@@ -26,8 +26,9 @@ use lowtide_host::probe::Probe;
 use lowtide_host::usage::CpuTime;
 use lowtide_report::interrupt::{self, Cut};
 use lowtide_report::json::Report;
-use lowtide_report::measured::{Common, WorkloadRow};
+use lowtide_report::measured::Common;
 use lowtide_report::rounds::ratio;
+use lowtide_report::row::Row;
 use lowtide_report::tally::Slice;
 use lowtide_report::values::{budget, scale, scaled, size};
 use lowtide_report::{out, progress, table};
@@ -213,7 +214,7 @@ pub(crate) fn run(args: &InOrderArgs) -> Result<(), BenchError> {
                 format!("{:.2}", sum.cpu_seconds),
                 ratio.text(),
             ]);
-            json.push(WorkloadRow::new(&common(args, &file, request), row, &rows[0]));
+            json.push(Row::compared(&common(args, &file, request), row, &rows[0]));
         }
         all_rows.extend(rows);
         if cut.is_cut() {

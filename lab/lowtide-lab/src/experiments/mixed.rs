@@ -34,8 +34,7 @@ use lowtide_report::json::LatencyUs;
 use lowtide_report::measured::Common as Shared;
 use lowtide_report::outcome::CheckpointsRow;
 use lowtide_report::progress::{Patient, Unit};
-use lowtide_report::rounds as turned;
-use lowtide_report::rounds::ratio;
+use lowtide_report::rounds::{Turns, ratio};
 use lowtide_report::row::{Row, RowLatency};
 use lowtide_report::spread::Spread;
 use lowtide_report::table::{mib, us};
@@ -45,7 +44,7 @@ use lowtide_sim::spec::MachineSpec;
 use lowtide_sim::{MachineConfig, MachineError};
 use lowtide_workload::Workload;
 
-use super::{Sizes, turns};
+use super::Sizes;
 
 /// Checkpoint intervals per round: one checkpoint, and half an interval in which it can end.
 const CHECKPOINTS_A_ROUND: f64 = 1.5;
@@ -144,7 +143,7 @@ impl RealMixed {
 }
 
 /// The row of a real system.
-fn real_row(shared: &Shared, result: &turned::Row, base: &turned::Row) -> Row {
+fn real_row(shared: &Shared, result: &Turns, base: &Turns) -> Row {
     let made = result.sum().checkpoints.unwrap_or_default();
     let (during, outside) = (Latency::from_pairs(&made.during), Latency::from_pairs(&made.outside));
     let mut reads = outside.clone();
@@ -169,7 +168,7 @@ fn real_row(shared: &Shared, result: &turned::Row, base: &turned::Row) -> Row {
             outside_us: LatencyUs::from(&outside),
         }),
         speed_ratio: Some(ratio(result, base, Slice::rate)),
-        ..turns::row(result)
+        ..Row::of_turns(result)
     }
 }
 

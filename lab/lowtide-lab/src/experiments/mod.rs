@@ -31,7 +31,6 @@
 //! | `simulated` | the command line of the player on a simulated machine |
 //! | `sysbench` | a database whose buffer pool is twelve times its memory |
 //! | `tenants` | what servers and browsers of equal demand have, in both worlds |
-//! | `turns` | rows of real systems that took turns |
 //! | `writing` | the players of `fill` and `dd-oom`, whose runs end by themselves |
 
 pub(crate) mod android;
@@ -53,7 +52,6 @@ pub(crate) mod real_mapping;
 pub(crate) mod simulated;
 pub(crate) mod sysbench;
 pub(crate) mod tenants;
-pub(crate) mod turns;
 pub(crate) mod writing;
 
 use std::fmt;

@@ -35,6 +35,7 @@ use lowtide_host::probe::{Availability, Probe};
 use lowtide_report::columns::{self, Columns, label, number, refaults};
 use lowtide_report::interrupt::Cut;
 use lowtide_report::json::LatencyUs;
+use lowtide_report::measured::checked;
 use lowtide_report::rounds::{self, ratio};
 use lowtide_report::row::{Row, RowLatency};
 use lowtide_report::tally::{Latency, Slice};
@@ -48,7 +49,6 @@ use crate::bench::mapped::{KernelMaps, Limits, LowtideMaps, Made, PAGE};
 use crate::bench::peer::mapped::MappedPeer;
 use crate::bench::tenancy::host::tail;
 use crate::bench::{blocks, storm};
-use crate::experiments::turns::{checked, row as row_of};
 
 /// A program, with its own options.
 pub(crate) trait RealProgram: Args + fmt::Debug {
@@ -393,7 +393,7 @@ impl<P: RealProgram> RealMapping<P> {
         self.own.file() * u64::from(self.own.threads())
     }
 
-    fn row(&self, result: &rounds::Row, base: &rounds::Row) -> Row {
+    fn row(&self, result: &rounds::Turns, base: &rounds::Turns) -> Row {
         let (sum, limits) = (result.sum(), self.own.limits());
         let latency = Latency::from_pairs(&sum.latency);
         Row {
@@ -408,7 +408,7 @@ impl<P: RealProgram> RealMapping<P> {
             speed_ratio: Some(ratio(result, base, Slice::rate)),
             latency_us: (!sum.latency.is_empty())
                 .then(|| RowLatency::Whole(LatencyUs::from(&latency))),
-            ..row_of(result)
+            ..Row::of_turns(result)
         }
     }
 }

@@ -59,7 +59,7 @@ pub struct Common {
 }
 
 /// Makes a row from what all rows share, the results, and those that ratios are to.
-pub type RowOf = fn(&measured::Common, &rounds::Row, &rounds::Row) -> Row;
+pub type RowOf = fn(&measured::Common, &rounds::Turns, &rounds::Turns) -> Row;
 
 /// The plan of a comparison. Fields outside [`Common`] have defaults, which a workload replaces.
 #[derive(Debug)]

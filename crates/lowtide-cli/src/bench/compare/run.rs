@@ -8,9 +8,10 @@ use lowtide::{Pager, Size};
 use lowtide_host::probe::Probe;
 use lowtide_report::interrupt::Cut;
 use lowtide_report::json::Report;
-use lowtide_report::measured::{Common, WorkloadRow};
+use lowtide_report::measured::Common;
 use lowtide_report::measured_table::{of_misses, of_rows, of_workload, of_write_back};
-use lowtide_report::rounds::{Row, ratio};
+use lowtide_report::rounds::{Turns, ratio};
+use lowtide_report::row::Row;
 use lowtide_report::tally::Slice;
 use lowtide_report::{columns, out, progress, table};
 use lowtide_workload::Distribution;
@@ -175,7 +176,7 @@ impl Stage<'_> {
         &self,
         source: &Source,
         machine: &Machine,
-        rows: &[Row],
+        rows: &[Turns],
         times: &[MissTimes],
         cut: &Cut,
     ) -> Result<(), BenchError> {
@@ -185,30 +186,28 @@ impl Stage<'_> {
             let labels = rows.iter().map(|row| row.label.clone());
             format!("\n{}", of_misses(&labels.zip(times.iter().copied()).collect::<Vec<_>>()))
         });
-        let below = || {
-            explained.iter().for_each(out::line);
-            tail(rows, job, source, self.files);
-        };
-        let json = plan.common.output.json.as_deref();
-        if let Some((columns, row_of)) = plan.shown {
-            let shown = rows.iter().map(|row| row_of(&common, row, &rows[0])).collect::<Vec<_>>();
-            out::line(columns::table(columns, &shown));
-            below();
-            return Ok(Report::new(machine, shown).cut_short(cut.is_cut()).write(json)?);
-        }
-        out::line(if job.rows.is_some() { of_rows(rows) } else { of_workload(rows) });
-        if job.writes {
-            out::line(format_args!("\n{}", of_write_back(rows)));
-        }
-        below();
-        let shown = |row| {
-            let shown = WorkloadRow::new(&common, row, &rows[0]);
-            match job.rows {
-                Some(of) => shown.of_rows(of.bytes, of.skew.name()),
-                None => shown,
+        let row_of = |turns| match plan.shown {
+            Some((_, row_of)) => row_of(&common, turns, &rows[0]),
+            None => {
+                let row = Row::compared(&common, turns, &rows[0]);
+                match job.rows {
+                    Some(of) => row.of_rows(of.bytes, of.skew.name()),
+                    None => row,
+                }
             }
         };
-        let shown = rows.iter().map(shown).collect();
+        let shown: Vec<Row> = rows.iter().map(row_of).collect();
+        match plan.shown {
+            Some((columns, _)) => out::line(columns::table(columns, &shown)),
+            None if job.rows.is_some() => out::line(of_rows(rows)),
+            None => out::line(of_workload(rows)),
+        }
+        if plan.shown.is_none() && job.writes {
+            out::line(format_args!("\n{}", of_write_back(rows)));
+        }
+        explained.iter().for_each(out::line);
+        tail(rows, job, source, self.files);
+        let json = plan.common.output.json.as_deref();
         Ok(Report::new(machine, shown).cut_short(cut.is_cut()).write(json)?)
     }
 }
@@ -301,11 +300,11 @@ fn head(machine: &Machine, files: &[DataFile], plan: &Comparison<'_>, job: &Job,
 
 /// How the first view and the first map of each way compare with the fastest peer, in favour of
 /// either.
-fn comparison(rows: &[Row]) -> Vec<String> {
+fn comparison(rows: &[Turns]) -> Vec<String> {
     let ours = [Lowtide::VIEW, map::name(MapMode::Userfault), map::name(MapMode::PageCache)];
     let first = |system: &&str| rows.iter().find(|row| row.system == *system);
     let peers = || rows.iter().filter(|row| !ours.contains(&row.system));
-    let sentence = |row: &Row| {
+    let sentence = |row: &Turns| {
         let ratios = peers().map(|peer| (ratio(row, peer, Slice::rate), peer));
         let (ratio, peer) = ratios.min_by(|(a, _), (b, _)| a.median.total_cmp(&b.median))?;
         let which = if peers().count() > 1 { ", the fastest peer" } else { "" };
@@ -317,9 +316,9 @@ fn comparison(rows: &[Row]) -> Vec<String> {
 }
 
 /// The conclusions below the tables.
-fn tail(rows: &[Row], job: &Job, source: &Source, files: &[DataFile]) {
+fn tail(rows: &[Turns], job: &Job, source: &Source, files: &[DataFile]) {
     out::line("");
-    let sums: Vec<Slice> = rows.iter().map(Row::sum).collect();
+    let sums: Vec<Slice> = rows.iter().map(Turns::sum).collect();
     let total =
         |count: fn(&Slice) -> u64| table::thousands(sums.iter().map(count).sum::<u64>() as f64);
     let unchecked =
@@ -361,9 +360,9 @@ fn tail(rows: &[Row], job: &Job, source: &Source, files: &[DataFile]) {
 mod tests {
     use super::*;
 
-    fn row(system: &'static str, label: &str, rates: [u64; 3]) -> Row {
+    fn row(system: &'static str, label: &str, rates: [u64; 3]) -> Turns {
         let slices = rates.map(|ops| Slice { seconds: 1.0, ops, ..Slice::default() });
-        Row { system, policy: None, label: label.into(), slices: slices.into() }
+        Turns { system, policy: None, label: label.into(), slices: slices.into() }
     }
 
     #[test]

@@ -26,6 +26,7 @@ use lowtide_host::probe::Probe;
 use lowtide_report::columns::{self, Columns, number, p99};
 use lowtide_report::interrupt::Cut;
 use lowtide_report::json::LatencyUs;
+use lowtide_report::measured::checked;
 use lowtide_report::rounds::{self, ratio};
 use lowtide_report::row::{Row, RowLatency};
 use lowtide_report::spread::Spread;
@@ -38,7 +39,6 @@ use crate::bench::heap::{Access, Lowtide, Unlimited};
 use crate::bench::peer::swap::Swapping;
 use crate::bench::tenancy::host::tail;
 use crate::experiments::heap::Heap;
-use crate::experiments::turns::{checked, row as row_of};
 use crate::peer::HeapJob;
 
 /// What is compared with.
@@ -238,7 +238,7 @@ impl RealAnonZipf {
         Ok(systems)
     }
 
-    fn row(&self, program: &Program, result: &rounds::Row, base: &rounds::Row) -> Row {
+    fn row(&self, program: &Program, result: &rounds::Turns, base: &rounds::Turns) -> Row {
         let sum = result.sum();
         Row {
             workload: AnonZipf::NAME,
@@ -256,7 +256,7 @@ impl RealAnonZipf {
             // Nothing is flushed, and no writer is throttled.
             flush_seconds: None,
             longest_pause_ms: None,
-            ..row_of(result)
+            ..Row::of_turns(result)
         }
     }
 }

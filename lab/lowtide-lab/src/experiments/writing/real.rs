@@ -29,6 +29,7 @@ use lowtide_experiments::programs::writer::Writer;
 use lowtide_host::probe::{Availability, Probe};
 use lowtide_report::interrupt::Cut;
 use lowtide_report::json::LatencyUs;
+use lowtide_report::measured::checked;
 use lowtide_report::outcome::Naps;
 use lowtide_report::rounds::{self, ratio};
 use lowtide_report::row::Row;
@@ -42,7 +43,6 @@ use crate::bench::peer::dd::Dd;
 use crate::bench::peer::filler::Filler;
 use crate::bench::tenancy::host::tail;
 use crate::bench::write::{FillPeer, Place, Source, Way, WritingSystem};
-use crate::experiments::turns::{checked, row as row_of};
 
 /// `lowtide-lab bench NAME` of an experiment with a writer.
 #[derive(Debug, Args)]
@@ -116,7 +116,7 @@ impl<W: Writing> RealWriting<W> {
         let results = take_turns(&mut systems, self.rounds, |_| slice, &progress, &mut cut)?;
         progress.finish_and_clear();
 
-        let without_cache = |row: &&rounds::Row| ["dd", "direct"].contains(&row.system);
+        let without_cache = |row: &&rounds::Turns| ["dd", "direct"].contains(&row.system);
         let base = results.iter().find(without_cache).or(results.first());
         let row = |result| self.rows(&writer, &slowness, result, base.unwrap_or(result));
         let rows: Vec<Row> = results.iter().flat_map(row).collect();
@@ -190,8 +190,8 @@ impl<W: Writing> RealWriting<W> {
         &self,
         writer: &Writer,
         slowness: &Slowness,
-        result: &rounds::Row,
-        base: &rounds::Row,
+        result: &rounds::Turns,
+        base: &rounds::Turns,
     ) -> Vec<Row> {
         let (sum, rounds) = (result.sum(), result.slices.len() as u64);
         let rate = |slice: &Slice| writer.file as f64 / f64::from(1 << 20) / slice.seconds;
@@ -204,7 +204,7 @@ impl<W: Writing> RealWriting<W> {
             written_bytes: Some((sum.ops * Writer::BLOCK).min(rounds * writer.file)),
             slowed: slowness.text(),
             speed_ratio: Some(ratio(result, base, rate)),
-            ..row_of(result)
+            ..Row::of_turns(result)
         };
         let nap = |name| sum.stat.get(name).copied().unwrap_or(0);
         let written = Written {
