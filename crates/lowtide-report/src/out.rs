@@ -7,10 +7,13 @@
 
 use std::fmt::Display;
 use std::io::{self, Write};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 /// The first failure of a line.
 static FAILED: Mutex<Option<io::Error>> = Mutex::new(None);
+
+/// The command that prints notes.
+static SPEAKER: OnceLock<&str> = OnceLock::new();
 
 /// Prints one line to standard output. [`failure`] returns any error.
 pub fn line(text: impl Display) {
@@ -41,7 +44,12 @@ fn unless_left(result: io::Result<()>) -> io::Result<()> {
     }
 }
 
-/// Prints a note for the user to standard error, separate from results.
+/// Prints a note for the user to standard error, separate from results, after the command's name.
 pub fn note(text: impl Display) {
-    let _ = writeln!(io::stderr(), "lowtide: {text}");
+    let _ = writeln!(io::stderr(), "{}: {text}", SPEAKER.get().unwrap_or(&"lowtide"));
+}
+
+/// Notes are this command's from now on, and not those of `lowtide`. The first call decides.
+pub fn speak_as(command: &'static str) {
+    let _ = SPEAKER.set(command);
 }

@@ -33,9 +33,10 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use lowtide_cli::cmd::{ended, started};
-use lowtide_report::table;
+use lowtide_report::{out, table};
 
 fn main() -> ExitCode {
+    out::speak_as("lowtide-lab");
     lowtide_host::heap::fit_heap_to_limit();
     let cli = cli::Cli::parse();
     if cli.wide {

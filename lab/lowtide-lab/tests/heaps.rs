@@ -44,5 +44,6 @@ fn a_heap_of_several_budgets_is_compressed_swapped_to_a_file_and_found_whole() {
 fn none_stands_alone() {
     let output = run(&["bench", "anon-zipf", "--against", "none,no-limit"]);
     assert_eq!(output.status.code(), Some(2));
-    assert!(text(&output.stderr).contains("--against"), "{output:?}");
+    let message = text(&output.stderr);
+    assert!(message.starts_with("lowtide-lab: ") && message.contains("--against"), "{message}");
 }

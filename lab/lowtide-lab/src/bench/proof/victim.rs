@@ -17,6 +17,7 @@ use lowtide_proof::ledger::Ledger;
 use lowtide_proof::script::Part;
 use lowtide_proof::shape::Shape;
 use lowtide_proof::writer::{Step, Writer};
+use lowtide_report::out;
 use lowtide_report::threads::{self, Stop};
 use lowtide_workload::SplitMix64;
 use lowtide_workload::prng::mix64;
@@ -231,7 +232,7 @@ pub(crate) fn run(args: &VictimArgs) -> Result<(), String> {
 fn use_region(mut heap: Heap) {
     loop {
         if let Err(what) = heap.step() {
-            eprintln!("lowtide: {what}");
+            out::note(what);
             std::process::exit(1);
         }
     }
