@@ -76,9 +76,9 @@ pub(crate) enum Bench {
     #[command(name = Noisy::NAME, about = Noisy::ABOUT)]
     NoisyNeighbour(Box<Real<Noisy>>),
     #[command(name = tenants::NAME, about = tenants::ABOUT)]
-    Tenants(Box<tenants::real::TenantsArgs>),
-    #[command(name = file_anon_mix::real::NAME, about = file_anon_mix::real::ABOUT)]
-    FileAnonMix(Box<file_anon_mix::real::MixArgs>),
+    Tenants(Box<tenants::BenchOptions>),
+    #[command(name = file_anon_mix::NAME, about = file_anon_mix::BENCH_ABOUT)]
+    FileAnonMix(Box<file_anon_mix::BenchOptions>),
     #[command(name = cost::NAME, about = cost::ABOUT)]
     ProgramCost(Box<cost::CostArgs>),
     #[command(name = crash::NAME, about = crash::ABOUT)]
@@ -107,8 +107,8 @@ impl Bench {
             Self::FioMmap(args) => args.run(),
             Self::Circles(args) => args.run(),
             Self::NoisyNeighbour(args) => args.run(),
-            Self::Tenants(args) => tenants::real::run(args),
-            Self::FileAnonMix(args) => file_anon_mix::real::run(args),
+            Self::Tenants(args) => tenants::measure(args),
+            Self::FileAnonMix(args) => file_anon_mix::measure(args),
             Self::ProgramCost(args) => cost::run(args),
             Self::Crash(args) => crash::run(args),
             Self::PowerCut(args) => cut::run(args),

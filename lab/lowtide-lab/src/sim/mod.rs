@@ -49,7 +49,7 @@ pub(crate) enum Simulation {
     #[command(name = database::wt::NAME, about = database::wt::ABOUT)]
     Wt(database::wt::Options),
     #[command(name = tenants::NAME, about = tenants::ABOUT)]
-    Tenants(tenants::simulated::Options),
+    Tenants(tenants::SimOptions),
     #[command(name = HighThrash::NAME, about = HighThrash::ABOUT)]
     HighThrash(Simulated<HighThrash>),
     #[command(name = Circles::NAME, about = Circles::ABOUT)]
@@ -57,7 +57,7 @@ pub(crate) enum Simulation {
     #[command(name = Noisy::NAME, about = Noisy::ABOUT)]
     NoisyNeighbour(Simulated<Noisy>),
     #[command(name = file_anon_mix::NAME, about = file_anon_mix::ABOUT)]
-    FileAnonMix(file_anon_mix::Options),
+    FileAnonMix(file_anon_mix::SimOptions),
     #[command(name = DdOom::NAME, about = DdOom::ABOUT)]
     DdOom(SimulatedWriting<DdOom>),
     #[command(name = Fill::NAME, about = Fill::ABOUT)]
@@ -95,11 +95,11 @@ impl Simulation {
             Self::YcsbB(options) => database::ycsb::run(options, Letter::B),
             Self::YcsbC(options) => database::ycsb::run(options, Letter::C),
             Self::Wt(options) => database::wt::run(options),
-            Self::Tenants(options) => tenants::simulated::run(options),
+            Self::Tenants(options) => tenants::simulate(options),
             Self::HighThrash(options) => options.run(),
             Self::Circles(options) => options.run(),
             Self::NoisyNeighbour(options) => options.run(),
-            Self::FileAnonMix(options) => file_anon_mix::run(options),
+            Self::FileAnonMix(options) => file_anon_mix::simulate(options),
             Self::DdOom(options) => options.run(),
             Self::Fill(options) => options.run(),
             Self::MmapThrash(options) => options.run(),

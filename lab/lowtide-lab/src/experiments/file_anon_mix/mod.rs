@@ -1,66 +1,102 @@
-//! `lowtide-lab sim file-anon-mix`: the aging OOM of the published series, at full size or scaled
-//! down.
+//! `file-anon-mix`: readers of a file beside threads that allocate and free, together more than the
+//! budget: the aging OOM of the published series.
 //!
-//! At a smaller scale a pass over memory takes as long as at full size: the machine is slower by
-//! the same factor, and pauses, threads and processors do not change (T-mode,
-//! `docs/kernel/workloads.md` §0.3). The number of threads must not change, as the outcome depends
-//! on how many reclaim while one of them ages. A kill is a result: the row reports it, with the
-//! counters at the kill.
+//! ```text
+//!   readers ──► every page of the file, in order ──► pause 120 ms ──► again, forever
+//!   threads ──► each fills its share of the memory ──► all done: free it ──► pause ──► next round
+//! ```
+//!
+//! The threads' memory cannot be swapped, so only pages of the file can be evicted, and an eviction
+//! that gives up too early is an out-of-memory kill. That is a result here (`oom`): the row says
+//! after how many rounds. Source: `docs/kernel/workloads.md` §3.
+//!
+//! Here is what the experiment is: sizes, the options of both worlds, and what follows from a row.
+//! Each world performs it with a program of its own: what kills is that a hundred page tables are
+//! walked at once, and the runtime has one table, and reservations instead of a heap
+//! (`docs/decisions/0009-experiments.md`, what stays two programs).
 //!
 //! | file | concept |
 //! |---|---|
-//! | `mod` | options, one run for each policy, its row and what was published beside it |
+//! | `simulated` | one run for each policy on a simulated machine, beside the published figures |
+//! | `seeds`, `finished` | many seeds: how often a policy is killed; the file of finished runs |
 //! | `reproducer` | the arguments of the public reproducer |
-//! | `seeds` | many seeds: how often a policy is killed |
 //! | `real` | the same on real memory |
-//! | `finished` | the file of finished runs, from which an interrupted command continues |
 
 mod finished;
-pub(crate) mod real;
+mod real;
 mod reproducer;
 mod seeds;
+mod simulated;
 
-pub(crate) use crate::experiments::file_anon_mix::finished::FinishedError;
+pub(crate) use finished::FinishedError;
+pub(crate) use real::run as measure;
+pub(crate) use simulated::run as simulate;
 
 use std::path::PathBuf;
-use std::sync::atomic::AtomicU64;
+use std::time::Duration;
 
 use clap::Args;
-use lowtide::{Policy, Size};
-use lowtide_cli::sim::clock::Stopwatch;
-use lowtide_cli::sim::error::SimError;
-use lowtide_cli::sim::host::Host;
-use lowtide_cli::sim::jobs;
-use lowtide_cli::sim::options::{self, AtScale};
-use lowtide_cli::sim::show::{self, Head};
-use lowtide_experiments::client::mix::{self, Faulted, MixConfig, MixResult, Posting};
-use lowtide_experiments::published::{Arm, PublishedMix, published_mix};
-use lowtide_report::columns;
-use lowtide_report::interrupt::{self, Cut};
-use lowtide_report::outcome::KillRow;
-use lowtide_report::progress::{Patient, Unit};
-use lowtide_report::row::{Row, named};
-use lowtide_sim::spec::MachineSpec;
-use lowtide_sim::{MachineConfig, MachineError};
+use lowtide_cli::bench::options::{Policies, rounds};
+use lowtide_cli::sim::options as sim;
+use lowtide_experiments::client::mix::MixConfig;
+use lowtide_report::columns::{self, Column};
+use lowtide_report::row::Row;
+use lowtide_report::values::{budget, seconds};
 
-use crate::experiments::file_anon_mix::reproducer::Reproducer;
-
-/// The machine of the published runs: files on a ramdisk.
-const MACHINE: &str = "ramdisk";
-/// Default scale: a minute or two for each policy. A budget below 256 MiB measures the constants of
-/// reclaim more than its policy
-/// (`docs/kernel/workloads.md` §0.3).
-const SCALE: &str = "0.015625";
+use crate::bench::tenancy::host::Common;
+use reproducer::Reproducer;
 
 /// The name of the workload.
 pub(crate) const NAME: &str = "file-anon-mix";
-/// One line for listings.
+/// One line for listings: of the simulation, and of the run on real memory.
 pub(crate) const ABOUT: &str =
     "readers of a mapped file beside threads that allocate and free: the aging OOM";
+pub(crate) const BENCH_ABOUT: &str =
+    "readers of a file beside workers that allocate and free, 1.375 times the budget";
+/// Its rows as a table.
+const COLUMNS: &[Column] = columns::MIX;
+
+/// The published run, whose sizes and readers' pause are those of both worlds.
+const PUBLISHED: MixConfig = MixConfig::published();
+/// The machine of the published runs: files on a ramdisk.
+const MACHINE: &str = "ramdisk";
+/// Default scale of a simulation: a minute or two for each policy. A budget below 256 MiB measures
+/// the constants of reclaim more than its policy (`docs/kernel/workloads.md` §0.3).
+const SCALE: &str = "0.015625";
+/// Readers and workers on real memory: the published run has 96 each, on 96 threads.
+const READERS: usize = 6;
+const WORKERS: usize = 6;
+const READER_PAUSE: Duration = Duration::from_nanos(PUBLISHED.pause_ns);
+/// The workers' pause between rounds on real memory.
+const ROUND_PAUSE: Duration = Duration::from_millis(60);
+
+/// A published size, scaled to the budget on real memory.
+const fn part(max: u64, published: u64) -> u64 {
+    max / (MixConfig::MAX >> 30) * (published >> 30)
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct BenchOptions {
+    /// Memory budget of the tenant; the published one is 128 times as large
+    #[arg(long, value_name = "SIZE", value_parser = budget, default_value = "128M",
+          allow_hyphen_values = true)]
+    max: u64,
+    /// Rounds of the workers; the published run has 128
+    #[arg(long, value_name = "N", value_parser = rounds(), default_value_t = 16)]
+    rounds: u32,
+    /// Time limit of a row in seconds; it ends with the rounds completed by then
+    #[arg(long, value_name = "S", value_parser = seconds, default_value = "30",
+          allow_negative_numbers = true)]
+    seconds: f64,
+    #[command(flatten)]
+    policies: Policies,
+    #[command(flatten)]
+    common: Common,
+}
 
 const MAX_HELP: &str =
     "Budget; `max` for all of the machine's memory [default: 16G x scale; 48G x scale for v2]";
-const HELP: &str = "\
+const SIM_HELP: &str = "\
 96 readers and 96 allocating threads want more memory than the budget, without swap, and a hundred
 of them reclaim at once. A kill is a result: its row has the counters of that moment. At a part of
 the size the machine is slower by as much, so that passes over memory take as long as at full size.
@@ -83,13 +119,13 @@ Examples:
 /// Options of `sim file-anon-mix`.
 #[derive(Debug, Args)]
 #[command(
-    after_help = HELP,
+    after_help = SIM_HELP,
     mut_arg("machine", |arg| arg.default_value(MACHINE)),
     mut_arg("max", |arg| arg.help(MAX_HELP)),
-    mut_arg("policy", |arg| arg.default_value(options::PUBLISHED_POLICIES)),
+    mut_arg("policy", |arg| arg.default_value(sim::PUBLISHED_POLICIES)),
     mut_arg("scale", |arg| arg.default_value(SCALE))
 )]
-pub(crate) struct Options {
+pub(crate) struct SimOptions {
     /// Rounds of filling and unmapping
     #[arg(
         long,
@@ -114,163 +150,7 @@ pub(crate) struct Options {
     out: Option<PathBuf>,
     /// The machine, the budget, the scale and the results.
     #[command(flatten)]
-    at_scale: AtScale,
-}
-
-/// One run, with all options resolved.
-#[derive(Clone, Debug)]
-struct Plan {
-    machine: MachineSpec,
-    max: Option<u64>,
-    config: MixConfig,
-    /// The published setup that this is, at the scale.
-    posting: Option<Posting>,
-}
-
-impl Plan {
-    fn new(options: &Options) -> Result<Self, SimError> {
-        let scale = options.at_scale.scale;
-        let machine = options.at_scale.machine.load()?;
-        // Sizes are whole mebibytes, and so whole pages.
-        let size = |bytes: u64| (((bytes >> 20) as f64 * scale).round() as u64).max(1) << 20;
-        let Reproducer { config: whole, max: whole_max } = &options.args;
-        let at_scale = |whole: &MixConfig| MixConfig {
-            file: size(whole.file),
-            anon: size(whole.anon),
-            rounds: options.rounds,
-            slowdown: (1.0 / scale).round().max(1.0) as u32,
-            seed: options.at_scale.common.seed,
-            ..whole.clone()
-        };
-        let config = at_scale(whole);
-        let default = Some(size(*whole_max));
-        let max = options::machine_budget(options.at_scale.max, &machine, default)?;
-        if max.is_some_and(|max| max <= config.anon) {
-            return Err(SimError::usage(
-                format!(
-                    "a budget of {} leaves no room for files: the threads fill {} that cannot be \
-                     swapped",
-                    Size::new(max.unwrap_or_default()),
-                    Size::new(config.anon)
-                ),
-                "raise --max, or lower --scale",
-            ));
-        }
-        if config.anon / machine.page < config.threads.into() {
-            return Err(SimError::usage(
-                format!(
-                    "{} are fewer pages than there are threads to fill them: {}",
-                    Size::new(config.anon),
-                    config.threads
-                ),
-                "raise the first size of --args, or --scale",
-            ));
-        }
-        let its_machine = MachineSpec::load(MACHINE).is_ok_and(|published| published == machine);
-        let posting = Posting::ALL.into_iter().find(|posting| {
-            its_machine && at_scale(&posting.config()) == config && max == Some(size(posting.max()))
-        });
-        Ok(Self { machine, max, config, posting })
-    }
-
-    /// Pages of data, with the page tables of every reader: half a byte an entry.
-    fn data_pages(&self) -> u64 {
-        let file = self.config.file / self.machine.page;
-        file + self.config.anon / self.machine.page + file * u64::from(self.config.readers) / 32
-    }
-
-    fn head(&self) -> Head {
-        let slower = match self.config.slowdown {
-            1 => String::new(),
-            times => format!(", {times} times slower, as memory is smaller"),
-        };
-        Head {
-            what: format!("{NAME}: {ABOUT}"),
-            machine: show::machine(&self.machine) + &slower,
-            max: self.max,
-            data: format!(
-                "a file of {}, read by {} processes; {} of memory, filled by {} threads",
-                Size::new(self.config.file),
-                self.config.readers,
-                Size::new(self.config.anon),
-                self.config.threads
-            ),
-            run: format!("{} rounds of filling and unmapping", self.config.rounds),
-        }
-    }
-
-    fn simulate(
-        &self,
-        policy: Policy,
-        seed: u64,
-        done: &AtomicU64,
-    ) -> Result<MixResult, MachineError> {
-        let (spec, max) = (self.machine.clone(), self.max);
-        let machine = MachineConfig { spec, policy, max, seed };
-        let config = MixConfig { seed, ..self.config.clone() };
-        mix::run(&machine, &config, done, interrupt::flag())
-    }
-
-    /// What rows of one run and of several seeds have in common.
-    fn setup_row(&self, policy: Policy) -> Row {
-        Row {
-            workload: NAME,
-            program: Some("mappings and a heap"),
-            world: "sim",
-            system: "lowtide",
-            policy: policy.to_string(),
-            machine: self.machine.name.clone(),
-            max_bytes: self.max,
-            data_bytes: Some(self.config.file + self.config.anon),
-            page_bytes: self.machine.page,
-            threads: self.config.threads + self.config.readers,
-            ..Row::default()
-        }
-    }
-
-    fn row(&self, policy: Policy, result: &MixResult) -> Row {
-        let memory = &result.stat.memory;
-        let row = Row { seed: Some(self.config.seed), ..self.setup_row(policy) };
-        let mut row = row.on_machine(None, &result.stat, u64::from(result.rounds));
-        row.stat.insert("usage".into(), memory.current * memory.page_bytes);
-        row.stat.insert("failcnt".into(), memory.limits.max);
-        Row {
-            // A round is not an operation in the sense of other workloads.
-            ops: None,
-            ops_per_s: None,
-            oom: Some(u64::from(result.killed.is_some())),
-            rounds: Some(result.rounds),
-            kill: result.killed.map(|kill| KillRow {
-                seconds: kill.at_ns as f64 / 1e9,
-                faulted: match kill.faulted {
-                    Faulted::Heap => "heap",
-                    Faulted::File => "file",
-                },
-                tried_ms: kill.tried_ns as f64 / 1e6,
-                clean_file_bytes: kill.clean_file_pages * self.machine.page,
-            }),
-            ..row
-        }
-    }
-
-    /// The published row of an arm. Its counters are those of the full size.
-    fn published(beside: &Row, posting: Posting, published: PublishedMix) -> Row {
-        Row {
-            workload: beside.workload,
-            world: "real",
-            system: "published",
-            source: Some(published.posting),
-            policy: beside.policy.clone(),
-            machine: beside.machine.clone(),
-            max_bytes: Some(posting.max()),
-            page_bytes: beside.page_bytes,
-            threads: beside.threads,
-            oom: Some(u64::from(!published.stat.is_empty())),
-            rounds_published: Some(published.rounds),
-            stat: named(published.stat),
-            ..Row::default()
-        }
-    }
+    at_scale: sim::AtScale,
 }
 
 /// One line about a row's kill.
@@ -287,57 +167,14 @@ fn kill_line(row: &Row) -> Option<String> {
         row.rounds.unwrap_or(0) + 1,
         kill.faulted,
         kill.tried_ms,
-        options::floor(kill.clean_file_bytes)
+        sim::floor(kill.clean_file_bytes)
     ))
 }
 
-/// Simulates the workload under every policy and prints the rows.
-///
-/// # Errors
-/// Any [`SimError`]; a kill is not an error.
-pub(crate) fn run(options: &Options) -> Result<(), SimError> {
-    let policies = options.at_scale.common.begin()?;
-    let plan = Plan::new(options)?;
-    let timing = options.at_scale.timing.is_on();
-    let frames = plan.max.map_or(plan.machine.pages(), |max| max / plan.machine.page);
-    let parallel = Host::ask().parallel(frames, plan.data_pages())?;
-    if let Some(seeds) = options.seeds {
-        return seeds::run(options, &plan, &policies, seeds, parallel);
-    }
-    plan.head().print(&options.at_scale.common);
-
-    let total = u64::from(plan.config.rounds) * policies.len() as u64;
-    let progress = Patient::new("rounds", Unit::Steps, total);
-    let results =
-        jobs::run(policies.len(), if timing { 1 } else { parallel }, progress, |number, done| {
-            let began = Stopwatch::start();
-            let result = plan.simulate(policies[number], plan.config.seed, done);
-            result.map(|result| (result, began.elapsed()))
-        });
-    let mut rows = Vec::with_capacity(2 * policies.len());
-    let mut cut = Cut::default();
-    for (&policy, result) in policies.iter().zip(results) {
-        let result =
-            result.map_err(|error| SimError::of_machine(policy, error, "simulating file-anon-mix"));
-        let Some((result, took)) = cut.take(result)? else { continue };
-        let row = plan.row(policy, &result);
-        let published = plan
-            .posting
-            .zip(Arm::of(policy))
-            .map(|(posting, arm)| Plan::published(&row, posting, published_mix(posting, arm)));
-        rows.push(if timing { row.timed(took, result.stat.bytes, plan.data_pages()) } else { row });
-        rows.extend(published);
-    }
-    let mut closing: Vec<String> = rows.iter().filter_map(kill_line).collect();
-    if plan.config.slowdown > 1 && rows.iter().any(|row| row.source.is_some()) {
-        closing.push(format!(
-            "published rows are of the full size: sizes and counters here are to be multiplied by \
-             {}",
-            plan.config.slowdown
-        ));
-    }
-    if let Some(first) = closing.first_mut() {
-        first.insert(0, '\n');
-    }
-    show::results(&options.at_scale.common, &plan.machine, &rows, columns::MIX, &closing, cut)
+/// One line about a row of real memory that ended before its last round.
+fn ending(row: &Row, rounds: u32) -> Option<String> {
+    let why = if row.oom == Some(0) { "the time was over" } else { "no room could be made" };
+    (row.rounds != Some(rounds)).then(|| {
+        format!("{}: ended after {} of {rounds} rounds: {why}", row.policy, row.rounds.unwrap_or(0))
+    })
 }

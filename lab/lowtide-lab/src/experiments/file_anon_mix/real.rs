@@ -18,57 +18,26 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use clap::Args;
 use lowtide::{Error, OpenOptions, Policy, Size, Tenant, View};
 use lowtide_cli::bench::content::{Content, UNIT_BYTES};
 use lowtide_cli::bench::datafile::{DataFile, Purpose};
 use lowtide_cli::bench::error::BenchError;
-use lowtide_cli::bench::options::{Policies, Seed, rounds};
-use lowtide_experiments::client::mix::MixConfig;
+use lowtide_cli::bench::options::Seed;
 use lowtide_report::interrupt::{self, Cut};
 use lowtide_report::row::Row;
-use lowtide_report::values::{budget, seconds};
 use lowtide_report::{columns, progress};
 
+use super::{
+    BENCH_ABOUT, BenchOptions, COLUMNS, NAME, PUBLISHED, READER_PAUSE, READERS, ROUND_PAUSE,
+    WORKERS, ending, part,
+};
 use crate::bench::tenancy::host::{Common, check_memory, head, tail, whole_windows};
 use crate::bench::tenancy::loaders::{Count, Loaders};
 
-pub(crate) const NAME: &str = "file-anon-mix";
-/// One line for listings.
-pub(crate) const ABOUT: &str =
-    "readers of a file beside workers that allocate and free, 1.375 times the budget";
-
-/// Readers and workers: the published run has 96 each, on 96 threads.
-const READERS: usize = 6;
-const WORKERS: usize = 6;
-/// The published run, whose sizes and readers' pause these are.
-const PUBLISHED: MixConfig = MixConfig::published();
-const READER_PAUSE: Duration = Duration::from_nanos(PUBLISHED.pause_ns);
-/// The workers' pause between rounds.
-const ROUND_PAUSE: Duration = Duration::from_millis(60);
 /// Size of a worker's reservations.
 const PIECE_BYTES: u64 = 64 << 10;
 /// Bytes of a page of the program's own memory.
 const HEAP_PAGE: usize = 4096;
-
-#[derive(Debug, Args)]
-pub(crate) struct MixArgs {
-    /// Memory budget of the tenant; the published one is 128 times as large
-    #[arg(long, value_name = "SIZE", value_parser = budget, default_value = "128M",
-          allow_hyphen_values = true)]
-    max: u64,
-    /// Rounds of the workers; the published run has 128
-    #[arg(long, value_name = "N", value_parser = rounds(), default_value_t = 16)]
-    rounds: u32,
-    /// Time limit of a row in seconds; it ends with the rounds completed by then
-    #[arg(long, value_name = "S", value_parser = seconds, default_value = "30",
-          allow_negative_numbers = true)]
-    seconds: f64,
-    #[command(flatten)]
-    policies: Policies,
-    #[command(flatten)]
-    common: Common,
-}
 
 /// One run, with all options resolved.
 #[derive(Debug)]
@@ -82,11 +51,6 @@ struct Mix<'a> {
     policies: Vec<Policy>,
 }
 
-/// A published size, scaled to this budget.
-const fn part(max: u64, published: u64) -> u64 {
-    max / (MixConfig::MAX >> 30) * (published >> 30)
-}
-
 /// The state shared by readers, workers and the round's clock.
 #[derive(Debug, Default)]
 struct Scene {
@@ -98,7 +62,7 @@ struct Scene {
 }
 
 impl<'a> Mix<'a> {
-    fn new(args: &'a MixArgs) -> Self {
+    fn new(args: &'a BenchOptions) -> Self {
         Self {
             common: &args.common,
             max: args.max,
@@ -254,7 +218,7 @@ impl Scene {
 ///
 /// # Errors
 /// Any [`BenchError`]; an exhausted budget is not an error.
-pub(crate) fn run(args: &MixArgs) -> Result<(), BenchError> {
+pub(crate) fn run(args: &BenchOptions) -> Result<(), BenchError> {
     let plan = Mix::new(args);
     check_memory(plan.budget() + plan.anon)?;
     let pager = plan.common.pager(plan.policies[0], plan.budget())?;
@@ -282,7 +246,7 @@ pub(crate) fn run(args: &MixArgs) -> Result<(), BenchError> {
             ),
         ),
     ];
-    let machine = head((NAME, ABOUT), &pager, &file, &lines)?;
+    let machine = head((NAME, BENCH_ABOUT), &pager, &file, &lines)?;
     drop(pager);
     let progress = progress::steps("", plan.policies.len() as u64);
     let mut rows = Vec::new();
@@ -296,24 +260,10 @@ pub(crate) fn run(args: &MixArgs) -> Result<(), BenchError> {
         progress.inc(1);
     }
     progress.finish_and_clear();
-    let unfinished = |row: &&Row| row.rounds != Some(plan.rounds);
-    let mut closing: Vec<String> = rows
-        .iter()
-        .filter(unfinished)
-        .map(|row| {
-            let why =
-                if row.oom == Some(0) { "the time was over" } else { "no room could be made" };
-            format!(
-                "{}: ended after {} of {} rounds: {why}",
-                row.policy,
-                row.rounds.unwrap_or(0),
-                plan.rounds
-            )
-        })
-        .collect();
+    let mut closing: Vec<String> = rows.iter().filter_map(|row| ending(row, plan.rounds)).collect();
     if closing.is_empty() {
         closing.push(format!("all finished their {} rounds", plan.rounds));
     }
-    let table = columns::table(columns::MIX, &rows);
+    let table = columns::table(COLUMNS, &rows);
     tail(&args.common.output, &machine, &table, rows, &closing, cut)
 }

@@ -20,7 +20,8 @@ use lowtide_report::row::Row;
 use lowtide_report::spread::Spread;
 
 use super::finished::{Ended, Finished, Setup};
-use super::{NAME, Options, Plan};
+use super::simulated::Plan;
+use super::{NAME, SimOptions};
 
 /// The 97.5th percentile of the normal distribution.
 const Z: f64 = 1.959_963_985;
@@ -86,7 +87,7 @@ fn interval(kills: u32, runs: u32) -> [f64; 2] {
 /// # Errors
 /// Any [`SimError`]; a kill is not an error.
 pub(crate) fn run(
-    options: &Options,
+    options: &SimOptions,
     plan: &Plan,
     policies: &[Policy],
     seeds: u32,

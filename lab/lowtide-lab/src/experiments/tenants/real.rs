@@ -19,75 +19,31 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use clap::Args;
 use lowtide::{OpenOptions, Pager, Policy, Size, SwapOptions, Tenant, View};
 use lowtide_cli::bench::content::{Content, UNIT_BYTES};
 use lowtide_cli::bench::datafile::{DataDir, DataFile, Purpose};
 use lowtide_cli::bench::error::BenchError;
 use lowtide_cli::bench::machine::Machine;
-use lowtide_cli::bench::options::{Files, Io, Output, Policies, Seed};
+use lowtide_cli::bench::options::Io;
 use lowtide_experiments::client::tenants::BUCKETS_S;
 use lowtide_experiments::programs::heap::PAGE;
 use lowtide_experiments::programs::tenants::{Request, Requests, Tenants};
 use lowtide_host::probe::Probe;
 use lowtide_report::interrupt::Cut;
 use lowtide_report::json::LatencyUs;
-use lowtide_report::row::{Bucket, Row, RowLatency};
+use lowtide_report::row::Row;
 use lowtide_report::tally::Latency;
-use lowtide_report::values::{budget, grain, part, seconds};
+use lowtide_report::values::grain;
 use lowtide_report::{columns, out, progress};
-use lowtide_sim::statistics::Spread;
 
 use crate::bench::heap::Checked;
 use crate::bench::tenancy::host::{check_memory, tail};
 use crate::bench::tenancy::loaders::{Count, Loaders, load};
-use crate::experiments::tenants::{Having, PROGRAM, describe};
 use crate::sim::compare;
 
-pub(crate) use crate::experiments::tenants::{ABOUT, NAME};
-
-/// Resident share at full size, in percent.
-const RESIDENT_PERCENT: u64 = 47;
-/// Processors of the published machine.
-const CPUS: f64 = 96.0;
-/// Warm-up time, as a fraction of the measured time.
-const WARM: f64 = 0.3;
-
-const HELP: &str = "\
-64 workers with large buffers share the budget, in 32 tenants. Sizes and times are a part of the
-published ones; compare fairness and how requests divide into fast and slow, not their number.
-
-Examples:
-  lowtide-lab bench tenants --policy mglru,lru
-  lowtide-lab bench tenants --file 128M --content objects --swap-high 4G";
-
-#[derive(Debug, Args)]
-#[command(after_help = HELP)]
-pub(crate) struct TenantsArgs {
-    /// Part of the published size: 1/1024 of it is 256 MiB of heaps
-    #[arg(long, value_name = "F", value_parser = part, default_value = "0.0009765625",
-          allow_negative_numbers = true)]
-    scale: f64,
-    /// Memory budget of all tenants together [default: 47 % of the heaps]
-    #[arg(long, value_name = "SIZE", value_parser = budget, allow_hyphen_values = true)]
-    max: Option<u64>,
-    /// Measured seconds of each row
-    #[arg(long, value_name = "S", value_parser = seconds, default_value = "6",
-          allow_negative_numbers = true)]
-    seconds: f64,
-    #[command(flatten)]
-    having: Having,
-    #[command(flatten)]
-    policies: Policies,
-    #[command(flatten)]
-    seed: Seed,
-    #[command(flatten)]
-    io: Io,
-    #[command(flatten)]
-    files: Files,
-    #[command(flatten)]
-    output: Output,
-}
+use super::{
+    ABOUT, BenchOptions, COLUMNS, CPUS, NAME, RESIDENT_PERCENT, WARM, conclusions, describe, row_of,
+};
 
 /// One run, with all options resolved.
 #[derive(Debug)]
@@ -118,7 +74,7 @@ impl Default for Work {
 }
 
 impl Alike {
-    fn new(args: &TenantsArgs) -> Self {
+    fn new(args: &BenchOptions) -> Self {
         let tenants = args.having.tenants(args.scale, args.seed.seed);
         // Files are whole grains.
         let file = if tenants.file == 0 { 0 } else { grain(tenants.file) };
@@ -209,21 +165,15 @@ impl Alike {
         loaders.verdict(&policy.to_string())?;
         let work = work.into_inner().unwrap_or_else(PoisonError::into_inner);
         let total: u64 = requests.iter().sum();
-        let tenants = &self.tenants;
-        let row = Row::real(NAME, &pager, policy, tenants.all_workers(), tenants.seed)
-            .on_pager(&before, &after, seconds, touches)
-            .with_ops(total)
-            .with_workers(requests);
-        Ok(Row {
-            program: Some(PROGRAM),
+        let latency = LatencyUs::from(&work.latency);
+        let row = Row {
+            world: "real",
+            policy: policy.to_string(),
             max_bytes: Some(self.max),
-            data_bytes: Some(tenants.bytes()),
-            scale: Some(self.scale),
-            swap_high_bytes: tenants.swap_high,
-            latency_us: Some(RowLatency::Whole(LatencyUs::from(&work.latency))),
-            latency_buckets: Some(Bucket::all(&BUCKETS_S, &work.buckets)),
-            ..row
-        })
+            page_bytes: pager.page_size() as u64,
+            ..row_of(&self.tenants, self.scale, latency, &work.buckets)
+        };
+        Ok(row.on_pager(&before, &after, seconds, touches).with_ops(total).with_workers(requests))
     }
 }
 
@@ -318,7 +268,7 @@ fn head(plan: &Alike, dir: &DataDir) -> Result<Machine, BenchError> {
 }
 
 /// Measures every policy.
-pub(crate) fn run(args: &TenantsArgs) -> Result<(), BenchError> {
+pub(crate) fn run(args: &BenchOptions) -> Result<(), BenchError> {
     let plan = Alike::new(args);
     let data_dir = args.files.data_dir()?;
     let machine = head(&plan, &data_dir)?;
@@ -345,20 +295,8 @@ pub(crate) fn run(args: &TenantsArgs) -> Result<(), BenchError> {
     if args.having.is_published() {
         rows = compare::with_published_tenants(rows);
     }
-    let spread = Spread::of(
-        &rows[0].workers.as_ref().map(|workers| workers.requests.clone()).unwrap_or_default(),
-    );
-    let closing = [
-        format!(
-            "{}: the worker that did least did {:.2} of the mean",
-            rows[0].policy,
-            if spread.mean > 0.0 { spread.least / spread.mean } else { 0.0 }
-        ),
-        "published rows are of 96 threads, with a browser for each worker, and of zram, which is \
-         not in the budget: compare fairness, not counts"
-            .into(),
-    ];
-    let table = columns::table(columns::TENANTS, &rows);
+    let closing = conclusions(&rows[0]);
+    let table = columns::table(COLUMNS, &rows);
     tail(&args.output, &machine, &table, rows, &closing, cut)
 }
 

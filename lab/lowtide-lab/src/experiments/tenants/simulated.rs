@@ -8,80 +8,25 @@
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use clap::Args;
 use lowtide::{Policy, Size};
 use lowtide_cli::sim::clock::Stopwatch;
 use lowtide_cli::sim::error::SimError;
 use lowtide_cli::sim::host::Host;
 use lowtide_cli::sim::jobs;
-use lowtide_cli::sim::options::{self, AtScale, seconds};
+use lowtide_cli::sim::options;
 use lowtide_cli::sim::show::{self, Head};
-use lowtide_experiments::client::tenants::{self, BUCKETS_S, CONTENDED_SLOT_NS, TenantsResult};
+use lowtide_experiments::client::tenants::{self, CONTENDED_SLOT_NS, TenantsResult};
 use lowtide_experiments::programs::tenants::Tenants;
-use lowtide_report::columns;
 use lowtide_report::interrupt::{self, Cut};
 use lowtide_report::json::LatencyUs;
 use lowtide_report::progress::{Patient, Unit};
-use lowtide_report::row::{Bucket, Row, RowLatency};
+use lowtide_report::row::Row;
 use lowtide_sim::spec::{MachineSpec, SwapSpec};
 use lowtide_sim::{Costs, MachineConfig, MachineError, MachineStat};
 
-use crate::experiments::tenants::{Having, PROGRAM, describe};
 use crate::sim::compare;
 
-pub(crate) use crate::experiments::tenants::{ABOUT, NAME};
-
-/// The machine of the published evaluation.
-const MACHINE: &str = "xeon-96t";
-/// Swap, as a multiple of memory, if the machine has none: 256 GiB of zram on 128 GiB
-/// (`docs/kernel/workloads.md` §2(b)).
-const SWAP_TIMES: u64 = 2;
-/// Default scale of the published experiment, so that three policies take a few minutes. The 600
-/// virtual seconds have the same reason; the published runs took about 3,600.
-const SCALE: &str = "0.0625";
-
-const MAX_HELP: &str = "Budget [default: all of the machine's memory]";
-const HELP: &str = "\
-64 workers with large buffers run on a machine with zram, without a group limit. Below full size a
-page stands for many: memory shrinks, what a page costs grows, numbers and times stay. So the rows
-stand beside the published figures at any --scale, on xeon-96t with all of its memory, for the
-published heaps. A worker is bound to a node; nodes share the lock of swap slots and nothing else.
-
-Examples:
-  lowtide-lab sim tenants --seconds 120 --policy mglru-7.1,mglru-7.1+series
-  lowtide-lab sim tenants --nodes 2 --policy mglru-7.1,lru
-  lowtide-lab sim tenants --file 128M --content objects --swap-high 4G --policy mglru,lru";
-
-/// Options of `sim tenants`.
-#[derive(Debug, Args)]
-#[command(
-    after_help = HELP,
-    mut_arg("machine", |arg| arg.default_value(MACHINE)),
-    mut_arg("max", |arg| arg.help(MAX_HELP)),
-    mut_arg("policy", |arg| arg.default_value(options::PUBLISHED_POLICIES)),
-    mut_arg("scale", |arg| arg.default_value(SCALE))
-)]
-pub(crate) struct Options {
-    /// Virtual seconds measured
-    #[arg(
-        long,
-        value_name = "N",
-        value_parser = seconds(),
-        default_value_t = 600
-    )]
-    seconds: u64,
-    /// Nodes of memory and processors that the machine and the workers are divided into; each has
-    /// its own lists of each tenant
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=2),
-          default_value_t = 1)]
-    nodes: u32,
-    /// What tenants have.
-    #[command(flatten)]
-    having: Having,
-    /// The machine, the budget, the scale and the results.
-    #[command(flatten)]
-    at_scale: AtScale,
-}
+use super::{ABOUT, COLUMNS, MACHINE, NAME, SWAP_TIMES, SimOptions, describe, row_of};
 
 /// One run, with all options resolved.
 #[derive(Clone, Debug)]
@@ -99,7 +44,7 @@ struct Plan {
 }
 
 impl Plan {
-    fn new(options: &Options) -> Result<Self, SimError> {
+    fn new(options: &SimOptions) -> Result<Self, SimError> {
         let scale = options.at_scale.scale;
         let whole = options.at_scale.machine.load()?;
         let published = MachineSpec::preset(MACHINE)?.as_ref() == Some(&whole)
@@ -181,26 +126,16 @@ impl Plan {
             Some(nodes.iter().map(|node| of(&node.stat)).sum::<u64>() as f64 / 1e6)
         };
         let row = Row {
-            workload: NAME,
-            program: Some(PROGRAM),
             world: "sim",
-            system: "lowtide",
             policy: policy.to_string(),
             machine: self.machine.name.clone(),
             max_bytes: self.max.map(|max| max * u64::from(self.nodes)),
-            data_bytes: Some(self.tenants.bytes()),
             page_bytes: self.machine.page,
-            threads: self.tenants.all_workers(),
-            seed: Some(self.tenants.seed),
-            scale: Some(self.scale),
             nodes: (self.nodes > 1).then_some(self.nodes),
-            swap_high_bytes: self.tenants.swap_high,
-            latency_us: Some(RowLatency::Whole(LatencyUs::from(&latency))),
-            latency_buckets: Some(Bucket::all(&BUCKETS_S, &buckets)),
             lruvec_lock_ms: ms(|stat| stat.lruvec_lock.waited_ns),
             swap_lock_ms: ms(|stat| stat.swap_lock.waited_ns),
             zram_bytes: Some(nodes.iter().map(|node| node.stat.zram_bytes).sum()),
-            ..Row::default()
+            ..row_of(&self.tenants, self.scale, LatencyUs::from(&latency), &buckets)
         };
         let of_node = |node: &TenantsResult| Row::default().on_machine(None, &node.stat, 0);
         let others: Vec<Row> = nodes[1..].iter().map(of_node).collect();
@@ -229,7 +164,7 @@ fn part_of(whole: &MachineSpec, scale: f64) -> MachineSpec {
 }
 
 /// Simulates the tenants under every policy and prints the rows.
-pub(crate) fn run(options: &Options) -> Result<(), SimError> {
+pub(crate) fn run(options: &SimOptions) -> Result<(), SimError> {
     let policies = options.at_scale.common.begin()?;
     let plan = Plan::new(options)?;
     let timing = options.at_scale.timing.is_on();
@@ -273,7 +208,7 @@ pub(crate) fn run(options: &Options) -> Result<(), SimError> {
         closing.extend(compare::tenants_verdict_lines(&rows));
         rows = compare::with_published_tenants(rows);
     }
-    show::results(&options.at_scale.common, &plan.machine, &rows, columns::TENANTS, &closing, cut)
+    show::results(&options.at_scale.common, &plan.machine, &rows, COLUMNS, &closing, cut)
 }
 
 #[cfg(test)]
