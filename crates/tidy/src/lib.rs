@@ -10,8 +10,10 @@ mod files;
 mod functions;
 mod imports;
 mod prose;
+mod tables;
 
 pub use files::{Text, root, texts};
 pub use functions::functions;
 pub use imports::{Crate, circles, crates};
 pub use prose::{banned, habits, parts, too_wide};
+pub use tables::with_tables;
