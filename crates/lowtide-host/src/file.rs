@@ -81,11 +81,9 @@ pub fn free_bytes(path: impl AsRef<Path>) -> io::Result<Option<u64>> {
 }
 
 #[cfg(test)]
-#[allow(unsafe_code, reason = "mincore(2) says what is in the page cache")]
 mod tests {
     use super::*;
-    use crate::mapping::{Access, FileMapping};
-    use lowtide_sys::memory::page_size;
+    use lowtide_sys::page_cache::cached_pages;
     use std::fs::File;
 
     #[test]
@@ -110,15 +108,7 @@ mod tests {
         let path = dir.path().join("data");
         std::fs::write(&path, vec![9u8; 1 << 20]).unwrap();
         let file = File::open(&path).unwrap();
-        let cached = || {
-            let mapping = FileMapping::map_shared(&file, 1 << 20, Access::ReadOnly).unwrap();
-            let mut seen = vec![0u8; (1 << 20) / page_size()];
-            // SAFETY: The range is the mapping itself and `seen` has one byte a page, as mincore(2)
-            // demands.
-            let rc = unsafe { libc::mincore(mapping.as_ptr().cast(), 1 << 20, seen.as_mut_ptr()) };
-            assert_eq!(rc, 0);
-            seen.iter().filter(|&&b| b & 1 == 1).count()
-        };
+        let cached = || cached_pages(&file).unwrap();
         assert!(cached() > 0);
         drop_page_cache(&file).unwrap();
         assert_eq!(cached(), 0);

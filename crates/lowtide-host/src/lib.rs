@@ -6,7 +6,6 @@
 //! | module | kernel interface | purpose |
 //! |---|---|---|
 //! | [`memcg`] | cgroup v1 and v2 `memory` controller | a group with a limit, to compare |
-//! | [`mapping`] | shared `mmap(2)`, `madvise(2)`, `msync(2)` | files paged by the kernel |
 //! | [`usage`] | `getrusage(2)`, `/proc/PID/io` | the cost of a measurement |
 //! | [`file`](mod@file) | `statfs(2)`, `posix_fadvise(2)` | where a file is; an empty page cache |
 //! | [`heap`] | `mallopt(3)` | many threads in a limited address space |
@@ -21,7 +20,6 @@
 
 pub mod file;
 pub mod heap;
-pub mod mapping;
 pub mod maps;
 pub mod memcg;
 pub mod probe;

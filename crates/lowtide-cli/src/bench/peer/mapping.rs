@@ -23,7 +23,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use lowtide_host::mapping::{Access, Advice, FileMapping};
+use memmap2::{Advice, MmapOptions, MmapRaw};
 
 use crate::bench::access::{AccessError, DataAccess};
 use crate::bench::content::UNIT_BYTES;
@@ -46,7 +46,7 @@ pub struct Use {
 /// One thread's access to a mapping.
 #[derive(Clone)]
 pub struct MappingAccess {
-    mapping: Arc<FileMapping>,
+    mapping: Arc<MmapRaw>,
     file: Arc<File>,
     stripes: Option<Arc<[RwLock<()>]>>,
 }
@@ -55,11 +55,20 @@ impl MappingAccess {
     /// Maps the first `len` bytes of the file at `path`.
     ///
     /// # Errors
-    /// Those of opening and mapping.
+    /// Those of opening and mapping; `InvalidInput` for more bytes than the file has, which would
+    /// be SIGBUS.
     pub fn open(path: &Path, len: usize, how: Use) -> io::Result<Self> {
         let file = File::options().read(true).write(how.writes).open(path)?;
-        let access = if how.writes { Access::Writable } else { Access::ReadOnly };
-        let mapping = FileMapping::map_shared(&file, len, access)?;
+        if len as u64 > lowtide_sys::file::size(&file)? {
+            let why = "the file is shorter than its data; remove it, and the next run makes it";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+        }
+        let mut options = MmapOptions::new();
+        let options = options.len(len);
+        let mapping = match how.writes {
+            true => options.map_raw(&file),
+            false => options.map_raw_read_only(&file),
+        }?;
         if how.random {
             mapping.advise(Advice::Random)?;
         }
@@ -94,7 +103,7 @@ impl MappingAccess {
         assert!(inside, "{len} bytes at {offset} are not inside the mapping");
         // SAFETY: The offset is inside the mapping, as just asserted, so the sum stays in the same
         // allocation.
-        unsafe { self.mapping.as_ptr().add(offset as usize) }
+        unsafe { self.mapping.as_mut_ptr().add(offset as usize) }
     }
 
     /// The bytes of a range.
@@ -176,7 +185,7 @@ impl DataAccess for MappingAccess {
     }
 
     fn flush(&mut self) -> Result<(), AccessError> {
-        Ok(self.mapping.msync()?)
+        Ok(self.mapping.flush()?)
     }
 }
 

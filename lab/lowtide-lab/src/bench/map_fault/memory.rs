@@ -14,15 +14,15 @@ use std::ops::Range;
 use lowtide::map::{Map, MapReport};
 use lowtide_cli::bench::content::{WORD_BYTES, word};
 use lowtide_cli::bench::datafile::DataFile;
-use lowtide_host::mapping::{Access, Advice, FileMapping};
 use lowtide_sys::memory::page_size;
 use lowtide_sys::page_cache;
 use lowtide_workload::SplitMix64;
+use memmap2::{Advice, Mmap, MmapOptions};
 
 /// A mapped file of words.
 pub(crate) enum Memory {
     Map(Map),
-    Kernel(FileMapping),
+    Kernel(Mmap),
 }
 
 impl Memory {
@@ -31,7 +31,8 @@ impl Memory {
     /// # Errors
     /// Those of mapping.
     pub(crate) fn kernel(file: &DataFile, len: usize) -> io::Result<Self> {
-        let mapping = FileMapping::map_shared(file.file(), len, Access::ReadOnly)?;
+        // SAFETY: no process changes the file, which has `len` bytes.
+        let mapping = unsafe { MmapOptions::new().len(len).map(file.file()) }?;
         mapping.advise(Advice::Random)?;
         Ok(Self::Kernel(mapping))
     }
@@ -47,11 +48,7 @@ impl Memory {
     fn bytes(&self) -> &[u8] {
         match self {
             Self::Map(map) => map,
-            Self::Kernel(mapping) => {
-                // SAFETY: `len` bytes are mapped as long as `self` lives, and no process changes
-                // the file.
-                unsafe { std::slice::from_raw_parts(mapping.as_ptr(), mapping.len()) }
-            }
+            Self::Kernel(mapping) => mapping,
         }
     }
 
