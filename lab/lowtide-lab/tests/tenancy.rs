@@ -168,7 +168,7 @@ fn what_cannot_be_meant_is_refused_before_anything_is_made() {
 fn a_scanner_has_rows_without_and_with_low_beside_the_tenants_alone() {
     let dir = tempfile::tempdir().unwrap();
     let args =
-        ["bench", "noisy-neighbour", "--max", "3M", "--seconds", "0.4", "--policy", "mglru,lru"];
+        ["bench", "noisy-neighbour", "--max", "3M", "--seconds", "1.5", "--policy", "mglru,lru"];
     let results = results(dir.path(), &args);
     let found = measured(&results);
     let companies: Vec<&str> = found.iter().map(|row| row["company"].as_str().unwrap()).collect();
