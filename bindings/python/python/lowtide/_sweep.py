@@ -96,7 +96,7 @@ def _on_processes(cells, workers):
 def _on_ray(cells, workers):
     """The same on the cluster that the program is connected to, else on one that is started here
     for the time of the sweep. lowtide is installed on each of its machines."""
-    import ray
+    import ray  # type: ignore[import-not-found, unused-ignore]
 
     is_ours = not ray.is_initialized()
     if is_ours:
