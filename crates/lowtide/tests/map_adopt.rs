@@ -182,7 +182,7 @@ fn a_file_takes_few_addresses_besides_those_of_its_mapping_and_may_grow_all_the_
     // The first mapping starts threads, whose stacks and heaps have addresses.
     let Some(first) = adopt(&pager, file.as_file(), own) else { return own.unmap() };
     let before = addresses();
-    let files: Vec<_> = (0..4).map(|_| mapped::file(PAGES)).collect();
+    let files: Vec<_> = (0..8).map(|_| mapped::file(PAGES)).collect();
     let maps: Vec<_> = files.iter().map(|file| Own::of(file.as_file())).collect();
     let kept: Vec<_> = files
         .iter()
@@ -190,7 +190,8 @@ fn a_file_takes_few_addresses_besides_those_of_its_mapping_and_may_grow_all_the_
         .map(|(file, own)| adopt(&pager, file.as_file(), *own).expect("as the first"))
         .collect();
     let each = (addresses() - before) / files.len();
-    assert!(each <= 128 << 20, "{each} bytes of addresses for each file");
+    // Other tests of this process may take some meanwhile.
+    assert!(each <= 256 << 20, "{each} bytes of addresses for each file");
     drop(kept);
     maps.into_iter().for_each(Own::unmap);
     // A mapping of what the file has become: 60 GiB, nearly all of it a hole.
