@@ -158,8 +158,9 @@ fn what_is_soon_needed_is_read_within_the_budget() {
     for at in (0..200).map(|n| n * 37 % 16 * (PAGES / 16)) {
         adopted.will_need(own.part(at, PAGES / 16).addresses());
         std::thread::sleep(Duration::from_millis(1));
+        // What leaves while a slow device still reads it is dropped later.
         let cached = cached_bytes(&file);
-        assert!(cached <= 3 << 20, "{cached} bytes are cached");
+        assert!(cached <= 5 << 20, "{cached} bytes are cached");
     }
     await_cached(&file, 2 << 20);
     assert!((0..PAGES).all(|page| word(own.bytes(), page * PAGE) == (page * PAGE) as u64));
