@@ -612,6 +612,9 @@ mod tests {
         let part = table.kill_first(&free).expect("room").expect("a part");
         assert_eq!((part.place, &part.range), (Place::Lent, &free));
         table.bury(&part);
+        // A page is taken out of the first block, whose rest is one that begins past it.
+        let part = table.kill_first(&(at + PAGE..at + 2 * PAGE)).expect("room").expect("a part");
+        table.bury(&part);
         table.lend(at + 2 * PAGE);
         assert_eq!(
             table.first(&(low..free.end), Place::Lent),
