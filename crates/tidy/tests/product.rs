@@ -67,7 +67,7 @@ const USES: [(&str, &[&str]); 20] = [
 ];
 
 /// Crates of others that a program links with the product. Each is a decision.
-const FOREIGN: [&str; 17] = [
+const FOREIGN: [&str; 18] = [
     "allocator-api2", // Behind the feature `alloc`, as `talc`.
     "bitflags",
     "bytemuck",
@@ -78,6 +78,7 @@ const FOREIGN: [&str; 17] = [
     "loom", // Only for the proofs of the protocols, behind `cfg(loom)`.
     "lz4_flex",
     "object",
+    "roaring", // Sets of pages that are written or failed: decision 22.
     "rustix",
     "slab", // Things on their way under numbers: what a free list and a vector would be.
     "talc",

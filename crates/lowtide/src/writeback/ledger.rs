@@ -177,7 +177,7 @@ impl Ledger {
     }
 
     /// Pages whose last write failed, or that have to be written again.
-    pub(crate) const fn failed_pages(&self) -> u64 {
+    pub(crate) fn failed_pages(&self) -> u64 {
         self.failed.len() + self.suspect.len()
     }
 

@@ -1,14 +1,12 @@
-//! A set of pages of one file: a bit for each page, in blocks of 512 neighbours that exist where a
-//! member does.
+//! A set of pages of one file, for what is written, failed or not durable yet: ranges are added and
+//! removed, and listed.
 //!
-//! Cost: 64 bytes and a node of a tree for each block that has members; O(log blocks) and O(pages /
-//! 64) an operation.
+//! Sorted arrays, bitmaps and runs of a [`RoaringTreemap`], whichever is smallest for 65,536
+//! neighbours. Measured in `docs/decisions/0022-sets-of-pages.md`.
 
-use lowtide_core::limits::TABLE_ENTRIES;
-use std::collections::{BTreeMap, VecDeque};
+use roaring::RoaringTreemap;
+use std::collections::VecDeque;
 use std::ops::Range;
-
-const WORDS: usize = TABLE_ENTRIES as usize / 64;
 
 /// Ranges that cover the same pages, in order, without overlap.
 pub(super) fn union(ranges: impl Iterator<Item = Range<u64>>) -> VecDeque<Range<u64>> {
@@ -26,105 +24,47 @@ pub(super) fn union(ranges: impl Iterator<Item = Range<u64>>) -> VecDeque<Range<
 
 /// See the module documentation.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct PageSet {
-    tables: BTreeMap<u64, [u64; WORDS]>,
-    len: u64,
-}
+pub(crate) struct PageSet(RoaringTreemap);
 
 impl PageSet {
-    /// How many pages there are.
-    pub(crate) const fn len(&self) -> u64 {
-        self.len
+    /// How many pages there are. Cost: O(pages / 65,536).
+    pub(crate) fn len(&self) -> u64 {
+        self.0.len()
     }
 
-    pub(crate) const fn is_empty(&self) -> bool {
-        self.len == 0
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 
     pub(crate) fn insert(&mut self, pages: Range<u64>) {
-        for (table, within) in by_table(pages) {
-            let words = self.tables.entry(table).or_default();
-            for (word, mask) in masks(within) {
-                self.len += u64::from((mask & !words[word]).count_ones());
-                words[word] |= mask;
-            }
-        }
+        self.0.insert_range(pages);
     }
 
     pub(crate) fn remove(&mut self, pages: Range<u64>) {
-        if self.is_empty() || pages.is_empty() {
-            return;
-        }
-        let tables = pages.start / TABLE_ENTRIES..=(pages.end - 1) / TABLE_ENTRIES;
-        let there: Vec<u64> = self.tables.range(tables).map(|(table, _)| *table).collect();
-        for table in there {
-            let first = table * TABLE_ENTRIES;
-            let within =
-                pages.start.max(first) - first..pages.end.min(first + TABLE_ENTRIES) - first;
-            let words = self.tables.get_mut(&table).expect("it was just found");
-            for (word, mask) in masks(within) {
-                self.len -= u64::from((mask & words[word]).count_ones());
-                words[word] &= !mask;
-            }
-            if words.iter().all(|word| *word == 0) {
-                self.tables.remove(&table);
-            }
-        }
+        self.0.remove_range(pages);
     }
 
     /// Moves all pages of another set into this one.
     pub(crate) fn absorb(&mut self, other: &mut Self) {
-        if self.is_empty() {
-            std::mem::swap(self, other);
-        }
-        for run in std::mem::take(other).runs() {
-            self.insert(run);
-        }
+        self.0 |= std::mem::take(&mut other.0);
     }
 
-    /// All pages as ranges, in order, as long as possible within a table.
+    /// All pages as ranges, in order, as long as possible.
     pub(crate) fn runs(&self) -> Vec<Range<u64>> {
         let mut runs: Vec<Range<u64>> = Vec::new();
-        for (table, words) in &self.tables {
-            for (at, word) in words.iter().enumerate() {
-                let first = table * TABLE_ENTRIES + at as u64 * 64;
-                let mut left = *word;
-                while left != 0 {
-                    let start = left.trailing_zeros();
-                    let ones = (left >> start).trailing_ones();
-                    let run = first + u64::from(start)..first + u64::from(start + ones);
-                    match runs.last_mut() {
-                        Some(last) if last.end == run.start => last.end = run.end,
-                        _ => runs.push(run),
-                    }
-                    left &= u64::MAX.checked_shl(start + ones).unwrap_or(0);
+        for (high, pages) in self.0.bitmaps() {
+            let mut pages = pages.iter();
+            while let Some(run) = pages.next_range() {
+                let [first, last] =
+                    [run.start(), run.end()].map(|low| u64::from(high) << 32 | u64::from(*low));
+                match runs.last_mut() {
+                    Some(before) if before.end == first => before.end = last + 1,
+                    _ => runs.push(first..last + 1),
                 }
             }
         }
         runs
     }
-}
-
-/// Cuts a range at the borders of tables; parts count from the start of their table.
-fn by_table(pages: Range<u64>) -> impl Iterator<Item = (u64, Range<u64>)> {
-    let mut at = pages.start;
-    std::iter::from_fn(move || {
-        (at < pages.end).then(|| {
-            let (table, start) = (at / TABLE_ENTRIES, at % TABLE_ENTRIES);
-            let end = (start + pages.end - at).min(TABLE_ENTRIES);
-            at += end - start;
-            (table, start..end)
-        })
-    })
-}
-
-/// The words that a part of a table touches, and its bits in each.
-fn masks(within: Range<u64>) -> impl Iterator<Item = (usize, u64)> {
-    (within.start / 64..within.end.div_ceil(64)).map(move |word| {
-        let first = word * 64;
-        let (low, high) = (within.start.max(first) - first, within.end.min(first + 64) - first);
-        (word as usize, (u64::MAX >> (64 - (high - low))) << low)
-    })
 }
 
 #[cfg(test)]
