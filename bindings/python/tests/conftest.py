@@ -3,6 +3,7 @@
 import ctypes
 import gc
 import os
+import signal
 import subprocess
 import sys
 import textwrap
@@ -59,6 +60,21 @@ def python(source, *arguments, check=True, env=None):
         assert done.returncode == 0, f"exit {done.returncode}\n{done.stdout}\n{done.stderr}"
         return done.stdout
     return done
+
+
+def in_child(work):
+    """Runs a function in a child of `os.fork`; whether it returned true."""
+    child = os.fork()
+    if child == 0:
+        code = 2
+        try:
+            code = 0 if work() else 1
+        finally:
+            sys.stderr.flush()
+            os._exit(code)
+    status = os.waitpid(child, 0)[1]
+    assert not os.WIFSIGNALED(status), signal.Signals(os.WTERMSIG(status)).name
+    return os.waitstatus_to_exitcode(status) == 0
 
 
 def open_files():

@@ -1,7 +1,6 @@
 """What the runtime says is logged, and logging never waits for what waits for it."""
 
 import logging
-import os
 import resource
 import signal
 import time

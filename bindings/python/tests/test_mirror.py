@@ -12,7 +12,7 @@ import threading
 import lowtide
 import numpy as np
 import pytest
-from conftest import MIB, open_files, python, settled
+from conftest import MIB, in_child, open_files, python, settled
 
 TOTAL = (8 * MIB) * (8 * MIB - 1) // 2
 MAX = 4 * MIB
@@ -25,20 +25,6 @@ def mirror(numbers):
         return lowtide.memmap(numbers, "u4", "r", max=MAX, map_mode="userfault")
     except OSError as error:
         pytest.skip(f"no mirrors on this machine: {error}")
-
-
-def exit_of(work):
-    """Runs a function in a child of `os.fork`: the child ends with 0 if it returned true."""
-    child = os.fork()
-    if child == 0:
-        code = 2
-        try:
-            code = 0 if work() else 1
-        finally:
-            os._exit(code)
-    status = os.waitpid(child, 0)[1]
-    assert not os.WIFSIGNALED(status), signal.Signals(os.WTERMSIG(status)).name
-    return os.waitstatus_to_exitcode(status)
 
 
 def part_sum(job):
@@ -73,8 +59,8 @@ def test_a_child_of_fork_has_a_mirror_of_its_own(mirror):
         assert 0 < mirror.resident <= MAX
         return mirror._mmap.map_mode == "userfault"
 
-    assert exit_of(work) == 0
-    assert exit_of(lambda: exit_of(work) == 0) == 0, "a child of a child"
+    assert in_child(work)
+    assert in_child(lambda: in_child(work)), "a child of a child"
     assert int(mirror.sum(dtype="u8")) == TOTAL
 
 
@@ -99,7 +85,7 @@ def test_a_child_closes_it_and_the_parent_has_it(numbers, mirror):
         made.close()
         return made.closed
 
-    assert exit_of(work) == 0
+    assert in_child(work)
     assert made[4 * 123_456 : 4 * 123_457] == (123_456).to_bytes(4, "little")
 
 
@@ -121,7 +107,7 @@ def test_a_fork_beside_threads_that_read_it(mirror):
     try:
         for turn in range(20):
             at = 200_000 * turn
-            assert exit_of(lambda: mirror[at] == at) == 0
+            assert in_child(lambda: mirror[at] == at)
     finally:
         stop.set()
         for reader in readers:
@@ -172,7 +158,7 @@ def test_advice_is_for_the_mirror(mirror):
     made.madvise(mmap.MADV_WILLNEED, 0, 1 << 40)
     with pytest.raises(ValueError):
         made.madvise(mmap.MADV_WILLNEED, len(made))
-    assert exit_of(lambda: mirror[99_999] == 99_999) == 0
+    assert in_child(lambda: mirror[99_999] == 99_999)
 
 
 @pytest.mark.parametrize("mode, why", [("r+", "do not reach"), ("c", "its own")])

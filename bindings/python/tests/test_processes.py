@@ -3,7 +3,6 @@
 import multiprocessing
 import os
 import pickle
-import signal
 import sys
 import threading
 import time
@@ -11,7 +10,7 @@ import time
 import lowtide
 import numpy as np
 import pytest
-from conftest import MIB, cached_bytes, python, settled
+from conftest import MIB, cached_bytes, in_child, python, settled
 
 TOTAL = (8 * MIB) * (8 * MIB - 1) // 2
 
@@ -33,21 +32,6 @@ def rows_sum(job):
     """The sum of rows of a view, by a worker."""
     view, start = job
     return int(view.rows(np.arange(start, start + 1000), "u4", 128).sum(dtype="u8"))
-
-
-def in_child(work):
-    """Runs a function in a child of fork; whether it returned true."""
-    child = os.fork()
-    if child == 0:
-        code = 2
-        try:
-            code = 0 if work() else 1
-        finally:
-            sys.stderr.flush()
-            os._exit(code)
-    status = os.waitpid(child, 0)[1]
-    assert not os.WIFSIGNALED(status), signal.Signals(os.WTERMSIG(status)).name
-    return os.waitstatus_to_exitcode(status) == 0
 
 
 def test_a_child_adopts_what_it_inherits(numbers):
