@@ -1,33 +1,17 @@
-//! Promise: a test fails when a name in the JSON of a simulation is removed or renamed.
+//! Promise: a test fails when a name in the JSON of results is removed or renamed, in either world.
 //!
-//! `json_names.txt` lists the fields of the rows of every workload. A change to it
-//! changes an interface, which CHANGELOG.md must mention; `LOWTIDE_WRITE_NAMES=1` writes the file
-//! again.
+//! `json_names.txt` lists the fields of the rows of every simulation, `json_names_bench.txt` those
+//! of measurements on real memory: of lowtide's own rows, since peers are not on every machine. A
+//! change to them changes an interface, which CHANGELOG.md must mention; `LOWTIDE_WRITE_NAMES=1`
+//! writes the files again.
 
 mod common;
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Write as _;
 use std::path::Path;
 
-use common::{rows, run, text};
+use common::names::{Names, add, pin};
+use common::{results, rows, run, text};
 use serde_json::Value;
-
-/// The names of all fields, those of objects within objects after a dot.
-fn names(value: &Value, prefix: &str, found: &mut BTreeSet<String>) {
-    match value {
-        Value::Object(fields) => {
-            for (name, value) in fields {
-                let name =
-                    if prefix.is_empty() { name.clone() } else { format!("{prefix}.{name}") };
-                names(value, &name, found);
-                found.insert(name);
-            }
-        }
-        Value::Array(items) => items.iter().for_each(|item| names(item, prefix, found)),
-        _ => {}
-    }
-}
 
 /// The shortest run of each workload that has all of its fields.
 fn runs(trace: &str) -> Vec<(&'static str, Vec<&str>)> {
@@ -45,42 +29,53 @@ fn runs(trace: &str) -> Vec<(&'static str, Vec<&str>)> {
     ]
 }
 
+/// The same on real memory.
+const MEASURED: [(&str, &[&str]); 6] = [
+    ("ycsb-a", &["ycsb-a", "--scale", "1.5"]),
+    ("random-read", &["random-read"]),
+    ("scan", &["scan", "--stride", "3"]),
+    ("gather", &["gather", "--row", "512"]),
+    ("replay", &["replay"]),
+    ("slow device", &["ycsb-c", "--device-delay", "read=1us"]),
+];
+
 #[test]
-fn the_names_of_all_fields_are_those_in_the_list() {
+fn the_names_of_simulated_fields_are_those_in_the_list() {
     let dir = tempfile::tempdir().unwrap();
     let trace = dir.path().join("t.csv");
     std::fs::write(&trace, "op,space,page,pages\nload,file:a,0,300\nstore,anon:b,0,9\n").unwrap();
-    let mut all: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
+    let mut all = Names::new();
     for (workload, arguments) in runs(trace.to_str().unwrap()) {
         let output = run(&[&["sim"], &arguments[..], &["--json"]].concat());
         assert!(output.status.success(), "{arguments:?}: {}", text(&output.stderr));
         let results: Value = serde_json::from_slice(&output.stdout).unwrap();
         let found = all.entry(workload).or_default();
-        rows(&results).iter().for_each(|row| names(row, "", found));
+        rows(&results).iter().for_each(|row| add(row, "", found));
         if workload == "trace with curves" {
-            names(&results["machine"], "machine", found);
+            add(&results["machine"], "machine", found);
         }
     }
-    let mut workloads = all.values();
-    let first = workloads.next().unwrap().clone();
-    let common: BTreeSet<String> = all
-        .iter()
-        .filter(|(name, _)| **name != "trace with curves")
-        .fold(first, |common, (_, names)| common.intersection(names).cloned().collect());
-    let mut list = String::from("# In every row of a workload or trace, but those of curves\n");
-    common.iter().for_each(|name| writeln!(list, "{name}").unwrap());
-    for (workload, names) in &all {
-        writeln!(list, "\n# {workload}").unwrap();
-        let own = names.iter().filter(|name| !common.contains(*name));
-        own.for_each(|name| writeln!(list, "{name}").unwrap());
+    let title = "In every row of a workload or trace, but those of curves";
+    pin(&all, title, &["trace with curves"], &list("json_names.txt"));
+}
+
+#[test]
+fn the_names_of_measured_fields_are_those_in_the_list() {
+    let dir = tempfile::tempdir().unwrap();
+    let trace = dir.path().join("t.csv");
+    std::fs::write(&trace, "op,space,page,pages\nload,file:a,0,300\nload,file:a,0,9\n").unwrap();
+    let mut all = Names::new();
+    for (workload, arguments) in MEASURED {
+        let small = ["--max", "1M", "--rounds", "2", "--policy", "mglru", "--against", "none"];
+        let (trace, ops) = (["--trace", trace.to_str().unwrap()], ["--ops", "600"]);
+        let more: &[&str] = if workload == "replay" { &trace } else { &ops };
+        let results = results(dir.path(), &[&["bench"], arguments, &small, more].concat());
+        let found = all.entry(workload).or_default();
+        rows(&results).iter().for_each(|row| add(row, "", found));
     }
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/json_names.txt");
-    if std::env::var_os("LOWTIDE_WRITE_NAMES").is_some() {
-        std::fs::write(&path, &list).unwrap();
-    }
-    let pinned = std::fs::read_to_string(&path).unwrap();
-    for (now, then) in list.lines().zip(pinned.lines()) {
-        assert_eq!(now, then, "left: now, right: pinned in tests/json_names.txt");
-    }
-    assert_eq!(list, pinned);
+    pin(&all, "In every row of a workload", &[], &list("json_names_bench.txt"));
+}
+
+fn list(name: &str) -> std::path::PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(name)
 }

@@ -2,6 +2,7 @@
 
 #![allow(dead_code, reason = "every test file uses its own part")]
 
+pub(crate) mod names;
 pub(crate) mod programs;
 pub(crate) mod sim;
 
