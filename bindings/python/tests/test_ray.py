@@ -6,6 +6,7 @@ import time
 
 import lowtide
 import pytest
+from conftest import settled
 from lowtide.__main__ import COMMAND
 
 ray = pytest.importorskip("ray")
@@ -57,8 +58,8 @@ def test_a_machine_that_is_lost_costs_no_cell(cluster, tmp_path):
     table = lowtide.sweep(grid(CELLS), on="ray", file=path)
     loser.join()
     assert CELLS // 2 <= removed_at[0] < CELLS, "it was lost in the middle"
-    nodes = {node["Alive"] for node in ray.nodes()}
-    assert nodes == {True, False}
+    # A cluster notices a while later that a machine is gone.
+    assert settled(lambda: sum(node["Alive"] for node in ray.nodes()), 1, patience=120) == 1
     assert len(table) == CELLS
     assert path.read_text().count("\n") == CELLS, "each cell is there once"
     assert table.rows == lowtide.sweep(grid(CELLS)).rows
