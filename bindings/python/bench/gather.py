@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Random rows of a file larger than its budget: `lowtide.View.rows`, numpy.memmap, and pread.
+"""Random rows of a file larger than its budget: `lowtide.View.rows`, numpy.memmap, pread, and,
+where they are installed, h5py and zarr.
 
 All have the same budget: lowtide as `max`, each of the others as the limit of a memory cgroup of
 its own, in which its page cache is charged (root, or the owner of a cgroup; without one they are
@@ -16,6 +17,7 @@ import argparse
 import json
 import mmap
 import os
+import shutil
 import statistics
 import sys
 import tempfile
@@ -66,7 +68,7 @@ class Draw:
 class Rows:
     """lowtide: one call for a batch."""
 
-    piece = None
+    name, piece = "lowtide", None
 
     def __init__(self, path, given):
         self.view = lowtide.open(path, max=given.max, lock=False)
@@ -151,7 +153,64 @@ class Pread(OfTheKernel):
             os.preadv(self.file, [bytes_[at * self.row : (at + 1) * self.row]], row)
 
 
-WAYS = {"lowtide": Rows, "memmap": Memmap, "memmap-random": MemmapRandom, "pread": Pread}
+class H5py(OfTheKernel):
+    """A dataset of h5py in one piece: the file itself. Indices have to rise, each once."""
+
+    name = "h5py"
+
+    def __init__(self, path, given):
+        import h5py
+
+        super().__init__(path, given)
+        shape, external = (given.size // given.row, given.row // 8), (self.path, 0, given.size)
+        self.holder_path = path.with_suffix(".h5")
+        self.holder = h5py.File(self.holder_path, "w")
+        self.rows = self.holder.create_dataset("rows", shape, "u8", external=[external])
+
+    def gather(self, ids, out):
+        once, place = np.unique(ids, return_inverse=True)
+        np.take(self.rows[once], place, axis=0, out=out)
+
+    def close(self):
+        self.holder.close()
+        os.unlink(self.holder_path)
+        super().close()
+
+
+class Zarr(OfTheKernel):
+    """An array of zarr, in chunks of 64 KiB that are not compressed, a file each."""
+
+    name = "zarr"
+
+    def __init__(self, path, given):
+        import zarr
+
+        super().__init__(path, given)
+        rows = np.memmap(self.path, "u8", "r").reshape(-1, given.row // 8)
+        chunk = (max(1, (64 << 10) // given.row), rows.shape[1])
+        self.store = path.with_suffix(".zarr.d")
+        self.array = zarr.create_array(
+            self.store, shape=rows.shape, chunks=chunk, dtype="u8", compressors=None, overwrite=True
+        )
+        for start in range(0, len(rows), 1 << 15):
+            self.array[start : start + (1 << 15)] = rows[start : start + (1 << 15)]
+        self.uncache_all()
+
+    def uncache_all(self):
+        os.sync()
+        for each in self.store.rglob("*"):
+            if each.is_file():
+                uncache(each)
+
+    def gather(self, ids, out):
+        out[:] = self.array.get_orthogonal_selection((ids,))
+
+    def close(self):
+        super().close()
+        shutil.rmtree(self.store)
+
+
+WAYS = {way.name: way for way in (Rows, Memmap, MemmapRandom, Pread, H5py, Zarr)}
 
 
 def turn(way, seconds, draws, outs):
@@ -203,6 +262,9 @@ def main():
                 ways[name] = WAYS[name](path, given)
             except (OSError, StopIteration) as error:
                 print(f"no {name}: no memory cgroup can be made ({error})", file=sys.stderr)
+                del rates[name]
+            except ImportError as error:
+                print(f"no {name}: {error}", file=sys.stderr)
                 del rates[name]
         # The first round is for what is in memory, longer, and not counted.
         for number in range(given.rounds + 1):
