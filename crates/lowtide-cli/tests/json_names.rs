@@ -7,8 +7,6 @@
 
 mod common;
 
-use std::path::Path;
-
 use common::names::{Names, add, pin};
 use common::{results, rows, run, text};
 use serde_json::Value;
@@ -56,7 +54,7 @@ fn the_names_of_simulated_fields_are_those_in_the_list() {
         }
     }
     let title = "In every row of a workload or trace, but those of curves";
-    pin(&all, title, &["trace with curves"], &list("json_names.txt"));
+    pin(&all, title, &["trace with curves"], "json_names.txt");
 }
 
 #[test]
@@ -73,9 +71,5 @@ fn the_names_of_measured_fields_are_those_in_the_list() {
         let found = all.entry(workload).or_default();
         rows(&results).iter().for_each(|row| add(row, "", found));
     }
-    pin(&all, "In every row of a workload", &[], &list("json_names_bench.txt"));
-}
-
-fn list(name: &str) -> std::path::PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(name)
+    pin(&all, "In every row of a workload", &[], "json_names_bench.txt");
 }

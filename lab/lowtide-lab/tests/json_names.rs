@@ -8,8 +8,6 @@
 #[path = "../../../crates/lowtide-cli/tests/common/mod.rs"]
 mod common;
 
-use std::path::Path;
-
 use common::names::{Names, add, pin};
 use common::{results, rows, run, text};
 use serde_json::Value;
@@ -92,7 +90,7 @@ fn the_names_of_simulated_fields_are_those_in_the_list() {
         rows(&results).iter().for_each(|row| add(row, "", found));
     }
     let apart = ["corpus", "scaling", "swarm", "file-anon-mix over seeds"];
-    pin(&all, "In every row of a workload", &apart, &list("json_names.txt"));
+    pin(&all, "In every row of a workload", &apart, "json_names.txt");
 }
 
 #[test]
@@ -109,9 +107,5 @@ fn the_names_of_measured_fields_are_those_in_the_list() {
         rows(&results).iter().filter(is_ours).for_each(|row| add(row, "", found));
         assert!(!found.is_empty(), "{workload} has a row of lowtide's");
     }
-    pin(&all, "In every row of a workload", &["hit"], &list("json_names_bench.txt"));
-}
-
-fn list(name: &str) -> std::path::PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(name)
+    pin(&all, "In every row of a workload", &["hit"], "json_names_bench.txt");
 }

@@ -25,9 +25,11 @@ pub(crate) fn add(value: &Value, prefix: &str, found: &mut BTreeSet<String>) {
     }
 }
 
-/// Compares the names with those in a file, in which the names that all workloads have come first;
-/// rows `apart` have little in common with the others. `LOWTIDE_WRITE_NAMES=1` writes the file.
-pub(crate) fn pin(all: &Names<'_>, title: &str, apart: &[&str], path: &Path) {
+/// Compares the names with those in a file of the package's tests, in which the names that all
+/// workloads have come first; rows `apart` have little in common with the others.
+/// `LOWTIDE_WRITE_NAMES=1` writes the file.
+pub(crate) fn pin(all: &Names<'_>, title: &str, apart: &[&str], file: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(file);
     let alike = all.iter().filter(|(name, _)| !apart.contains(name)).map(|(_, names)| names);
     let common = alike.cloned().reduce(|common, names| &common & &names).expect("a workload");
     let mut list = format!("# {title}\n");
@@ -37,9 +39,9 @@ pub(crate) fn pin(all: &Names<'_>, title: &str, apart: &[&str], path: &Path) {
         names.difference(&common).for_each(|name| writeln!(list, "{name}").unwrap());
     }
     if std::env::var_os("LOWTIDE_WRITE_NAMES").is_some() {
-        std::fs::write(path, &list).unwrap();
+        std::fs::write(&path, &list).unwrap();
     }
-    let pinned = std::fs::read_to_string(path).unwrap();
+    let pinned = std::fs::read_to_string(&path).unwrap();
     for (now, then) in list.lines().zip(pinned.lines()) {
         assert_eq!(now, then, "left: now, right: pinned in {}", path.display());
     }
