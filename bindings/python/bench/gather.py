@@ -163,8 +163,7 @@ class H5py(OfTheKernel):
 
         super().__init__(path, given)
         shape, external = (given.size // given.row, given.row // 8), (self.path, 0, given.size)
-        self.holder_path = path.with_suffix(".h5")
-        self.holder = h5py.File(self.holder_path, "w")
+        self.holder = h5py.File(path.with_suffix(".h5"), "w")
         self.rows = self.holder.create_dataset("rows", shape, "u8", external=[external])
 
     def gather(self, ids, out):
@@ -172,8 +171,9 @@ class H5py(OfTheKernel):
         np.take(self.rows[once], place, axis=0, out=out)
 
     def close(self):
+        holder = self.holder.filename
         self.holder.close()
-        os.unlink(self.holder_path)
+        os.unlink(holder)
         super().close()
 
 

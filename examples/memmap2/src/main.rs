@@ -2,7 +2,7 @@
 //! within that budget.
 //!
 //! `run` beside this package makes the files, runs each client with and without a budget, and
-//! compares what they print with other programs: git, grep, sort. The last line, on standard error,
+//! compares what they print with other programs: git, grep, awk. The last line, on standard error,
 //! says how many bytes of files were mapped in memory at most.
 
 use gix_hash::Kind;
@@ -91,7 +91,7 @@ fn value(key: u64) -> u64 {
     key * 7919 % 1_000_003
 }
 
-/// A map of `keys` keys of nine digits; values have no order, so that the file is large.
+/// A map of `keys` keys of sixteen digits; values have no order, so that the file is large.
 fn fst_make(path: &Path, keys: u64) -> Result<()> {
     let mut map = fst::MapBuilder::new(BufWriter::new(File::create(path)?))?;
     for key in 0..keys {
@@ -105,7 +105,7 @@ fn spread(key: u64) -> u64 {
     (key << 32) | (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32)
 }
 
-/// Looks up each key, far from the one before, and counts the map's length as a stream.
+/// Looks up each key, far from the one before, and adds up the values.
 fn fst(path: &Path) -> Result<()> {
     // SAFETY: the file is this program's; nothing changes it.
     let bytes = unsafe { memmap2::Mmap::map(&File::open(path)?) }?;
