@@ -60,6 +60,7 @@ const USES: [(&str, &[&str]); 20] = [
     ("lowtide-report", &["lowtide", "lowtide-core", "lowtide-sim", "lowtide-workload"]),
     ("lowtide-run", &["lowtide-sys"]),
     ("lowtide-sim", &["lowtide-core", "lowtide-workload"]),
+    ("lowtide-status", &[]),
     ("lowtide-swap", &["lowtide-zstd"]),
     ("lowtide-sys", &[]),
     ("lowtide-workload", &[]),
