@@ -51,6 +51,7 @@ mod memcg;
 mod policy;
 pub mod psi;
 mod reclaim;
+pub mod reuse;
 mod size;
 mod stat;
 mod swap;

@@ -1,0 +1,352 @@
+//! How often pages are used again, and after how many others: miss-ratio curves of a running
+//! program, from a sample of its pages.
+//!
+//! **Theory.** Under strict LRU an access hits exactly if fewer different pages than memory has
+//! were accessed since the last access to the same page: its *reuse distance* (Mattson et al.,
+//! "Evaluation techniques for storage hierarchies", 1970). So the histogram of reuse distances
+//! gives the misses at every size. A sample of the pages, chosen by a hash, has the same histogram
+//! with distances that are shorter by the rate (Waldspurger et al., "Efficient MRC Construction
+//! with SHARDS", FAST 2015). Here the rate is of each file, and halved whenever more pages are in
+//! the sample than it may have; a page of a sample at rate 1/8 stands for 8.
+//!
+//! **Intervals.** Most accesses leave no trace but a bit: no order is known of those within one
+//! interval, and several to one page are one. A page that was last accessed in interval `e` and is
+//! accessed in the current one has a distance of
+//!
+//! ```text
+//!   pages last accessed after e                      all of them came between
+//!   + 1/2 of those last accessed in e                half of them came after it
+//!   + 1/2 of those accessed now, last before e       half of them came before it
+//!   + 1/4 of those accessed now, last in e
+//! ```
+//!
+//! so a distance is known to within what one interval accesses. Reuses within an interval are hits
+//! at any size that has room for what an interval accesses; below that size the curve is a lower
+//! bound of the misses.
+//!
+//! **Stacks.** Each file and each group has a histogram of its own ([`stack`]), over the same
+//! sample. A page counts for the group that pays for it, and for those above.
+//!
+//! | cost | |
+//! |---|---|
+//! | [`Reuse::samples`] | a multiplication and a lookup of the file |
+//! | [`Reuse::note`] | O(log samples) |
+//! | [`Reuse::end_interval`] | O(n log n) for n pages accessed, in each stack that has some |
+
+mod curve;
+mod stack;
+#[cfg(test)]
+mod tests;
+
+use crate::units::{MemcgId, SpaceId};
+pub use curve::{Point, ReuseCurve};
+use stack::{Again, Stack};
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+/// Pages of one file that are in the sample at most.
+const FILE_MOST: usize = 4096;
+/// Pages that are in the sample at most.
+const MOST: usize = 8192;
+/// The rate of a file is at least one in two to this power.
+const SHIFT_MAX: u8 = 24;
+/// An odd number without pattern: multiplying by it scatters neighbours.
+const SCATTER: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// A page in the sample.
+#[derive(Clone, Copy, Debug)]
+struct Sample {
+    /// The interval of the last access that is in the stacks.
+    last: Option<u32>,
+    /// Who paid for it then.
+    group: MemcgId,
+    /// It was accessed in the current interval.
+    noted: bool,
+    /// That access had to read.
+    missed: bool,
+    /// Who pays now.
+    payer: MemcgId,
+    /// Accesses so far that were far from the one before, or the first.
+    far: u32,
+}
+
+/// The sample of one file.
+#[derive(Clone, Debug, Default)]
+struct File {
+    /// One page in two to this power is in the sample.
+    shift: u8,
+    pages: BTreeMap<u64, Sample>,
+    stack: Stack,
+    /// Of the last interval: what [`Stack::settle`] has returned.
+    far: u32,
+}
+
+/// Whether a page is in a sample of one in two to the power of `shift`. Smaller samples are parts
+/// of larger ones.
+#[inline]
+const fn is_sampled(page: u64, shift: u8) -> bool {
+    let scattered = (page ^ page >> 29).wrapping_mul(SCATTER);
+    scattered >> (64 - SHIFT_MAX as u32) < 1 << (SHIFT_MAX - shift)
+}
+
+/// See the module documentation.
+#[derive(Clone, Debug, Default)]
+pub struct Reuse {
+    interval: u32,
+    now_ns: u64,
+    files: BTreeMap<SpaceId, File>,
+    groups: BTreeMap<MemcgId, Stack>,
+    /// Groups and those above them, as the stacks have their pages.
+    chains: BTreeMap<MemcgId, Vec<MemcgId>>,
+    /// Pages noted in the current interval.
+    noted: Vec<(SpaceId, u64)>,
+    pages: usize,
+}
+
+impl Reuse {
+    /// Whether accesses to a page are to be noted.
+    #[inline]
+    #[must_use]
+    pub fn samples(&self, space: SpaceId, page: u64) -> bool {
+        is_sampled(page, self.files.get(&space).map_or(0, |file| file.shift))
+    }
+
+    /// Notes an access to a page of the sample, which `payer` pays for; `missed`: it had to read.
+    pub fn note(&mut self, space: SpaceId, page: u64, payer: MemcgId, missed: bool) {
+        let file = self.files.entry(space).or_default();
+        if !is_sampled(page, file.shift) {
+            return;
+        }
+        let before = file.pages.len();
+        let new = Sample { last: None, group: payer, noted: false, missed, payer, far: 0 };
+        let sample = file.pages.entry(page).or_insert(new);
+        if sample.noted {
+            // Two reads of one page within an interval are two misses.
+            sample.missed |= missed;
+            return;
+        }
+        (sample.noted, sample.missed, sample.payer) = (true, missed, payer);
+        self.noted.push((space, page));
+        self.pages += file.pages.len() - before;
+        if file.pages.len() > FILE_MOST {
+            self.halve(space);
+        } else if self.pages > MOST {
+            let largest = self.files.iter().max_by_key(|(_, file)| file.pages.len());
+            let largest = *largest.expect("a page was just noted").0;
+            self.halve(largest);
+        }
+    }
+
+    /// How many accesses were noted in the current interval.
+    #[must_use]
+    pub const fn noted(&self) -> usize {
+        self.noted.len()
+    }
+
+    /// The files that have pages in the sample.
+    pub fn spaces(&self) -> impl Iterator<Item = SpaceId> {
+        self.files.keys().copied()
+    }
+
+    /// The first `most` pages of a file's sample from `from` on.
+    pub fn pages(&self, space: SpaceId, from: u64, most: usize) -> impl Iterator<Item = u64> {
+        let file = self.files.get(&space);
+        file.into_iter().flat_map(move |file| file.pages.range(from..)).take(most).map(|at| *at.0)
+    }
+
+    /// Ends the current interval at `now_ns`, and begins the next. `parent` has the group above
+    /// each.
+    pub fn end_interval(&mut self, now_ns: u64, parent: impl Fn(MemcgId) -> Option<MemcgId>) {
+        self.now_ns = now_ns;
+        let noted = std::mem::take(&mut self.noted);
+        for &(space, page) in &noted {
+            self.move_page(space, page, &parent);
+        }
+        for &(space, page) in &noted {
+            let Some(file) = self.files.get_mut(&space) else { continue };
+            let (weight, stack) = ((1_u64 << file.shift) as f64, &mut file.stack);
+            let Some(sample) = file.pages.get(&page).filter(|sample| sample.noted) else {
+                continue;
+            };
+            let again = Again { last: sample.last, weight, missed: sample.missed };
+            stack.push(again);
+            for group in self.chains.get(&sample.group).into_iter().flatten() {
+                if let Some(stack) = self.groups.get_mut(group) {
+                    stack.push(again);
+                }
+            }
+        }
+        for stack in self.groups.values_mut() {
+            stack.settle(self.interval, now_ns);
+        }
+        for file in self.files.values_mut() {
+            file.far = file.stack.settle(self.interval, now_ns);
+        }
+        for (space, page) in &noted {
+            let Some(file) = self.files.get_mut(space) else { continue };
+            let Some(sample) = file.pages.get_mut(page).filter(|sample| sample.noted) else {
+                continue;
+            };
+            sample.far += u32::from(sample.last.is_none_or(|last| last < file.far));
+            (sample.last, sample.noted) = (Some(self.interval), false);
+        }
+        self.noted = noted;
+        self.noted.clear();
+        self.interval += 1;
+    }
+
+    /// Makes the stacks of the group that pays for a page now, and of those above, count it.
+    fn move_page(
+        &mut self,
+        space: SpaceId,
+        page: u64,
+        parent: &impl Fn(MemcgId) -> Option<MemcgId>,
+    ) {
+        let Some(file) = self.files.get_mut(&space) else { return };
+        let weight = (1_u64 << file.shift) as f64;
+        let Some(sample) = file.pages.get_mut(&page) else { return };
+        let (from, to) = (sample.group, sample.payer);
+        let chain: Vec<MemcgId> = std::iter::successors(Some(to), |&id| parent(id)).collect();
+        if self.chains.get(&to) != Some(&chain) {
+            self.rechain(to, chain);
+        } else if from == to {
+            return;
+        }
+        let Some(file) = self.files.get_mut(&space) else { return };
+        let Some(sample) = file.pages.get_mut(&page) else { return };
+        if from != to {
+            sample.group = to;
+            let Some(last) = sample.last else { return };
+            self.count(from, last, -weight);
+            self.count(to, last, weight);
+        }
+    }
+
+    /// A group is elsewhere in the tree, or new.
+    fn rechain(&mut self, group: MemcgId, chain: Vec<MemcgId>) {
+        let mut counts: BTreeMap<u32, f64> = BTreeMap::new();
+        for file in self.files.values() {
+            let weight = (1_u64 << file.shift) as f64;
+            for sample in file.pages.values().filter(|sample| sample.group == group) {
+                if let Some(last) = sample.last {
+                    *counts.entry(last).or_default() += weight;
+                }
+            }
+        }
+        for (&last, &weight) in &counts {
+            self.count(group, last, -weight);
+        }
+        for &id in &chain {
+            self.groups.entry(id).or_default();
+        }
+        self.chains.insert(group, chain);
+        for (&last, &weight) in &counts {
+            self.count(group, last, weight);
+        }
+    }
+
+    fn count(&mut self, group: MemcgId, last: u32, weight: f64) {
+        for id in self.chains.get(&group).into_iter().flatten() {
+            if let Some(stack) = self.groups.get_mut(id) {
+                stack.count(last, weight);
+            }
+        }
+    }
+
+    /// Halves the rate of a file: half of its pages leave the sample, and the others stand for
+    /// twice as many.
+    fn halve(&mut self, space: SpaceId) {
+        let Some(file) = self.files.get_mut(&space) else { return };
+        if file.shift == SHIFT_MAX {
+            return;
+        }
+        let weight = (1_u64 << file.shift) as f64;
+        file.shift += 1;
+        let shift = file.shift;
+        let before = file.pages.len();
+        let mut changes: Vec<(MemcgId, u32, f64)> = Vec::with_capacity(before);
+        file.pages.retain(|&page, sample| {
+            let stays = is_sampled(page, shift);
+            if let Some(last) = sample.last {
+                let by = if stays { weight } else { -weight };
+                file.stack.count(last, by);
+                changes.push((sample.group, last, by));
+            }
+            stays
+        });
+        self.pages -= before - file.pages.len();
+        for (group, last, by) in changes {
+            self.count(group, last, by);
+        }
+    }
+
+    /// Pages are no more: what comes in their place is new.
+    pub fn forget(&mut self, space: SpaceId, pages: Range<u64>) {
+        let Some(file) = self.files.get_mut(&space) else { return };
+        let weight = (1_u64 << file.shift) as f64;
+        let gone: Vec<u64> = file.pages.range(pages).map(|at| *at.0).collect();
+        let mut changes = Vec::with_capacity(gone.len());
+        for page in &gone {
+            if let Some(Sample { last: Some(last), group, .. }) = file.pages.remove(page) {
+                file.stack.count(last, -weight);
+                changes.push((group, last));
+            }
+        }
+        self.pages -= gone.len();
+        for (group, last) in changes {
+            self.count(group, last, -weight);
+        }
+    }
+
+    /// A file is closed.
+    pub fn forget_space(&mut self, space: SpaceId) {
+        self.forget(space, 0..u64::MAX);
+        self.files.remove(&space);
+    }
+
+    /// A group is removed: its pages are those of the group above it.
+    pub fn forget_group(&mut self, group: MemcgId) {
+        self.groups.remove(&group);
+        let Some(chain) = self.chains.remove(&group) else { return };
+        let Some(&heir) = chain.get(1) else { return };
+        self.chains.entry(heir).or_insert_with(|| chain[1..].to_vec());
+        for sample in self.files.values_mut().flat_map(|file| file.pages.values_mut()) {
+            for of in [&mut sample.group, &mut sample.payer] {
+                if *of == group {
+                    *of = heir;
+                }
+            }
+        }
+    }
+
+    /// The curve of a file; `None` if no access was noted.
+    #[must_use]
+    pub fn of_space(&self, space: SpaceId) -> Option<ReuseCurve> {
+        let file = self.files.get(&space)?;
+        let variance = file.pages.values().map(|sample| variance(sample, file.shift)).sum();
+        file.stack.curve(file.pages.len() as u64, variance)
+    }
+
+    /// The curve of a group and those below it; `None` if no access was noted.
+    #[must_use]
+    pub fn of_group(&self, group: MemcgId) -> Option<ReuseCurve> {
+        let stack = self.groups.get(&group)?;
+        let (mut samples, mut sum) = (0, 0.0);
+        for file in self.files.values() {
+            for sample in file.pages.values() {
+                if self.chains.get(&sample.group).is_some_and(|chain| chain.contains(&group)) {
+                    samples += 1;
+                    sum += variance(sample, file.shift);
+                }
+            }
+        }
+        stack.curve(samples, sum)
+    }
+}
+
+/// What a page adds to the variance of a number of misses: each page is in the sample with a
+/// probability of one in `weight`, and independent of the others (Horvitz and Thompson, 1952).
+fn variance(sample: &Sample, shift: u8) -> f64 {
+    let weight = (1_u64 << shift) as f64;
+    (weight * f64::from(sample.far)).powi(2) * (1.0 - 1.0 / weight)
+}
