@@ -154,7 +154,7 @@ impl Pager {
 
     /// The budget in bytes with which nine tenths of the waiting would have been avoided.
     fn advice(&self, py: Python<'_>) -> PyResult<u64> {
-        py.detach(|| self.account.tenant()?.advice().or_raise())
+        py.detach(|| self.account.tenant()?.stall_advice().or_raise())
     }
 
     /// Lines for people: which I/O engine was chosen and why, how each file is read.
@@ -294,7 +294,7 @@ impl Tenant {
 
     /// The budget in bytes with which nine tenths of the waiting would have been avoided.
     fn advice(&self, py: Python<'_>) -> PyResult<u64> {
-        py.detach(|| self.account.tenant()?.advice().or_raise())
+        py.detach(|| self.account.tenant()?.stall_advice().or_raise())
     }
 
     fn __repr__(&self) -> String {

@@ -104,6 +104,7 @@
 //! | module | concept |
 //! |---|---|
 //! | `pager`, `config`, `stat`, `error`, `errno` | budgets, counters, errors; the [`guide`] |
+//! | `curve` | how much memory is needed |
 //! | `view` | the pages of an open file: the hit path, guards, adapters |
 //! | `fault` | misses, of one page or many; waiting for other threads |
 //! | `ahead` | reading ahead, and around |
@@ -125,6 +126,7 @@ mod ahead;
 pub mod alloc;
 mod anon;
 mod config;
+mod curve;
 mod errno;
 mod error;
 mod fault;
@@ -146,6 +148,7 @@ mod writeback;
 
 pub use anon::{Elements, PageMut, Region, RegionOptions, TenantVec};
 pub use config::{IoMode, PagerBuilder};
+pub use curve::{Advice, Curve, CurvePoint};
 pub use error::{BuildError, CloseError, Error, OpenError, Unwritten};
 pub use lowtide_core::high::handler::HighPolicy;
 pub use lowtide_core::psi::{Pressure, PressureLine};

@@ -78,14 +78,14 @@ fn a_thread_that_thrashes_sleeps_and_the_time_is_pressure() {
 fn advice_asks_for_what_the_tenant_misses_and_for_no_more_than_that_when_nobody_waits() {
     let dir = Dir::new();
     let (pager, tenant, view) = thrasher(&dir, HighPolicy::Overage);
-    assert_eq!(tenant.advice().unwrap(), tenant.usage().unwrap(), "no thread has waited");
+    assert_eq!(tenant.stall_advice().unwrap(), tenant.usage().unwrap(), "no thread has waited");
     let mut touches = 0;
     thrash(&view, |result| {
         result.unwrap();
         touches += 512;
         (touches > 20_000).then_some(())
     });
-    let advice = tenant.advice().unwrap();
+    let advice = tenant.stall_advice().unwrap();
     assert!(
         advice > tenant.usage().unwrap() + 64 * PAGE,
         "{advice} for a file of {}",

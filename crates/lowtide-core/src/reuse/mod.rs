@@ -73,12 +73,29 @@ struct Sample {
 /// The sample of one file.
 #[derive(Clone, Debug, Default)]
 struct File {
-    /// One page in two to this power is in the sample.
+    /// One folio in two to this power is in the sample.
     shift: u8,
+    /// Of its folios.
+    order: u8,
     pages: BTreeMap<u64, Sample>,
     stack: Stack,
     /// Of the last interval: what [`Stack::settle`] has returned.
     far: u32,
+}
+
+impl File {
+    /// Pages for which a page in the sample stands.
+    fn weight(&self) -> f64 {
+        (1_u64 << (self.shift + self.order)) as f64
+    }
+
+    /// What a page in the sample adds to the variance of a number of misses: each folio is in the
+    /// sample with the same probability, and independent of the others (Horvitz and Thompson,
+    /// 1952).
+    fn variance(&self, sample: &Sample) -> f64 {
+        let missing = 1.0 - 1.0 / (1_u64 << self.shift) as f64;
+        (self.weight() * f64::from(sample.far)).powi(2) * missing
+    }
 }
 
 /// Whether a page is in a sample of one in two to the power of `shift`. Smaller samples are parts
@@ -112,14 +129,10 @@ impl Reuse {
     }
 
     /// Notes an access to a page of the sample, which `payer` pays for; `missed`: it had to read.
-    pub fn note(&mut self, space: SpaceId, page: u64, payer: MemcgId, missed: bool) {
-        let file = self.files.entry(space).or_default();
-        if !is_sampled(page, file.shift) {
-            return;
-        }
-        let before = file.pages.len();
-        let new = Sample { last: None, group: payer, noted: false, missed, payer, far: 0 };
-        let sample = file.pages.entry(page).or_insert(new);
+    /// In a file with folios of a larger `order`, `page` is the first of its folio, and stands for
+    /// all of it.
+    pub fn note(&mut self, (space, page): (SpaceId, u64), order: u8, payer: MemcgId, missed: bool) {
+        let Some(sample) = self.sample((space, page), order, payer) else { return };
         if sample.noted {
             // Two reads of one page within an interval are two misses.
             sample.missed |= missed;
@@ -127,13 +140,43 @@ impl Reuse {
         }
         (sample.noted, sample.missed, sample.payer) = (true, missed, payer);
         self.noted.push((space, page));
-        self.pages += file.pages.len() - before;
-        if file.pages.len() > FILE_MOST {
+    }
+
+    /// Adds a page to those that are looked at, if it belongs to the sample: it came in, and was not
+    /// accessed yet.
+    pub fn expect(&mut self, page: (SpaceId, u64), order: u8, payer: MemcgId) {
+        let _ = self.sample(page, order, payer);
+    }
+
+    /// A page, if it belongs to the sample.
+    fn sample(
+        &mut self,
+        (space, page): (SpaceId, u64),
+        order: u8,
+        payer: MemcgId,
+    ) -> Option<&mut Sample> {
+        let file = self.files.entry(space).or_insert_with(|| File { order, ..File::default() });
+        let has = file.pages.contains_key(&page);
+        if !has && is_sampled(page, file.shift) {
+            let new =
+                Sample { last: None, group: payer, noted: false, missed: false, payer, far: 0 };
+            file.pages.insert(page, new);
+            self.pages += 1;
+            self.make_room(space);
+        }
+        self.files.get_mut(&space)?.pages.get_mut(&page)
+    }
+
+    fn make_room(&mut self, space: SpaceId) {
+        if self.files[&space].pages.len() > FILE_MOST {
             self.halve(space);
         } else if self.pages > MOST {
-            let largest = self.files.iter().max_by_key(|(_, file)| file.pages.len());
-            let largest = *largest.expect("a page was just noted").0;
-            self.halve(largest);
+            let most = self.files.values().map(|file| file.pages.len()).max().unwrap_or_default();
+            let large =
+                |(space, file): (&SpaceId, &File)| (file.pages.len() > most / 2).then_some(*space);
+            for space in self.files.iter().filter_map(large).collect::<Vec<_>>() {
+                self.halve(space);
+            }
         }
     }
 
@@ -164,7 +207,7 @@ impl Reuse {
         }
         for &(space, page) in &noted {
             let Some(file) = self.files.get_mut(&space) else { continue };
-            let (weight, stack) = ((1_u64 << file.shift) as f64, &mut file.stack);
+            let (weight, stack) = (file.weight(), &mut file.stack);
             let Some(sample) = file.pages.get(&page).filter(|sample| sample.noted) else {
                 continue;
             };
@@ -203,7 +246,7 @@ impl Reuse {
         parent: &impl Fn(MemcgId) -> Option<MemcgId>,
     ) {
         let Some(file) = self.files.get_mut(&space) else { return };
-        let weight = (1_u64 << file.shift) as f64;
+        let weight = file.weight();
         let Some(sample) = file.pages.get_mut(&page) else { return };
         let (from, to) = (sample.group, sample.payer);
         let chain: Vec<MemcgId> = std::iter::successors(Some(to), |&id| parent(id)).collect();
@@ -226,7 +269,7 @@ impl Reuse {
     fn rechain(&mut self, group: MemcgId, chain: Vec<MemcgId>) {
         let mut counts: BTreeMap<u32, f64> = BTreeMap::new();
         for file in self.files.values() {
-            let weight = (1_u64 << file.shift) as f64;
+            let weight = file.weight();
             for sample in file.pages.values().filter(|sample| sample.group == group) {
                 if let Some(last) = sample.last {
                     *counts.entry(last).or_default() += weight;
@@ -260,7 +303,7 @@ impl Reuse {
         if file.shift == SHIFT_MAX {
             return;
         }
-        let weight = (1_u64 << file.shift) as f64;
+        let weight = file.weight();
         file.shift += 1;
         let shift = file.shift;
         let before = file.pages.len();
@@ -283,7 +326,7 @@ impl Reuse {
     /// Pages are no more: what comes in their place is new.
     pub fn forget(&mut self, space: SpaceId, pages: Range<u64>) {
         let Some(file) = self.files.get_mut(&space) else { return };
-        let weight = (1_u64 << file.shift) as f64;
+        let weight = file.weight();
         let gone: Vec<u64> = file.pages.range(pages).map(|at| *at.0).collect();
         let mut changes = Vec::with_capacity(gone.len());
         for page in &gone {
@@ -323,8 +366,9 @@ impl Reuse {
     #[must_use]
     pub fn of_space(&self, space: SpaceId) -> Option<ReuseCurve> {
         let file = self.files.get(&space)?;
-        let variance = file.pages.values().map(|sample| variance(sample, file.shift)).sum();
-        file.stack.curve(file.pages.len() as u64, variance)
+        let variance = file.pages.values().map(|sample| file.variance(sample)).sum();
+        let samples = file.pages.values().filter(|sample| sample.last.is_some()).count();
+        file.stack.curve(samples as u64, variance)
     }
 
     /// The curve of a group and those below it; `None` if no access was noted.
@@ -333,20 +377,13 @@ impl Reuse {
         let stack = self.groups.get(&group)?;
         let (mut samples, mut sum) = (0, 0.0);
         for file in self.files.values() {
-            for sample in file.pages.values() {
+            for sample in file.pages.values().filter(|sample| sample.last.is_some()) {
                 if self.chains.get(&sample.group).is_some_and(|chain| chain.contains(&group)) {
                     samples += 1;
-                    sum += variance(sample, file.shift);
+                    sum += file.variance(sample);
                 }
             }
         }
         stack.curve(samples, sum)
     }
-}
-
-/// What a page adds to the variance of a number of misses: each page is in the sample with a
-/// probability of one in `weight`, and independent of the others (Horvitz and Thompson, 1952).
-fn variance(sample: &Sample, shift: u8) -> f64 {
-    let weight = (1_u64 << shift) as f64;
-    (weight * f64::from(sample.far)).powi(2) * (1.0 - 1.0 / weight)
 }

@@ -28,7 +28,7 @@ fn played(stream: &[u64], per_interval: usize) -> Reuse {
     for (at, part) in stream.chunks(per_interval).enumerate() {
         for &page in part {
             if reuse.samples(SPACE, page) {
-                reuse.note(SPACE, page, ROOT, false);
+                reuse.note((SPACE, page), 0, ROOT, false);
             }
         }
         reuse.end_interval(at as u64 * 100_000_000, |_| None);
@@ -124,9 +124,9 @@ fn each_group_has_its_own_curve_and_those_above_have_all() {
     let parent = |id: MemcgId| (id != ROOT).then_some(ROOT);
     for interval in 0..200_u64 {
         for page in 0..10 {
-            reuse.note(SpaceId(1), page, a, false);
+            reuse.note((SpaceId(1), page), 0, a, false);
         }
-        reuse.note(SpaceId(2), interval % 100, b, true);
+        reuse.note((SpaceId(2), interval % 100), 0, b, true);
         reuse.end_interval(interval * 1_000_000, parent);
     }
     let of = |group| reuse.of_group(group).unwrap();
@@ -141,13 +141,13 @@ fn pages_and_groups_that_are_gone_leave_nothing() {
     let (a, parent) = (group(1), |id: MemcgId| (id != ROOT).then_some(ROOT));
     let mut reuse = Reuse::default();
     for page in 0..1000 {
-        reuse.note(SPACE, page, a, false);
+        reuse.note((SPACE, page), 0, a, false);
     }
     reuse.end_interval(1, parent);
     reuse.forget(SPACE, 0..400);
     assert_eq!(reuse.of_group(ROOT).unwrap().footprint, 600);
     assert_eq!(reuse.of_space(SPACE).unwrap().footprint, 600);
-    reuse.note(SPACE, 500, ROOT, false);
+    reuse.note((SPACE, 500), 0, ROOT, false);
     reuse.end_interval(2, parent);
     assert_eq!(reuse.of_group(a).unwrap().footprint, 599, "the page has moved up");
     reuse.forget_group(a);
@@ -155,6 +155,20 @@ fn pages_and_groups_that_are_gone_leave_nothing() {
     assert_eq!(reuse.of_group(ROOT).unwrap().footprint, 600);
     reuse.forget_space(SPACE);
     assert_eq!((reuse.of_group(ROOT).unwrap().footprint, reuse.pages), (0, 0));
+}
+
+#[test]
+fn a_large_folio_counts_for_all_its_pages() {
+    let mut reuse = Reuse::default();
+    for interval in 0..20_u64 {
+        for folio in 0..10 {
+            reuse.note((SPACE, folio * 16), 4, ROOT, false);
+        }
+        reuse.end_interval(interval, |_| None);
+    }
+    let curve = reuse.of_space(SPACE).unwrap();
+    assert_eq!((curve.footprint, curve.cold), (160, 160.0));
+    assert!(curve.ratio(60) > 0.9 && curve.ratio(170) < 0.06, "{curve:?}");
 }
 
 fn group(number: u16) -> MemcgId {
@@ -174,10 +188,13 @@ proptest! {
             match kind {
                 0..=2 => for page in page..page + 300 {
                     if reuse.samples(SPACE, page) {
-                        reuse.note(SPACE, page, payer, kind == 2);
+                        reuse.note((SPACE, page), 0, payer, kind == 2);
                     }
                 },
                 3 => reuse.forget(SPACE, page..page + 1000),
+                5 => for page in page..page + 50 {
+                    reuse.expect((SPACE, page), 0, payer);
+                },
                 4 => tree[number as usize] = u16::from(number == 3),
                 _ => {}
             }
@@ -186,9 +203,11 @@ proptest! {
                 (id != ROOT).then(|| if above == 0 { ROOT } else { group(above) })
             };
             reuse.end_interval(at as u64, parent);
-            let pages: f64 = reuse.files.values()
-                .map(|file| file.pages.len() as f64 * (1_u64 << file.shift) as f64)
-                .sum();
+            let weight = |file: &File| {
+                let known = file.pages.values().filter(|sample| sample.last.is_some());
+                known.count() as f64 * file.weight()
+            };
+            let pages: f64 = reuse.files.values().map(weight).sum();
             let root = reuse.groups.get(&ROOT);
             let curve = reuse.of_group(ROOT);
             prop_assert_eq!(curve.map_or(0, |curve| curve.footprint), pages as u64);

@@ -408,6 +408,9 @@ pub(crate) fn note_access(
     if !first {
         count_read(pool, access, waited);
     }
+    if !access.is_mapped() {
+        pool.sample_marks.touch(frame);
+    }
     let young = access.is_mapped() && !young && (!first || pool.young_faults);
     if access.is_mapped() || access == Access::Descriptor {
         space.table.note_read(page, seen, young, || !first && unfenced::pays(space, page));
@@ -424,6 +427,7 @@ pub(crate) fn first_use(pool: &Pool, space: &Space, page: u64, frame: u32) -> bo
             anon.ahead_ended(true);
         }
         space.around.touched(page);
+        pool.sample_marks.touch(frame);
     }
     first
 }

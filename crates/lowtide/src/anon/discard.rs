@@ -97,6 +97,7 @@ pub(crate) fn discard_pages(
         Discarded::IsLonger => zero(pool, space, page << pool.page_shift..end),
     };
     let result = pages.clone().try_for_each(discard);
+    pool.lock().reuse.forget(space.id, pages.clone());
     space.anon().trim(pages);
     result
 }

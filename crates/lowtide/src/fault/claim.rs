@@ -129,6 +129,7 @@ impl Claim {
                 _ => access.task(),
             },
             replaced: access == Access::Replaced,
+            touched: access != Access::Ahead,
             spare: access == Access::Ahead && space.anon.is_some(),
         }
     }

@@ -190,6 +190,7 @@ impl Taking<'_> {
                     continue;
                 };
                 first_use(pool, space, page, frame);
+                pool.sample_marks.touch(frame);
                 // A frame that is another page's by now has an access too many: no harm.
                 if pool.accesses.record(FolioId(frame)) {
                     pool.lock().engine.mark_accessed(FolioId(frame), Task::DESCRIPTOR);

@@ -8,7 +8,7 @@
 use super::account::Stall;
 use super::oom::out_of_budget;
 use super::payer::{Effort, Full, Payer};
-use super::{Pool, State};
+use super::{Pool, State, reuse};
 use crate::error::Error;
 use crate::space::Space;
 use lowtide_core::{FolioId, LruType, MemcgId, Owner, Task};
@@ -43,6 +43,8 @@ pub(crate) struct NewFolio {
     /// All of it is about to be stored to: it is dirty from the start, and no thread waits for its
     /// contents.
     pub(crate) replaced: bool,
+    /// It is accessed now, and not only read ahead.
+    pub(crate) touched: bool,
     /// It comes back from swap although no thread needs it now: room for it is not waited for.
     pub(crate) spare: bool,
 }
@@ -143,12 +145,14 @@ impl Pool {
         let space =
             state.spaces[new.owner.space.0 as usize].as_ref().expect("pages come into open spaces");
         space.table.note_used(new.owner.page, new.order);
+        let order = space.order;
         let claimed = space.table.entry(new.owner.page).load();
         assert!(
             claimed == EntryState::Busy,
             "{:?} gets a frame while it is {claimed:?}",
             new.owner
         );
+        reuse::placed(self, state, new, order, (group, frame), major);
         let engine = &mut state.engine;
         let refaulted = self.miss_clock.engine(|| match (anon, shadow) {
             (true, Some(_)) if new.replaced => {

@@ -6,6 +6,7 @@
 //! reach the high watermark.
 
 use super::reclaim::{PIECE, piece};
+use super::reuse::Looks;
 use super::{Pool, State, StateGuard};
 use crate::ahead::readers::Readers;
 use crate::error::BuildError;
@@ -169,7 +170,7 @@ impl Drop for Threads {
 
 fn kswapd(pool: &Pool) {
     let interval = Duration::from_nanos(PUBLISH_INTERVAL_NS);
-    let mut published = Instant::now();
+    let (mut published, mut looks) = (Instant::now(), Looks::begin());
     let mut state = pool.lock();
     while !pool.closing.load(Relaxed) && !pool.is_poisoned() {
         if published.elapsed() >= interval {
@@ -181,10 +182,11 @@ fn kswapd(pool: &Pool) {
                 state = serve_programs(pool, state);
             }
         }
+        state = looks.turn(pool, state);
         let free = state.engine.margin(MemcgId::ROOT);
         let watermarks = pool.watermarks(&state);
         if free >= watermarks.low {
-            let left = interval.saturating_sub(published.elapsed());
+            let left = interval.saturating_sub(published.elapsed()).min(looks.left());
             state = state.wait(|guard| pool.kswapd.wait(guard, left));
             continue;
         }

@@ -24,6 +24,7 @@ pub(crate) mod payer;
 mod poison;
 pub(crate) mod reclaim;
 mod resident;
+pub(crate) mod reuse;
 mod state;
 mod wakeup;
 

@@ -93,6 +93,11 @@ impl<'a> Translations<'a> {
     }
 }
 
+/// The frames of a folio.
+fn folio_frames(id: FolioId, folio: &Folio) -> Range<u32> {
+    id.0..id.0 + (1 << folio.order())
+}
+
 const fn table_key(space: &Space, table: u64) -> TableKey {
     TableKey((space.id.0 as u64) << 40 | table)
 }
@@ -129,14 +134,20 @@ impl Facts for Translations<'_> {
         }
     }
 
-    fn references(&mut self, _id: FolioId, folio: &Folio) -> References {
+    fn references(&mut self, id: FolioId, folio: &Folio) -> References {
         let owner = folio.owner();
         if let Some(space) = self.spaces[owner.space.0 as usize].as_deref()
             && !self.looked.has(owner.space.0, owner.page)
         {
             look(self.pool, space, owner.page..owner.page + folio.pages());
         }
-        let young = self.entries(folio).filter(|e| e.clear_young()).count();
+        let marks = &self.pool.sample_marks;
+        let frames = folio_frames(id, folio);
+        let is_young = |(entry, frame): &(&Entry, u32)| {
+            let kept = marks.take_young(*frame);
+            entry.clear_young() || kept
+        };
+        let young = self.entries(folio).zip(frames).filter(is_young).count();
         // One mapping: several young entries of a large folio are one reference to it.
         References { young: u32::from(young > 0), exec: false }
     }
@@ -160,12 +171,15 @@ impl Facts for Translations<'_> {
         let (first, end) = window(owner.page, space.table.pages());
         let own = owner.page..owner.page + folio.pages();
         look(self.pool, space, first..end);
-        let window = (first..end).zip(space.table.slice(first..end));
+        let (window, marks) =
+            ((first..end).zip(space.table.slice(first..end)), &self.pool.sample_marks);
         for (_, entry) in window.filter(|(page, _)| !own.contains(page)) {
-            if let EntryState::Resident { frame, young: true, .. } = entry.load()
+            if let EntryState::Resident { frame, young, .. } = entry.load()
+                && (young || marks.is_young(frame))
                 && visit(FolioId(frame))
             {
                 entry.clear_young();
+                marks.take_young(frame);
             }
         }
         Some(Window { table: table_key(space, table), entries: end - first })
@@ -352,7 +366,7 @@ impl Pool {
                     hint.note_young();
                     continue;
                 }
-                walk_table(&mut state, &space, table, key, job);
+                walk_table(self, &mut state, (&space, table, key), job);
                 looks += VISIT;
             }
         }
@@ -373,17 +387,27 @@ pub(crate) fn piece<'a>(
     (pool.lock(), reclaimed)
 }
 
-fn walk_table(state: &mut State, space: &Space, table: u64, key: TableKey, job: &mut AgeJob) {
+fn walk_table(
+    pool: &Pool,
+    state: &mut State,
+    (space, table, key): (&Space, u64, TableKey),
+    job: &mut AgeJob,
+) {
+    let marks = &pool.sample_marks;
     let first = table * TABLE_ENTRIES;
     let entries = space.table.slice(first..first + TABLE_ENTRIES);
     let (mut young, mut last, mut left_young) = (0, None, false);
     for entry in entries {
-        let EntryState::Resident { frame, young: true, .. } = entry.load() else { continue };
+        let EntryState::Resident { frame, young: is_young, .. } = entry.load() else { continue };
+        if !is_young && !marks.is_young(frame) {
+            continue;
+        }
         let Some(folio) = job.takes(&state.engine, FolioId(frame)) else {
             left_young = true;
             continue;
         };
         entry.clear_young();
+        marks.take_young(frame);
         young += 1;
         if last.replace(folio) != Some(folio) {
             job.young(&mut state.engine, folio, false);
@@ -396,7 +420,7 @@ fn walk_table(state: &mut State, space: &Space, table: u64, key: TableKey, job: 
 }
 
 /// Learns which pages of a file were touched through a pointer, if there are pointers to it.
-fn look(pool: &Pool, space: &Space, pages: Range<u64>) {
+pub(super) fn look(pool: &Pool, space: &Space, pages: Range<u64>) {
     if let Some(mapped) = &space.mapped {
         mapped.look(pages, &mut |page| note_touch(pool, space, page));
     }

@@ -17,6 +17,7 @@ use super::frames::Frames;
 use super::lock::TimedGuard;
 use super::miss_clock::MissClock;
 use super::resident::Resident;
+use super::reuse::SampleMarks;
 use super::wakeup::Wakeup;
 use crate::ahead::marks::Unused;
 use crate::anon::Void;
@@ -31,6 +32,7 @@ use crate::stat::IoCounters;
 use crate::swap::{Backing, Limits, Swaps};
 use crate::tenant::{Names, OnStall, Reservations};
 use crate::writeback::Devices;
+use lowtide_core::reuse::Reuse;
 use lowtide_core::{
     AccessCounts, Dirtier, Engine, EngineConfig, FolioId, MemcgId, Size, SpaceId, Swap,
 };
@@ -78,6 +80,8 @@ pub(crate) struct State {
     pub(crate) swaps: Swaps,
     /// What is done instead for tenants that must not be throttled.
     pub(crate) on_stall: HashMap<MemcgId, OnStall>,
+    /// How pages are used again.
+    pub(crate) reuse: Reuse,
     /// Programs that decide about tenants' limits, for the reclaim that they request by themselves.
     pub(crate) programs: HashMap<MemcgId, Programs>,
 }
@@ -103,6 +107,7 @@ impl State {
         assert!(space.is_closed(), "{space:?} is dropped while it is in use");
         *place = None;
         self.engine.remove_space(space.id);
+        self.reuse.forget_space(space.id);
         let key = space.backing.key();
         let of_file = self.files.get_mut(&key).expect("each space is among those of its file");
         of_file.retain(|id| *id != space.id);
@@ -157,6 +162,9 @@ impl State {
         {
             mapped.release(at.page..at.page + (1 << order));
         }
+        if let Some(at) = owner {
+            self.reuse.forget(at.space, at.page..at.page + (1 << order));
+        }
         self.frames.free(id.0, order);
     }
 }
@@ -203,6 +211,8 @@ pub(crate) struct Pool {
     pub(crate) waits: WaitTable,
     pub(crate) io: IoCounters,
     pub(crate) unused: Unused,
+    /// Frames whose pages are in the sample of accesses.
+    pub(crate) sample_marks: SampleMarks,
     /// Slots that reclaim has taken from pages in memory.
     pub(crate) void: Void,
     /// Reads that were not waited for.
@@ -344,6 +354,7 @@ impl Pool {
                 reservations,
                 swaps: Swaps::new(limit),
                 on_stall: HashMap::new(),
+                reuse: Reuse::default(),
                 programs: HashMap::new(),
             }),
             freed: Wakeup::default(),
@@ -362,6 +373,7 @@ impl Pool {
             waits: WaitTable::new(),
             io: IoCounters::default(),
             unused: Unused::new(frames),
+            sample_marks: SampleMarks::new(frames),
             void: Void::default(),
             late: LateReads::default(),
             memory_timeout: config.memory_timeout,

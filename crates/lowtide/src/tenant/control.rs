@@ -316,13 +316,14 @@ impl Tenant {
 
     fn try_remove(&self, state: &mut State) -> Result<(), TenantError> {
         let parent = state.engine.parent(self.id).ok_or(TenantError::Root)?;
-        let State { engine, names, reservations, swaps, on_stall, programs, .. } = state;
+        let State { engine, names, reservations, swaps, on_stall, programs, reuse, .. } = state;
         engine.remove_group(self.id).map_err(|e| {
             TenantError::from_group(e, self.pool().page_shift, || names.path(engine, self.id))
         })?;
         names.remove(self.id, parent);
         reservations.inherit(self.id, parent);
         swaps.inherit(self.id, parent);
+        reuse.forget_group(self.id);
         on_stall.remove(&self.id);
         programs.remove(&self.id);
         Ok(())

@@ -8,7 +8,8 @@
 //! every two seconds. Source: `docs/kernel/memcg.md` §7, 8, 15.
 
 use super::{OnStall, Tenant, TenantError};
-use crate::pool::StateGuard;
+use crate::curve::{Advice, Curve};
+use crate::pool::{StateGuard, reuse};
 #[cfg(feature = "bpf")]
 use lowtide_bpf::Programs;
 use lowtide_core::MemcgId;
@@ -79,10 +80,37 @@ impl Tenant {
     ///
     /// # Errors
     /// [`TenantError::Gone`].
-    pub fn advice(&self) -> Result<u64, TenantError> {
+    pub fn stall_advice(&self) -> Result<u64, TenantError> {
         let now = self.pool().now();
         let pages = self.lock()?.engine.advice(self.id, now);
         Ok(self.to_bytes(pages))
+    }
+
+    /// How many accesses of it and those below would miss at other sizes; `None` before the first
+    /// access was looked at.
+    ///
+    /// # Errors
+    /// [`TenantError::Gone`].
+    pub fn curve(&self) -> Result<Option<Curve>, TenantError> {
+        let pool = self.pool();
+        let state = reuse::look_now(pool, self.lock()?);
+        let curve = state.reuse.of_group(self.id);
+        let mapped = state.spaces.iter().flatten().any(|space| space.mapped.is_some());
+        drop(state);
+        let is_whole = self.id == MemcgId::ROOT && !mapped;
+        let counted = is_whole.then(|| (pool.io.hits() + pool.io.misses()) as f64);
+        Ok(curve.map(|curve| Curve::new(curve, pool.page_shift, counted)))
+    }
+
+    /// How large its budget should be, for at most this share of its accesses to miss besides first
+    /// accesses: 0.02 is 2 %. `None` before the first access was looked at. It is what
+    /// [`curve`](Self::curve) says; for the waiting that its own limits have caused see
+    /// [`stall_advice`](Self::stall_advice).
+    ///
+    /// # Errors
+    /// [`TenantError::Gone`].
+    pub fn advice(&self, target: f64) -> Result<Option<Advice>, TenantError> {
+        Ok(self.curve()?.map(|curve| curve.advice(target)))
     }
 
     /// The pool's lock, with a tenant that can have limits.

@@ -8,11 +8,12 @@
 use super::guard::Page;
 use super::hits::Hits;
 use crate::ahead::readahead::{ReadAhead, note_access};
+use crate::curve::Curve;
 use crate::error::Error;
 use crate::fault::Access;
 use crate::fault::nested::Nested;
 use crate::pager::Pager;
-use crate::pool::Pool;
+use crate::pool::{Pool, reuse};
 use crate::space::Space;
 use crate::space::length::Length;
 use crate::space::punch::punch;
@@ -146,6 +147,17 @@ impl View {
             writes,
             sync,
         }
+    }
+
+    /// How many accesses to this file would miss at other sizes, if the memory were its own; `None`
+    /// before the first access was looked at.
+    #[must_use]
+    pub fn curve(&self) -> Option<Curve> {
+        let pool = self.open.pool();
+        let state = reuse::look_now(pool, pool.lock());
+        let curve = state.reuse.of_space(self.space.id);
+        drop(state);
+        curve.map(|curve| Curve::new(curve, pool.page_shift, None))
     }
 
     /// Bytes of the file when it was last looked at. Another process may have changed it since.

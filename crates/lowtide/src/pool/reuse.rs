@@ -1,0 +1,265 @@
+//! The live sample of accesses, from which the pager's miss-ratio curves come
+//! ([`lowtide_core::reuse`]).
+//!
+//! An access is learned of in one of three ways:
+//!
+//! | access | learned of |
+//! |---|---|
+//! | that misses | when its frame is placed (`allocate.rs`) |
+//! | through a descriptor, or first use of a page that was read ahead | a bit that it sets, of the frames of the sample only |
+//! | through a guard or a pointer | the young bit of its translation, at the next look |
+//!
+//! **A look** visits the pages of the sample, takes their bits, and ends an interval. Young bits
+//! are the policy's, so one that a look takes is *kept* in a bit of its frame, where the policy
+//! finds it as if it were still in the translation; a kernel does the same for its idle page
+//! tracking (`Documentation/admin-guide/mm/idle_page_tracking.rst`). So the sample changes nothing
+//! that a policy decides. Pages behind pointers are zapped to see their next touch, as when they
+//! age.
+//!
+//! **Cost.** A look takes 0.1 µs a page of the sample, behind pointers about 2 µs, and there are
+//! 8192 at most. The time between two looks is at least [`SELDOM`] times what the last one took,
+//! and grows while nothing is accessed. On the path of a hit there is nothing; a miss looks up one
+//! hash.
+
+use super::{Pool, State, StateGuard};
+use crate::pool::allocate::NewFolio;
+use crate::pool::reclaim::look;
+use crate::space::Space;
+use lowtide_core::{FolioId, MemcgId, SpaceId};
+use lowtide_pin::translation::State as EntryState;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+/// The shortest time between two looks.
+const PAUSE_LEAST: Duration = Duration::from_millis(100);
+/// The longest, while nothing is accessed.
+const PAUSE_MOST: Duration = Duration::from_secs(2);
+/// See the module documentation.
+const SELDOM: u32 = 100;
+/// The same while there are pages behind pointers: their next touches cost the program as much as
+/// the look does.
+const SELDOM_MAPPED: u32 = 200;
+/// Pages that are looked at with the lock held, and what one behind a pointer counts as.
+const STEP: usize = 256;
+const MAPPED: usize = 16;
+
+/// A bit for each frame.
+#[derive(Debug)]
+struct Bits(Box<[AtomicU64]>);
+
+impl Bits {
+    fn new(frames: u32) -> Self {
+        Self((0..frames.div_ceil(64)).map(|_| AtomicU64::new(0)).collect())
+    }
+
+    #[inline]
+    fn get(&self, frame: u32) -> bool {
+        self.0[frame as usize / 64].load(Relaxed) >> (frame % 64) & 1 != 0
+    }
+
+    fn set(&self, frame: u32) {
+        self.0[frame as usize / 64].fetch_or(1 << (frame % 64), Relaxed);
+    }
+
+    fn take(&self, frame: u32) -> bool {
+        self.get(frame) && {
+            let bit = 1 << (frame % 64);
+            self.0[frame as usize / 64].fetch_and(!bit, Relaxed) & bit != 0
+        }
+    }
+}
+
+/// What is known of frames whose pages are in the sample.
+#[derive(Debug)]
+pub(crate) struct SampleMarks {
+    sampled: Bits,
+    touched: Bits,
+    /// Young bits that a look has taken from the policy.
+    young: Bits,
+}
+
+impl SampleMarks {
+    pub(crate) fn new(frames: u32) -> Self {
+        Self { sampled: Bits::new(frames), touched: Bits::new(frames), young: Bits::new(frames) }
+    }
+
+    /// Notes an access that sets no young bit. Cost: one load, mostly.
+    #[inline]
+    pub(crate) fn touch(&self, frame: u32) {
+        if self.sampled.get(frame) && !self.touched.get(frame) {
+            self.touched.set(frame);
+        }
+    }
+
+    /// Whether a look has taken the young bit of a frame's page, which is given back with that.
+    #[inline]
+    pub(crate) fn take_young(&self, frame: u32) -> bool {
+        self.sampled.get(frame) && self.young.take(frame)
+    }
+
+    /// The same, without giving it back.
+    #[inline]
+    pub(crate) fn is_young(&self, frame: u32) -> bool {
+        self.sampled.get(frame) && self.young.get(frame)
+    }
+
+    /// A frame gets a page.
+    fn begin(&self, frame: u32, sampled: bool) {
+        for bits in [&self.sampled, &self.touched, &self.young] {
+            bits.take(frame);
+        }
+        if sampled {
+            self.sampled.set(frame);
+        }
+    }
+}
+
+/// When the sample is looked at.
+#[derive(Debug)]
+pub(crate) struct Looks {
+    due: Instant,
+    pause: Duration,
+}
+
+impl Looks {
+    pub(crate) fn begin() -> Self {
+        Self { due: Instant::now() + PAUSE_LEAST, pause: PAUSE_LEAST }
+    }
+
+    /// The time until the next look.
+    pub(crate) fn left(&self) -> Duration {
+        self.due.saturating_duration_since(Instant::now())
+    }
+
+    /// Looks, if it is time.
+    pub(crate) fn turn<'a>(&mut self, pool: &'a Pool, state: StateGuard<'a>) -> StateGuard<'a> {
+        let began = Instant::now();
+        if began < self.due {
+            return state;
+        }
+        let (state, seen) = sample(pool, state);
+        let seldom = if seen.mapped { SELDOM_MAPPED } else { SELDOM };
+        let pause = if seen.accesses > 0 { PAUSE_LEAST } else { self.pause * 2 };
+        self.pause = pause.min(PAUSE_MOST).max(began.elapsed() * seldom);
+        self.due = Instant::now() + self.pause;
+        state
+    }
+}
+
+/// A look.
+#[derive(Clone, Copy, Debug, Default)]
+struct Seen {
+    accesses: usize,
+    mapped: bool,
+}
+
+/// Looks at all pages of the sample, and ends an interval.
+pub(crate) fn look_now<'a>(pool: &'a Pool, state: StateGuard<'a>) -> StateGuard<'a> {
+    sample(pool, state).0
+}
+
+fn sample<'a>(pool: &'a Pool, mut state: StateGuard<'a>) -> (StateGuard<'a>, Seen) {
+    let mut seen = Seen::default();
+    let spaces: Vec<SpaceId> = state.reuse.spaces().collect();
+    let mut looked = 0;
+    for id in spaces {
+        let mut from = 0;
+        while let Some(space) = state.spaces.get(id.0 as usize).cloned().flatten() {
+            let (step, each) =
+                if space.mapped.is_some() { (STEP / MAPPED, MAPPED) } else { (STEP, 1) };
+            let pages: Vec<u64> = state.reuse.pages(id, from, step).collect();
+            let Some(last) = pages.last() else { break };
+            from = last + (1 << space.order);
+            seen.mapped |= space.mapped.is_some();
+            looked += pages.len() * each;
+            for page in pages {
+                look_at(pool, &mut state, &space, page);
+            }
+            if looked >= STEP {
+                looked = 0;
+                drop(state);
+                state = pool.lock();
+                if pool.is_poisoned() || pool.closing.load(Relaxed) {
+                    return (state, seen);
+                }
+            }
+        }
+    }
+    seen.accesses = state.reuse.noted();
+    let State { reuse, engine, .. } = &mut *state;
+    reuse.end_interval(pool.now(), |group| engine.parent(group));
+    (state, seen)
+}
+
+/// Notes whether a page, or its folio, was accessed since the last look.
+fn look_at(pool: &Pool, state: &mut State, space: &Space, page: u64) {
+    let pages = page..(page + (1 << space.order)).min(space.table.pages());
+    let resident = |page| match space.table.entry(page).load() {
+        EntryState::Resident { frame, young, .. } => Some((frame, young)),
+        _ => None,
+    };
+    if pages.is_empty() || resident(page).is_none() {
+        return;
+    }
+    if space.mapped.is_some() {
+        look(pool, space, pages.clone());
+    }
+    let (marks, mut payer, mut accessed) = (&pool.sample_marks, None, false);
+    for page in pages {
+        let Some((frame, young)) = resident(page) else { continue };
+        if !marks.sampled.get(frame) {
+            // It came in while the rate was another.
+            marks.begin(frame, true);
+        }
+        accessed |= marks.touched.take(frame);
+        if young && space.table.entry(page).clear_young() {
+            marks.young.set(frame);
+            accessed = true;
+        }
+        payer = payer.or_else(|| state.engine.group_of_folio(FolioId(frame)));
+    }
+    if accessed && let Some(payer) = payer {
+        state.reuse.note((space.id, page), space.order, payer, false);
+    }
+}
+
+/// A folio is placed in frames.
+pub(super) fn placed(
+    pool: &Pool,
+    state: &mut State,
+    new: &NewFolio,
+    order: u8,
+    (group, frame): (MemcgId, u32),
+    missed: bool,
+) {
+    let first = new.owner.page >> order << order;
+    let sampled = state.reuse.samples(new.owner.space, first);
+    for frame in frame..frame + (1 << new.order) {
+        pool.sample_marks.begin(frame, sampled);
+    }
+    if sampled && new.touched {
+        state.reuse.note((new.owner.space, first), order, group, missed);
+    } else if sampled {
+        state.reuse.expect((new.owner.space, first), order, group);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_frame_outside_of_the_sample_has_no_marks_and_a_new_page_none_of_the_old_one() {
+        let marks = SampleMarks::new(100);
+        marks.touch(70);
+        assert!(!marks.touched.get(70));
+        marks.begin(70, true);
+        marks.touch(70);
+        marks.young.set(70);
+        assert!(marks.is_young(70) && marks.take_young(70) && !marks.take_young(70));
+        assert!(marks.touched.take(70) && !marks.touched.take(70));
+        marks.young.set(70);
+        marks.begin(70, false);
+        assert!(!marks.is_young(70) && !marks.sampled.get(70));
+    }
+}

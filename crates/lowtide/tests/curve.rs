@@ -1,0 +1,146 @@
+//! Live miss-ratio curves: what a pager says about other budgets than its own.
+
+#![expect(unsafe_code, reason = "mapping a file is unsafe: others could change it")]
+
+#[path = "common/mapped.rs"]
+mod mapped;
+
+use lowtide::map::{MapMode, MapOptions};
+use lowtide::{Curve, OpenOptions, Pager, Size, View};
+use mapped::{PAGE, file, or_skip, word};
+use std::time::Duration;
+
+/// A pager without background threads: it looks at its sample when a curve is wanted.
+fn pager(pages: u64) -> Pager {
+    let size = Size::new(pages * PAGE as u64);
+    Pager::builder().max(size).background(false).build().unwrap()
+}
+
+fn root(pager: &Pager) -> Curve {
+    pager.root().curve().unwrap().unwrap()
+}
+
+fn bytes(pages: u64) -> u64 {
+    pages * PAGE as u64
+}
+
+/// Reads some pages through guards, and looks.
+fn read(pager: &Pager, view: &View, pages: impl Iterator<Item = u64>) {
+    for page in pages {
+        drop(view.page(page).unwrap());
+    }
+    root(pager);
+}
+
+#[test]
+fn a_circle_needs_room_for_all_of_it_whatever_the_budget_is() {
+    let file = file(2000);
+    for budget in [200, 4000] {
+        let pager = pager(budget);
+        let view = pager.open(file.path()).unwrap();
+        for _ in 0..20 {
+            for first in (0..1000).step_by(50) {
+                read(&pager, &view, first..first + 50);
+            }
+        }
+        let curve = root(&pager);
+        let enough = curve.budget_for(0.01) / PAGE as u64;
+        assert!((900..1150).contains(&enough), "{enough} pages, with a budget of {budget}");
+        assert!(curve.ratio_at(bytes(850)) > 0.9, "{curve}");
+        assert_eq!(curve.footprint(), bytes(1000));
+        assert!((curve.accesses() - 20_000.0).abs() < 2100.0, "{}", curve.accesses());
+        assert_eq!(curve.first_accesses(), 1000.0);
+        let missed = if budget == 200 { 20_000.0 } else { 1000.0 };
+        assert!((curve.missed() - missed).abs() < 1100.0, "{}", curve.missed());
+    }
+}
+
+#[test]
+fn the_advice_names_a_budget_what_it_misses_and_where_thrashing_begins() {
+    let file = file(2000);
+    let pager = pager(4000);
+    let view = pager.open(file.path()).unwrap();
+    for round in 0..40 {
+        // Three quarters of the accesses go to 100 pages, the others round and round.
+        for first in (0..900).step_by(100) {
+            let part = 100 + (round * 900 + first) % 1800;
+            read(&pager, &view, (0..100).chain(part..part + 33).map(|page| page % 2000));
+        }
+    }
+    let advice = pager.root().advice(0.02).unwrap().unwrap();
+    assert!(advice.bytes > bytes(500) && advice.ratio < advice.first + 0.021, "{advice:?}");
+    let text = advice.to_string();
+    assert!(text.starts_with("with ") && text.contains("% of accesses miss"), "{text}");
+    assert!(text.contains("being the first") && text.contains("more than half"), "{text}");
+    assert_eq!(Size::from(advice).bytes(), advice.bytes);
+}
+
+#[test]
+fn tenants_and_files_have_curves_of_their_own() {
+    let (a, b) = (file(1000), file(1000));
+    let pager = pager(4000);
+    assert_eq!(pager.root().curve().unwrap(), None, "nothing was accessed");
+    let tenant = pager.tenant("a").create().unwrap();
+    let in_a = OpenOptions::new().tenant(&tenant).open(&pager, a.path()).unwrap();
+    let in_b = pager.open(b.path()).unwrap();
+    for _ in 0..10 {
+        read(&pager, &in_a, 0..100);
+        for first in (0..1000).step_by(100) {
+            read(&pager, &in_b, first..first + 100);
+        }
+    }
+    let of_tenant = tenant.curve().unwrap().unwrap();
+    assert_eq!((of_tenant.footprint(), root(&pager).footprint()), (bytes(100), bytes(1100)));
+    assert_eq!(in_b.curve().unwrap().footprint(), bytes(1000));
+    assert!(
+        of_tenant.ratio_at(bytes(120)) < 0.2 && in_b.curve().unwrap().ratio_at(bytes(120)) > 0.9
+    );
+    drop((in_a, in_b));
+    tenant.remove().unwrap();
+    assert!(tenant.curve().is_err());
+}
+
+#[test]
+fn reads_through_descriptors_and_pages_that_were_read_ahead_count() {
+    let file = file(1000);
+    let pager = pager(4000);
+    let view = pager.open(file.path()).unwrap();
+    let mut buf = vec![0; bytes(100) as usize];
+    for _ in 0..5 {
+        for first in (0..1000).step_by(100) {
+            view.read_at(bytes(first), &mut buf).unwrap();
+            root(&pager);
+        }
+    }
+    let curve = view.curve().unwrap();
+    assert_eq!((curve.footprint(), curve.accesses()), (bytes(1000), 5000.0));
+    assert!(curve.ratio_at(bytes(700)) > 0.9 && curve.ratio_at(bytes(1100)) < 0.21, "{curve}");
+}
+
+#[test]
+fn touches_through_a_pointer_count() {
+    let file = file(1000);
+    for mode in [MapMode::Userfault, MapMode::PageCache] {
+        let pager = Pager::builder().max(Size::new(bytes(2048))).build().unwrap();
+        // SAFETY: no one changes the file.
+        let made = unsafe { MapOptions::new().mode(mode).map(&pager, file.as_file()) };
+        let Some(map) = or_skip(made) else { continue };
+        for _ in 0..5 {
+            for first in (0..1000).step_by(100) {
+                for page in first..first + 100 {
+                    assert_eq!(word(&map, page * PAGE), (page * PAGE) as u64);
+                }
+                // In the page cache pages are noticed some time later.
+                std::thread::sleep(Duration::from_millis(20));
+                root(&pager);
+            }
+        }
+        let curve = root(&pager);
+        let pages = curve.footprint() / PAGE as u64;
+        assert!((900..=1000).contains(&pages), "{mode:?}: {pages}");
+        // In the page cache neighbours come with a page.
+        let accesses = curve.accesses();
+        assert!(accesses > 3000.0 && accesses < 9000.0, "{mode:?}: {accesses}");
+        assert!(curve.ratio_at(bytes(1100)) < 0.5, "{mode:?}: {curve}");
+    }
+}
