@@ -131,6 +131,13 @@ fn count(value: impl Into<i64>) -> u64 {
     u64::try_from(value.into()).unwrap_or(0)
 }
 
+/// Bytes of memory that the kernel has (`sysinfo(2)`).
+#[must_use]
+pub fn memory_total() -> u64 {
+    let info = rustix::system::sysinfo();
+    info.totalram * u64::from(info.mem_unit)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -11,16 +11,17 @@ use crate::mirrors::{self, Mirrored};
 use crate::ways::Why;
 use lowtide::map::run::Reads;
 use lowtide::map::{Adopted, MapOptions};
-use lowtide::{IoEngine, IoMode, MemoryStat, Pager, Policy, Size, SwapOptions, Tenant};
+use lowtide::{Curve, IoEngine, IoMode, MemoryStat, Pager, Policy, Size, SwapOptions, Tenant};
 use lowtide_run::settings::{Settings, SwapTo};
 use lowtide_run::shares::Shares;
 use lowtide_sys::page_cache::cached_pages;
-use rustix::fs::fstat;
+use rustix::fs::{Mode, OFlags, fstat, open};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::error::Error;
 use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -156,6 +157,9 @@ impl Budgets {
             builder = builder.policy(policy.parse::<Policy>()?);
         }
         let pager = builder.build()?;
+        if let Some(path) = &settings.record {
+            record(&pager, path, settings.pid)?;
+        }
         let (tenants, lingering) = (BTreeMap::new(), VecDeque::new());
         let shares = settings.shared.as_deref().map(Shares::open);
         let refusal = shares.as_ref().and_then(|opened| {
@@ -395,6 +399,13 @@ impl Budgets {
         found
     }
 
+    /// What other sizes would have done for each budget.
+    pub(crate) fn curves(&self) -> Vec<(usize, Curve)> {
+        let curve =
+            |(budget, account): (&usize, &Account)| Some((*budget, account.tenant.curve().ok()??));
+        self.tenants.iter().filter_map(curve).collect()
+    }
+
     /// What each budget did so far, in the order of their numbers.
     pub(crate) fn figures<'a>(
         &mut self,
@@ -416,6 +427,18 @@ impl Budgets {
         };
         self.tenants.iter().filter_map(figures).collect()
     }
+}
+
+/// Records accesses: the first process in the file, which is there, others beside it.
+fn record(pager: &Pager, path: &Path, first: Option<u32>) -> Result<(), Box<dyn Error>> {
+    let own = std::process::id();
+    let mut name = path.as_os_str().to_owned();
+    if first != Some(own) {
+        name.push(format!(".{own}"));
+    }
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC;
+    let file = open(Path::new(&name), flags, Mode::from_raw_mode(0o666))?;
+    Ok(pager.record(file.into())?)
 }
 
 /// Bytes of a tenant's heaps, in memory and in swap.

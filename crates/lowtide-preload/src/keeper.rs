@@ -597,8 +597,14 @@ impl Keeper {
             figures: figures.get(number).copied().unwrap_or_default(),
         });
         let refusal = self.budgets.as_ref().and_then(Budgets::refusal);
+        let curves = self.budgets.as_ref().map(Budgets::curves).unwrap_or_default();
+        let glob = |number: usize| {
+            let glob = &self.settings.maps.get(number.checked_sub(1)?)?.0;
+            Some(glob.to_string_lossy().into_owned())
+        };
         let whole = Whole {
             budgets: budgets.collect(),
+            curves: curves.into_iter().map(|(number, curve)| (glob(number), curve)).collect(),
             read_ahead: self.budgets.as_ref().map(Budgets::read_ahead).unwrap_or_default(),
             refusal: refusal.or(self.failure.as_deref()).map(str::to_owned),
             error: self.error.clone().or_else(|| self.kept.values().find_map(Kept::error)),

@@ -8,6 +8,7 @@ use crate::judge::Reason;
 use crate::left::LeftAlone;
 use crate::memory::HeapFigures;
 use crate::ways::{Ways, Why};
+use lowtide::Curve;
 use lowtide_run::settings::Settings;
 use rustix::fs::{Mode, OFlags, open};
 use serde::Serialize;
@@ -39,6 +40,8 @@ pub(crate) struct Budget {
 pub(crate) struct Whole {
     /// Each budget of which a mapping was adopted.
     pub(crate) budgets: Vec<Budget>,
+    /// What other sizes would have done, with the glob of the budget.
+    pub(crate) curves: Vec<(Option<String>, Curve)>,
     /// What was read ahead.
     pub(crate) read_ahead: ReadAhead,
     /// How mappings were kept.
@@ -99,6 +102,8 @@ struct Line<'a> {
     inexact: Option<&'a str>,
     max_bytes: u64,
     budgets: &'a [Budget],
+    /// Of each budget, what other sizes would have done.
+    curves: Vec<Advised<'a>>,
     #[serde(flatten)]
     counted: Counted,
     #[serde(flatten)]
@@ -117,6 +122,14 @@ struct Line<'a> {
     /// Why mappings were not, or not to the end, in `userfault` mode, where that is wanted.
     pagecache_because: Vec<Row<'a>>,
     left_alone: Vec<Row<'a>>,
+}
+
+/// A curve, as it is published.
+#[derive(Serialize)]
+struct Advised<'a> {
+    glob: Option<&'a str>,
+    #[serde(flatten)]
+    curve: lowtide_status::Curve,
 }
 
 /// Writes it where the settings say. A summary that cannot be written is lost: the program must not
@@ -164,6 +177,7 @@ fn json(settings: &Settings, program: &str, counted: Counted, whole: &Whole) -> 
         inexact: settings.inexact.as_deref(),
         max_bytes: settings.max,
         budgets: &whole.budgets,
+        curves: whole.curves.iter().map(advised).collect(),
         counted,
         read_ahead: whole.read_ahead,
         refusal: whole.refusal.as_deref(),
@@ -191,6 +205,9 @@ fn text(settings: &Settings, program: &str, counted: Counted, whole: &Whole) -> 
     }
     for budget in &whole.budgets {
         text += &of_budget(budget);
+    }
+    if settings.advise {
+        whole.curves.iter().for_each(|curve| text += &of_curve(curve));
     }
     if !whole.budgets.is_empty() {
         let needed: u64 = whole.budgets.iter().map(|budget| budget.figures.faults).sum();
@@ -308,6 +325,22 @@ fn of_budget(budget: &Budget) -> String {
     )
 }
 
+/// Of the accesses this part may miss, besides the first of each page.
+const TARGET: f64 = 0.02;
+
+fn advised((glob, curve): &(Option<String>, Curve)) -> Advised<'_> {
+    Advised { glob: glob.as_deref(), curve: curve.into() }
+}
+
+fn of_curve((glob, curve): &(Option<String>, Curve)) -> String {
+    let of = glob.as_ref().map(|glob| format!(" for {glob}")).unwrap_or_default();
+    let mut text = format!("  advice{of}: {}\n", curve.advice(TARGET));
+    for line in curve.to_string().lines() {
+        let _ = writeln!(text, "    {line}");
+    }
+    text
+}
+
 fn mappings(count: u64) -> String {
     format!("{count} mapping{}", if count == 1 { "" } else { "s" })
 }
@@ -334,6 +367,15 @@ mod tests {
                 files,
                 figures,
             }],
+            curves: vec![(
+                Some("*.a".into()),
+                Curve::of_points(
+                    1000.0,
+                    50.0,
+                    0.01,
+                    &[(0, 1000.0), (1 << 20, 600.0), (4 << 20, 50.0)],
+                ),
+            )],
             read_ahead: ReadAhead { read_ahead_pages: 5, read_ahead_wasted_pages: 1 },
             ways: Ways::default(),
             refusal: Some("no scan".into()),
@@ -362,7 +404,7 @@ mod tests {
         };
         assert_eq!(
             names(&line).join(" "),
-            "anon budgets device_read_bytes error inexact left_alone lowtide major_faults \
+            "anon budgets curves device_read_bytes error inexact left_alone lowtide major_faults \
              mappings max_bytes mode pagecache_because pid program read_ahead_pages \
              read_ahead_wasted_pages reads_lost refusal"
         );
@@ -371,6 +413,10 @@ mod tests {
             "evicted faults files glob mappings max_bytes part_bytes peak_bytes read_files \
              refaults resident_bytes"
         );
+        assert_eq!(
+            names(&line["curves"][0]).join(" "),
+            "accesses cold error glob missed points samples seconds"
+        );
         assert_eq!(names(&line["left_alone"][0]).join(" "), "bytes count reason");
         assert_eq!(line["left_alone"][0]["reason"], "locked");
     }
@@ -378,13 +424,16 @@ mod tests {
     #[test]
     fn the_text_says_the_same() {
         let counted = Counted { major_faults: 6, device_read_bytes: 8192 };
-        let settings = Settings { inexact: Some("no call".into()), ..Settings::new(8 << 20) };
+        let inexact = Some("no call".into());
+        let settings = Settings { inexact, advise: true, ..Settings::new(8 << 20) };
         let said = text(&settings, "x", counted, &whole());
         for part in [
             "budget of *.a: 8.0 MiB, 1 mapping, 2 files read (/data/a \"b\")",
             "in memory 0.0 MiB now, the most not measured: too short; 1 pages came in",
             "the device read 0.0 MiB (2.00 x what came in); 6 faults waited",
             "memory without a file: 8.0 MiB, 0 blocks",
+            "advice for *.a: with 4.0 MiB 5.0 % of accesses miss (5.0 % with any budget, being",
+            "1.0 MiB        600   60.0 %",
             "in swap 0.0 MiB: 0.0 MiB of memory (2.0 x)",
             "1.0 MiB at most (small allocations, stacks, copies); of the heap 75 % was kept",
             "2 mappings, 3.0 MiB: locked in memory",

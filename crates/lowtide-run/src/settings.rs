@@ -18,6 +18,8 @@
 //! | `LOWTIDE_RUN_READ_AHEAD` | `keep`: the kernel reads ahead | lowtide reads ahead |
 //! | `LOWTIDE_RUN_SUMMARY` | file to which summaries are appended | standard error |
 //! | `LOWTIDE_RUN_JSON` | `1`: a summary is a line of JSON | text |
+//! | `LOWTIDE_RUN_ADVISE` | `1`: a summary says how large the budget should be | it does not |
+//! | `LOWTIDE_RUN_RECORD` | file to which accesses are recorded | none are |
 //! | `LOWTIDE_RUN_FOLLOW` | `0`: programs that the first one starts are left alone | followed |
 //! | `LOWTIDE_RUN_SHARED` | table by which processes share the budget | each has one of its own |
 //! | `LOWTIDE_RUN_PID` | the first process, which always gives a summary | none does so |
@@ -47,6 +49,8 @@ const THRESHOLD: &str = "LOWTIDE_RUN_THRESHOLD";
 const READ_AHEAD: &str = "LOWTIDE_RUN_READ_AHEAD";
 const SUMMARY: &str = "LOWTIDE_RUN_SUMMARY";
 const JSON: &str = "LOWTIDE_RUN_JSON";
+const ADVISE: &str = "LOWTIDE_RUN_ADVISE";
+const RECORD: &str = "LOWTIDE_RUN_RECORD";
 const FOLLOW: &str = "LOWTIDE_RUN_FOLLOW";
 const SHARED: &str = "LOWTIDE_RUN_SHARED";
 const PID: &str = "LOWTIDE_RUN_PID";
@@ -54,9 +58,9 @@ const GLIBC: &str = "LOWTIDE_RUN_GLIBC";
 const MUSL: &str = "LOWTIDE_RUN_MUSL";
 
 /// Every variable of ours, for a process that shall not hand them on.
-pub const ALL: [&str; 18] = [
+pub const ALL: [&str; 20] = [
     MAX, HIGH, MODE, INEXACT, ANON, READ, SWAP, POLICY, MAPS, THRESHOLD, READ_AHEAD, SUMMARY, JSON,
-    FOLLOW, SHARED, PID, GLIBC, MUSL,
+    ADVISE, RECORD, FOLLOW, SHARED, PID, GLIBC, MUSL,
 ];
 
 /// The variable of the dynamic linker that names libraries to load first.
@@ -165,6 +169,10 @@ pub struct Settings {
     pub summary: Option<PathBuf>,
     /// Summaries are JSON.
     pub json: bool,
+    /// Summaries say how large the budget should be.
+    pub advise: bool,
+    /// Where the first process records accesses; those that it starts add their number to the name.
+    pub record: Option<PathBuf>,
     /// Programs that the first one starts are served too.
     pub follow: bool,
     /// The table by which processes share the budget.
@@ -224,6 +232,8 @@ impl Settings {
             keep_read_ahead: false,
             summary: None,
             json: false,
+            advise: false,
+            record: None,
             follow: true,
             shared: None,
             pid: None,
@@ -244,6 +254,7 @@ impl Settings {
         all.extend(self.inexact.as_ref().map(|why| (INEXACT, why.into())));
         all.extend(self.policy.as_ref().map(|name| (POLICY, name.into())));
         all.extend(self.summary.as_ref().map(|path| (SUMMARY, path.into())));
+        all.extend(self.record.as_ref().map(|path| (RECORD, path.into())));
         all.extend(self.shared.as_ref().map(|path| (SHARED, path.into())));
         all.extend(self.swap.to_env().map(|to| (SWAP, to)));
         all.extend(self.glibc.as_ref().map(|path| (GLIBC, path.into())));
@@ -254,6 +265,7 @@ impl Settings {
             (self.mode.mirrors(), MODE, self.mode.name()),
             (self.keep_read_ahead, READ_AHEAD, "keep"),
             (self.json, JSON, "1"),
+            (self.advise, ADVISE, "1"),
             (!self.follow, FOLLOW, "0"),
         ];
         let set = flags.into_iter().filter(|(is_set, ..)| *is_set);
@@ -289,6 +301,8 @@ impl Settings {
         settings.keep_read_ahead = text(READ_AHEAD).as_deref() == Some("keep");
         settings.summary = get(SUMMARY).map(PathBuf::from);
         settings.json = text(JSON).as_deref() == Some("1");
+        settings.advise = text(ADVISE).as_deref() == Some("1");
+        settings.record = get(RECORD).map(PathBuf::from);
         settings.follow = text(FOLLOW).as_deref() != Some("0");
         settings.shared = get(SHARED).map(PathBuf::from);
         settings.pid = number(PID).and_then(|pid| u32::try_from(pid).ok());
@@ -336,6 +350,8 @@ mod tests {
             keep_read_ahead: true,
             summary: Some("/tmp/a b".into()),
             json: true,
+            advise: true,
+            record: Some("/tmp/c d".into()),
             follow: false,
             shared: Some("/dev/shm/a b".into()),
             pid: Some(4),

@@ -44,6 +44,26 @@ impl Curve {
         Self { inner, page_shift, accesses }
     }
 
+    /// A curve that another process has published: the accesses, how many of them were the first of
+    /// their page, the standard error of a ratio, and the points by growing size.
+    #[must_use]
+    pub fn of_points(accesses: f64, first: f64, error: f64, points: &[(u64, f64)]) -> Self {
+        let point = |&(pages, misses): &(u64, f64)| lowtide_core::reuse::Point { pages, misses };
+        let points: Vec<_> = points.iter().map(point).collect();
+        let inner = ReuseCurve {
+            seconds: 0.0,
+            accesses,
+            cold: first,
+            missed: 0.0,
+            samples: 0,
+            error: error * accesses,
+            footprint: points.last().map_or(0, |point| point.pages),
+            recent: points.clone(),
+            points,
+        };
+        Self { inner, page_shift: 0, accesses }
+    }
+
     const fn bytes(&self, pages: u64) -> u64 {
         pages << self.page_shift
     }
@@ -244,6 +264,43 @@ fn rounded(bytes: u64) -> String {
     }
     let digits = usize::from(unit > 0 && value < 99.95);
     format!("{value:.digits$} {}", units[unit])
+}
+
+#[cfg(feature = "status")]
+mod published {
+    use super::{Curve, CurvePoint};
+    use lowtide_status::Point;
+
+    /// Points of a curve that is published at most: those in between are left out.
+    const POINTS: usize = 96;
+
+    impl From<&Curve> for lowtide_status::Curve {
+        fn from(curve: &Curve) -> Self {
+            let all: Vec<CurvePoint> = curve.points().collect();
+            let step = all.len().div_ceil(POINTS).max(1);
+            let last = all.len().saturating_sub(1);
+            let stays = |(at, point): (usize, &CurvePoint)| {
+                let CurvePoint { bytes, misses } = *point;
+                (at == last || at % step == 0).then_some(Point { bytes, misses })
+            };
+            Self {
+                seconds: curve.seconds(),
+                accesses: curve.accesses(),
+                cold: curve.first_accesses(),
+                samples: curve.samples(),
+                error: curve.error(),
+                missed: curve.missed(),
+                points: all.iter().enumerate().filter_map(stays).collect(),
+            }
+        }
+    }
+
+    impl From<&lowtide_status::Curve> for Curve {
+        fn from(curve: &lowtide_status::Curve) -> Self {
+            let points: Vec<_> = curve.points.iter().map(|at| (at.bytes, at.misses)).collect();
+            Self::of_points(curve.accesses, curve.cold, curve.error, &points)
+        }
+    }
 }
 
 /// For callers that think in [`Size`].

@@ -104,7 +104,7 @@
 //! | module | concept |
 //! |---|---|
 //! | `pager`, `config`, `stat`, `error`, `errno` | budgets, counters, errors; the [`guide`] |
-//! | `curve` | how much memory is needed |
+//! | `curve`, `recorder` | how much memory is needed; accesses recorded as a trace |
 //! | `view` | the pages of an open file: the hit path, guards, adapters |
 //! | `fault` | misses, of one page or many; waiting for other threads |
 //! | `ahead` | reading ahead, and around |
@@ -137,6 +137,7 @@ pub mod map;
 mod pager;
 mod pool;
 mod programs;
+mod recorder;
 mod space;
 mod stat;
 mod store;

@@ -4,6 +4,7 @@ use crate::config::PagerBuilder;
 use crate::error::{BuildError, CloseError, OpenError};
 use crate::pool::Pool;
 use crate::pool::background::Threads;
+use crate::recorder::Recorder;
 use crate::space::open::OpenOptions;
 use crate::stat::{DirtyStat, Stat};
 use crate::swap::Kept;
@@ -12,9 +13,10 @@ use crate::view::View;
 use lowtide_core::{MemcgId, MemoryStat};
 use lowtide_io::IoEngine;
 use lowtide_swap::FileStat;
-use std::fmt;
+use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
+use std::{fmt, io};
 
 /// One budget of memory, and the files whose pages share it. Cheap to clone; all clones are the
 /// same pager.
@@ -138,7 +140,9 @@ impl Pager {
         let (memory, dirty, tables) = if poisoned {
             (MemoryStat::default(), DirtyStat::default(), 0)
         } else {
-            let tables = state.engine.metadata_bytes() + state.frames.metadata_bytes();
+            let tables = state.engine.metadata_bytes()
+                + state.frames.metadata_bytes()
+                + pool.sample_marks.bytes();
             let dirty = DirtyStat::of(&state.engine, MemcgId::ROOT, pool.page_shift);
             (kept.among(state.engine.stat(MemcgId::ROOT)), dirty, tables)
         };
@@ -157,6 +161,26 @@ impl Pager {
             hits: pool.io.hits(),
             misses: pool.io.misses(),
         }
+    }
+
+    /// Records accesses to a sample of the pages in a file, as a trace in lowtide's text format,
+    /// until the pager ends: `lowtide advise` and `lowtide sim trace` play it with any policy at any
+    /// size. It has what the [curve](crate::Curve) is made of: at most 8192 pages, whose accesses
+    /// have the time of the next look at the sample.
+    ///
+    /// If the file cannot be written any more, the recording ends, and the log has the error.
+    ///
+    /// # Errors
+    /// The file cannot be written, no thread can be started, or it records already.
+    pub fn record(&self, file: File) -> io::Result<()> {
+        let Inner { pool, threads } = &*self.inner;
+        let mut file = Some(file);
+        threads.service(|pool| match file.take() {
+            Some(file) => Recorder::start(pool, file),
+            None => Err(io::ErrorKind::AlreadyExists.into()),
+        })?;
+        pool.check().map_err(io::Error::other)?;
+        if file.is_some() { Err(io::ErrorKind::AlreadyExists.into()) } else { Ok(()) }
     }
 
     /// Figures of the swap file; `None` if there is none

@@ -65,6 +65,13 @@ pub(crate) struct RunArgs {
     /// Write the summary as JSON, a line for each process
     #[arg(long)]
     pub(crate) json: bool,
+    /// Say in the summary how large the budget should be [without --max: that of the container, or
+    /// 7/8 of the machine's memory]
+    #[arg(long)]
+    pub(crate) advise: bool,
+    /// Record a sample of the accesses in this file, for `lowtide advise`
+    #[arg(long, value_name = "FILE")]
+    pub(crate) record: Option<PathBuf>,
     /// Do not apply to programs that the program starts
     #[arg(long)]
     pub(crate) no_follow: bool,

@@ -52,6 +52,13 @@ pub(crate) enum RunError {
         path.display()
     )]
     Summary { path: PathBuf, source: io::Error },
+    /// The file for the recording cannot be made.
+    #[error(
+        "the file for the recording, {}, cannot be made: {source}; give --record a file in a \
+         directory that you may write to",
+        path.display()
+    )]
+    Record { path: PathBuf, source: io::Error },
     /// The library is not there.
     #[error(
         "the library {file} was not found in {looked}; build it {build} and put it next to this \

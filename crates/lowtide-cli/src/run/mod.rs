@@ -21,7 +21,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{self, Path, PathBuf};
 use std::process::Command;
 
-use lowtide_host::{memcg, reach};
+use lowtide_host::{memcg, reach, usage};
 use lowtide_report::out;
 use lowtide_sys::memcg::part_for_pages;
 
@@ -153,7 +153,11 @@ fn settings_of(args: &RunArgs) -> Result<Settings, RunError> {
     }
     let max = match args.max {
         Some(max) => max,
-        None => memcg::own_limit_or_high().map(part_for_pages).ok_or(RunError::NoBudget)?,
+        None => match memcg::own_limit_or_high() {
+            Some(limit) => part_for_pages(limit),
+            None if args.advise => part_for_pages(usage::memory_total()),
+            None => return Err(RunError::NoBudget),
+        },
     };
     if let Some(high) = args.high.filter(|high| *high > max) {
         return Err(RunError::HighAboveMax { high, max });
@@ -177,6 +181,7 @@ fn settings_of(args: &RunArgs) -> Result<Settings, RunError> {
     settings.threshold = args.threshold.unwrap_or(settings::THRESHOLD_DEFAULT);
     settings.keep_read_ahead = args.keep_read_ahead;
     settings.json = args.json;
+    settings.advise = args.advise;
     settings.follow = !args.no_follow;
     // Memory without a file cannot be given up for another process: what does not fit is lost.
     let is_shared = !args.per_process && !args.anon;
@@ -186,6 +191,11 @@ fn settings_of(args: &RunArgs) -> Result<Settings, RunError> {
         let whole = path::absolute(summary);
         let whole = whole.map_err(|source| RunError::Summary { path: summary.clone(), source })?;
         settings.summary = Some(whole);
+    }
+    if let Some(record) = &args.record {
+        let whole = path::absolute(record).and_then(|path| File::create(&path).map(|_| path));
+        let whole = whole.map_err(|source| RunError::Record { path: record.clone(), source })?;
+        settings.record = Some(whole);
     }
     Ok(settings)
 }

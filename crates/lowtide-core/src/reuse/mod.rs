@@ -41,13 +41,17 @@ mod tests;
 use crate::units::{MemcgId, SpaceId};
 pub use curve::{Point, ReuseCurve};
 use stack::{Again, Stack};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-/// Pages of one file that are in the sample at most.
+/// What looking at the sample of one file may cost, in looks at one page.
 const FILE_MOST: usize = 4096;
-/// Pages that are in the sample at most.
+/// The same of all files.
 const MOST: usize = 8192;
+/// What a look at a page costs where looks are dear.
+const DEAR: usize = 4;
+/// Accesses that wait to be taken from the log at most; later ones are not recorded.
+const LOG_MOST: usize = 1 << 20;
 /// The rate of a file is at least one in two to this power.
 const SHIFT_MAX: u8 = 24;
 /// An odd number without pattern: multiplying by it scatters neighbours.
@@ -75,18 +79,32 @@ struct Sample {
 struct File {
     /// One folio in two to this power is in the sample.
     shift: u8,
-    /// Of its folios.
-    order: u8,
+    kind: Kind,
     pages: BTreeMap<u64, Sample>,
     stack: Stack,
     /// Of the last interval: what [`Stack::settle`] has returned.
     far: u32,
 }
 
+/// What the pages of a file are like.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Kind {
+    /// log2 of the pages in a folio.
+    pub order: u8,
+    /// To see whether a page was accessed costs much, as behind a pointer: there are fewer of them
+    /// in the sample, and looks come more often for it.
+    pub dear: bool,
+}
+
 impl File {
+    /// What a look at its sample costs.
+    fn cost(&self) -> usize {
+        self.pages.len() * self.kind.cost()
+    }
+
     /// Pages for which a page in the sample stands.
     fn weight(&self) -> f64 {
-        (1_u64 << (self.shift + self.order)) as f64
+        (1_u64 << (self.shift + self.kind.order)) as f64
     }
 
     /// What a page in the sample adds to the variance of a number of misses: each folio is in the
@@ -98,10 +116,17 @@ impl File {
     }
 }
 
+impl Kind {
+    const fn cost(self) -> usize {
+        if self.dear { DEAR } else { 1 }
+    }
+}
+
 /// Whether a page is in a sample of one in two to the power of `shift`. Smaller samples are parts
 /// of larger ones.
 #[inline]
-const fn is_sampled(page: u64, shift: u8) -> bool {
+#[must_use]
+pub const fn is_sampled(page: u64, shift: u8) -> bool {
     let scattered = (page ^ page >> 29).wrapping_mul(SCATTER);
     scattered >> (64 - SHIFT_MAX as u32) < 1 << (SHIFT_MAX - shift)
 }
@@ -110,14 +135,31 @@ const fn is_sampled(page: u64, shift: u8) -> bool {
 #[derive(Clone, Debug, Default)]
 pub struct Reuse {
     interval: u32,
-    now_ns: u64,
     files: BTreeMap<SpaceId, File>,
     groups: BTreeMap<MemcgId, Stack>,
     /// Groups and those above them, as the stacks have their pages.
     chains: BTreeMap<MemcgId, Vec<MemcgId>>,
     /// Pages noted in the current interval.
     noted: Vec<(SpaceId, u64)>,
-    pages: usize,
+    /// What a look at all pages costs.
+    cost: usize,
+    /// What was noted since the log was taken, if there is one.
+    log: Option<Vec<Noted>>,
+    /// The lowest rate of a file so far.
+    shift: u8,
+}
+
+/// An access to a page of the sample, as it is recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Noted {
+    /// The file.
+    pub space: SpaceId,
+    /// The page, or the first of its folio.
+    pub page: u64,
+    /// Pages of the folio.
+    pub pages: u64,
+    /// The end of the interval.
+    pub time_ns: u64,
 }
 
 impl Reuse {
@@ -129,51 +171,59 @@ impl Reuse {
     }
 
     /// Notes an access to a page of the sample, which `payer` pays for; `missed`: it had to read.
-    /// In a file with folios of a larger `order`, `page` is the first of its folio, and stands for
-    /// all of it.
-    pub fn note(&mut self, (space, page): (SpaceId, u64), order: u8, payer: MemcgId, missed: bool) {
-        let Some(sample) = self.sample((space, page), order, payer) else { return };
+    /// Where folios are larger, `page` is the first of its folio, and stands for all of it.
+    ///
+    /// Returns whether it was noted. A page that was accessed in this interval, and evicted, and
+    /// misses, is noted when [the interval has ended](Self::end_interval).
+    #[must_use = "an access that was not noted is lost"]
+    pub fn note(
+        &mut self,
+        (space, page): (SpaceId, u64),
+        kind: Kind,
+        payer: MemcgId,
+        missed: bool,
+    ) -> bool {
+        let Some(sample) = self.sample((space, page), kind, payer) else { return true };
         if sample.noted {
-            // Two reads of one page within an interval are two misses.
-            sample.missed |= missed;
-            return;
+            return !missed;
         }
         (sample.noted, sample.missed, sample.payer) = (true, missed, payer);
         self.noted.push((space, page));
+        true
     }
 
     /// Adds a page to those that are looked at, if it belongs to the sample: it came in, and was not
     /// accessed yet.
-    pub fn expect(&mut self, page: (SpaceId, u64), order: u8, payer: MemcgId) {
-        let _ = self.sample(page, order, payer);
+    pub fn expect(&mut self, page: (SpaceId, u64), kind: Kind, payer: MemcgId) {
+        let _ = self.sample(page, kind, payer);
     }
 
     /// A page, if it belongs to the sample.
     fn sample(
         &mut self,
         (space, page): (SpaceId, u64),
-        order: u8,
+        kind: Kind,
         payer: MemcgId,
     ) -> Option<&mut Sample> {
-        let file = self.files.entry(space).or_insert_with(|| File { order, ..File::default() });
+        let file = self.files.entry(space).or_insert_with(|| File { kind, ..File::default() });
         let has = file.pages.contains_key(&page);
         if !has && is_sampled(page, file.shift) {
             let new =
                 Sample { last: None, group: payer, noted: false, missed: false, payer, far: 0 };
             file.pages.insert(page, new);
-            self.pages += 1;
+            self.cost += file.kind.cost();
             self.make_room(space);
         }
         self.files.get_mut(&space)?.pages.get_mut(&page)
     }
 
     fn make_room(&mut self, space: SpaceId) {
-        if self.files[&space].pages.len() > FILE_MOST {
+        if self.files[&space].cost() > FILE_MOST {
             self.halve(space);
-        } else if self.pages > MOST {
-            let most = self.files.values().map(|file| file.pages.len()).max().unwrap_or_default();
+        } else if self.cost > MOST {
+            let most = self.files.values().map(File::cost).max().unwrap_or_default();
             let large =
-                |(space, file): (&SpaceId, &File)| (file.pages.len() > most / 2).then_some(*space);
+                |(space, file): (&SpaceId, &File)| (file.cost() > most / 2).then_some(*space);
             for space in self.files.iter().filter_map(large).collect::<Vec<_>>() {
                 self.halve(space);
             }
@@ -184,6 +234,22 @@ impl Reuse {
     #[must_use]
     pub const fn noted(&self) -> usize {
         self.noted.len()
+    }
+
+    /// Records accesses from now on.
+    pub fn begin_log(&mut self) {
+        self.log.get_or_insert_default();
+    }
+
+    /// Records none any more.
+    pub fn end_log(&mut self) {
+        self.log = None;
+    }
+
+    /// What was recorded since the last time, up to the end of the last interval, and the lowest
+    /// rate of a file so far: one page in two to this power.
+    pub fn take_log(&mut self) -> (Vec<Noted>, u8) {
+        (self.log.as_mut().map(std::mem::take).unwrap_or_default(), self.shift)
     }
 
     /// The files that have pages in the sample.
@@ -200,11 +266,11 @@ impl Reuse {
     /// Ends the current interval at `now_ns`, and begins the next. `parent` has the group above
     /// each.
     pub fn end_interval(&mut self, now_ns: u64, parent: impl Fn(MemcgId) -> Option<MemcgId>) {
-        self.now_ns = now_ns;
         let noted = std::mem::take(&mut self.noted);
         for &(space, page) in &noted {
             self.move_page(space, page, &parent);
         }
+        let (mut spaces, mut groups) = (BTreeSet::new(), BTreeSet::new());
         for &(space, page) in &noted {
             let Some(file) = self.files.get_mut(&space) else { continue };
             let (weight, stack) = (file.weight(), &mut file.stack);
@@ -213,23 +279,33 @@ impl Reuse {
             };
             let again = Again { last: sample.last, weight, missed: sample.missed };
             stack.push(again);
+            spaces.insert(space);
             for group in self.chains.get(&sample.group).into_iter().flatten() {
                 if let Some(stack) = self.groups.get_mut(group) {
                     stack.push(again);
+                    groups.insert(*group);
                 }
             }
         }
-        for stack in self.groups.values_mut() {
-            stack.settle(self.interval, now_ns);
+        for group in &groups {
+            if let Some(stack) = self.groups.get_mut(group) {
+                stack.settle(self.interval, now_ns);
+            }
         }
-        for file in self.files.values_mut() {
-            file.far = file.stack.settle(self.interval, now_ns);
+        for space in &spaces {
+            if let Some(file) = self.files.get_mut(space) {
+                file.far = file.stack.settle(self.interval, now_ns);
+            }
         }
         for (space, page) in &noted {
             let Some(file) = self.files.get_mut(space) else { continue };
             let Some(sample) = file.pages.get_mut(page).filter(|sample| sample.noted) else {
                 continue;
             };
+            if let Some(log) = self.log.as_mut().filter(|log| log.len() < LOG_MOST) {
+                let pages = 1 << file.kind.order;
+                log.push(Noted { space: *space, page: *page, pages, time_ns: now_ns });
+            }
             sample.far += u32::from(sample.last.is_none_or(|last| last < file.far));
             (sample.last, sample.noted) = (Some(self.interval), false);
         }
@@ -306,6 +382,7 @@ impl Reuse {
         let weight = file.weight();
         file.shift += 1;
         let shift = file.shift;
+        self.shift = self.shift.max(shift);
         let before = file.pages.len();
         let mut changes: Vec<(MemcgId, u32, f64)> = Vec::with_capacity(before);
         file.pages.retain(|&page, sample| {
@@ -317,7 +394,7 @@ impl Reuse {
             }
             stays
         });
-        self.pages -= before - file.pages.len();
+        self.cost -= (before - file.pages.len()) * file.kind.cost();
         for (group, last, by) in changes {
             self.count(group, last, by);
         }
@@ -335,7 +412,7 @@ impl Reuse {
                 changes.push((group, last));
             }
         }
-        self.pages -= gone.len();
+        self.cost -= gone.len() * file.kind.cost();
         for (group, last) in changes {
             self.count(group, last, -weight);
         }

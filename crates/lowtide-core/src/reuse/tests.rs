@@ -5,6 +5,7 @@ use proptest::prelude::*;
 
 const SPACE: SpaceId = SpaceId(3);
 const ROOT: MemcgId = MemcgId::ROOT;
+const PLAIN: Kind = Kind { order: 0, dear: false };
 
 /// Strict LRU, by moving pages to the front: misses at each size of `sizes`.
 fn lru(stream: &[u64], sizes: &[u64]) -> Vec<u64> {
@@ -28,7 +29,7 @@ fn played(stream: &[u64], per_interval: usize) -> Reuse {
     for (at, part) in stream.chunks(per_interval).enumerate() {
         for &page in part {
             if reuse.samples(SPACE, page) {
-                reuse.note((SPACE, page), 0, ROOT, false);
+                let _ = reuse.note((SPACE, page), PLAIN, ROOT, false);
             }
         }
         reuse.end_interval(at as u64 * 100_000_000, |_| None);
@@ -124,9 +125,9 @@ fn each_group_has_its_own_curve_and_those_above_have_all() {
     let parent = |id: MemcgId| (id != ROOT).then_some(ROOT);
     for interval in 0..200_u64 {
         for page in 0..10 {
-            reuse.note((SpaceId(1), page), 0, a, false);
+            let _ = reuse.note((SpaceId(1), page), PLAIN, a, false);
         }
-        reuse.note((SpaceId(2), interval % 100), 0, b, true);
+        let _ = reuse.note((SpaceId(2), interval % 100), PLAIN, b, true);
         reuse.end_interval(interval * 1_000_000, parent);
     }
     let of = |group| reuse.of_group(group).unwrap();
@@ -141,20 +142,20 @@ fn pages_and_groups_that_are_gone_leave_nothing() {
     let (a, parent) = (group(1), |id: MemcgId| (id != ROOT).then_some(ROOT));
     let mut reuse = Reuse::default();
     for page in 0..1000 {
-        reuse.note((SPACE, page), 0, a, false);
+        let _ = reuse.note((SPACE, page), PLAIN, a, false);
     }
     reuse.end_interval(1, parent);
     reuse.forget(SPACE, 0..400);
     assert_eq!(reuse.of_group(ROOT).unwrap().footprint, 600);
     assert_eq!(reuse.of_space(SPACE).unwrap().footprint, 600);
-    reuse.note((SPACE, 500), 0, ROOT, false);
+    let _ = reuse.note((SPACE, 500), PLAIN, ROOT, false);
     reuse.end_interval(2, parent);
     assert_eq!(reuse.of_group(a).unwrap().footprint, 599, "the page has moved up");
     reuse.forget_group(a);
     assert_eq!(reuse.of_group(a), None);
     assert_eq!(reuse.of_group(ROOT).unwrap().footprint, 600);
     reuse.forget_space(SPACE);
-    assert_eq!((reuse.of_group(ROOT).unwrap().footprint, reuse.pages), (0, 0));
+    assert_eq!((reuse.of_group(ROOT).unwrap().footprint, reuse.cost), (0, 0));
 }
 
 #[test]
@@ -162,7 +163,7 @@ fn a_large_folio_counts_for_all_its_pages() {
     let mut reuse = Reuse::default();
     for interval in 0..20_u64 {
         for folio in 0..10 {
-            reuse.note((SPACE, folio * 16), 4, ROOT, false);
+            let _ = reuse.note((SPACE, folio * 16), Kind { order: 4, dear: false }, ROOT, false);
         }
         reuse.end_interval(interval, |_| None);
     }
@@ -188,12 +189,12 @@ proptest! {
             match kind {
                 0..=2 => for page in page..page + 300 {
                     if reuse.samples(SPACE, page) {
-                        reuse.note((SPACE, page), 0, payer, kind == 2);
+                        let _ = reuse.note((SPACE, page), PLAIN, payer, kind == 2);
                     }
                 },
                 3 => reuse.forget(SPACE, page..page + 1000),
                 5 => for page in page..page + 50 {
-                    reuse.expect((SPACE, page), 0, payer);
+                    reuse.expect((SPACE, page), PLAIN, payer);
                 },
                 4 => tree[number as usize] = u16::from(number == 3),
                 _ => {}
@@ -211,7 +212,7 @@ proptest! {
             let root = reuse.groups.get(&ROOT);
             let curve = reuse.of_group(ROOT);
             prop_assert_eq!(curve.map_or(0, |curve| curve.footprint), pages as u64);
-            prop_assert!(reuse.pages <= MOST && (root.is_some() || pages == 0.0));
+            prop_assert!(reuse.cost <= MOST && (root.is_some() || pages == 0.0));
         }
     }
 }

@@ -180,6 +180,16 @@ impl Trace {
         }
     }
 
+    /// One page in so many is in the trace, a power of two: the others were not recorded. 1 where it
+    /// does not say.
+    #[must_use]
+    pub fn sampled(&self) -> u64 {
+        match &self.decoder {
+            Decoder::Csv(reader) => reader.sampled(),
+            _ => 1,
+        }
+    }
+
     /// Where reading is, as an offset into the decompressed content: the last line read, or the
     /// next binary record.
     #[must_use]

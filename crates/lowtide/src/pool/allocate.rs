@@ -145,14 +145,14 @@ impl Pool {
         let space =
             state.spaces[new.owner.space.0 as usize].as_ref().expect("pages come into open spaces");
         space.table.note_used(new.owner.page, new.order);
-        let order = space.order;
+        let kind = reuse::kind_of(space);
         let claimed = space.table.entry(new.owner.page).load();
         assert!(
             claimed == EntryState::Busy,
             "{:?} gets a frame while it is {claimed:?}",
             new.owner
         );
-        reuse::placed(self, state, new, order, (group, frame), major);
+        reuse::placed(self, state, new, kind, (group, frame), major);
         let engine = &mut state.engine;
         let refaulted = self.miss_clock.engine(|| match (anon, shadow) {
             (true, Some(_)) if new.replaced => {

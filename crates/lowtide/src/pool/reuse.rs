@@ -17,16 +17,18 @@
 //! age.
 //!
 //! **Cost.** A look takes 0.1 µs a page of the sample, behind pointers about 2 µs, and there are
-//! 8192 at most. The time between two looks is at least [`SELDOM`] times what the last one took,
-//! and grows while nothing is accessed. On the path of a hit there is nothing; a miss looks up one
-//! hash.
+//! 8192 at most, or 2048. The time between two looks is at least [`SELDOM`] times what the last one
+//! took, and grows while nothing is accessed. Behind pointers the touches that follow cost the
+//! program about as much. On the path of a hit there is nothing; a miss looks up one hash.
 
 use super::{Pool, State, StateGuard};
 use crate::pool::allocate::NewFolio;
 use crate::pool::reclaim::look;
 use crate::space::Space;
+use lowtide_core::reuse::Kind;
 use lowtide_core::{FolioId, MemcgId, SpaceId};
 use lowtide_pin::translation::State as EntryState;
+use rustix::time::{ClockId, clock_gettime};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
@@ -36,9 +38,6 @@ const PAUSE_LEAST: Duration = Duration::from_millis(100);
 const PAUSE_MOST: Duration = Duration::from_secs(2);
 /// See the module documentation.
 const SELDOM: u32 = 100;
-/// The same while there are pages behind pointers: their next touches cost the program as much as
-/// the look does.
-const SELDOM_MAPPED: u32 = 200;
 /// Pages that are looked at with the lock held, and what one behind a pointer counts as.
 const STEP: usize = 256;
 const MAPPED: usize = 16;
@@ -81,6 +80,11 @@ pub(crate) struct SampleMarks {
 impl SampleMarks {
     pub(crate) fn new(frames: u32) -> Self {
         Self { sampled: Bits::new(frames), touched: Bits::new(frames), young: Bits::new(frames) }
+    }
+
+    /// Bytes of memory that the marks take.
+    pub(crate) fn bytes(&self) -> usize {
+        3 * size_of_val(&*self.sampled.0)
     }
 
     /// Notes an access that sets no young bit. Cost: one load, mostly.
@@ -137,20 +141,20 @@ impl Looks {
         if began < self.due {
             return state;
         }
-        let (state, seen) = sample(pool, state);
-        let seldom = if seen.mapped { SELDOM_MAPPED } else { SELDOM };
-        let pause = if seen.accesses > 0 { PAUSE_LEAST } else { self.pause * 2 };
-        self.pause = pause.min(PAUSE_MOST).max(began.elapsed() * seldom);
+        let ran = running_time();
+        let (state, accesses) = sample(pool, state);
+        let took = running_time().saturating_sub(ran);
+        let pause = if accesses > 0 { PAUSE_LEAST } else { self.pause * 2 };
+        self.pause = pause.min(PAUSE_MOST).max(took * SELDOM);
         self.due = Instant::now() + self.pause;
         state
     }
 }
 
-/// A look.
-#[derive(Clone, Copy, Debug, Default)]
-struct Seen {
-    accesses: usize,
-    mapped: bool,
+/// Time for which this thread had a processor.
+fn running_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec.cast_unsigned(), time.tv_nsec as u32)
 }
 
 /// Looks at all pages of the sample, and ends an interval.
@@ -158,8 +162,8 @@ pub(crate) fn look_now<'a>(pool: &'a Pool, state: StateGuard<'a>) -> StateGuard<
     sample(pool, state).0
 }
 
-fn sample<'a>(pool: &'a Pool, mut state: StateGuard<'a>) -> (StateGuard<'a>, Seen) {
-    let mut seen = Seen::default();
+/// The same. Returns how many pages were accessed.
+fn sample<'a>(pool: &'a Pool, mut state: StateGuard<'a>) -> (StateGuard<'a>, usize) {
     let spaces: Vec<SpaceId> = state.reuse.spaces().collect();
     let mut looked = 0;
     for id in spaces {
@@ -170,7 +174,6 @@ fn sample<'a>(pool: &'a Pool, mut state: StateGuard<'a>) -> (StateGuard<'a>, See
             let pages: Vec<u64> = state.reuse.pages(id, from, step).collect();
             let Some(last) = pages.last() else { break };
             from = last + (1 << space.order);
-            seen.mapped |= space.mapped.is_some();
             looked += pages.len() * each;
             for page in pages {
                 look_at(pool, &mut state, &space, page);
@@ -179,16 +182,20 @@ fn sample<'a>(pool: &'a Pool, mut state: StateGuard<'a>) -> (StateGuard<'a>, See
                 looked = 0;
                 drop(state);
                 state = pool.lock();
-                if pool.is_poisoned() || pool.closing.load(Relaxed) {
-                    return (state, seen);
+                if pool.is_poisoned() {
+                    return (state, 0);
                 }
             }
         }
     }
-    seen.accesses = state.reuse.noted();
-    let State { reuse, engine, .. } = &mut *state;
+    let accesses = state.reuse.noted();
+    end_interval(pool, &mut state);
+    (state, accesses)
+}
+
+fn end_interval(pool: &Pool, state: &mut State) {
+    let State { reuse, engine, .. } = state;
     reuse.end_interval(pool.now(), |group| engine.parent(group));
-    (state, seen)
 }
 
 /// Notes whether a page, or its folio, was accessed since the last look.
@@ -219,8 +226,13 @@ fn look_at(pool: &Pool, state: &mut State, space: &Space, page: u64) {
         payer = payer.or_else(|| state.engine.group_of_folio(FolioId(frame)));
     }
     if accessed && let Some(payer) = payer {
-        state.reuse.note((space.id, page), space.order, payer, false);
+        let _ = state.reuse.note((space.id, page), kind_of(space), payer, false);
     }
+}
+
+/// What the pages of a space are like.
+pub(super) const fn kind_of(space: &Space) -> Kind {
+    Kind { order: space.order, dear: space.mapped.is_some() }
 }
 
 /// A folio is placed in frames.
@@ -228,19 +240,23 @@ pub(super) fn placed(
     pool: &Pool,
     state: &mut State,
     new: &NewFolio,
-    order: u8,
+    kind: Kind,
     (group, frame): (MemcgId, u32),
     missed: bool,
 ) {
-    let first = new.owner.page >> order << order;
+    let first = new.owner.page >> kind.order << kind.order;
     let sampled = state.reuse.samples(new.owner.space, first);
     for frame in frame..frame + (1 << new.order) {
         pool.sample_marks.begin(frame, sampled);
     }
     if sampled && new.touched {
-        state.reuse.note((new.owner.space, first), order, group, missed);
+        let page = (new.owner.space, first);
+        if !state.reuse.note(page, kind, group, missed) {
+            end_interval(pool, state);
+            let _ = state.reuse.note(page, kind, group, missed);
+        }
     } else if sampled {
-        state.reuse.expect((new.owner.space, first), order, group);
+        state.reuse.expect((new.owner.space, first), kind, group);
     }
 }
 

@@ -14,6 +14,7 @@ use std::{fs, thread};
 use clap::Args;
 use lowtide::Policy;
 use lowtide_core::limits::MIN_BUDGET;
+use lowtide_core::reuse::is_sampled;
 use lowtide_mrc::baseline::Baseline;
 use lowtide_mrc::{
     Advice, AdviceRow, Curve, MakePlayer, MrcError, Player, PlayerError, Progress, RecordError,
@@ -141,15 +142,21 @@ pub fn run(options: &Options, policies: &[Policy], source: &Source) -> Result<()
     let format = trace.format();
     let page = paging::page_of(options.page, &trace)?;
     let paged = paging::shown(options.page, &trace, page);
+    // A page of a sample stands for the others.
+    let (sampled, page) = (trace.sampled(), page * trace.sampled());
     let (tape, spaces) = record(source, trace)?;
     source.refuse_empty(tape.accesses())?;
     let footprint = u64::from(tape.distinct());
+    let of_sample = match sampled {
+        1 => String::new(),
+        pages => format!("; each stands for {pages}, which were not recorded"),
+    };
     let head = Head {
         what: format!("miss-ratio curves of {}, read as {format}", source.name()),
         machine: show::plain_machine(),
         max: None,
         data: format!(
-            "{} pages touched ({}) by {} accesses; {paged}",
+            "{} pages touched ({}) by {} accesses; {paged}{of_sample}",
             thousands(footprint as f64),
             table::memory(footprint * page),
             thousands(tape.accesses() as f64)
@@ -158,8 +165,10 @@ pub fn run(options: &Options, policies: &[Policy], source: &Source) -> Result<()
     };
     head.print_but_budget(&options.common);
 
-    let makers: Vec<Box<MakePlayer<'_>>> =
-        policies.iter().map(|&policy| maker(&options.swap, policy, page, &spaces)).collect();
+    let makers: Vec<Box<MakePlayer<'_>>> = policies
+        .iter()
+        .map(|&policy| maker(&options.swap, policy, page / sampled, &spaces))
+        .collect();
     let engine = policies
         .iter()
         .zip(&makers)
@@ -200,7 +209,8 @@ fn sizes(footprint: u64, count: usize) -> Vec<u64> {
 fn record(source: &Source, mut trace: Trace) -> Result<(Tape, Vec<SpaceKind>), SimError> {
     let mut progress = reading(trace.progress());
     let mut n = 0_u64;
-    let ops = std::iter::from_fn(|| -> Option<Result<PageOp, SimError>> {
+    let shift = trace.sampled().trailing_zeros() as u8;
+    let next = || -> Option<Result<PageOp, SimError>> {
         if n.is_multiple_of(STRIDE) {
             progress.set(trace.progress().read_bytes);
             if let Err(e) = interrupt::check(|| format!("reading the trace {}", source.name())) {
@@ -208,12 +218,21 @@ fn record(source: &Source, mut trace: Trace) -> Result<(Tape, Vec<SpaceKind>), S
             }
         }
         n += 1;
-        Some(trace.next()?.map(|record| record.op).map_err(Into::into))
-    });
-    let tape = Tape::record(ops, &Storage::default()).map_err(|error| match error {
-        RecordError::Source(error) => error,
-        error => SimError::Tape(error.to_string()),
-    })?;
+        loop {
+            match trace.next().transpose() {
+                Ok(Some(record)) if !is_sampled(record.op.page, shift) => {}
+                Ok(record) => return record.map(|record| Ok(record.op)),
+                Err(error) => return Some(Err(error.into())),
+            }
+        }
+    };
+    let tape =
+        Tape::record(std::iter::from_fn(next), &Storage::default()).map_err(
+            |error| match error {
+                RecordError::Source(error) => error,
+                error => SimError::Tape(error.to_string()),
+            },
+        )?;
     let kinds = trace.names().spaces().iter().map(|space| space.kind).collect();
     Ok((tape, kinds))
 }

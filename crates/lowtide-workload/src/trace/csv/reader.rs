@@ -10,7 +10,7 @@ use super::super::record::{
     parse_space,
 };
 use super::super::text::{Fields, LineParser, Lines, Text, number, shown};
-use super::PAGE_COMMENT;
+use super::{PAGE_COMMENT, SAMPLE_COMMENT};
 use crate::op::{OpKind, PageOp, SpaceId};
 use std::borrow::Cow;
 use std::io::Read;
@@ -68,6 +68,12 @@ impl<R: Read> Reader<R> {
         self.text.parser().page_bytes
     }
 
+    /// One page in so many is in the trace, a power of two; 1 where it does not say.
+    #[must_use]
+    pub fn sampled(&self) -> u64 {
+        self.text.parser().sampled
+    }
+
     /// The spaces and tenants seen so far. Records refer to them by number.
     #[must_use]
     pub fn names(&self) -> &Names {
@@ -100,6 +106,7 @@ impl<R: Read> std::iter::FusedIterator for Reader<R> {}
 #[derive(Debug)]
 struct Records {
     page_bytes: Option<u64>,
+    sampled: u64,
     header: Header,
     /// The text and number of the previous record's space.
     last_space: Option<(Vec<u8>, SpaceId)>,
@@ -108,7 +115,7 @@ struct Records {
 impl Records {
     /// Reads up to the header.
     fn after_head<R: Read>(lines: &mut Lines<R>) -> Result<Self, TraceFault> {
-        let mut page_bytes = None;
+        let (mut page_bytes, mut sampled) = (None, 1);
         let mut is_first = true;
         while let Some(mut line) = lines.advance_to_text()? {
             if std::mem::take(&mut is_first) {
@@ -116,9 +123,12 @@ impl Records {
             }
             if !line.starts_with(b"#") {
                 let header = Header::parse(line)?;
-                return Ok(Self { page_bytes, header, last_space: None });
+                return Ok(Self { page_bytes, sampled, header, last_space: None });
             }
             let first = Fields::of(&line[1..]).next().unwrap_or_default();
+            if let Some(said) = sample_comment(&first) {
+                sampled = said;
+            }
             if let Some(said) = page_comment(&first)?
                 && page_bytes.replace(said).is_some()
             {
@@ -180,6 +190,14 @@ impl LineParser for Records {
         let op = PageOp { kind, space, page, pages };
         Ok(Some(TraceRecord { op, time_ns, thread, tenant }))
     }
+}
+
+/// One page in how many is in the trace, if a comment says so.
+fn sample_comment(comment: &[u8]) -> Option<u64> {
+    let text = std::str::from_utf8(comment).ok()?;
+    let rest = text.trim().strip_prefix(SAMPLE_COMMENT)?.trim_start().strip_prefix(':')?;
+    let pages: u64 = rest.trim().strip_prefix("1 in")?.trim().parse().ok()?;
+    pages.is_power_of_two().then_some(pages)
 }
 
 /// The page that a comment says; `None` for a comment about anything else.
