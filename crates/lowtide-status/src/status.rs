@@ -35,7 +35,7 @@ pub struct Status {
     /// The process.
     pub pid: u32,
     /// When it started, in clock ticks since the machine did (field 22 of `/proc/PID/stat`): with
-    /// `pid` it names a process for ever.
+    /// `pid` it names a process forever.
     pub start_ticks: u64,
     /// Its name, as in `/proc/PID/comm`.
     pub program: String,

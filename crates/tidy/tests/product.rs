@@ -20,7 +20,7 @@ const PRODUCT: [&str; 8] = [
 
 /// Crates of the repository that each crate uses, tests and examples apart. `lowtide-lab` may use
 /// all of them; `lowtide-tidy` looks at files only.
-const USES: [(&str, &[&str]); 20] = [
+const USES: [(&str, &[&str]); 21] = [
     (
         "lowtide",
         &[
