@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::{Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
+use crate::advise::AdviseArgs;
 use crate::bench::Bench;
 use crate::run::RunArgs;
 use crate::sim::Simulation;
@@ -121,6 +122,17 @@ SIGUSR1 makes a program without a handler for it print the current summary.
 Exit codes: those of the program; 2 bad usage, or a program that cannot load the library (static,
 Go, set-user-ID, of another architecture); 126 it cannot be executed; 127 it was not found.";
 
+const ADVISE_HELP: &str = "\
+A process publishes the curve of strict LRU, from a sample of its pages. A trace is played with each
+policy. docs/advice.md says how exact each answer is.
+
+Examples:
+  lowtide run --max 1G --record run.csv --advise -- ./server
+  lowtide advise run.csv --target 0.01 --plot curves.html
+  lowtide advise 4711
+
+Exit codes: 0 success, 1 failure, 2 bad usage.";
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Run a workload on a real file under a memory budget, and compare it with other systems
@@ -147,6 +159,9 @@ pub(crate) enum Command {
     /// Run a program, and keep its file mappings within a budget
     #[command(args_override_self = true, long_about = RUN_ABOUT, after_long_help = RUN_HELP)]
     Run(RunArgs),
+    /// Say how large a budget should be: of a running program, or of a recorded one
+    #[command(after_help = ADVISE_HELP)]
+    Advise(AdviseArgs),
     /// List the names that options accept
     List {
         /// The kind of names

@@ -11,6 +11,7 @@
 #![deny(unsafe_code)]
 #![allow(missing_docs, reason = "the laboratory alone uses this library; its files explain it")]
 
+mod advise;
 pub mod bench;
 mod cli;
 pub mod cmd;
@@ -35,6 +36,7 @@ pub fn main() -> ExitCode {
         cli::Command::Bench(bench) => cmd::bench::run(&bench),
         cli::Command::Sim(args) => cmd::sim::run(&args),
         cli::Command::Run(args) => cmd::run::run(&args),
+        cli::Command::Advise(args) => cmd::advise::run(&args),
         cli::Command::List { what, toml } => cmd::list::run(what, toml.as_deref()),
         cli::Command::Doctor => cmd::doctor::run(),
         cli::Command::Completions { shell } => cmd::completions::run(shell),

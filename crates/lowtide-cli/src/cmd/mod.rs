@@ -1,5 +1,6 @@
 //! The commands, one file each: they run the work and choose the exit code.
 
+pub(crate) mod advise;
 pub(crate) mod bench;
 pub(crate) mod completions;
 pub(crate) mod doctor;

@@ -47,6 +47,9 @@ pub struct Curves {
     /// Find the smallest budget with at most this share of misses, as in 0.01
     #[arg(long, value_name = "RATIO", value_parser = share, allow_negative_numbers = true)]
     advise: Option<f64>,
+    /// Do not count first accesses of pages, which miss with any budget, in the share of --advise
+    #[arg(long, requires = "advise")]
+    besides_first: bool,
     /// Number of budgets on each curve
     #[arg(
         long,
@@ -66,7 +69,7 @@ pub struct Curves {
 }
 
 /// A share of misses.
-fn share(text: &str) -> Result<f64, &'static str> {
+pub fn share(text: &str) -> Result<f64, &'static str> {
     let share = text.parse().ok().filter(|share| (0.0..=1.0).contains(share));
     share.ok_or("give a number from 0 to 1, as in 0.01")
 }
@@ -188,6 +191,8 @@ pub fn run(options: &Options, policies: &[Policy], source: &Source) -> Result<()
     let curves = run.curves(&systems, &sizes).map_err(|e| mrc_error(e, source))?;
     let mut advice = Vec::new();
     if let Some(target) = wanted.advise {
+        let first = tape.cold() as f64 / tape.accesses() as f64;
+        let target = if wanted.besides_first { (target + first).min(1.0) } else { target };
         for (system, curve) in systems.iter().zip(&curves) {
             advice.push(run.advise(system, target, curve).map_err(|e| mrc_error(e, source))?);
         }
