@@ -11,7 +11,9 @@ use crate::mirrors::{self, Mirrored};
 use crate::ways::Why;
 use lowtide::map::run::Reads;
 use lowtide::map::{Adopted, MapOptions};
-use lowtide::{Curve, IoEngine, IoMode, MemoryStat, Pager, Policy, Size, SwapOptions, Tenant};
+use lowtide::{
+    Curve, IoEngine, IoMode, MemoryStat, Pager, Policy, Share as ShareBy, Size, SwapOptions, Tenant,
+};
 use lowtide_run::settings::{Settings, SwapTo};
 use lowtide_run::shares::Shares;
 use lowtide_sys::page_cache::cached_pages;
@@ -45,6 +47,8 @@ const QUIET: Duration = Duration::from_secs(2);
 /// the keeper meanwhile.
 const STEP: u64 = 8 << 20;
 
+/// Parts of a budget that is divided among files.
+const PARTS: usize = 64;
 /// Bytes that a swap file has at most: it takes room on the disk as pages are written.
 const SWAP_FILE_MOST: u64 = 64 << 30;
 
@@ -117,6 +121,8 @@ pub(crate) struct Budgets {
 
 struct Account {
     tenant: Tenant,
+    /// The numbers of the parts of files, by device and inode, where each has one.
+    files: BTreeMap<(u64, u64), usize>,
     max: u64,
     peak: u64,
     /// What this process may have of `max`.
@@ -199,16 +205,49 @@ impl Budgets {
                 None => max,
             };
             let tenant = self.pager.tenant(&name).max(Size::new(part)).high(high).create()?;
-            let faults = (0, Instant::now());
-            self.tenants.insert(budget, Account { tenant, max, peak: 0, part, faults });
+            if self.settings.by_benefit {
+                tenant.set_share(ShareBy::ByBenefit)?;
+            }
+            let (faults, files) = ((0, Instant::now()), BTreeMap::new());
+            self.tenants.insert(budget, Account { tenant, files, max, peak: 0, part, faults });
         }
         Ok(self.tenants.get_mut(&budget).ok_or("no such budget")?)
     }
 
     /// Who pays for memory without a file, and the budget.
     pub(crate) fn common(&mut self) -> Result<(Tenant, u64), Box<dyn Error>> {
+        let by_benefit = self.settings.by_benefit;
         let account = self.account(0)?;
-        Ok((account.tenant.clone(), account.max))
+        // Beside the parts of files, what has no part would have to go first.
+        let payer = if by_benefit {
+            account.tenant.child("heap").create()?
+        } else {
+            account.tenant.clone()
+        };
+        Ok((payer, account.max))
+    }
+
+    /// Who pays for a file.
+    fn payer(&mut self, subject: &Subject) -> Result<Tenant, Box<dyn Error>> {
+        let by_benefit = self.settings.by_benefit;
+        let account = self.account(subject.budget)?;
+        if !by_benefit {
+            return Ok(account.tenant.clone());
+        }
+        let stat = fstat(&*subject.file)?;
+        let known = account.files.len();
+        // Many small files have a part together.
+        let number = *account
+            .files
+            .entry((stat.st_dev, stat.st_ino))
+            .or_insert_with(|| known.min(PARTS - 1));
+        let name = format!("file-{number}");
+        let found = account.tenant.children()?.into_iter();
+        let mut named = found.filter(|child| child.name().is_ok_and(|own| *own == *name));
+        match named.next() {
+            Some(child) => Ok(child),
+            None => Ok(account.tenant.child(&name).create()?),
+        }
     }
 
     /// Keeps a mapping within its budget from now on.
@@ -222,8 +261,8 @@ impl Budgets {
     #[expect(unsafe_code, reason = "the program's mapping is handed to the watcher")]
     fn try_adopt(&mut self, subject: &Subject) -> Result<Share, Box<dyn Error>> {
         let read_ahead = self.settings.keep_read_ahead;
-        let account = self.account(subject.budget)?;
-        let mut options = MapOptions::new().tenant(&account.tenant).offset(subject.offset);
+        let payer = self.payer(subject)?;
+        let mut options = MapOptions::new().tenant(&payer).offset(subject.offset);
         if read_ahead {
             options = options.read_ahead(u64::MAX);
         }
@@ -240,8 +279,8 @@ impl Budgets {
     pub(crate) fn adopt_reads(&mut self, subject: &Subject) -> Result<Reads, Reason> {
         let mut adopt = || -> Result<Reads, Box<dyn Error>> {
             let read_ahead = self.settings.keep_read_ahead;
-            let account = self.account(subject.budget)?;
-            let mut options = MapOptions::new().tenant(&account.tenant);
+            let payer = self.payer(subject)?;
+            let mut options = MapOptions::new().tenant(&payer);
             if read_ahead {
                 options = options.read_ahead(u64::MAX);
             }
@@ -257,8 +296,8 @@ impl Budgets {
     /// change: the caller has a lease on it.
     pub(crate) fn mirror(&mut self, subject: &Subject) -> Result<Mirrored, Why> {
         let read_ahead = self.settings.keep_read_ahead;
-        let account = self.account(subject.budget).map_err(|_| Why::Resources)?;
-        let mut options = MapOptions::new().tenant(&account.tenant).offset(subject.offset);
+        let payer = self.payer(subject).map_err(|_| Why::Resources)?;
+        let mut options = MapOptions::new().tenant(&payer).offset(subject.offset);
         options = options.on_error(|error| mirrors::complain(error));
         if read_ahead {
             options = options.read_ahead(0);

@@ -20,6 +20,7 @@
 //! | `LOWTIDE_RUN_JSON` | `1`: a summary is a line of JSON | text |
 //! | `LOWTIDE_RUN_ADVISE` | `1`: a summary says how large the budget should be | it does not |
 //! | `LOWTIDE_RUN_RECORD` | file to which accesses are recorded | none are |
+//! | `LOWTIDE_RUN_SHARE` | `by-benefit`: the budget is divided among files by their curves | it is common |
 //! | `LOWTIDE_RUN_FOLLOW` | `0`: programs that the first one starts are left alone | followed |
 //! | `LOWTIDE_RUN_SHARED` | table by which processes share the budget | each has one of its own |
 //! | `LOWTIDE_RUN_PID` | the first process, which always gives a summary | none does so |
@@ -51,6 +52,7 @@ const SUMMARY: &str = "LOWTIDE_RUN_SUMMARY";
 const JSON: &str = "LOWTIDE_RUN_JSON";
 const ADVISE: &str = "LOWTIDE_RUN_ADVISE";
 const RECORD: &str = "LOWTIDE_RUN_RECORD";
+const SHARE: &str = "LOWTIDE_RUN_SHARE";
 const FOLLOW: &str = "LOWTIDE_RUN_FOLLOW";
 const SHARED: &str = "LOWTIDE_RUN_SHARED";
 const PID: &str = "LOWTIDE_RUN_PID";
@@ -58,9 +60,9 @@ const GLIBC: &str = "LOWTIDE_RUN_GLIBC";
 const MUSL: &str = "LOWTIDE_RUN_MUSL";
 
 /// Every variable of ours, for a process that shall not hand them on.
-pub const ALL: [&str; 20] = [
+pub const ALL: [&str; 21] = [
     MAX, HIGH, MODE, INEXACT, ANON, READ, SWAP, POLICY, MAPS, THRESHOLD, READ_AHEAD, SUMMARY, JSON,
-    ADVISE, RECORD, FOLLOW, SHARED, PID, GLIBC, MUSL,
+    ADVISE, RECORD, SHARE, FOLLOW, SHARED, PID, GLIBC, MUSL,
 ];
 
 /// The variable of the dynamic linker that names libraries to load first.
@@ -139,6 +141,7 @@ impl SwapTo {
 }
 
 const FILE: &str = "file ";
+const BY_BENEFIT: &str = "by-benefit";
 
 /// What the library is to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -173,6 +176,8 @@ pub struct Settings {
     pub advise: bool,
     /// Where the first process records accesses; those that it starts add their number to the name.
     pub record: Option<PathBuf>,
+    /// A budget is divided among its files by their curves.
+    pub by_benefit: bool,
     /// Programs that the first one starts are served too.
     pub follow: bool,
     /// The table by which processes share the budget.
@@ -234,6 +239,7 @@ impl Settings {
             json: false,
             advise: false,
             record: None,
+            by_benefit: false,
             follow: true,
             shared: None,
             pid: None,
@@ -266,6 +272,7 @@ impl Settings {
             (self.keep_read_ahead, READ_AHEAD, "keep"),
             (self.json, JSON, "1"),
             (self.advise, ADVISE, "1"),
+            (self.by_benefit, SHARE, BY_BENEFIT),
             (!self.follow, FOLLOW, "0"),
         ];
         let set = flags.into_iter().filter(|(is_set, ..)| *is_set);
@@ -303,6 +310,7 @@ impl Settings {
         settings.json = text(JSON).as_deref() == Some("1");
         settings.advise = text(ADVISE).as_deref() == Some("1");
         settings.record = get(RECORD).map(PathBuf::from);
+        settings.by_benefit = text(SHARE).as_deref() == Some(BY_BENEFIT);
         settings.follow = text(FOLLOW).as_deref() != Some("0");
         settings.shared = get(SHARED).map(PathBuf::from);
         settings.pid = number(PID).and_then(|pid| u32::try_from(pid).ok());
@@ -352,6 +360,7 @@ mod tests {
             json: true,
             advise: true,
             record: Some("/tmp/c d".into()),
+            by_benefit: true,
             follow: false,
             shared: Some("/dev/shm/a b".into()),
             pid: Some(4),

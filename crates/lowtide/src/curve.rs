@@ -58,6 +58,7 @@ impl Curve {
             samples: 0,
             error: error * accesses,
             footprint: points.last().map_or(0, |point| point.pages),
+            at_once: 0,
             recent: points.clone(),
             points,
         };

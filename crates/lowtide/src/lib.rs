@@ -164,8 +164,8 @@ pub use space::open::OpenOptions;
 pub use stat::{DirtyStat, IoStat, Stat};
 pub use swap::{SwapOptions, SwapStat};
 pub use tenant::{
-    Consumer, ExportError, OnStall, OomReport, Reservation, Tenant, TenantBuilder, TenantError,
-    TenantFile, TenantLimits, Unwritable,
+    Consumer, ExportError, OnStall, OomReport, Reservation, Share, Tenant, TenantBuilder,
+    TenantError, TenantFile, TenantLimits, Unwritable,
 };
 pub use view::{Cursor, Page, PageCursor, View};
 

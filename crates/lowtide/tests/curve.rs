@@ -6,7 +6,7 @@
 mod mapped;
 
 use lowtide::map::{MapMode, MapOptions};
-use lowtide::{Curve, OpenOptions, Pager, Size, View};
+use lowtide::{Curve, OpenOptions, Pager, Share, Size, Tenant, View};
 use mapped::{PAGE, file, or_skip, word};
 use std::time::Duration;
 
@@ -142,5 +142,66 @@ fn touches_through_a_pointer_count() {
         let accesses = curve.accesses();
         assert!(accesses > 3000.0 && accesses < 9000.0, "{mode:?}: {accesses}");
         assert!(curve.ratio_at(bytes(1100)) < 0.5, "{mode:?}: {curve}");
+    }
+}
+
+/// Two files under one budget of 600 pages: most accesses are of 5000 pages at random, and every
+/// fifth of 400. So many pages of the first are in memory, and each is used seldom. Returns the
+/// misses of the second half.
+fn misses_when(share: impl Fn(&Pager) -> Vec<Tenant>, policy: &str) -> u64 {
+    let (wide, narrow) = (file(5000), file(400));
+    let size = Size::new(bytes(600));
+    let pager = Pager::builder().max(size).background(false);
+    let pager = pager.policy(policy.parse().unwrap()).build().unwrap();
+    let tenants = share(&pager);
+    let open = |tenant: &Tenant, of: &tempfile::NamedTempFile| {
+        OpenOptions::new().tenant(tenant).read_ahead(0).open(&pager, of.path()).unwrap()
+    };
+    let (wide, narrow) = (open(&tenants[0], &wide), open(&tenants[1], &narrow));
+    let (mut seed, mut half) = (1_u64, 0);
+    let mut random = |pages| {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (seed >> 33) % pages
+    };
+    for step in 0..16_000_u64 {
+        for _ in 0..4 {
+            drop(wide.page(random(5000)).unwrap());
+        }
+        drop(narrow.page(random(400)).unwrap());
+        if step % 20 == 0 {
+            root(&pager);
+        }
+        if step % 1000 == 0 && pager.root().share().unwrap() == Share::ByBenefit {
+            // As the background thread does.
+            pager.root().set_share(Share::ByBenefit).unwrap();
+        }
+        if step == 8000 {
+            half = pager.stat().misses;
+        }
+    }
+    pager.validate().unwrap();
+    pager.stat().misses - half
+}
+
+#[test]
+fn a_budget_divided_by_benefit_misses_less_than_equal_parts() {
+    let tenants = |pager: &Pager, max: Size| -> Vec<Tenant> {
+        ["wide", "narrow"].map(|name| pager.tenant(name).max(max).create().unwrap()).into()
+    };
+    let half = Size::new(bytes(300));
+    for policy in ["lru", "mglru"] {
+        let equal = misses_when(|pager| tenants(pager, half), policy);
+        let common = misses_when(|pager| tenants(pager, Size::MAX), policy);
+        let by_benefit = |pager: &Pager| {
+            pager.root().set_share(Share::ByBenefit).unwrap();
+            tenants(pager, Size::MAX)
+        };
+        let by_benefit = misses_when(by_benefit, policy);
+        println!("{policy}: equal {equal}, in common {common}, by benefit {by_benefit}");
+        // With room for all of the narrow file 96 % of the accesses to the other miss: 30720.
+        assert!(by_benefit < 32_000, "{policy}: {by_benefit}");
+        assert!(by_benefit * 100 < equal * 98, "{policy}: {by_benefit}, {equal} in equal parts");
+        // The policies find the same by themselves, and need no parts for it.
+        assert!(by_benefit * 100 < common * 103, "{policy}: {by_benefit}, {common} in common");
     }
 }

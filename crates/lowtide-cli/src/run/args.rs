@@ -22,6 +22,15 @@ pub(crate) enum ModeName {
     Userfault,
 }
 
+/// How files share a budget.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ShareName {
+    /// The policy chooses among all their pages
+    Common,
+    /// Each has the part with which the fewest accesses of all of them miss
+    ByBenefit,
+}
+
 /// The options of `lowtide run`.
 #[derive(Args, Debug)]
 pub(crate) struct RunArgs {
@@ -53,6 +62,9 @@ pub(crate) struct RunArgs {
     /// Separate budget for files whose name or path matches GLOB (repeatable; first match wins)
     #[arg(long, value_name = "GLOB=SIZE", value_parser = map, action = clap::ArgAction::Append)]
     pub(crate) map: Vec<(OsString, u64)>,
+    /// How the files of one budget share it [default: common]
+    #[arg(long, value_enum, value_name = "HOW")]
+    pub(crate) share: Option<ShareName>,
     /// Leave smaller mappings to the kernel [default: 1M]
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub(crate) threshold: Option<u64>,

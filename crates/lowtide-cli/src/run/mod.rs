@@ -25,8 +25,8 @@ use lowtide_host::{memcg, reach, usage};
 use lowtide_report::out;
 use lowtide_sys::memcg::part_for_pages;
 
-use args::ModeName;
 pub(crate) use args::RunArgs;
+use args::{ModeName, ShareName};
 use error::{Lack, RunError};
 use lowtide_run::elf::CLibrary;
 use lowtide_run::settings::{self, Mode, Settings, SwapTo};
@@ -182,6 +182,7 @@ fn settings_of(args: &RunArgs) -> Result<Settings, RunError> {
     settings.keep_read_ahead = args.keep_read_ahead;
     settings.json = args.json;
     settings.advise = args.advise;
+    settings.by_benefit = args.share == Some(ShareName::ByBenefit);
     settings.follow = !args.no_follow;
     // Memory without a file cannot be given up for another process: what does not fit is lost.
     let is_shared = !args.per_process && !args.anon;

@@ -32,6 +32,9 @@ pub struct ReuseCurve {
     pub recent: Vec<Point>,
     /// Different pages that were accessed.
     pub footprint: u64,
+    /// Different pages that are accessed in one interval, lately. Below this size the curve says too
+    /// little.
+    pub at_once: u64,
 }
 
 impl ReuseCurve {
@@ -57,7 +60,7 @@ impl ReuseCurve {
     }
 }
 
-fn at(points: &[Point], pages: u64) -> f64 {
+pub(super) fn at(points: &[Point], pages: u64) -> f64 {
     let after = points.partition_point(|point| point.pages <= pages);
     after.checked_sub(1).map_or(0.0, |at| points[at].misses)
 }

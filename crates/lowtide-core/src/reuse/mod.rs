@@ -34,12 +34,14 @@
 //! | [`Reuse::end_interval`] | O(n log n) for n pages accessed, in each stack that has some |
 
 mod curve;
+mod divide;
 mod stack;
 #[cfg(test)]
 mod tests;
 
 use crate::units::{MemcgId, SpaceId};
 pub use curve::{Point, ReuseCurve};
+pub use divide::divide;
 use stack::{Again, Stack};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;

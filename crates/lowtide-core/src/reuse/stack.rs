@@ -15,6 +15,8 @@ const PER_OCTAVE: f64 = 16.0;
 const HALF_LIFE_NS: f64 = 120e9;
 /// See [`Stack::settle`].
 const FAR_PART: f64 = 16.0;
+/// What the last interval counts in the mean of pages that are accessed in one.
+const AT_ONCE_PART: f64 = 8.0;
 /// Above this scale, the weights begin again at 1.
 const SCALE_MAX: f64 = 1e12;
 
@@ -52,6 +54,8 @@ pub(super) struct Stack {
     histogram: BTreeMap<u16, Sums>,
     cold: Sums,
     missed: Sums,
+    /// Pages accessed in one interval, lately.
+    at_once: f64,
     /// Weight of an access now, in `recent`.
     scale: f64,
     since: Option<u64>,
@@ -67,6 +71,7 @@ impl Default for Stack {
             histogram: BTreeMap::new(),
             cold: Sums::default(),
             missed: Sums::default(),
+            at_once: 0.0,
             scale: 1.0,
             since: None,
             now_ns: 0,
@@ -109,6 +114,7 @@ impl Stack {
         let mut pending = std::mem::take(&mut self.pending);
         pending.sort_unstable_by_key(|again| std::cmp::Reverse(again.last));
         let all: f64 = pending.iter().map(|again| again.weight).sum();
+        self.at_once += (all - self.at_once) / AT_ONCE_PART;
         // Of those that were accessed now, the ones that came before: not yet seen in this order.
         let (mut older, mut newer) = (all, 0.0);
         let mut stack = self.counts.iter().rev().peekable();
@@ -194,6 +200,7 @@ impl Stack {
             error: variance.sqrt(),
             points: points(|sums| sums.all, 1.0),
             recent: points(|sums| sums.recent, 1.0 / self.scale),
+            at_once: self.at_once as u64,
             footprint: self.counts.values().sum::<f64>() as u64,
         })
     }

@@ -12,7 +12,7 @@ use crate::ahead::readers::Readers;
 use crate::error::BuildError;
 use crate::space::Space;
 use crate::swap;
-use crate::tenant::Exporter;
+use crate::tenant::{Exporter, divide_all};
 use crate::thread_locals;
 use lowtide_core::limits::PUBLISH_INTERVAL_NS;
 use lowtide_core::{MemcgId, Reason, Reclaim, Task};
@@ -176,6 +176,7 @@ fn kswapd(pool: &Pool) {
         if published.elapsed() >= interval {
             state.engine.publish();
             published = Instant::now();
+            divide_all(&mut state);
             state = pool.trim(state);
             state = swap::maintain(pool, state);
             if !state.programs.is_empty() {

@@ -41,7 +41,7 @@ use lowtide_pin::translation::State as EntryState;
 use lowtide_swap::SwapFile;
 use lowtide_sys::memcg::Limit;
 use lowtide_sys::memory::{HugePages, Mapping};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, Weak};
 use std::time::{Duration, Instant};
@@ -80,6 +80,8 @@ pub(crate) struct State {
     pub(crate) swaps: Swaps,
     /// What is done instead for tenants that must not be throttled.
     pub(crate) on_stall: HashMap<MemcgId, OnStall>,
+    /// Tenants whose budget is divided among those below by benefit.
+    pub(crate) by_benefit: BTreeSet<MemcgId>,
     /// How pages are used again.
     pub(crate) reuse: Reuse,
     /// Programs that decide about tenants' limits, for the reclaim that they request by themselves.
@@ -354,6 +356,7 @@ impl Pool {
                 reservations,
                 swaps: Swaps::new(limit),
                 on_stall: HashMap::new(),
+                by_benefit: BTreeSet::new(),
                 reuse: Reuse::default(),
                 programs: HashMap::new(),
             }),

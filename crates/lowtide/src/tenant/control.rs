@@ -316,7 +316,9 @@ impl Tenant {
 
     fn try_remove(&self, state: &mut State) -> Result<(), TenantError> {
         let parent = state.engine.parent(self.id).ok_or(TenantError::Root)?;
-        let State { engine, names, reservations, swaps, on_stall, programs, reuse, .. } = state;
+        let State {
+            engine, names, reservations, swaps, on_stall, programs, reuse, by_benefit, ..
+        } = state;
         engine.remove_group(self.id).map_err(|e| {
             TenantError::from_group(e, self.pool().page_shift, || names.path(engine, self.id))
         })?;
@@ -324,6 +326,7 @@ impl Tenant {
         reservations.inherit(self.id, parent);
         swaps.inherit(self.id, parent);
         reuse.forget_group(self.id);
+        by_benefit.remove(&self.id);
         on_stall.remove(&self.id);
         programs.remove(&self.id);
         Ok(())

@@ -13,6 +13,7 @@
 //! | `control.rs` | limits while it runs, proactive reclaim, moving, renaming, removing |
 //! | `dirty.rs` | limits of dirty data |
 //! | `policy.rs` | what happens above a limit: throttle policies, programs, advice |
+//! | `share.rs` | how those below one tenant share its budget |
 //! | `reserve.rs`, `reservations.rs` | memory of the program's own |
 //! | `names.rs` | names and paths |
 //! | `report.rs` | the report when there is no room |
@@ -32,6 +33,7 @@ mod policy;
 mod report;
 mod reservations;
 mod reserve;
+mod share;
 
 pub use builder::TenantBuilder;
 pub use error::TenantError;
@@ -44,3 +46,5 @@ pub(crate) use names::Names;
 pub use report::{Consumer, OomReport, Unwritable};
 pub(crate) use reservations::Reservations;
 pub use reserve::Reservation;
+pub use share::Share;
+pub(crate) use share::divide_all;

@@ -1,0 +1,77 @@
+//! How tenants below one tenant share its budget: in common, or each what its curve says that it
+//! makes good use of.
+//!
+//! In common, the policy decides page by page. It does well where pages of one tenant are much like
+//! those of another. Where one reads in a circle that is longer than the budget, or touches every
+//! page twice, its pages look as good as any and save nothing. The curves show that: they say how
+//! many misses each page more saves. So every two seconds the budget is divided by the curves of
+//! the last minutes ([`lowtide_core::reuse::divide`]), and the parts become the tenants' `low`:
+//! who has more than its part is reclaimed first. No part is a wall. What one does not use others
+//! may, until it is needed.
+
+use super::{Tenant, TenantError};
+use crate::pool::State;
+use lowtide_core::MemcgId;
+use lowtide_core::reuse::divide;
+
+/// How the tenants below one tenant share its budget.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Share {
+    /// The policy chooses among all their pages, and each has the `low` that was set.
+    #[default]
+    Common,
+    /// Each has, as its `low`, the part with which the fewest accesses of all of them miss. It is
+    /// computed from their [curves](Tenant::curve) every two seconds, by the pager's background
+    /// thread, and replaces what was set.
+    ByBenefit,
+}
+
+impl Tenant {
+    /// Sets how the tenants directly below this one share its budget. Back to `Common`, they keep
+    /// the `low` that they have. Cost, by benefit: every two seconds O(samples × tenants below).
+    ///
+    /// # Errors
+    /// [`TenantError::Gone`].
+    pub fn set_share(&self, share: Share) -> Result<(), TenantError> {
+        let mut state = self.lock()?;
+        match share {
+            Share::Common => state.by_benefit.remove(&self.id),
+            Share::ByBenefit => state.by_benefit.insert(self.id),
+        };
+        divide_one(&mut state, self.id);
+        Ok(())
+    }
+
+    /// How they share it.
+    ///
+    /// # Errors
+    /// [`TenantError::Gone`].
+    pub fn share(&self) -> Result<Share, TenantError> {
+        let is_divided = self.lock()?.by_benefit.contains(&self.id);
+        Ok(if is_divided { Share::ByBenefit } else { Share::Common })
+    }
+}
+
+/// Divides the budgets that are shared by benefit.
+pub(crate) fn divide_all(state: &mut State) {
+    let shared: Vec<MemcgId> = state.by_benefit.iter().copied().collect();
+    shared.into_iter().for_each(|id| divide_one(state, id));
+}
+
+fn divide_one(state: &mut State, id: MemcgId) {
+    let State { engine, reuse, by_benefit, .. } = state;
+    if !engine.alive(id) || !by_benefit.contains(&id) {
+        return;
+    }
+    let children: Vec<MemcgId> = engine.children(id).collect();
+    let curves: Vec<_> = children.iter().map(|&child| reuse.of_group(child)).collect();
+    if curves.iter().all(Option::is_none) {
+        return;
+    }
+    let above = std::iter::successors(Some(id), |&id| engine.parent(id));
+    let pages = above.map(|id| engine.max(id)).min().unwrap_or_default();
+    for (child, part) in children.into_iter().zip(divide(pages, &curves)) {
+        engine.set_low(child, part);
+    }
+}
