@@ -1,5 +1,6 @@
 //! Counters as dictionaries.
 
+use lowtide::budget::Curve;
 use lowtide::{Pressure, PressureLine, Stat};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -43,6 +44,24 @@ pub(crate) fn of_pager<'py>(py: Python<'py>, stat: &Stat) -> PyResult<Bound<'py,
     ] {
         all.set_item(name, value)?;
     }
+    Ok(all)
+}
+
+/// A curve. `points` has pairs of bytes and misses.
+pub(crate) fn of_curve<'py>(py: Python<'py>, curve: &Curve) -> PyResult<Bound<'py, PyDict>> {
+    let all = PyDict::new(py);
+    for (name, value) in [
+        ("accesses", curve.accesses()),
+        ("first_accesses", curve.first_accesses()),
+        ("missed", curve.missed()),
+        ("error", curve.error()),
+        ("seconds", curve.seconds()),
+    ] {
+        all.set_item(name, value)?;
+    }
+    all.set_item("footprint_bytes", curve.footprint())?;
+    let points: Vec<(u64, f64)> = curve.points().map(|at| (at.bytes, at.misses)).collect();
+    all.set_item("points", points)?;
     Ok(all)
 }
 

@@ -153,8 +153,22 @@ impl Pager {
     }
 
     /// The budget in bytes with which nine tenths of the waiting would have been avoided.
-    fn advice(&self, py: Python<'_>) -> PyResult<u64> {
+    fn stall_advice(&self, py: Python<'_>) -> PyResult<u64> {
         py.detach(|| self.account.tenant()?.stall_advice().or_raise())
+    }
+
+    /// The smallest budget in bytes with which at most this share of the accesses misses, besides
+    /// the first of each page. None before there was an access.
+    #[pyo3(signature = (target = 0.02))]
+    fn advice(&self, py: Python<'_>, target: f64) -> PyResult<Option<u64>> {
+        let advice = py.detach(|| self.account.tenant()?.advice(target).or_raise())?;
+        Ok(advice.map(|advice| advice.bytes))
+    }
+
+    /// How many accesses would miss at other sizes. None before there was an access.
+    fn curve<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
+        let curve = py.detach(|| self.account.tenant()?.curve().or_raise())?;
+        curve.map(|curve| counters::of_curve(py, &curve)).transpose()
     }
 
     /// Lines for people: which I/O engine was chosen and why, how each file is read.
@@ -293,8 +307,22 @@ impl Tenant {
     }
 
     /// The budget in bytes with which nine tenths of the waiting would have been avoided.
-    fn advice(&self, py: Python<'_>) -> PyResult<u64> {
+    fn stall_advice(&self, py: Python<'_>) -> PyResult<u64> {
         py.detach(|| self.account.tenant()?.stall_advice().or_raise())
+    }
+
+    /// The smallest budget in bytes with which at most this share of the accesses misses, besides
+    /// the first of each page. None before there was an access.
+    #[pyo3(signature = (target = 0.02))]
+    fn advice(&self, py: Python<'_>, target: f64) -> PyResult<Option<u64>> {
+        let advice = py.detach(|| self.account.tenant()?.advice(target).or_raise())?;
+        Ok(advice.map(|advice| advice.bytes))
+    }
+
+    /// How many accesses would miss at other sizes. None before there was an access.
+    fn curve<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
+        let curve = py.detach(|| self.account.tenant()?.curve().or_raise())?;
+        curve.map(|curve| counters::of_curve(py, &curve)).transpose()
     }
 
     fn __repr__(&self) -> String {

@@ -9,11 +9,10 @@
 use crate::judge::Reason;
 use crate::mirrors::{self, Mirrored};
 use crate::ways::Why;
+use lowtide::budget::{Curve, Share as ShareBy};
 use lowtide::map::run::Reads;
 use lowtide::map::{Adopted, MapOptions};
-use lowtide::{
-    Curve, IoEngine, IoMode, MemoryStat, Pager, Policy, Share as ShareBy, Size, SwapOptions, Tenant,
-};
+use lowtide::{IoEngine, IoMode, MemoryStat, Pager, Policy, Size, SwapOptions, Tenant};
 use lowtide_run::settings::{Settings, SwapTo};
 use lowtide_run::shares::Shares;
 use lowtide_sys::page_cache::cached_pages;

@@ -8,7 +8,7 @@ use crate::judge::Reason;
 use crate::left::LeftAlone;
 use crate::memory::HeapFigures;
 use crate::ways::{Ways, Why};
-use lowtide::Curve;
+use lowtide::budget::Curve;
 use lowtide_run::settings::Settings;
 use rustix::fs::{Mode, OFlags, open};
 use serde::Serialize;

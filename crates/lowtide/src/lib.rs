@@ -104,7 +104,7 @@
 //! | module | concept |
 //! |---|---|
 //! | `pager`, `config`, `stat`, `error`, `errno` | budgets, counters, errors; the [`guide`] |
-//! | `curve`, `recorder` | how much memory is needed; accesses recorded as a trace |
+//! | [`budget`], `recorder` | how much memory is needed; accesses recorded as a trace |
 //! | `view` | the pages of an open file: the hit path, guards, adapters |
 //! | `fault` | misses, of one page or many; waiting for other threads |
 //! | `ahead` | reading ahead, and around |
@@ -125,8 +125,8 @@ mod ahead;
 #[allow(unsafe_code, reason = "an allocator is unsafe by its interface")]
 pub mod alloc;
 mod anon;
+pub mod budget;
 mod config;
-mod curve;
 mod errno;
 mod error;
 mod fault;
@@ -149,7 +149,6 @@ mod writeback;
 
 pub use anon::{Elements, PageMut, Region, RegionOptions, TenantVec};
 pub use config::{IoMode, PagerBuilder};
-pub use curve::{Advice, Curve, CurvePoint};
 pub use error::{BuildError, CloseError, Error, OpenError, Unwritten};
 pub use lowtide_core::high::handler::HighPolicy;
 pub use lowtide_core::psi::{Pressure, PressureLine};
@@ -164,8 +163,8 @@ pub use space::open::OpenOptions;
 pub use stat::{DirtyStat, IoStat, Stat};
 pub use swap::{SwapOptions, SwapStat};
 pub use tenant::{
-    Consumer, ExportError, OnStall, OomReport, Reservation, Share, Tenant, TenantBuilder,
-    TenantError, TenantFile, TenantLimits, Unwritable,
+    Consumer, ExportError, OnStall, OomReport, Reservation, Tenant, TenantBuilder, TenantError,
+    TenantFile, TenantLimits, Unwritable,
 };
 pub use view::{Cursor, Page, PageCursor, View};
 

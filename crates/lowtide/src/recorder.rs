@@ -1,9 +1,10 @@
 //! Writes the sampled accesses of a pager to a file, as a trace.
 //!
 //! The trace is text in lowtide's exchange format (`docs/traces.md`). A comment before its header
-//! says which part of the pages is in it: `# sampled: 1 in 64`. The rate is halved while the trace
+//! says which part of the pages is in it: `# sampled: 1 in 64 by 8`, where eight neighbours are in
+//! it together. The rate is halved while the trace
 //! grows, so the comment has a fixed width and is written again in its place; records from before
-//! then are of more pages, which a reader leaves out ([`lowtide_core::reuse::is_sampled`]). A trace
+//! then are of more pages, which a reader leaves out ([`Rate::has`]). A trace
 //! that ends anywhere, because the process was killed, is a trace.
 //!
 //! Accesses of one interval of the sample have the same time.
@@ -13,6 +14,7 @@ use crate::pool::background::Service;
 use crate::pool::reuse;
 use crate::thread_locals;
 use lowtide_core::SpaceId;
+use lowtide_core::reuse::Rate;
 use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::fs::File;
@@ -39,18 +41,19 @@ struct Trace {
     file: File,
     /// Where the comment with the rate is.
     place: u64,
-    shift: u8,
+    rate: Rate,
 }
 
-fn comment(shift: u8) -> String {
-    format!("# sampled: 1 in {:08}\n", 1_u64 << shift)
+fn comment(rate: Rate) -> String {
+    format!("# sampled: 1 in {:08} by {}\n", 1_u64 << rate.shift, 1 << rate.together)
 }
 
 impl Trace {
     fn begin(file: File, page_bytes: usize) -> io::Result<Self> {
         let first = format!("# page_bytes: {page_bytes}\n");
-        let mut trace = Self { file, place: first.len() as u64, shift: 0 };
-        let head = first + &comment(0) + "op,space,page,pages,time_ns\n";
+        let rate = Rate::default();
+        let mut trace = Self { file, place: first.len() as u64, rate };
+        let head = first + &comment(rate) + "op,space,page,pages,time_ns\n";
         trace.file.write_all(head.as_bytes())?;
         Ok(trace)
     }
@@ -59,7 +62,7 @@ impl Trace {
     fn go_on(&mut self, pool: &Pool) -> io::Result<()> {
         let mut text = String::new();
         let mut state = pool.lock();
-        let (noted, shift) = state.reuse.take_log();
+        let (noted, rate) = state.reuse.take_log();
         let mut names: HashMap<SpaceId, String> = HashMap::new();
         for at in &noted {
             let space = state.spaces.get(at.space.0 as usize).cloned().flatten();
@@ -74,9 +77,9 @@ impl Trace {
             let _ = writeln!(text, "load,{name},{},{},{}", at.page, at.pages, at.time_ns);
         }
         self.file.write_all(text.as_bytes())?;
-        if shift > self.shift {
-            self.shift = shift;
-            self.file.write_all_at(comment(shift).as_bytes(), self.place)?;
+        if rate != self.rate {
+            self.rate = rate;
+            self.file.write_all_at(comment(rate).as_bytes(), self.place)?;
         }
         Ok(())
     }

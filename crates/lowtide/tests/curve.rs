@@ -5,8 +5,9 @@
 #[path = "common/mapped.rs"]
 mod mapped;
 
+use lowtide::budget::{Curve, Share};
 use lowtide::map::{MapMode, MapOptions};
-use lowtide::{Curve, OpenOptions, Pager, Share, Size, Tenant, View};
+use lowtide::{OpenOptions, Pager, Size, Tenant, View};
 use mapped::{PAGE, file, or_skip, word};
 use std::time::Duration;
 

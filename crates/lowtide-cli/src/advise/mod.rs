@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::{fmt, io};
 
 use clap::{Args, Parser};
-use lowtide::{Advice, Curve};
+use lowtide::budget::{Advice, Curve};
 use lowtide_report::{interrupt, out};
 use serde::{Deserialize, Serialize};
 

@@ -54,6 +54,10 @@ const MOST: usize = 8192;
 const DEAR: usize = 4;
 /// Accesses that wait to be taken from the log at most; later ones are not recorded.
 const LOG_MOST: usize = 1 << 20;
+/// log2 of the neighbours that are in the sample together, if the first file is a dear one: behind a
+/// pointer a look at a run of pages costs what one at a page does. A sample of single pages is the
+/// better one where it costs the same.
+const TOGETHER: u8 = 3;
 /// The rate of a file is at least one in two to this power.
 const SHIFT_MAX: u8 = 24;
 /// An odd number without pattern: multiplying by it scatters neighbours.
@@ -79,8 +83,7 @@ struct Sample {
 /// The sample of one file.
 #[derive(Clone, Debug, Default)]
 struct File {
-    /// One folio in two to this power is in the sample.
-    shift: u8,
+    rate: Rate,
     kind: Kind,
     pages: BTreeMap<u64, Sample>,
     stack: Stack,
@@ -106,15 +109,23 @@ impl File {
 
     /// Pages for which a page in the sample stands.
     fn weight(&self) -> f64 {
-        (1_u64 << (self.shift + self.kind.order)) as f64
+        (1_u64 << (self.rate.shift + self.kind.order)) as f64
     }
 
-    /// What a page in the sample adds to the variance of a number of misses: each folio is in the
+    /// The variance of a number of misses, of some of its pages: each group of neighbours is in the
     /// sample with the same probability, and independent of the others (Horvitz and Thompson,
     /// 1952).
-    fn variance(&self, sample: &Sample) -> f64 {
-        let missing = 1.0 - 1.0 / (1_u64 << self.shift) as f64;
-        (self.weight() * f64::from(sample.far)).powi(2) * missing
+    fn variance<'a>(&self, pages: impl Iterator<Item = (&'a u64, &'a Sample)>) -> f64 {
+        let missing = 1.0 - 1.0 / (1_u64 << self.rate.shift) as f64;
+        let (mut sum, mut of, mut far) = (0.0, u64::MAX, 0.0_f64);
+        for (page, sample) in pages {
+            if page >> self.rate.together != of {
+                sum += far.powi(2);
+                (of, far) = (page >> self.rate.together, 0.0);
+            }
+            far += f64::from(sample.far);
+        }
+        (sum + far.powi(2)) * self.weight().powi(2) * missing
     }
 }
 
@@ -124,13 +135,24 @@ impl Kind {
     }
 }
 
-/// Whether a page is in a sample of one in two to the power of `shift`. Smaller samples are parts
-/// of larger ones.
-#[inline]
-#[must_use]
-pub const fn is_sampled(page: u64, shift: u8) -> bool {
-    let scattered = (page ^ page >> 29).wrapping_mul(SCATTER);
-    scattered >> (64 - SHIFT_MAX as u32) < 1 << (SHIFT_MAX - shift)
+/// How a sample is chosen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Rate {
+    /// One page in two to this power is in it.
+    pub shift: u8,
+    /// log2 of the neighbours that are in it together.
+    pub together: u8,
+}
+
+impl Rate {
+    /// Whether a page is in it. Smaller samples are parts of larger ones.
+    #[inline]
+    #[must_use]
+    pub const fn has(self, page: u64) -> bool {
+        let group = page >> self.together;
+        let scattered = (group ^ group >> 29).wrapping_mul(SCATTER);
+        scattered >> (64 - SHIFT_MAX as u32) < 1 << (SHIFT_MAX - self.shift)
+    }
 }
 
 /// See the module documentation.
@@ -149,6 +171,8 @@ pub struct Reuse {
     log: Option<Vec<Noted>>,
     /// The lowest rate of a file so far.
     shift: u8,
+    /// Of all files, once there is one.
+    together: Option<u8>,
 }
 
 /// An access to a page of the sample, as it is recorded.
@@ -169,7 +193,7 @@ impl Reuse {
     #[inline]
     #[must_use]
     pub fn samples(&self, space: SpaceId, page: u64) -> bool {
-        is_sampled(page, self.files.get(&space).map_or(0, |file| file.shift))
+        self.files.get(&space).is_none_or(|file| file.rate.has(page))
     }
 
     /// Notes an access to a page of the sample, which `payer` pays for; `missed`: it had to read.
@@ -207,9 +231,12 @@ impl Reuse {
         kind: Kind,
         payer: MemcgId,
     ) -> Option<&mut Sample> {
-        let file = self.files.entry(space).or_insert_with(|| File { kind, ..File::default() });
+        let together = *self.together.get_or_insert(if kind.dear { TOGETHER } else { 0 });
+        let rate = Rate { shift: 0, together };
+        let file =
+            self.files.entry(space).or_insert_with(|| File { kind, rate, ..File::default() });
         let has = file.pages.contains_key(&page);
-        if !has && is_sampled(page, file.shift) {
+        if !has && file.rate.has(page) {
             let new =
                 Sample { last: None, group: payer, noted: false, missed: false, payer, far: 0 };
             file.pages.insert(page, new);
@@ -249,9 +276,10 @@ impl Reuse {
     }
 
     /// What was recorded since the last time, up to the end of the last interval, and the lowest
-    /// rate of a file so far: one page in two to this power.
-    pub fn take_log(&mut self) -> (Vec<Noted>, u8) {
-        (self.log.as_mut().map(std::mem::take).unwrap_or_default(), self.shift)
+    /// rate of a file so far.
+    pub fn take_log(&mut self) -> (Vec<Noted>, Rate) {
+        let rate = Rate { shift: self.shift, together: self.together.unwrap_or_default() };
+        (self.log.as_mut().map(std::mem::take).unwrap_or_default(), rate)
     }
 
     /// The files that have pages in the sample.
@@ -378,17 +406,17 @@ impl Reuse {
     /// twice as many.
     fn halve(&mut self, space: SpaceId) {
         let Some(file) = self.files.get_mut(&space) else { return };
-        if file.shift == SHIFT_MAX {
+        if file.rate.shift == SHIFT_MAX {
             return;
         }
         let weight = file.weight();
-        file.shift += 1;
-        let shift = file.shift;
-        self.shift = self.shift.max(shift);
+        file.rate.shift += 1;
+        let rate = file.rate;
+        self.shift = self.shift.max(rate.shift);
         let before = file.pages.len();
         let mut changes: Vec<(MemcgId, u32, f64)> = Vec::with_capacity(before);
         file.pages.retain(|&page, sample| {
-            let stays = is_sampled(page, shift);
+            let stays = rate.has(page);
             if let Some(last) = sample.last {
                 let by = if stays { weight } else { -weight };
                 file.stack.count(last, by);
@@ -445,24 +473,24 @@ impl Reuse {
     #[must_use]
     pub fn of_space(&self, space: SpaceId) -> Option<ReuseCurve> {
         let file = self.files.get(&space)?;
-        let variance = file.pages.values().map(|sample| file.variance(sample)).sum();
         let samples = file.pages.values().filter(|sample| sample.last.is_some()).count();
-        file.stack.curve(samples as u64, variance)
+        file.stack.curve(samples as u64, file.variance(file.pages.iter()))
     }
 
     /// The curve of a group and those below it; `None` if no access was noted.
     #[must_use]
     pub fn of_group(&self, group: MemcgId) -> Option<ReuseCurve> {
         let stack = self.groups.get(&group)?;
-        let (mut samples, mut sum) = (0, 0.0);
+        let is_within = |sample: &Sample| {
+            sample.last.is_some()
+                && self.chains.get(&sample.group).is_some_and(|chain| chain.contains(&group))
+        };
+        let (mut samples, mut variance) = (0, 0.0);
         for file in self.files.values() {
-            for sample in file.pages.values().filter(|sample| sample.last.is_some()) {
-                if self.chains.get(&sample.group).is_some_and(|chain| chain.contains(&group)) {
-                    samples += 1;
-                    sum += file.variance(sample);
-                }
-            }
+            let within = || file.pages.iter().filter(|(_, sample)| is_within(sample));
+            samples += within().count() as u64;
+            variance += file.variance(within());
         }
-        stack.curve(samples, sum)
+        stack.curve(samples, variance)
     }
 }

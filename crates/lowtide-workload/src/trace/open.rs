@@ -180,13 +180,13 @@ impl Trace {
         }
     }
 
-    /// One page in so many is in the trace, a power of two: the others were not recorded. 1 where it
-    /// does not say.
+    /// One page in so many is in the trace, and so many neighbours together, powers of two: the
+    /// others were not recorded. 1 where it does not say.
     #[must_use]
-    pub fn sampled(&self) -> u64 {
+    pub fn sampled(&self) -> (u64, u64) {
         match &self.decoder {
             Decoder::Csv(reader) => reader.sampled(),
-            _ => 1,
+            _ => (1, 1),
         }
     }
 

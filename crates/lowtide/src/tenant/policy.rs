@@ -8,7 +8,7 @@
 //! every two seconds. Source: `docs/kernel/memcg.md` §7, 8, 15.
 
 use super::{OnStall, Tenant, TenantError};
-use crate::curve::{Advice, Curve};
+use crate::budget::{Advice, Curve};
 use crate::pool::{StateGuard, reuse};
 #[cfg(feature = "bpf")]
 use lowtide_bpf::Programs;

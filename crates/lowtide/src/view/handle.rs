@@ -8,7 +8,7 @@
 use super::guard::Page;
 use super::hits::Hits;
 use crate::ahead::readahead::{ReadAhead, note_access};
-use crate::curve::Curve;
+use crate::budget::Curve;
 use crate::error::Error;
 use crate::fault::Access;
 use crate::fault::nested::Nested;

@@ -14,7 +14,7 @@ use std::{fs, thread};
 use clap::Args;
 use lowtide::Policy;
 use lowtide_core::limits::MIN_BUDGET;
-use lowtide_core::reuse::is_sampled;
+use lowtide_core::reuse::Rate;
 use lowtide_mrc::baseline::Baseline;
 use lowtide_mrc::{
     Advice, AdviceRow, Curve, MakePlayer, MrcError, Player, PlayerError, Progress, RecordError,
@@ -146,7 +146,8 @@ pub fn run(options: &Options, policies: &[Policy], source: &Source) -> Result<()
     let page = paging::page_of(options.page, &trace)?;
     let paged = paging::shown(options.page, &trace, page);
     // A page of a sample stands for the others.
-    let (sampled, page) = (trace.sampled(), page * trace.sampled());
+    let sampled = trace.sampled().0;
+    let page = page * sampled;
     let (tape, spaces) = record(source, trace)?;
     source.refuse_empty(tape.accesses())?;
     let footprint = u64::from(tape.distinct());
@@ -214,7 +215,9 @@ fn sizes(footprint: u64, count: usize) -> Vec<u64> {
 fn record(source: &Source, mut trace: Trace) -> Result<(Tape, Vec<SpaceKind>), SimError> {
     let mut progress = reading(trace.progress());
     let mut n = 0_u64;
-    let shift = trace.sampled().trailing_zeros() as u8;
+    let (pages, together) = trace.sampled();
+    let log = |n: u64| n.trailing_zeros() as u8;
+    let rate = Rate { shift: log(pages), together: log(together) };
     let next = || -> Option<Result<PageOp, SimError>> {
         if n.is_multiple_of(STRIDE) {
             progress.set(trace.progress().read_bytes);
@@ -225,7 +228,7 @@ fn record(source: &Source, mut trace: Trace) -> Result<(Tape, Vec<SpaceKind>), S
         n += 1;
         loop {
             match trace.next().transpose() {
-                Ok(Some(record)) if !is_sampled(record.op.page, shift) => {}
+                Ok(Some(record)) if !rate.has(record.op.page) => {}
                 Ok(record) => return record.map(|record| Ok(record.op)),
                 Err(error) => return Some(Err(error.into())),
             }

@@ -14,5 +14,5 @@ pub use writer::Writer;
 
 /// What the comment about the page is called: `# page_bytes: 4096`.
 const PAGE_COMMENT: &str = "page_bytes";
-/// What the comment about a sample is called: `# sampled: 1 in 64`.
+/// What the comment about a sample is called: `# sampled: 1 in 64 by 8`.
 const SAMPLE_COMMENT: &str = "sampled";

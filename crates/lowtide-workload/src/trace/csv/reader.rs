@@ -68,9 +68,10 @@ impl<R: Read> Reader<R> {
         self.text.parser().page_bytes
     }
 
-    /// One page in so many is in the trace, a power of two; 1 where it does not say.
+    /// One page in so many is in the trace, and so many neighbours together, powers of two; 1 where
+    /// it does not say.
     #[must_use]
-    pub fn sampled(&self) -> u64 {
+    pub fn sampled(&self) -> (u64, u64) {
         self.text.parser().sampled
     }
 
@@ -106,7 +107,7 @@ impl<R: Read> std::iter::FusedIterator for Reader<R> {}
 #[derive(Debug)]
 struct Records {
     page_bytes: Option<u64>,
-    sampled: u64,
+    sampled: (u64, u64),
     header: Header,
     /// The text and number of the previous record's space.
     last_space: Option<(Vec<u8>, SpaceId)>,
@@ -115,7 +116,7 @@ struct Records {
 impl Records {
     /// Reads up to the header.
     fn after_head<R: Read>(lines: &mut Lines<R>) -> Result<Self, TraceFault> {
-        let (mut page_bytes, mut sampled) = (None, 1);
+        let (mut page_bytes, mut sampled) = (None, (1, 1));
         let mut is_first = true;
         while let Some(mut line) = lines.advance_to_text()? {
             if std::mem::take(&mut is_first) {
@@ -192,12 +193,14 @@ impl LineParser for Records {
     }
 }
 
-/// One page in how many is in the trace, if a comment says so.
-fn sample_comment(comment: &[u8]) -> Option<u64> {
+/// One page in how many is in the trace, and how many neighbours together, if a comment says so.
+fn sample_comment(comment: &[u8]) -> Option<(u64, u64)> {
     let text = std::str::from_utf8(comment).ok()?;
     let rest = text.trim().strip_prefix(SAMPLE_COMMENT)?.trim_start().strip_prefix(':')?;
-    let pages: u64 = rest.trim().strip_prefix("1 in")?.trim().parse().ok()?;
-    pages.is_power_of_two().then_some(pages)
+    let rest = rest.trim().strip_prefix("1 in")?;
+    let (pages, together) = rest.split_once("by").unwrap_or((rest, "1"));
+    let power = |text: &str| text.trim().parse().ok().filter(|n: &u64| n.is_power_of_two());
+    Some((power(pages)?, power(together)?))
 }
 
 /// The page that a comment says; `None` for a comment about anything else.

@@ -1,5 +1,11 @@
-//! How much memory is needed: miss-ratio curves of tenants and files, and advice drawn from them.
+//! How large a budget should be, and who should have which part of it: miss-ratio curves of tenants
+//! and files, advice drawn from them, and ways to share.
+//!
+//! [`Tenant::curve`](crate::Tenant::curve) and [`View::curve`](crate::View::curve) give a curve of
+//! the running program, [`Tenant::advice`](crate::Tenant::advice) a sentence.
+//! [`Tenant::set_share`](crate::Tenant::set_share) divides one budget.
 
+pub use crate::tenant::Share;
 use lowtide_core::Size;
 use lowtide_core::reuse::ReuseCurve;
 use std::fmt;
