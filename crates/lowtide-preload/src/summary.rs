@@ -355,6 +355,15 @@ mod tests {
     use super::*;
     use crate::budgets::Figures;
 
+    fn curve() -> Curve {
+        let point = |(bytes, misses)| lowtide_status::Point { bytes, misses };
+        let points = [(0, 1000.0), (1 << 20, 600.0), (4 << 20, 50.0)].map(point).into();
+        let (accesses, cold) = (1000.0, 50.0);
+        let published =
+            lowtide_status::Curve { accesses, cold, points, ..lowtide_status::Curve::default() };
+        Curve::from(&published)
+    }
+
     fn whole() -> Whole {
         let figures = Figures { max_bytes: 8 << 20, faults: 1, ..Figures::default() };
         let files = vec!["/data/a \"b\"".to_owned()];
@@ -367,15 +376,7 @@ mod tests {
                 files,
                 figures,
             }],
-            curves: vec![(
-                Some("*.a".into()),
-                Curve::of_points(
-                    1000.0,
-                    50.0,
-                    0.01,
-                    &[(0, 1000.0), (1 << 20, 600.0), (4 << 20, 50.0)],
-                ),
-            )],
+            curves: vec![(Some("*.a".into()), curve())],
             read_ahead: ReadAhead { read_ahead_pages: 5, read_ahead_wasted_pages: 1 },
             ways: Ways::default(),
             refusal: Some("no scan".into()),
@@ -415,7 +416,7 @@ mod tests {
         );
         assert_eq!(
             names(&line["curves"][0]).join(" "),
-            "accesses cold error glob missed points samples seconds"
+            "accesses at_once_bytes cold error glob missed points samples seconds"
         );
         assert_eq!(names(&line["left_alone"][0]).join(" "), "bytes count reason");
         assert_eq!(line["left_alone"][0]["reason"], "locked");

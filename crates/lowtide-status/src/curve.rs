@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 pub struct Curve {
     /// Seconds that it covers. Older accesses count less and less.
     pub seconds: f64,
-    /// Accesses that it stands for. Where an access leaves no trace but a bit (views, pointers),
-    /// several within one interval are one.
+    /// Accesses that it stands for. Where an access leaves no trace but a bit, several between two
+    /// looks are one.
     pub accesses: f64,
     /// Accesses to pages that were never accessed before: they miss at any size.
     pub cold: f64,
@@ -18,8 +18,11 @@ pub struct Curve {
     pub samples: u64,
     /// Standard error of the ratio of misses, as a share of accesses: 0.01 is one point.
     pub error: f64,
-    /// Misses that happened in this time, exact.
+    /// Accesses that did miss.
     pub missed: f64,
+    /// Bytes of different pages that are accessed between two looks at the sample, lately. Sizes are
+    /// known to within about half of that.
+    pub at_once_bytes: u64,
     /// The curve, by growing size; the first is at 0 bytes, the last has all pages.
     pub points: Vec<Point>,
 }

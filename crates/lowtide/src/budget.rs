@@ -50,27 +50,6 @@ impl Curve {
         Self { inner, page_shift, accesses }
     }
 
-    /// A curve that another process has published: the accesses, how many of them were the first of
-    /// their page, the standard error of a ratio, and the points by growing size.
-    #[must_use]
-    pub fn of_points(accesses: f64, first: f64, error: f64, points: &[(u64, f64)]) -> Self {
-        let point = |&(pages, misses): &(u64, f64)| lowtide_core::reuse::Point { pages, misses };
-        let points: Vec<_> = points.iter().map(point).collect();
-        let inner = ReuseCurve {
-            seconds: 0.0,
-            accesses,
-            cold: first,
-            missed: 0.0,
-            samples: 0,
-            error: error * accesses,
-            footprint: points.last().map_or(0, |point| point.pages),
-            at_once: 0,
-            recent: points.clone(),
-            points,
-        };
-        Self { inner, page_shift: 0, accesses }
-    }
-
     const fn bytes(&self, pages: u64) -> u64 {
         pages << self.page_shift
     }
@@ -151,7 +130,8 @@ impl Curve {
     }
 
     /// The smallest size with which at most this share of the accesses would have missed, besides
-    /// first accesses.
+    /// first accesses. Sizes are known to within what is accessed between two looks at the sample;
+    /// half of that is added, since where a curve falls steeply a little less would miss much more.
     ///
     /// # Examples
     /// ```
@@ -170,7 +150,9 @@ impl Curve {
     #[must_use]
     pub fn budget_for(&self, ratio: f64) -> u64 {
         let ratio = ratio * self.accesses / self.inner.accesses;
-        self.bytes(self.inner.pages_for(ratio))
+        let pages = self.inner.pages_for(ratio);
+        let most = pages.max(self.inner.footprint);
+        self.bytes((pages + self.inner.at_once / 2).min(most))
     }
 
     /// The size below which more than half of the accesses would have missed, if there is one.
@@ -276,6 +258,7 @@ fn rounded(bytes: u64) -> String {
 #[cfg(feature = "status")]
 mod published {
     use super::{Curve, CurvePoint};
+    use lowtide_core::reuse::{self, ReuseCurve};
     use lowtide_status::Point;
 
     /// Points of a curve that is published at most: those in between are left out.
@@ -297,6 +280,7 @@ mod published {
                 samples: curve.samples(),
                 error: curve.error(),
                 missed: curve.missed(),
+                at_once_bytes: curve.bytes(curve.inner.at_once),
                 points: all.iter().enumerate().filter_map(stays).collect(),
             }
         }
@@ -304,8 +288,21 @@ mod published {
 
     impl From<&lowtide_status::Curve> for Curve {
         fn from(curve: &lowtide_status::Curve) -> Self {
-            let points: Vec<_> = curve.points.iter().map(|at| (at.bytes, at.misses)).collect();
-            Self::of_points(curve.accesses, curve.cold, curve.error, &points)
+            let point = |at: &Point| reuse::Point { pages: at.bytes, misses: at.misses };
+            let points: Vec<_> = curve.points.iter().map(point).collect();
+            let inner = ReuseCurve {
+                seconds: curve.seconds,
+                accesses: curve.accesses,
+                cold: curve.cold,
+                missed: curve.missed,
+                samples: curve.samples,
+                error: curve.error * curve.accesses,
+                footprint: points.last().map_or(0, |point| point.pages),
+                at_once: curve.at_once_bytes,
+                recent: points.clone(),
+                points,
+            };
+            Self { inner, page_shift: 0, accesses: curve.accesses }
         }
     }
 }

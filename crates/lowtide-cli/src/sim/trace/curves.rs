@@ -117,6 +117,8 @@ struct Extra {
     #[serde(flatten)]
     machine: PlainMachine,
     trace: String,
+    /// Pages of the program for which one of the trace stands.
+    sampled: u64,
     footprint_bytes: u64,
     accesses: u64,
     cold_misses: u64,
@@ -199,7 +201,7 @@ pub fn run(options: &Options, policies: &[Policy], source: &Source) -> Result<()
         }
     }
     drop(bar);
-    show_all(options, source, page, &tape, &curves, &advice)
+    show_all(options, source, (page, sampled), &tape, &curves, &advice)
 }
 
 /// About `count` sizes, none below the engine's smallest budget unless the whole footprint is.
@@ -273,7 +275,7 @@ fn mrc_error(error: MrcError, source: &Source) -> SimError {
 fn show_all(
     options: &Options,
     source: &Source,
-    bytes: u64,
+    (bytes, sampled): (u64, u64),
     tape: &Tape,
     curves: &[Curve],
     advice: &[Advice],
@@ -281,8 +283,9 @@ fn show_all(
     let wanted = &options.curves.plot;
     let footprint = u64::from(tape.distinct());
     let extra = Extra {
-        machine: PlainMachine::of(bytes),
+        machine: PlainMachine::of(bytes / sampled),
         trace: source.name(),
+        sampled,
         footprint_bytes: footprint * bytes,
         accesses: tape.accesses(),
         cold_misses: tape.cold(),
