@@ -131,7 +131,8 @@ impl Curve {
 
     /// The smallest size with which at most this share of the accesses would have missed, besides
     /// first accesses. Sizes are known to within what is accessed between two looks at the sample;
-    /// half of that is added, since where a curve falls steeply a little less would miss much more.
+    /// half of that is added, since where a curve falls steeply a little less would miss much more,
+    /// and a sixty-fourth, since reclaim keeps a part of a budget free.
     ///
     /// # Examples
     /// ```
@@ -152,7 +153,8 @@ impl Curve {
         let ratio = ratio * self.accesses / self.inner.accesses;
         let pages = self.inner.pages_for(ratio);
         let most = pages.max(self.inner.footprint);
-        self.bytes((pages + self.inner.at_once / 2).min(most))
+        let pages = (pages + self.inner.at_once / 2).min(most);
+        self.bytes(pages + pages / 64)
     }
 
     /// The size below which more than half of the accesses would have missed, if there is one.

@@ -8,6 +8,7 @@
 mod common;
 
 use common::{Dir, byte_at};
+use lowtide::budget::Share;
 use lowtide::{Error, OpenOptions, Pager, Size, Tenant, TenantError, View};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::time::{Duration, Instant};
@@ -133,12 +134,25 @@ impl Storm {
     fn change_limits(&self, random: &mut Random) {
         let leaf = self.leaf(random);
         let n = random.below(300);
-        match random.below(8) {
+        match random.below(10) {
             0..=2 => drop(leaf.set_max(pages(40 + n)).unwrap()),
             3 => drop(leaf.set_max(Size::MAX).unwrap()),
             4 => drop(leaf.set_high(if n < 100 { Size::MAX } else { pages(n) }).unwrap()),
             5 => leaf.set_low(pages(n / 4)).unwrap(),
             6 => leaf.set_min(pages(n / 16)).unwrap(),
+            7 => {
+                let share = if n < 200 { Share::ByBenefit } else { Share::Common };
+                self.tops[random.below(2) as usize].set_share(share).unwrap();
+            }
+            8 => {
+                if let Some(curve) = leaf.curve().unwrap() {
+                    assert!(curve.misses_at(0) >= curve.misses_at(curve.footprint()), "{curve}");
+                    assert!(
+                        curve.footprint() <= curve.accesses().ceil() as u64 * PAGE,
+                        "{curve:?}"
+                    );
+                }
+            }
             _ => {
                 let top = &self.tops[random.below(2) as usize];
                 top.set_max(pages(300 + n)).unwrap();
