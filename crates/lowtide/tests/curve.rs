@@ -164,19 +164,19 @@ fn misses_when(share: impl Fn(&Pager) -> Vec<Tenant>, policy: &str) -> u64 {
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         (seed >> 33) % pages
     };
-    for step in 0..16_000_u64 {
+    for step in 0..20_000_u64 {
         for _ in 0..4 {
             drop(wide.page(random(5000)).unwrap());
         }
         drop(narrow.page(random(400)).unwrap());
-        if step % 40 == 0 {
+        if step % 10 == 0 {
             root(&pager);
         }
         if step % 1000 == 0 && pager.root().share().unwrap() == Share::ByBenefit {
             // As the background thread does.
             pager.root().set_share(Share::ByBenefit).unwrap();
         }
-        if step == 8000 {
+        if step == 12_000 {
             half = pager.stat().misses;
         }
     }
