@@ -162,15 +162,15 @@ impl Budgets {
             builder = builder.policy(policy.parse::<Policy>()?);
         }
         let pager = builder.build()?;
-        if let Some(path) = &settings.record {
-            record(&pager, path, settings.pid)?;
-        }
+        let recorded = settings.record.as_ref().map(|path| record(&pager, path, settings.pid));
+        let unrecorded = recorded.and_then(Result::err);
         let (tenants, lingering) = (BTreeMap::new(), VecDeque::new());
         let shares = settings.shared.as_deref().map(Shares::open);
         let refusal = shares.as_ref().and_then(|opened| {
             let error = opened.as_ref().err()?;
             Some(format!("the budget is not shared with other processes: {error}"))
         });
+        let refusal = refusal.or(unrecorded.map(|error| format!("nothing is recorded: {error}")));
         let (shares, now) = (shares.and_then(Result::ok), Instant::now());
         Ok(Self {
             settings,
