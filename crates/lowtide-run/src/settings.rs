@@ -20,7 +20,7 @@
 //! | `LOWTIDE_RUN_JSON` | `1`: a summary is a line of JSON | text |
 //! | `LOWTIDE_RUN_ADVISE` | `1`: a summary says how large the budget should be | it does not |
 //! | `LOWTIDE_RUN_RECORD` | file to which accesses are recorded | none are |
-//! | `LOWTIDE_RUN_SHARE` | `by-benefit`: the budget is divided among files by their curves | it is common |
+//! | `LOWTIDE_RUN_SHARE` | `by-benefit`: files get parts of a budget, by their curves | none has |
 //! | `LOWTIDE_RUN_FOLLOW` | `0`: programs that the first one starts are left alone | followed |
 //! | `LOWTIDE_RUN_SHARED` | table by which processes share the budget | each has one of its own |
 //! | `LOWTIDE_RUN_PID` | the first process, which always gives a summary | none does so |

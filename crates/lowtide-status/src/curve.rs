@@ -20,8 +20,8 @@ pub struct Curve {
     pub error: f64,
     /// Accesses that did miss.
     pub missed: f64,
-    /// Bytes of different pages that are accessed between two looks at the sample, lately. Sizes are
-    /// known to within about half of that.
+    /// Bytes of different pages that are accessed between two looks at the sample, lately. Sizes
+    /// are known to within about half of that.
     pub at_once_bytes: u64,
     /// The curve, by growing size; the first is at 0 bytes, the last has all pages.
     pub points: Vec<Point>,

@@ -164,9 +164,9 @@ impl Pager {
     }
 
     /// Records accesses to a sample of the pages in a file, as a trace in lowtide's text format,
-    /// until the pager ends: `lowtide advise` and `lowtide sim trace` play it with any policy at any
-    /// size. It has what the [curve](crate::budget::Curve) is made of: at most 8192 pages, whose accesses
-    /// have the time of the next look at the sample.
+    /// until the pager ends: `lowtide advise` and `lowtide sim trace` play it with any policy at
+    /// any size. It has what the [curve](crate::budget::Curve) is made of: at most 8192 pages,
+    /// whose accesses have the time of the next look at the sample.
     ///
     /// If the file cannot be written any more, the recording ends, and the log has the error.
     ///

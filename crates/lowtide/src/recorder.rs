@@ -10,8 +10,8 @@
 //! Accesses of one interval of the sample have the same time.
 
 use crate::pool::Pool;
-use crate::pool::background::Service;
-use crate::pool::reuse;
+use crate::pool::looks;
+use crate::pool::service::Service;
 use crate::thread_locals;
 use lowtide_core::SpaceId;
 use lowtide_core::reuse::Rate;
@@ -104,7 +104,7 @@ impl Recorder {
             while !ends {
                 ends = of_thread.ends.load(Relaxed);
                 if ends {
-                    drop(reuse::look_now(&pool, pool.lock()));
+                    drop(looks::look_now(&pool, pool.lock()));
                 } else {
                     std::thread::park_timeout(PAUSE);
                 }

@@ -147,8 +147,8 @@ fn touches_through_a_pointer_count() {
 }
 
 /// Two files under one budget of 600 pages: most accesses are of 5000 pages at random, and every
-/// fifth of 400. So many pages of the first are in memory, and each is used seldom. Returns the
-/// misses of the second half.
+/// fifth of 400. So most of what is in memory is of the first, and each page of it is used seldom.
+/// Returns the misses of the last part.
 fn misses_when(share: impl Fn(&Pager) -> Vec<Tenant>, policy: &str) -> u64 {
     let (wide, narrow) = (file(5000), file(400));
     let size = Size::new(bytes(600));

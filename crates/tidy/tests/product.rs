@@ -7,12 +7,13 @@ use std::fs;
 use syn::visit::Visit;
 
 /// What a program links.
-const PRODUCT: [&str; 8] = [
+const PRODUCT: [&str; 9] = [
     "lowtide",
     "lowtide-bpf",
     "lowtide-core",
     "lowtide-io",
     "lowtide-pin",
+    "lowtide-status", // Behind the feature `status`.
     "lowtide-swap",
     "lowtide-sys",
     "lowtide-zstd",

@@ -63,7 +63,10 @@ pub(crate) enum AdviseError {
     )]
     Summary { path: PathBuf, line: usize, source: serde_json::Error },
     /// No process of a summary has a curve.
-    #[error("{} has no curves: no process in it had files or heaps within the budget", path.display())]
+    #[error(
+        "{} has no curves: no process in it had files or heaps within the budget",
+        path.display()
+    )]
     Empty { path: PathBuf },
     /// An option without effect.
     #[error("{option} is for traces, and {} is {what}", path.display())]

@@ -14,7 +14,7 @@ pub struct Point {
 pub struct ReuseCurve {
     /// From the first to the last access.
     pub seconds: f64,
-    /// Accesses, as far as they were told apart: several to one page within an interval are one.
+    /// Accesses, as far as they can be counted: several to one page within an interval are one.
     /// Known less well than the misses, since few pages may have most of the accesses.
     pub accesses: f64,
     /// First accesses of pages: they miss at any size.
@@ -23,8 +23,8 @@ pub struct ReuseCurve {
     pub missed: f64,
     /// Pages in the sample.
     pub samples: u64,
-    /// Standard error of the misses at a size, in misses: at most this where the size has room for a
-    /// sixteenth of all pages.
+    /// Standard error of the misses at a size, in misses: at most this where the size has room for
+    /// a sixteenth of all pages.
     pub error: f64,
     /// By growing size, from none on. Between two points the misses are those of the smaller one.
     pub points: Vec<Point>,
@@ -32,19 +32,19 @@ pub struct ReuseCurve {
     pub recent: Vec<Point>,
     /// Different pages that were accessed.
     pub footprint: u64,
-    /// Different pages that are accessed in one interval, lately. Below this size the curve says too
-    /// little.
+    /// Different pages that are accessed in one interval, lately. Below this size the curve says
+    /// too little.
     pub at_once: u64,
 }
 
 impl ReuseCurve {
-    /// Misses with memory for so many pages.
+    /// Misses with memory for this number of pages.
     #[must_use]
     pub fn misses(&self, pages: u64) -> f64 {
         at(&self.points, pages)
     }
 
-    /// The share of accesses that miss with memory for so many pages.
+    /// The share of accesses that miss with memory for this number of pages.
     #[must_use]
     pub fn ratio(&self, pages: u64) -> f64 {
         self.misses(pages) / self.accesses

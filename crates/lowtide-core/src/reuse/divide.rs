@@ -40,8 +40,8 @@ pub fn divide(pages: u64, curves: &[Option<ReuseCurve>]) -> Vec<u64> {
     parts
 }
 
-/// The size, of those that can be had with so many pages more, that saves the most misses per page
-/// more, and how many; `None` if none saves any.
+/// Of the sizes that can be had with `left` pages more, the one that saves the most misses for each
+/// of them, and how many it saves; `None` if none saves any.
 fn best(curve: &ReuseCurve, has: u64, left: u64) -> Option<(f64, u64)> {
     let from = curve.recent.partition_point(|point| point.pages <= has);
     let now = at(&curve.recent, has);

@@ -54,9 +54,9 @@ const MOST: usize = 8192;
 const DEAR: usize = 4;
 /// Accesses that wait to be taken from the log at most; later ones are not recorded.
 const LOG_MOST: usize = 1 << 20;
-/// log2 of the neighbours that are in the sample together, if the first file is a dear one: behind a
-/// pointer a look at a run of pages costs what one at a page does. A sample of single pages is the
-/// better one where it costs the same.
+/// log2 of the neighbours that are in the sample together, if the first file is a dear one: behind
+/// a pointer a look at a run of pages costs what one at a page does. A sample of single pages is
+/// the better one where it costs the same.
 const TOGETHER: u8 = 3;
 /// The rate of a file is at least one in two to this power.
 const SHIFT_MAX: u8 = 24;
@@ -218,8 +218,8 @@ impl Reuse {
         true
     }
 
-    /// Adds a page to those that are looked at, if it belongs to the sample: it came in, and was not
-    /// accessed yet.
+    /// Adds a page to those that are looked at, if it belongs to the sample: it came in, and was
+    /// not accessed yet.
     pub fn expect(&mut self, page: (SpaceId, u64), kind: Kind, payer: MemcgId) {
         let _ = self.sample(page, kind, payer);
     }

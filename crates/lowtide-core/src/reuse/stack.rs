@@ -170,8 +170,8 @@ impl Stack {
         }
     }
 
-    /// The curve of all accesses so far, of a sample with so many pages. `variance` is that of the
-    /// misses.
+    /// The curve of all accesses so far, of a sample with `samples` pages. `variance` is that of
+    /// the misses.
     pub(super) fn curve(&self, samples: u64, variance: f64) -> Option<ReuseCurve> {
         let again: Sums = self.histogram.values().fold(Sums::default(), |sum, at| Sums {
             all: sum.all + at.all,

@@ -180,8 +180,8 @@ impl Trace {
         }
     }
 
-    /// One page in so many is in the trace, and so many neighbours together, powers of two: the
-    /// others were not recorded. 1 where it does not say.
+    /// For how many pages one in the trace stands, the others not being recorded, and how many
+    /// neighbours are in it together: powers of two, and 1 where it does not say.
     #[must_use]
     pub fn sampled(&self) -> (u64, u64) {
         match &self.decoder {

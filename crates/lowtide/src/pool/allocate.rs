@@ -8,7 +8,8 @@
 use super::account::Stall;
 use super::oom::out_of_budget;
 use super::payer::{Effort, Full, Payer};
-use super::{Pool, State, reuse};
+use super::sample::Placed;
+use super::{Pool, State};
 use crate::error::Error;
 use crate::space::Space;
 use lowtide_core::{FolioId, LruType, MemcgId, Owner, Task};
@@ -145,14 +146,27 @@ impl Pool {
         let space =
             state.spaces[new.owner.space.0 as usize].as_ref().expect("pages come into open spaces");
         space.table.note_used(new.owner.page, new.order);
-        let kind = reuse::kind_of(space);
+        let kind = space.kind();
         let claimed = space.table.entry(new.owner.page).load();
         assert!(
             claimed == EntryState::Busy,
             "{:?} gets a frame while it is {claimed:?}",
             new.owner
         );
-        reuse::placed(self, state, new, kind, (group, frame), major);
+        let placed = Placed {
+            space: new.owner.space,
+            page: new.owner.page >> kind.order << kind.order,
+            kind,
+            payer: group,
+            frame,
+            order: new.order,
+            touched: new.touched,
+            missed: major,
+        };
+        if self.sample_marks.place(&state.reuse, &placed) {
+            let State { reuse, engine, .. } = &mut *state;
+            placed.note(reuse, self.now(), |id| engine.parent(id));
+        }
         let engine = &mut state.engine;
         let refaulted = self.miss_clock.engine(|| match (anon, shadow) {
             (true, Some(_)) if new.replaced => {

@@ -5,20 +5,21 @@
 //! None of them makes decisions: the reclaimer runs the engine's invocations until the free frames
 //! reach the high watermark.
 
+use super::divide::divide_all;
+use super::looks::Looks;
 use super::reclaim::{PIECE, piece};
-use super::reuse::Looks;
+use super::service::Service;
 use super::{Pool, State, StateGuard};
 use crate::ahead::readers::Readers;
 use crate::error::BuildError;
 use crate::space::Space;
 use crate::swap;
-use crate::tenant::{Exporter, divide_all};
+use crate::tenant::Exporter;
 use crate::thread_locals;
 use lowtide_core::limits::PUBLISH_INTERVAL_NS;
 use lowtide_core::{MemcgId, Reason, Reclaim, Task};
 use lowtide_io::Deadline;
 use std::any::Any;
-use std::fmt;
 use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex};
@@ -33,12 +34,6 @@ const HALVED: u64 = 1 << 20;
 
 /// Time between two looks whether a thread has ended.
 const JOIN_PAUSE: Duration = Duration::from_micros(100);
-
-/// What is started when a pager first needs it, and ends with the pager.
-pub(crate) trait Service: Any + fmt::Debug + Send + Sync {
-    /// Ends it. Returns the threads that may still be ending.
-    fn close(&self) -> Vec<JoinHandle<()>>;
-}
 
 /// Joins the background threads of a pager when its last handle goes.
 #[derive(Debug)]

@@ -17,7 +17,7 @@ use super::frames::Frames;
 use super::lock::TimedGuard;
 use super::miss_clock::MissClock;
 use super::resident::Resident;
-use super::reuse::SampleMarks;
+use super::sample::SampleMarks;
 use super::wakeup::Wakeup;
 use crate::ahead::marks::Unused;
 use crate::anon::Void;
@@ -89,6 +89,25 @@ pub(crate) struct State {
 }
 
 impl State {
+    /// That of a pool without spaces and tenants, whose swaps take at most `swap_frames`.
+    fn new(engine: Engine, resident: Resident, frames: u32, swap_frames: u64) -> Self {
+        Self {
+            engine,
+            frames: Frames::new(frames),
+            resident,
+            spaces: Vec::new(),
+            orphans: Vec::new(),
+            files: HashMap::new(),
+            names: Names::default(),
+            reservations: Reservations::default(),
+            swaps: Swaps::new(swap_frames),
+            on_stall: HashMap::new(),
+            by_benefit: BTreeSet::new(),
+            reuse: Reuse::default(),
+            programs: HashMap::new(),
+        }
+    }
+
     /// Keeps a new space under its number.
     pub(crate) fn add_space(&mut self, space: &Arc<Space>) {
         let index = space.id.0 as usize;
@@ -336,30 +355,18 @@ impl Pool {
             sites: Arc::clone(&fault_sites),
             numbers,
         })?;
-        let (names, reservations) = (Names::default(), Reservations::default());
+        let accesses = engine.accesses();
+        let resident = Resident::new(&arena, page_bytes, config.populate);
+        let state = State::new(engine, resident, frames, limit);
         Ok(Arc::new_cyclic(|me| Self {
             me: Weak::clone(me),
             number: POOLS.fetch_add(1, Relaxed),
             page_shift,
             page_bytes,
             frames,
-            accesses: engine.accesses(),
+            accesses,
             miss_clock: MissClock::default(),
-            state: Mutex::new(State {
-                engine,
-                frames: Frames::new(frames),
-                resident: Resident::new(&arena, page_bytes, config.populate),
-                spaces: Vec::new(),
-                orphans: Vec::new(),
-                files: HashMap::new(),
-                names,
-                reservations,
-                swaps: Swaps::new(limit),
-                on_stall: HashMap::new(),
-                by_benefit: BTreeSet::new(),
-                reuse: Reuse::default(),
-                programs: HashMap::new(),
-            }),
+            state: Mutex::new(state),
             freed: Wakeup::default(),
             kswapd: Wakeup::default(),
             throttled: Condvar::new(),

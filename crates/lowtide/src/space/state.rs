@@ -9,6 +9,7 @@ use crate::fault::nested::is_nested;
 use crate::map::{MappedPages, StoredPages};
 use crate::writeback::{Device, Ledger};
 use lowtide_core::limits::MAX_ORDER;
+use lowtide_core::reuse::Kind;
 use lowtide_core::{FolioId, Owner, SpaceId};
 use lowtide_io::Backend;
 use lowtide_pin::hazard;
@@ -192,6 +193,11 @@ impl Space {
     /// When it has a file.
     pub(crate) fn anon(&self) -> &AnonPages {
         self.anon.as_ref().expect("anonymous pages belong to a region")
+    }
+
+    /// What its pages are like for the sample of accesses.
+    pub(crate) const fn kind(&self) -> Kind {
+        Kind { order: self.order, dear: self.mapped.is_some() }
     }
 
     pub(crate) fn path_ref(&self) -> &Arc<PathBuf> {

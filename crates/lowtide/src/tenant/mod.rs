@@ -47,4 +47,3 @@ pub use report::{Consumer, OomReport, Unwritable};
 pub(crate) use reservations::Reservations;
 pub use reserve::Reservation;
 pub use share::Share;
-pub(crate) use share::divide_all;

@@ -9,7 +9,7 @@
 
 use super::{OnStall, Tenant, TenantError};
 use crate::budget::{Advice, Curve};
-use crate::pool::{StateGuard, reuse};
+use crate::pool::{StateGuard, looks};
 #[cfg(feature = "bpf")]
 use lowtide_bpf::Programs;
 use lowtide_core::MemcgId;
@@ -93,7 +93,7 @@ impl Tenant {
     /// [`TenantError::Gone`].
     pub fn curve(&self) -> Result<Option<Curve>, TenantError> {
         let pool = self.pool();
-        let state = reuse::look_now(pool, self.lock()?);
+        let state = looks::look_now(pool, self.lock()?);
         let curve = state.reuse.of_group(self.id);
         let mapped = state.spaces.iter().flatten().any(|space| space.mapped.is_some());
         drop(state);

@@ -13,7 +13,7 @@ use crate::error::Error;
 use crate::fault::Access;
 use crate::fault::nested::Nested;
 use crate::pager::Pager;
-use crate::pool::{Pool, reuse};
+use crate::pool::{Pool, looks};
 use crate::space::Space;
 use crate::space::length::Length;
 use crate::space::punch::punch;
@@ -154,7 +154,7 @@ impl View {
     #[must_use]
     pub fn curve(&self) -> Option<Curve> {
         let pool = self.open.pool();
-        let state = reuse::look_now(pool, pool.lock());
+        let state = looks::look_now(pool, pool.lock());
         let curve = state.reuse.of_space(self.space.id);
         drop(state);
         curve.map(|curve| Curve::new(curve, pool.page_shift, None))

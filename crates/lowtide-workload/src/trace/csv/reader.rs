@@ -68,8 +68,8 @@ impl<R: Read> Reader<R> {
         self.text.parser().page_bytes
     }
 
-    /// One page in so many is in the trace, and so many neighbours together, powers of two; 1 where
-    /// it does not say.
+    /// For how many pages one in the trace stands, and how many neighbours are in it together:
+    /// powers of two, and 1 where it does not say.
     #[must_use]
     pub fn sampled(&self) -> (u64, u64) {
         self.text.parser().sampled

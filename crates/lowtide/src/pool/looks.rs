@@ -1,13 +1,11 @@
 //! The live sample of accesses, from which the pager's miss-ratio curves come
 //! ([`lowtide_core::reuse`]).
 //!
-//! An access is learned of in one of three ways:
-//!
-//! | access | learned of |
+//! | an access | is learned of by |
 //! |---|---|
-//! | that misses | when its frame is placed (`allocate.rs`) |
-//! | through a descriptor, or first use of a page that was read ahead | a bit that it sets, of the frames of the sample only |
-//! | through a guard or a pointer | the young bit of its translation, at the next look |
+//! | that misses | the placing of its frame (`allocate.rs`) |
+//! | through a descriptor; the first to a page that was read ahead | a bit of the frame |
+//! | through a guard or a pointer | the young bit of the translation, at the next look |
 //!
 //! **A look** visits the pages of the sample, takes their bits, and ends an interval. Young bits
 //! are the policy's, so one that a look takes is *kept* in a bit of its frame, where the policy
@@ -17,19 +15,17 @@
 //! age.
 //!
 //! **Cost.** A look takes 0.1 µs a page of the sample, behind pointers some µs for each eight
-//! neighbours, and there are 8192 pages at most, or 2048. The time between two looks is at least [`SELDOM`] times what the last one
-//! took, and grows while nothing is accessed. Behind pointers the touches that follow cost the
-//! program about as much. On the path of a hit there is nothing; a miss looks up one hash.
+//! neighbours, and there are 8192 pages at most, or 2048. The time between two looks is at least
+//! [`SELDOM`] times what the last one took, and grows while nothing is accessed. Behind pointers
+//! the touches that follow cost the program about as much. On the path of a hit there is nothing; a
+//! miss looks up one hash.
 
 use super::{Pool, State, StateGuard};
-use crate::pool::allocate::NewFolio;
 use crate::pool::reclaim::look;
 use crate::space::Space;
-use lowtide_core::reuse::Kind;
-use lowtide_core::{FolioId, MemcgId, SpaceId};
+use lowtide_core::{FolioId, SpaceId};
 use lowtide_pin::translation::State as EntryState;
 use rustix::time::{ClockId, clock_gettime};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 /// The shortest time between two looks.
@@ -41,82 +37,6 @@ const SELDOM: u32 = 100;
 /// Pages that are looked at with the lock held, and what one behind a pointer counts as.
 const STEP: usize = 256;
 const MAPPED: usize = 16;
-
-/// A bit for each frame.
-#[derive(Debug)]
-struct Bits(Box<[AtomicU64]>);
-
-impl Bits {
-    fn new(frames: u32) -> Self {
-        Self((0..frames.div_ceil(64)).map(|_| AtomicU64::new(0)).collect())
-    }
-
-    #[inline]
-    fn get(&self, frame: u32) -> bool {
-        self.0[frame as usize / 64].load(Relaxed) >> (frame % 64) & 1 != 0
-    }
-
-    fn set(&self, frame: u32) {
-        self.0[frame as usize / 64].fetch_or(1 << (frame % 64), Relaxed);
-    }
-
-    fn take(&self, frame: u32) -> bool {
-        self.get(frame) && {
-            let bit = 1 << (frame % 64);
-            self.0[frame as usize / 64].fetch_and(!bit, Relaxed) & bit != 0
-        }
-    }
-}
-
-/// What is known of frames whose pages are in the sample.
-#[derive(Debug)]
-pub(crate) struct SampleMarks {
-    sampled: Bits,
-    touched: Bits,
-    /// Young bits that a look has taken from the policy.
-    young: Bits,
-}
-
-impl SampleMarks {
-    pub(crate) fn new(frames: u32) -> Self {
-        Self { sampled: Bits::new(frames), touched: Bits::new(frames), young: Bits::new(frames) }
-    }
-
-    /// Bytes of memory that the marks take.
-    pub(crate) fn bytes(&self) -> usize {
-        3 * size_of_val(&*self.sampled.0)
-    }
-
-    /// Notes an access that sets no young bit. Cost: one load, mostly.
-    #[inline]
-    pub(crate) fn touch(&self, frame: u32) {
-        if self.sampled.get(frame) && !self.touched.get(frame) {
-            self.touched.set(frame);
-        }
-    }
-
-    /// Whether a look has taken the young bit of a frame's page, which is given back with that.
-    #[inline]
-    pub(crate) fn take_young(&self, frame: u32) -> bool {
-        self.sampled.get(frame) && self.young.take(frame)
-    }
-
-    /// The same, without giving it back.
-    #[inline]
-    pub(crate) fn is_young(&self, frame: u32) -> bool {
-        self.sampled.get(frame) && self.young.get(frame)
-    }
-
-    /// A frame gets a page.
-    fn begin(&self, frame: u32, sampled: bool) {
-        for bits in [&self.sampled, &self.touched, &self.young] {
-            bits.take(frame);
-        }
-        if sampled {
-            self.sampled.set(frame);
-        }
-    }
-}
 
 /// When the sample is looked at.
 #[derive(Debug)]
@@ -216,69 +136,14 @@ fn look_at(pool: &Pool, state: &mut State, space: &Space, page: u64) {
     let (marks, mut payer, mut accessed) = (&pool.sample_marks, None, false);
     for page in pages {
         let Some((frame, young)) = resident(page) else { continue };
-        if !marks.sampled.get(frame) {
-            // It came in while the rate was another.
-            marks.begin(frame, true);
-        }
-        accessed |= marks.touched.take(frame);
+        accessed |= marks.take_touch(frame);
         if young && space.table.entry(page).clear_young() {
-            marks.young.set(frame);
+            marks.keep_young(frame);
             accessed = true;
         }
         payer = payer.or_else(|| state.engine.group_of_folio(FolioId(frame)));
     }
     if accessed && let Some(payer) = payer {
-        let _ = state.reuse.note((space.id, page), kind_of(space), payer, false);
-    }
-}
-
-/// What the pages of a space are like.
-pub(super) const fn kind_of(space: &Space) -> Kind {
-    Kind { order: space.order, dear: space.mapped.is_some() }
-}
-
-/// A folio is placed in frames.
-pub(super) fn placed(
-    pool: &Pool,
-    state: &mut State,
-    new: &NewFolio,
-    kind: Kind,
-    (group, frame): (MemcgId, u32),
-    missed: bool,
-) {
-    let first = new.owner.page >> kind.order << kind.order;
-    let sampled = state.reuse.samples(new.owner.space, first);
-    for frame in frame..frame + (1 << new.order) {
-        pool.sample_marks.begin(frame, sampled);
-    }
-    // Behind a pointer the first touch of a page that was read ahead may not be seen.
-    if sampled && (new.touched || kind.dear) {
-        let page = (new.owner.space, first);
-        if !state.reuse.note(page, kind, group, missed) {
-            end_interval(pool, state);
-            let _ = state.reuse.note(page, kind, group, missed);
-        }
-    } else if sampled {
-        state.reuse.expect((new.owner.space, first), kind, group);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_frame_outside_of_the_sample_has_no_marks_and_a_new_page_none_of_the_old_one() {
-        let marks = SampleMarks::new(100);
-        marks.touch(70);
-        assert!(!marks.touched.get(70));
-        marks.begin(70, true);
-        marks.touch(70);
-        marks.young.set(70);
-        assert!(marks.is_young(70) && marks.take_young(70) && !marks.take_young(70));
-        assert!(marks.touched.take(70) && !marks.touched.take(70));
-        marks.young.set(70);
-        marks.begin(70, false);
-        assert!(!marks.is_young(70) && !marks.sampled.get(70));
+        let _ = state.reuse.note((space.id, page), space.kind(), payer, false);
     }
 }
