@@ -115,6 +115,23 @@ def test_threads_gather_from_one_view(numbers):
         assert view.budget.usage <= 2 * MIB
 
 
+def test_a_pager_says_how_large_it_should_be(numbers):
+    pager = lowtide.Pager("4M")
+    assert pager.curve() is None and pager.advice() is None
+    with lowtide.open(numbers, pager=pager) as view:
+        rows = np.random.default_rng(1).integers(0, 2 * MIB // 4096, 20_000)
+        for part in np.array_split(rows, 100):
+            view.rows(part, "u1", 4096)
+            pager.curve()
+    curve = pager.curve()
+    assert 0.8 < curve["footprint_bytes"] / (2 * MIB) < 1.2
+    assert curve["first_accesses"] < 0.2 * curve["accesses"]
+    assert [size for size, _ in curve["points"]] == sorted(size for size, _ in curve["points"])
+    assert 1 * MIB < pager.advice(0.02) < 3 * MIB and pager.advice(0.9) < 1 * MIB
+    assert pager.stall_advice() >= 0
+    pager.close()
+
+
 def test_it_is_a_file_object(numbers):
     whole = numbers.read_bytes()
     with lowtide.open(numbers, max="4M") as view:
