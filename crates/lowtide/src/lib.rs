@@ -160,8 +160,8 @@ pub use space::open::OpenOptions;
 pub use stat::{DirtyStat, IoStat, Stat};
 pub use swap::{SwapOptions, SwapStat};
 pub use tenant::{
-    Consumer, ExportError, OnStall, OomReport, Reservation, Tenant, TenantBuilder, TenantError,
-    TenantFile, TenantLimits, Unwritable,
+    AutoLimits, AutoStat, Consumer, ExportError, OnStall, OomReport, Reservation, Tenant,
+    TenantBuilder, TenantError, TenantFile, TenantLimits, Unwritable,
 };
 pub use view::{Cursor, Page, PageCursor, View};
 

@@ -27,6 +27,7 @@
 //! Source: `docs/kernel/memcg.md` §6, 7, 8, 14.
 
 use super::account::{Account, Over, Stall};
+use super::auto::UNSEEN_NS;
 use super::payer::Payer;
 use super::{Pool, State, StateGuard};
 use crate::error::Error;
@@ -103,6 +104,16 @@ impl Pool {
 
     /// The page is there, or could not be read: books the wait.
     pub(crate) fn stall_ends(&self, stall: Option<Stall>, bytes: u64) {
+        self.end_stall(stall, bytes, 0);
+    }
+
+    /// The same of a page that had come in before it was noticed: what a thread waited for it is
+    /// unknown.
+    pub(crate) fn unseen_stall_ends(&self, stall: Option<Stall>, bytes: u64) {
+        self.end_stall(stall, bytes, UNSEEN_NS);
+    }
+
+    fn end_stall(&self, stall: Option<Stall>, bytes: u64, unseen_ns: u64) {
         let Some(Stall { refaulted, payer, began }) = stall else { return };
         let mut state = self.lock();
         if self.is_poisoned() {
@@ -118,6 +129,7 @@ impl Pool {
             account.booked_until = now;
             account.stalled_for = Some(payer);
             let stall_ns = now.saturating_sub(since);
+            state.engine.waited(&refaulted, stall_ns.max(unseen_ns));
             state.engine.stalled(group, &refaulted, stall_ns, bytes, &mut account.debt, now);
         });
     }

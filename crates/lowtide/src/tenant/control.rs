@@ -107,12 +107,14 @@ impl Tenant {
     }
 
     /// Sets the level above which charges evict first, and evicts what is above it now. Returns
-    /// whether usage has come down to it.
+    /// whether usage has come down to it. A limit that [sets itself](Tenant::set_auto) ends with
+    /// it.
     ///
     /// # Errors
     /// [`TenantError::Gone`], [`TenantError::Root`].
     pub fn set_high(&self, high: impl Into<Size>) -> Result<bool, TenantError> {
         let (mut state, pages) = self.below_root(high.into())?;
+        state.end_auto(self.id);
         state.engine.set_high(self.id, pages);
         self.bring_down(state, Ceiling::High, pages)
     }
@@ -316,7 +318,7 @@ impl Tenant {
 
     fn try_remove(&self, state: &mut State) -> Result<(), TenantError> {
         let parent = state.engine.parent(self.id).ok_or(TenantError::Root)?;
-        let State { engine, names, reservations, swaps, on_stall, programs, .. } = state;
+        let State { engine, names, reservations, swaps, on_stall, programs, autos, .. } = state;
         engine.remove_group(self.id).map_err(|e| {
             TenantError::from_group(e, self.pool().page_shift, || names.path(engine, self.id))
         })?;
@@ -324,6 +326,7 @@ impl Tenant {
         reservations.inherit(self.id, parent);
         swaps.inherit(self.id, parent);
         on_stall.remove(&self.id);
+        autos.remove(&self.id);
         programs.remove(&self.id);
         Ok(())
     }

@@ -11,6 +11,7 @@
 //! | `limits.rs` | its settings, as values |
 //! | `builder.rs` | making one |
 //! | `control.rs` | limits while it runs, proactive reclaim, moving, renaming, removing |
+//! | `auto.rs` | limits that set themselves |
 //! | `dirty.rs` | limits of dirty data |
 //! | `policy.rs` | what happens above a limit: throttle policies, programs, advice |
 //! | `reserve.rs`, `reservations.rs` | memory of the program's own |
@@ -19,6 +20,7 @@
 //! | `files.rs`, `export.rs` | the kernel's files: texts, and a directory that has them |
 //! | `error.rs` | what can go wrong |
 
+mod auto;
 mod builder;
 mod control;
 mod dirty;
@@ -33,6 +35,7 @@ mod report;
 mod reservations;
 mod reserve;
 
+pub use auto::{AutoLimits, AutoStat};
 pub use builder::TenantBuilder;
 pub use error::TenantError;
 pub use export::ExportError;
