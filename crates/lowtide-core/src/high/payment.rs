@@ -319,6 +319,7 @@ impl Engine {
             high: group.memory.high,
             swap_usage: group.swap.usage,
             swap_high: group.swap.high,
+            is_auto: group.high.auto.is_some(),
         }
     }
 
