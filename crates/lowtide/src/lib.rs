@@ -127,6 +127,7 @@ mod anon;
 mod config;
 mod errno;
 mod error;
+mod events;
 mod fault;
 pub mod guide;
 #[cfg(feature = "instruments")]

@@ -25,6 +25,7 @@
 use super::background::Service;
 use super::reclaim::{PIECE, piece};
 use super::{Pool, State, StateGuard};
+use crate::events;
 use crate::tenant::{AutoLimits, AutoStat, TenantError};
 use crate::thread_locals;
 use lowtide_core::auto::{AutoBounds, AutoCause, AutoLimit, AutoStep, Sample};
@@ -138,6 +139,14 @@ fn bounds_of(limits: &AutoLimits, page_shift: u32) -> AutoBounds {
     AutoBounds { least: pages(limits.least), most: pages(limits.most), target }
 }
 
+/// What a subscriber is to know when the lock is free.
+struct Move {
+    tenant: String,
+    before: u64,
+    usage: u64,
+    step: AutoStep,
+}
+
 /// The thread of a pager that sets limits: started for the first one.
 #[derive(Debug)]
 pub(crate) struct Setter {
@@ -200,15 +209,19 @@ impl Pool {
         if all.is_empty() {
             return;
         }
+        let mut moves = Vec::new();
         for id in all {
             if self.is_poisoned() {
                 return;
             }
             if state.autos.contains_key(&id) && state.engine.alive(id) {
-                state = self.set_limit(state, id, is_idle);
+                state = self.set_limit(state, id, is_idle, &mut moves);
             }
         }
         drop(self.trim(state));
+        for Move { tenant, before, usage, step } in moves {
+            events::moved(&tenant, before, usage, &step, self.page_shift);
+        }
     }
 
     fn set_limit<'a>(
@@ -216,6 +229,7 @@ impl Pool {
         mut state: StateGuard<'a>,
         id: MemcgId,
         is_idle: bool,
+        moves: &mut Vec<Move>,
     ) -> StateGuard<'a> {
         let now = self.now();
         let step = {
@@ -245,17 +259,9 @@ impl Pool {
             auto.figures.note(now, usage, before, &step);
             if step.limit != before {
                 engine.set_high(id, step.limit);
-                let bytes = |pages: u64| pages << self.page_shift;
-                tracing::debug!(
-                    target: "lowtide::auto",
-                    tenant = names.path(engine, id),
-                    limit_bytes = bytes(step.limit),
-                    before_bytes = bytes(before),
-                    usage_bytes = bytes(usage),
-                    stall_share = step.stall_share as f64 / 1e6,
-                    cause = step.cause.name(),
-                    "a limit sets itself"
-                );
+                if events::moves_wanted() {
+                    moves.push(Move { tenant: names.path(engine, id), before, usage, step });
+                }
             }
             step
         };

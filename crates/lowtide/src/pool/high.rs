@@ -31,6 +31,7 @@ use super::auto::UNSEEN_NS;
 use super::payer::Payer;
 use super::{Pool, State, StateGuard};
 use crate::error::Error;
+use crate::events;
 use crate::fault::nested::{is_nested, is_serving};
 use crate::tenant::OnStall;
 use lowtide_core::high::handler::{HighPolicy, NOT_WORTH_NS};
@@ -222,7 +223,13 @@ impl Pool {
                     let tenant = state.names.path(&state.engine, group);
                     return Err(Error::OverLimit { tenant, wait: Duration::from_nanos(ns) });
                 }
-                Some(HighNext::Sleep { ns, .. }) => {
+                Some(HighNext::Sleep { ns, cause }) => {
+                    if events::throttles_wanted() {
+                        let tenant = state.names.path(&state.engine, group);
+                        drop(state);
+                        events::throttled(&tenant, ns, cause);
+                        state = self.lock();
+                    }
                     self.throttle(state, group, ns);
                     state = self.lock();
                 }
