@@ -1,6 +1,6 @@
 //! Counters as dictionaries.
 
-use lowtide::budget::Curve;
+use lowtide::budget::{AutoStat, Curve};
 use lowtide::{Pressure, PressureLine, Stat};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -93,5 +93,25 @@ fn of_line(py: Python<'_>, line: PressureLine) -> PyResult<Bound<'_, PyDict>> {
         all.set_item(name, f64::from(average) / 10_000.0)?;
     }
     all.set_item("total", line.total_ns as f64 / 1e9)?;
+    Ok(all)
+}
+
+/// What became of a limit that sets itself: sizes in bytes, and seconds.
+pub(crate) fn of_auto<'py>(py: Python<'py>, stat: &AutoStat) -> PyResult<Bound<'py, PyDict>> {
+    let all = PyDict::new(py);
+    for (name, value) in [
+        ("limit", stat.limit_bytes),
+        ("least", stat.least_bytes),
+        ("most", stat.most_bytes),
+        ("mean", stat.mean_bytes),
+        ("mean_usage", stat.mean_usage_bytes),
+        ("grown", stat.grown),
+        ("shrunk", stat.shrunk),
+        ("refaults", stat.refaults),
+    ] {
+        all.set_item(name, value)?;
+    }
+    all.set_item("waited", stat.waited.as_secs_f64())?;
+    all.set_item("stall_share", stat.stall_share)?;
     Ok(all)
 }

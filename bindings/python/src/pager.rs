@@ -4,6 +4,8 @@ use crate::arguments::{optional_size, policy, size};
 use crate::budget::{Budget, Place, Spec, Step};
 use crate::counters;
 use crate::errors::OrRaise;
+use crate::forks;
+use lowtide::budget::AutoLimits;
 use lowtide::{Size, TenantFile};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -278,6 +280,30 @@ impl Tenant {
     fn set_max(&self, py: Python<'_>, max: &Bound<'_, PyAny>) -> PyResult<()> {
         let max = size(max)?;
         py.detach(|| self.account.tenant()?.set_max(max).or_raise().map(drop))
+    }
+
+    /// Lets the limit set itself between two bounds, from now on.
+    #[pyo3(signature = (least, most, *, target=AutoLimits::TARGET))]
+    fn set_auto(
+        &self,
+        py: Python<'_>,
+        least: &Bound<'_, PyAny>,
+        most: &Bound<'_, PyAny>,
+        target: f64,
+    ) -> PyResult<()> {
+        let limits = AutoLimits { least: size(least)?, most: size(most)?, target };
+        py.detach(|| {
+            let tenant = self.account.tenant()?;
+            // It may start a thread.
+            let _quiet = forks::quiet();
+            tenant.set_auto(limits).or_raise()
+        })
+    }
+
+    /// What became of such a limit, in bytes and seconds; `None` without one.
+    fn auto<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
+        let found = py.detach(|| self.account.tenant()?.auto().or_raise())?;
+        found.map(|stat| counters::of_auto(py, &stat)).transpose()
     }
 
     /// A tenant below this one.

@@ -52,7 +52,8 @@ fn the_program_and_the_built_in_law_sleep_equally_long() {
     for _ in 0..20_000 {
         let high = draw.below(100_000) + 1;
         let usage = high + draw.below(high / 4 + 2);
-        let level = LevelView { id: 1, usage, high, swap_usage: 0, swap_high: NO_LIMIT };
+        let level =
+            LevelView { id: 1, usage, high, swap_usage: 0, swap_high: NO_LIMIT, is_auto: false };
         let facts = TaskFacts {
             dying: false,
             hz: [100, 250, 1000][draw.below(3) as usize],

@@ -53,6 +53,28 @@ fn what_is_cached_of_a_file_falls_to_the_budget_again_and_again() {
 }
 
 #[test]
+fn a_budget_that_sets_itself_is_between_its_bounds_in_each_way() {
+    let files = Files::new();
+    let (data, summary) = (files.data(), files.path("summary"));
+    let program = [maps().to_str().unwrap(), "read", &data, "40000"];
+    for mode in ["auto", "pagecache"] {
+        let bounds = ["--max", "auto", "--at-least", "1M", "--at-most", "8M", "--stall", "2"];
+        let output = ["--mode", mode, "--json", "--summary", &summary];
+        let with = run(&[&bounds[..], &output[..]].concat(), &program).output().unwrap();
+        same(&with, &maps_with(&["read", &data, "40000"]));
+        let text = fs::read_to_string(&summary).unwrap();
+        let all: Value = serde_json::from_str(&text).expect("a line of JSON");
+        assert_eq!(all["max_bytes"], 8 * MIB);
+        let auto = &all["budgets"][0]["auto"];
+        assert_eq!(auto["least_bytes"], MIB, "it begins with little: {all}");
+        for size in ["limit_bytes", "mean_bytes", "most_bytes"] {
+            let bytes = auto[size].as_u64().unwrap();
+            assert!((MIB as u64..=8 * MIB as u64).contains(&bytes), "{size}: {all}");
+        }
+    }
+}
+
+#[test]
 fn a_glob_has_a_budget_of_its_own_and_other_files_are_left_alone_below_the_threshold() {
     let files = Files::new();
     let small = files.path("small.idx");
@@ -253,6 +275,10 @@ fn bad_usage_says_what_to_do() {
         (&["--max", "8M", "--mode", "both"], &["auto", "userfault", "pagecache"]),
         (&["--max", "8M", "--high", "9M"], &["--high 9M", "--max 8M"]),
         (&["--max", "1K"], &["1M"]),
+        (&["--max", "8M", "--at-most", "9M"], &["--at-most", "--max auto"]),
+        (&["--max", "auto", "--at-most", "8M", "--high", "4M"], &["--high", "--max auto"]),
+        (&["--max", "auto", "--at-least", "9M", "--at-most", "8M"], &["9M", "8M"]),
+        (&["--max", "auto", "--stall", "0"], &["percentage"]),
         (&["--max", "8M", "--map", "x"], &["GLOB=SIZE"]),
         (&["--max", "8M", "--summary", "/no/such/dir/x"], &["/no/such/dir/x"]),
         (&["--max", "8M", "--policy", "none"], &["none"]),

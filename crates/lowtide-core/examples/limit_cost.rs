@@ -61,7 +61,14 @@ fn main() {
         psi.apply(stalling.enter_stall(), now);
         psi.apply(stalling.leave_stall(), now + PACE / 2);
     });
-    let view = LevelView { id: 1, usage: 110, high: 100, swap_usage: 0, swap_high: NO_LIMIT };
+    let view = LevelView {
+        id: 1,
+        usage: 110,
+        high: 100,
+        swap_usage: 0,
+        swap_high: NO_LIMIT,
+        is_auto: false,
+    };
     let facts = TaskFacts { dying: false, hz: 1000, since_refault_ns: u64::MAX, owed_ns: 0 };
     measure("a step of the over-limit handler", |_| {
         let mut over = OverLimit::new(HighPolicy::StallDebt, &mut 64);

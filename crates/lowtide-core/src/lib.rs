@@ -37,6 +37,7 @@
 //! sections.
 #![forbid(unsafe_code)]
 
+pub mod auto;
 mod batches;
 mod charge;
 mod check;

@@ -9,11 +9,11 @@
 use crate::judge::Reason;
 use crate::mirrors::{self, Mirrored};
 use crate::ways::Why;
-use lowtide::budget::{Curve, Share as ShareBy};
+use lowtide::budget::{AutoLimits, Curve, Share as ShareBy};
 use lowtide::map::run::Reads;
 use lowtide::map::{Adopted, MapOptions};
 use lowtide::{IoEngine, IoMode, MemoryStat, Pager, Policy, Size, SwapOptions, Tenant};
-use lowtide_run::settings::{Settings, SwapTo};
+use lowtide_run::settings::{Auto, Settings, SwapTo};
 use lowtide_run::shares::Shares;
 use lowtide_sys::page_cache::cached_pages;
 use rustix::fs::{Mode, OFlags, fstat, open};
@@ -48,6 +48,9 @@ const STEP: u64 = 8 << 20;
 
 /// Parts of a budget that is divided among files.
 const PARTS: usize = 64;
+/// What a process wants at least beyond its limit, if that sets itself.
+const AUTO_ROOM: u64 = 16 << 20;
+
 /// Bytes that a swap file has at most: it takes room on the disk as pages are written.
 const SWAP_FILE_MOST: u64 = 64 << 30;
 
@@ -90,6 +93,37 @@ pub(crate) struct Figures {
     pub(crate) refaults: u64,
     /// Pages that were evicted.
     pub(crate) evicted: u64,
+    /// What became of a budget that sets itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) auto: Option<AutoFigures>,
+}
+
+/// Sizes of a budget that sets itself, over time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub(crate) struct AutoFigures {
+    /// Now.
+    pub(crate) limit_bytes: u64,
+    pub(crate) mean_bytes: u64,
+    pub(crate) least_bytes: u64,
+    pub(crate) most_bytes: u64,
+    /// What was used of it.
+    pub(crate) mean_usage_bytes: u64,
+    /// What threads waited for pages that it had dropped; in `pagecache` mode 100 for each.
+    pub(crate) waited_us: u64,
+}
+
+impl AutoFigures {
+    pub(crate) fn of(tenant: &Tenant) -> Option<Self> {
+        let stat = tenant.auto().ok()??;
+        Some(Self {
+            limit_bytes: stat.limit_bytes,
+            mean_bytes: stat.mean_bytes,
+            least_bytes: stat.least_bytes,
+            most_bytes: stat.most_bytes,
+            mean_usage_bytes: stat.mean_usage_bytes,
+            waited_us: u64::try_from(stat.waited.as_micros()).unwrap_or(u64::MAX),
+        })
+    }
 }
 
 /// What was read ahead for all budgets together.
@@ -206,6 +240,9 @@ impl Budgets {
             let tenant = self.pager.tenant(&name).max(Size::new(part)).high(high).create()?;
             if self.settings.by_benefit {
                 tenant.set_share(ShareBy::ByBenefit)?;
+            }
+            if let Some(auto) = self.settings.auto.filter(|_| budget == 0) {
+                tenant.set_auto(bounds(auto, part))?;
             }
             let (faults, files) = ((0, Instant::now()), BTreeMap::new());
             self.tenants.insert(budget, Account { tenant, files, max, peak: 0, part, faults });
@@ -352,11 +389,19 @@ impl Budgets {
             let all =
                 mapped.get(budget).copied().unwrap_or_default().saturating_add(heap + heap / 4);
             let is_quiet = now.duration_since(account.faults.1) >= QUIET;
+            let auto = self.settings.auto.filter(|_| *budget == 0);
+            // Room to grow until the next look.
+            let limit = account.tenant.auto().ok().flatten().map(|stat| stat.limit_bytes);
+            let all = limit.map_or(all, |limit| all.min(2 * limit + AUTO_ROOM));
             let wants = if is_quiet { has } else { all.max(has) };
             let (part, sharing) = shares.divide(*budget, account.max, wants, has);
             most = most.max(sharing);
             let part = part.max(has.saturating_sub(STEP)).min(account.max);
-            if part != account.part && account.tenant.set_max(Size::new(part)).is_ok() {
+            let set = || match auto {
+                Some(auto) => account.tenant.set_auto(bounds(auto, part)).is_ok(),
+                None => account.tenant.set_max(Size::new(part)).is_ok(),
+            };
+            if part != account.part && set() {
                 account.part = part;
             }
         }
@@ -460,6 +505,7 @@ impl Budgets {
                 faults: stat.events.pgfault,
                 refaults: stat.events.workingset_refault_file,
                 evicted: stat.events.pgsteal,
+                auto: AutoFigures::of(&account.tenant),
             };
             Some((*budget, figures))
         };
@@ -477,6 +523,12 @@ fn record(pager: &Pager, path: &Path, first: Option<u32>) -> Result<(), Box<dyn 
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC;
     let file = open(Path::new(&name), flags, Mode::from_raw_mode(0o666))?;
     Ok(pager.record(file.into())?)
+}
+
+/// The bounds of a budget that sets itself, in this process's part.
+fn bounds(auto: Auto, part: u64) -> AutoLimits {
+    let limits = AutoLimits::new(Size::new(auto.least.min(part)), Size::new(part));
+    AutoLimits { target: f64::from(auto.stall) / 1e6, ..limits }
 }
 
 /// Bytes of a tenant's heaps, in memory and in swap.

@@ -22,7 +22,7 @@
 #![allow(unsafe_code)]
 
 use crate::blocks::{self, Block, Place, Table};
-use crate::budgets::Budgets;
+use crate::budgets::{AutoFigures, Budgets};
 use crate::heap::READ_WRITE;
 use crate::judge::Reason;
 use crate::outside::Outside;
@@ -90,6 +90,9 @@ pub(crate) struct HeapFigures {
     /// The same in words.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) error: Option<String>,
+    /// What became of a budget that sets itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) auto: Option<AutoFigures>,
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "what serde calls")]
@@ -455,6 +458,7 @@ impl Memory {
             given_back_bytes: self.given_back_bytes,
             failure: error.as_ref().map(name_of),
             error: error.map(|error| error.to_string()),
+            auto: AutoFigures::of(&self.tenant),
         }
     }
 

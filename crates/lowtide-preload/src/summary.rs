@@ -2,7 +2,7 @@
 //!
 //! The names in the JSON are an interface: names may be added, none is renamed.
 
-use crate::budgets::{Figures, ReadAhead};
+use crate::budgets::{AutoFigures, Figures, ReadAhead};
 use crate::descriptors;
 use crate::judge::Reason;
 use crate::left::LeftAlone;
@@ -202,6 +202,9 @@ fn text(settings: &Settings, program: &str, counted: Counted, whole: &Whole) -> 
     }
     if let Some(heap) = &whole.heap {
         text += &of_heap(heap);
+        // A budget of files says it otherwise.
+        let auto = heap.auto.as_ref().filter(|_| whole.budgets.is_empty());
+        text += &auto.map(of_auto).unwrap_or_default();
     }
     for budget in &whole.budgets {
         text += &of_budget(budget);
@@ -313,9 +316,10 @@ fn of_budget(budget: &Budget) -> String {
         0 if figures.faults > 0 => "the most not measured: too short".to_owned(),
         bytes => format!("{} at most", mib(bytes)),
     };
+    let auto = figures.auto.as_ref().map(of_auto).unwrap_or_default();
     format!(
         "  budget{of}: {max}, {}{read} ({})\n    in memory {} now, {peak}; {} pages came in, \
-         {} of them again; {} evicted\n",
+         {} of them again; {} evicted\n{auto}",
         mappings(*count),
         files.join(", "),
         mib(figures.resident_bytes),
@@ -339,6 +343,19 @@ fn of_curve((glob, curve): &(Option<String>, Curve)) -> String {
         let _ = writeln!(text, "    {line}");
     }
     text
+}
+
+fn of_auto(auto: &AutoFigures) -> String {
+    let ms = auto.waited_us / 1000;
+    format!(
+        "    it set itself: {} on average, {} at least, {} at most, {} now; {} used on average; \
+         waited {ms} ms for pages that came again\n",
+        mib(auto.mean_bytes),
+        mib(auto.least_bytes),
+        mib(auto.most_bytes),
+        mib(auto.limit_bytes),
+        mib(auto.mean_usage_bytes)
+    )
 }
 
 fn mappings(count: u64) -> String {

@@ -6,6 +6,7 @@
 //! | variable | meaning | if it is missing |
 //! |---|---|---|
 //! | `LOWTIDE_RUN_MAX` | the budget, in bytes | the library does nothing at all |
+//! | `LOWTIDE_RUN_AUTO` | `BYTES MILLIONTHS`: its lower bound, the share that may be waited | fixed |
 //! | `LOWTIDE_RUN_HIGH` | where trimming begins, in bytes | a little below the budget |
 //! | `LOWTIDE_RUN_MODE` | `userfault`, `auto`: an exact budget, where possible | `pagecache` |
 //! | `LOWTIDE_RUN_INEXACT` | why it is possible for no file, in words | it is, or is not wanted |
@@ -38,6 +39,7 @@ use std::path::{Path, PathBuf};
 use crate::elf::CLibrary;
 
 const MAX: &str = "LOWTIDE_RUN_MAX";
+const AUTO: &str = "LOWTIDE_RUN_AUTO";
 const HIGH: &str = "LOWTIDE_RUN_HIGH";
 const MODE: &str = "LOWTIDE_RUN_MODE";
 const INEXACT: &str = "LOWTIDE_RUN_INEXACT";
@@ -60,9 +62,9 @@ const GLIBC: &str = "LOWTIDE_RUN_GLIBC";
 const MUSL: &str = "LOWTIDE_RUN_MUSL";
 
 /// Every variable of ours, for a process that shall not hand them on.
-pub const ALL: [&str; 21] = [
-    MAX, HIGH, MODE, INEXACT, ANON, READ, SWAP, POLICY, MAPS, THRESHOLD, READ_AHEAD, SUMMARY, JSON,
-    ADVISE, RECORD, SHARE, FOLLOW, SHARED, PID, GLIBC, MUSL,
+pub const ALL: [&str; 22] = [
+    MAX, AUTO, HIGH, MODE, INEXACT, ANON, READ, SWAP, POLICY, MAPS, THRESHOLD, READ_AHEAD, SUMMARY,
+    JSON, ADVISE, RECORD, SHARE, FOLLOW, SHARED, PID, GLIBC, MUSL,
 ];
 
 /// The variable of the dynamic linker that names libraries to load first.
@@ -143,11 +145,34 @@ impl SwapTo {
 const FILE: &str = "file ";
 const BY_BENEFIT: &str = "by-benefit";
 
+/// A budget that sets itself, up to the budget.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Auto {
+    /// Its lower bound, in bytes.
+    pub least: u64,
+    /// Millionths of the time that threads may wait for pages that it has dropped.
+    pub stall: u32,
+}
+
+impl Auto {
+    fn to_env(self) -> String {
+        let Self { least, stall } = self;
+        format!("{least} {stall}")
+    }
+
+    fn from_env(text: &str) -> Option<Self> {
+        let (least, stall) = text.split_once(' ')?;
+        Some(Self { least: least.parse().ok()?, stall: stall.parse().ok()? })
+    }
+}
+
 /// What the library is to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// The budget, in bytes.
     pub max: u64,
+    /// The budget sets itself below that.
+    pub auto: Option<Auto>,
     /// Where trimming begins, in bytes.
     pub high: Option<u64>,
     /// How mappings of files are kept.
@@ -225,6 +250,7 @@ impl Settings {
     pub fn new(max: u64) -> Self {
         Self {
             max,
+            auto: None,
             high: None,
             mode: Mode::Pagecache,
             inexact: None,
@@ -255,6 +281,7 @@ impl Settings {
             (THRESHOLD, self.threshold.to_string().into()),
         ];
         let number = |value: Option<u64>| value.map(|bytes| bytes.to_string().into());
+        all.extend(self.auto.map(|auto| (AUTO, auto.to_env().into())));
         all.extend(number(self.high).map(|bytes| (HIGH, bytes)));
         all.extend(number(self.pid.map(u64::from)).map(|pid| (PID, pid)));
         all.extend(self.inexact.as_ref().map(|why| (INEXACT, why.into())));
@@ -295,6 +322,7 @@ impl Settings {
         let text = |name| get(name).and_then(|value| value.into_string().ok());
         let number = |name| text(name).and_then(|value| value.parse::<u64>().ok());
         let mut settings = Self::new(number(MAX)?);
+        settings.auto = text(AUTO).as_deref().and_then(Auto::from_env);
         settings.high = number(HIGH);
         let all = [Mode::Userfault, Mode::Auto];
         let named = |mode: &Mode| text(MODE).as_deref() == Some(mode.name());
@@ -346,6 +374,7 @@ mod tests {
         assert_eq!(round_trip(&plain).as_ref(), Some(&plain));
         let full = Settings {
             max: 7,
+            auto: Some(Auto { least: 3, stall: 10_000 }),
             high: Some(5),
             mode: Mode::Auto,
             inexact: Some("no call".into()),

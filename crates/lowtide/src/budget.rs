@@ -3,9 +3,10 @@
 //!
 //! [`Tenant::curve`](crate::Tenant::curve) and [`View::curve`](crate::View::curve) give a curve of
 //! the running program, [`Tenant::advice`](crate::Tenant::advice) a sentence.
-//! [`Tenant::set_share`](crate::Tenant::set_share) divides one budget.
+//! [`Tenant::set_share`](crate::Tenant::set_share) divides one budget,
+//! [`Tenant::set_auto`](crate::Tenant::set_auto) lets one set itself.
 
-pub use crate::tenant::Share;
+pub use crate::tenant::{AutoLimits, AutoStat, Share};
 use lowtide_core::Size;
 use lowtide_core::reuse::ReuseCurve;
 use std::fmt;

@@ -1,6 +1,7 @@
 //! How a pager is built: the budget, the policy, the page, and how it may do I/O.
 
 use crate::swap::SwapOptions;
+use crate::tenant::AutoLimits;
 use lowtide_core::{DirtyLimits, DirtyTimers, Policy, Size};
 use lowtide_io::{Inject, IoEngine};
 use std::fmt;
@@ -59,6 +60,7 @@ pub(crate) const PAGE_BYTES: std::ops::RangeInclusive<usize> = 512..=65536;
 #[must_use = "a builder does nothing until `build`"]
 pub struct PagerBuilder {
     pub(crate) max: Option<Size>,
+    pub(crate) auto: Option<AutoLimits>,
     pub(crate) policy: Policy,
     pub(crate) page_bytes: usize,
     pub(crate) io_engine: IoEngine,
@@ -91,6 +93,7 @@ impl Default for PagerBuilder {
     fn default() -> Self {
         Self {
             max: None,
+            auto: None,
             policy: Policy::MGLRU,
             page_bytes: 4096,
             io_engine: IoEngine::Auto,
@@ -135,7 +138,15 @@ impl PagerBuilder {
     /// pager is built, its memory comes as pages do. The tables that describe the frames come on
     /// top and are reported by [`Pager::stat`](crate::Pager::stat).
     pub fn max(mut self, max: impl Into<Size>) -> Self {
-        self.max = Some(max.into());
+        (self.max, self.auto) = (Some(max.into()), None);
+        self
+    }
+
+    /// A budget that sets itself, between two bounds: the smallest with which threads wait no more
+    /// than a share of the time for pages that it has evicted. Addresses are reserved for the upper
+    /// bound, which becomes [`max`](Self::max). See [`Tenant::set_auto`](crate::Tenant::set_auto).
+    pub fn max_auto(mut self, limits: AutoLimits) -> Self {
+        (self.max, self.auto) = (Some(limits.most), Some(limits));
         self
     }
 

@@ -55,6 +55,9 @@ pub enum BuildError {
     /// The limits or timers for dirty data make no sense.
     #[error("impossible settings for dirty data: {0}")]
     DirtyLimits(#[from] DirtyLimitsError),
+    /// A budget that [sets itself](crate::PagerBuilder::max_auto) is impossible.
+    #[error(transparent)]
+    Auto(#[from] TenantError),
     /// The memory for the frames is not available.
     #[error(
         "cannot reserve {bytes} bytes of memory for the page frames: {source}; {}",

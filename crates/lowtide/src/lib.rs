@@ -129,6 +129,7 @@ pub mod budget;
 mod config;
 mod errno;
 mod error;
+mod events;
 mod fault;
 pub mod guide;
 #[cfg(feature = "instruments")]

@@ -66,7 +66,11 @@ impl PagerBuilder {
         let pool = Pool::new(&self)?;
         let exporter = self.export_dir.map(Exporter::new);
         let threads = Threads::start(&pool, exporter)?;
-        Ok(Pager { inner: Arc::new(Inner { pool, threads }) })
+        let pager = Pager { inner: Arc::new(Inner { pool, threads }) };
+        if let Some(limits) = self.auto {
+            pager.root().set_auto(limits)?;
+        }
+        Ok(pager)
     }
 }
 

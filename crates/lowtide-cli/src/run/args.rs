@@ -31,13 +31,35 @@ pub(crate) enum ShareName {
     ByBenefit,
 }
 
+/// The budget.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Budget {
+    Fixed(u64),
+    /// It sets itself.
+    Auto,
+}
+
+/// Lower bound of a budget that sets itself, unless the upper one is less.
+pub(crate) const LEAST_AUTO: u64 = 16 << 20;
+/// Percent of the time that its threads may wait.
+pub(crate) const STALL: f64 = 1.0;
+
 /// The options of `lowtide run`.
 #[derive(Args, Debug)]
 pub(crate) struct RunArgs {
-    /// Budget for the file mappings of the program and of all that it starts [default: 7/8 of the
-    /// container's limit]
+    /// Budget for the file mappings of the program and of all that it starts; `auto`: as little as
+    /// it needs [default: 7/8 of the container's limit]
+    #[arg(long, value_name = "SIZE|auto", value_parser = budget_or_auto)]
+    pub(crate) max: Option<Budget>,
+    /// With --max auto: lower bound of the budget [default: 16M]
     #[arg(long, value_name = "SIZE", value_parser = budget)]
-    pub(crate) max: Option<u64>,
+    pub(crate) at_least: Option<u64>,
+    /// With --max auto: upper bound of the budget [default: 7/8 of the container's limit]
+    #[arg(long, value_name = "SIZE", value_parser = budget)]
+    pub(crate) at_most: Option<u64>,
+    /// With --max auto: percent of the time that threads may wait for dropped pages [default: 1]
+    #[arg(long, value_name = "PERCENT", value_parser = percent)]
+    pub(crate) stall: Option<f64>,
     /// Size from which on pages are dropped early [default: a little below --max]
     #[arg(long, value_name = "SIZE", value_parser = budget)]
     pub(crate) high: Option<u64>,
@@ -122,6 +144,16 @@ fn budget(text: &str) -> Result<u64, String> {
     }
 }
 
+fn budget_or_auto(text: &str) -> Result<Budget, String> {
+    if text == "auto" { Ok(Budget::Auto) } else { budget(text).map(Budget::Fixed) }
+}
+
+fn percent(text: &str) -> Result<f64, String> {
+    let number: Option<f64> = text.strip_suffix('%').unwrap_or(text).trim().parse().ok();
+    let allowed = number.filter(|percent| (0.0001..=100.0).contains(percent));
+    allowed.ok_or_else(|| "give a percentage from 0.0001 to 100, such as 1".into())
+}
+
 /// A size, or a directory; what is both is a size.
 fn swap(text: &str) -> Result<SwapTo, String> {
     match size(text) {
@@ -189,6 +221,17 @@ mod tests {
         assert_eq!(size("100"), Ok(100));
         for wrong in ["-1.2G", "1.2X", "G", "1.2.3G", "", "nanG", "infG"] {
             assert!(size(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_budget_is_a_size_or_sets_itself() {
+        assert_eq!(budget_or_auto("auto"), Ok(Budget::Auto));
+        assert_eq!(budget_or_auto("2M"), Ok(Budget::Fixed(2 << 20)));
+        assert!(budget_or_auto("Auto").is_err() && budget_or_auto("1K").is_err());
+        assert_eq!((percent("1"), percent("0.5%")), (Ok(1.0), Ok(0.5)));
+        for wrong in ["0", "101", "-1", "nan", "x", ""] {
+            assert!(percent(wrong).is_err(), "{wrong}");
         }
     }
 

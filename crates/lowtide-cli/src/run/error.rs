@@ -29,6 +29,30 @@ pub(crate) enum RunError {
         /// In bytes.
         max: u64,
     },
+    /// An option of a budget that sets itself.
+    #[error("{option} is for a budget that sets itself; give --max auto, too")]
+    NotAuto { option: &'static str },
+    /// Two ways to say when pages go.
+    #[error("--max auto sets --high itself; leave --high out, or give a fixed --max")]
+    AutoHigh,
+    /// No `--at-most`, and no limit to take it from.
+    #[error(
+        "no memory limit binds this process, so --max auto has no upper bound; give one: \
+         --at-most 1G"
+    )]
+    NoBound,
+    /// The bounds contradict each other.
+    #[error(
+        "--at-least {} is above --at-most {}; lower it, or leave it out",
+        Size::new(*least),
+        Size::new(*most)
+    )]
+    LeastAboveMost {
+        /// In bytes.
+        least: u64,
+        /// In bytes.
+        most: u64,
+    },
     #[error(
         "--swap is only accepted as 0 without --anon: pages of files are dropped and written back, \
          never swapped"

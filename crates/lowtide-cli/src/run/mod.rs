@@ -26,10 +26,10 @@ use lowtide_report::out;
 use lowtide_sys::memcg::part_for_pages;
 
 pub(crate) use args::RunArgs;
-use args::{ModeName, ShareName};
+use args::{Budget, LEAST_AUTO, ModeName, STALL, ShareName};
 use error::{Lack, RunError};
 use lowtide_run::elf::CLibrary;
-use lowtide_run::settings::{self, Mode, Settings, SwapTo};
+use lowtide_run::settings::{self, Auto, Mode, Settings, SwapTo};
 
 /// Becomes the program; returns only with an error.
 pub(crate) fn become_program(args: &RunArgs) -> RunError {
@@ -151,19 +151,12 @@ fn settings_of(args: &RunArgs) -> Result<Settings, RunError> {
     if args.anon && args.mode == Some(ModeName::Pagecache) {
         return Err(RunError::AnonWay);
     }
-    let max = match args.max {
-        Some(max) => max,
-        None => match memcg::own_limit_or_high() {
-            Some(limit) => part_for_pages(limit),
-            None if args.advise => part_for_pages(usage::memory_total()),
-            None => return Err(RunError::NoBudget),
-        },
-    };
+    let (max, auto) = budget_of(args)?;
     if let Some(high) = args.high.filter(|high| *high > max) {
         return Err(RunError::HighAboveMax { high, max });
     }
     let mut settings = Settings::new(max);
-    settings.high = args.high;
+    (settings.auto, settings.high) = (auto, args.high);
     (settings.mode, settings.inexact) = match args.mode {
         Some(ModeName::Pagecache) => (Mode::Pagecache, None),
         Some(ModeName::Userfault) => (Mode::Userfault, None),
@@ -199,6 +192,37 @@ fn settings_of(args: &RunArgs) -> Result<Settings, RunError> {
         settings.record = Some(whole);
     }
     Ok(settings)
+}
+
+/// The budget, and how it sets itself below that, if it does.
+fn budget_of(args: &RunArgs) -> Result<(u64, Option<Auto>), RunError> {
+    let of_memory = || part_for_pages(usage::memory_total());
+    let of_machine = || memcg::own_limit_or_high().map(part_for_pages).ok_or(RunError::NoBudget);
+    if args.max != Some(Budget::Auto) {
+        let bounds = [
+            (args.at_least.is_some(), "--at-least"),
+            (args.at_most.is_some(), "--at-most"),
+            (args.stall.is_some(), "--stall"),
+        ];
+        if let Some((_, option)) = bounds.into_iter().find(|(is_set, _)| *is_set) {
+            return Err(RunError::NotAuto { option });
+        }
+        return Ok(match args.max {
+            Some(Budget::Fixed(max)) => (max, None),
+            _ if args.advise => (of_machine().unwrap_or_else(|_| of_memory()), None),
+            _ => (of_machine()?, None),
+        });
+    }
+    if args.high.is_some() {
+        return Err(RunError::AutoHigh);
+    }
+    let most = args.at_most.map_or_else(|| of_machine().map_err(|_| RunError::NoBound), Ok)?;
+    if let Some(least) = args.at_least.filter(|least| *least > most) {
+        return Err(RunError::LeastAboveMost { least, most });
+    }
+    let least = args.at_least.unwrap_or_else(|| LEAST_AUTO.min(most));
+    let stall = (args.stall.unwrap_or(STALL) * 1e4).round() as u32;
+    Ok((most, Some(Auto { least, stall })))
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use super::advice::MissingMemory;
 use super::handler::HighPolicy;
 use super::stall_debt::{EvictedFor, LevelStall, StallDebt, TaskDebt};
+use crate::auto::Evidence;
 use crate::psi::Psi;
 use crate::units::{MemcgId, Task};
 
@@ -16,6 +17,8 @@ pub(crate) struct GroupHigh {
     pub(super) last_refault_ns: Option<u64>,
     pub(super) missing: Option<Box<MissingMemory>>,
     pub(super) psi: Option<Box<Psi>>,
+    /// For a limit that sets itself.
+    pub(crate) auto: Option<Box<Evidence>>,
     /// The group and limit for which this group was last reclaimed.
     pub(crate) evicted_by: Option<(MemcgId, EvictedFor)>,
 }

@@ -27,7 +27,7 @@
 //! even if it is short.
 //!
 //! The roots of trees have no limits: `levels` go from the task's group up to the last one below
-//! the root. Source: `docs/kernel/memcg.md` §6.2, 6.4, 7.1, 8.5, 16 (9-12).
+//! the root. Only a controller ([`auto`](crate::auto)) may give one a `high`. Source: `docs/kernel/memcg.md` §6.2, 6.4, 7.1, 8.5, 16 (9-12).
 
 use super::{overage, recency};
 use crate::hooks::{DELAY_MAX_NS, ThrottleAnswer};
@@ -97,6 +97,9 @@ pub struct LevelView {
     pub swap_usage: u64,
     /// Its `memory.swap.high`.
     pub swap_high: u64,
+    /// Its `memory.high` is set by a controller ([`auto`](crate::auto)), which answers an overage
+    /// with memory: tasks reclaim for it, and do not sleep.
+    pub is_auto: bool,
 }
 
 /// What the handler has to know of the task, as it is now.
@@ -272,7 +275,8 @@ impl OverLimit {
 
     /// The delay of the policy for the levels as they are.
     fn delay(&self, levels: &[LevelView], task: &TaskFacts) -> Delay {
-        let memory = levels.iter().map(|l| overage::overage(l.usage, l.high)).max().unwrap_or(0);
+        let fixed = levels.iter().filter(|level| !level.is_auto);
+        let memory = fixed.map(|l| overage::overage(l.usage, l.high)).max().unwrap_or(0);
         let swap =
             levels.iter().map(|l| overage::overage(l.swap_usage, l.swap_high)).max().unwrap_or(0);
         let (hz, extra, cause) = match self.policy {

@@ -14,7 +14,7 @@
 //! page. But evictions come in bursts: the group remembers for which limit it was last reclaimed,
 //! and a page that comes back recently enough to count was evicted in the same burst, or one like
 //! it. Pages evicted on request, or because the whole pool was short, are charged to no task: the
-//! root is not a level that tasks pay for.
+//! root is not a level that tasks pay for, unless its limit sets itself ([`auto`](crate::auto)).
 //!
 //! The policy of the task's own group decides how it pays; programs
 //! ([`LimitHooks`](crate::hooks::LimitHooks)) are inherited from the nearest ancestor that has one.
@@ -22,9 +22,11 @@
 
 use super::account::{Payer, Refaulted};
 use super::handler::{HighPolicy, HighStep, LevelView, OverLimit, SleepCause, TaskFacts};
-use super::stall_debt::{self, Price, Refault, TaskDebt};
+use super::stall_debt::{self, EvictedFor, Price, Refault, TaskDebt};
+use crate::auto::Waiting;
 use crate::engine::Engine;
 use crate::lruvec::Sighting;
+use crate::memcg::Memcg;
 use crate::psi::{Change, Pressure, Psi};
 use crate::reclaim::{Reason, Reclaim};
 use crate::units::{MemcgId, MemcgSlot};
@@ -179,6 +181,40 @@ impl Engine {
         stall_debt::book(&policy, &mut of.stall, debt, &refault, now);
     }
 
+    /// Makes a group's `high` a limit that a controller sets ([`auto`](crate::auto)): what its tasks
+    /// wait for is noted for that, and costs them no sleep. The root can have such a limit, too.
+    ///
+    /// # Panics
+    /// When the group is gone.
+    pub fn follow_waiting(&mut self, memcg: MemcgId, follow: bool) {
+        let auto = &mut self.memcgs[memcg].high.auto;
+        if follow != auto.is_some() {
+            *auto = follow.then(Box::default);
+        }
+    }
+
+    /// A task waited for a page that a limit had evicted: notes it for the controller of that
+    /// limit, if there is one.
+    pub fn waited(&mut self, refaulted: &Refaulted, stall_ns: u64) {
+        let Some((level, EvictedFor::High | EvictedFor::Max)) = refaulted.by else { return };
+        if self.alive(level) {
+            let Memcg { memory, high, .. } = &mut self.memcgs[level];
+            if let Some(auto) = &mut high.auto {
+                auto.note(memory.usage, refaulted.distance, stall_ns);
+            }
+        }
+    }
+
+    /// What was waited for pages that a group's limit had evicted, since the last call. Nothing
+    /// without [`follow_waiting`](Self::follow_waiting).
+    ///
+    /// # Panics
+    /// When the group is gone.
+    pub fn take_waiting(&mut self, memcg: MemcgId) -> Waiting {
+        let auto = self.memcgs[memcg].high.auto.as_mut();
+        auto.map_or_else(Waiting::default, |auto| auto.take())
+    }
+
     /// Nanoseconds that a task of a group would have to sleep for its debts now: worth a
     /// [`Payment`] if it is long enough to be worth a sleep, even if the task has
     /// charged nothing over a limit.
@@ -241,15 +277,38 @@ impl Engine {
         self.memcgs[memcg].high.stall.rate(now)
     }
 
+    /// Pages of a group were evicted, for a limit of the group `by` or for another reason.
+    pub(crate) fn note_evicted(
+        &mut self,
+        group: MemcgSlot,
+        by: MemcgId,
+        cause: EvictedFor,
+        pages: u64,
+    ) {
+        self.memcgs[group].high.evicted_by = Some((by, cause));
+        let mut at = Some(group);
+        while let Some(slot) = at {
+            let level = &mut self.memcgs[slot];
+            if let Some(auto) = &mut level.high.auto {
+                auto.evicted(pages);
+            }
+            at = level.parent;
+        }
+    }
+
     /// The refault as it is to be booked.
     pub(crate) fn refaulted(&self, memcg: MemcgSlot, sighting: Sighting) -> Refaulted {
         let by = self.memcgs[memcg].high.evicted_by;
         Refaulted { recent: sighting.recent, distance: sighting.distance, by }
     }
 
-    /// A group and its ancestors, without the root.
+    /// A group and its ancestors; the root only if its limit sets itself.
     fn levels_of(&self, slot: MemcgSlot) -> impl Iterator<Item = MemcgSlot> {
-        self.memcgs.upwards(slot).filter(|&at| self.memcgs[at].parent.is_some())
+        let counts = |at: MemcgSlot| {
+            let group = &self.memcgs[at];
+            group.parent.is_some() || group.high.auto.is_some()
+        };
+        self.memcgs.upwards(slot).filter(move |&at| counts(at))
     }
 
     fn level_view(&self, slot: MemcgSlot) -> LevelView {
@@ -260,6 +319,7 @@ impl Engine {
             high: group.memory.high,
             swap_usage: group.swap.usage,
             swap_high: group.swap.high,
+            is_auto: group.high.auto.is_some(),
         }
     }
 
@@ -281,7 +341,11 @@ impl Engine {
                 let id = self.memcgs.id(slot).number();
                 let high = &mut self.memcgs[slot].high;
                 high.stall.note_usage(usage, limit, now);
-                (id, high.stall.price(&high.stall_debt, now))
+                let price = match &high.auto {
+                    Some(_) => Price::default(),
+                    None => high.stall.price(&high.stall_debt, now),
+                };
+                (id, price)
             })
             .collect()
     }

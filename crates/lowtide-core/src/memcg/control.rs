@@ -285,7 +285,11 @@ impl Engine {
     /// # Panics
     /// When the group is gone.
     pub fn set_high(&mut self, id: MemcgId, pages: u64) {
-        self.memcgs[id].memory.high = pages;
+        let Memcg { memory, high, .. } = &mut self.memcgs[id];
+        if let Some(auto) = high.auto.as_mut().filter(|_| pages > memory.high) {
+            auto.limit_rises(memory.usage);
+        }
+        memory.high = pages;
     }
 
     /// Sets the budget of a group, in pages. Nothing is evicted by this: the driver reclaims what

@@ -223,7 +223,7 @@ impl Reclaim {
             };
         }
         if self.batch.stat.reclaimed > 0 {
-            engine.memcgs[self.group].high.evicted_by = Some((self.target, self.cause));
+            engine.note_evicted(self.group, self.target, self.cause, self.batch.stat.reclaimed);
         }
         self.reclaimed += self.batch.stat.reclaimed;
         self.batch.reclaimed_in_all += self.batch.stat.reclaimed;

@@ -57,7 +57,7 @@ use crate::pool::payer::Payer;
 use crate::pool::{Pool, State};
 use crate::space::Space;
 use crate::view::unfenced;
-use lowtide_core::MemcgId;
+use lowtide_core::{Limits, MemcgId};
 use lowtide_pin::translation::State as EntryState;
 use std::ops::Range;
 use std::sync::Mutex;
@@ -362,7 +362,13 @@ pub(crate) fn budget_of(pool: &Pool, space: &Space) -> u64 {
     let state = pool.lock();
     let group = state.group_of(Payer::Space(space.id));
     let above = std::iter::successors(group, |&id| state.engine.parent(id));
-    above.map(|id| state.engine.max(id)).min().unwrap_or(0)
+    above.map(|id| limit_of(&state, id)).min().unwrap_or(0)
+}
+
+/// What a group may have without paying for it.
+fn limit_of(state: &State, group: MemcgId) -> u64 {
+    let Limits { high, max, .. } = state.engine.limits(group);
+    high.min(max)
 }
 
 /// Pages that may be read around a miss, which brings in up to `wanted`.
@@ -389,7 +395,8 @@ pub(crate) fn room_ahead(pool: &Pool, space: &Space) -> u64 {
 /// Pages that may be charged to a group without making room for them.
 pub(crate) fn free_pages(state: &State, group: MemcgId) -> u64 {
     let above = std::iter::successors(Some(group), |&id| state.engine.parent(id));
-    above.map(|id| state.engine.margin(id)).min().unwrap_or(0)
+    let room = |id| limit_of(state, id).saturating_sub(state.engine.usage(id));
+    above.map(room).min().unwrap_or(0)
 }
 
 /// Notes an access to a page that is resident and pinned, in the state that was seen; `waited` for

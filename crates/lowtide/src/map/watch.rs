@@ -463,7 +463,11 @@ fn charge_step(
         if entry.finish_read(frame, false) {
             pool.waits.complete(entry, &Ok(()));
         }
-        pool.stall_ends(stall, pool.page_bytes() as u64);
+        let bytes = pool.page_bytes() as u64;
+        match access {
+            Access::Ahead => pool.stall_ends(stall, bytes),
+            _ => pool.unseen_stall_ends(stall, bytes),
+        }
     }
     end
 }
@@ -483,7 +487,7 @@ fn admit(pool: &Pool, file: &WatchedFile, page: u64) -> bool {
             if entry.finish_read(frame, pool.young_faults) {
                 pool.waits.complete(entry, &Ok(()));
             }
-            pool.stall_ends(stall, pool.page_bytes() as u64);
+            pool.unseen_stall_ends(stall, pool.page_bytes() as u64);
         }
         Ok(None) => {}
         Err(_) => file.watched.release(page..page + 1),

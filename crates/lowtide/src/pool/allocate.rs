@@ -11,6 +11,7 @@ use super::payer::{Effort, Full, Payer};
 use super::sample::Placed;
 use super::{Pool, State};
 use crate::error::Error;
+use crate::events;
 use crate::space::Space;
 use lowtide_core::{FolioId, LruType, MemcgId, Owner, Task};
 use lowtide_pin::translation::State as EntryState;
@@ -82,7 +83,10 @@ impl Pool {
             }
             Err(Full { nested: true, .. }) => return Allocated::Nested,
             Err(full) => {
-                return Allocated::Failed(out_of_budget(&mut state, full, pages, self.page_shift));
+                let error = out_of_budget(&mut state, full, pages, self.page_shift);
+                drop(state);
+                events::gave_up(&error);
+                return Allocated::Failed(error);
             }
         };
         match self.place(&mut state, space, new, group) {

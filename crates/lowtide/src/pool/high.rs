@@ -27,9 +27,11 @@
 //! Source: `docs/kernel/memcg.md` §6, 7, 8, 14.
 
 use super::account::{Account, Over, Stall};
+use super::auto::UNSEEN_NS;
 use super::payer::Payer;
 use super::{Pool, State, StateGuard};
 use crate::error::Error;
+use crate::events;
 use crate::fault::nested::{is_nested, is_serving};
 use crate::tenant::OnStall;
 use lowtide_core::high::handler::{HighPolicy, NOT_WORTH_NS};
@@ -103,6 +105,16 @@ impl Pool {
 
     /// The page is there, or could not be read: books the wait.
     pub(crate) fn stall_ends(&self, stall: Option<Stall>, bytes: u64) {
+        self.end_stall(stall, bytes, 0);
+    }
+
+    /// The same of a page that had come in before it was noticed: what a thread waited for it is
+    /// unknown.
+    pub(crate) fn unseen_stall_ends(&self, stall: Option<Stall>, bytes: u64) {
+        self.end_stall(stall, bytes, UNSEEN_NS);
+    }
+
+    fn end_stall(&self, stall: Option<Stall>, bytes: u64, unseen_ns: u64) {
         let Some(Stall { refaulted, payer, began }) = stall else { return };
         let mut state = self.lock();
         if self.is_poisoned() {
@@ -118,6 +130,7 @@ impl Pool {
             account.booked_until = now;
             account.stalled_for = Some(payer);
             let stall_ns = now.saturating_sub(since);
+            state.engine.waited(&refaulted, stall_ns.max(unseen_ns));
             state.engine.stalled(group, &refaulted, stall_ns, bytes, &mut account.debt, now);
         });
     }
@@ -210,7 +223,13 @@ impl Pool {
                     let tenant = state.names.path(&state.engine, group);
                     return Err(Error::OverLimit { tenant, wait: Duration::from_nanos(ns) });
                 }
-                Some(HighNext::Sleep { ns, .. }) => {
+                Some(HighNext::Sleep { ns, cause }) => {
+                    if events::throttles_wanted() {
+                        let tenant = state.names.path(&state.engine, group);
+                        drop(state);
+                        events::throttled(&tenant, ns, cause);
+                        state = self.lock();
+                    }
                     self.throttle(state, group, ns);
                     state = self.lock();
                 }

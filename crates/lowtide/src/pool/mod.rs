@@ -7,12 +7,14 @@
 //! | `allocate`, `frames`, `resident` | taking frames; which are free; which have memory |
 //! | `charge`, `payer`, `oom` | which group pays; waiting for room; the report if there is none |
 //! | `high`, `account` | what a thread pays for being above `high`, and what it owes |
+//! | `auto` | limits that set themselves |
 //! | `reclaim`, `background` | carrying out the engine's reclaim; the threads of a pager |
 //! | `miss_clock` | where the time of a miss goes |
 //! | `poison` | after a panic of the engine |
 
 pub(crate) mod account;
 pub(crate) mod allocate;
+pub(crate) mod auto;
 pub(crate) mod background;
 mod charge;
 pub(crate) mod divide;

@@ -41,7 +41,8 @@ pub(crate) struct Resident {
     units: usize,
     /// Memory is never given back.
     pinned: bool,
-    /// Some frames stand for memory elsewhere: the arena takes no more than it needs.
+    /// Some frames stand for memory elsewhere, or limits set themselves: the arena takes no more
+    /// than it needs.
     frugal: bool,
     /// The kernel's last refusal, for a thread that finds no frame.
     pub(crate) refused: Option<io::Error>,
@@ -134,11 +135,7 @@ impl Resident {
     /// # Errors
     /// The kernel's error; the frames still have memory then.
     pub(crate) fn unback(&mut self, arena: &Mapping, frame: u32, order: u8) -> io::Result<()> {
-        if !self.frugal {
-            // A page that is populated would bring a huge one, which nothing has paid for.
-            arena.forbid_huge_pages()?;
-            self.frugal = true;
-        }
+        self.be_frugal(arena)?;
         let units = self.units_of(frame, order);
         if !units.clone().any(|unit| self.get(unit)) {
             return Ok(());
@@ -146,6 +143,19 @@ impl Resident {
         let bytes = units.start * self.unit..(units.end * self.unit).min(self.bytes);
         arena.discard(bytes)?;
         self.set(units, false);
+        Ok(())
+    }
+
+    /// From the first call on no frame gets memory before it needs it.
+    ///
+    /// # Errors
+    /// The kernel's error.
+    pub(crate) fn be_frugal(&mut self, arena: &Mapping) -> io::Result<()> {
+        if !self.frugal && !self.pinned {
+            // A page that is populated would bring a huge one, which nothing has paid for.
+            arena.forbid_huge_pages()?;
+            self.frugal = true;
+        }
         Ok(())
     }
 

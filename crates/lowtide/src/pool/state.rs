@@ -13,6 +13,7 @@
 //! Lock order: [`Pool::opening`], then the pool's lock, then a wait bucket, a device's queue or a
 //! space's ledger. Nothing is awaited under the pool's lock but its own condition variables.
 
+use super::auto::Auto;
 use super::frames::Frames;
 use super::lock::TimedGuard;
 use super::miss_clock::MissClock;
@@ -86,6 +87,8 @@ pub(crate) struct State {
     pub(crate) reuse: Reuse,
     /// Programs that decide about tenants' limits, for the reclaim that they request by themselves.
     pub(crate) programs: HashMap<MemcgId, Programs>,
+    /// The limits that set themselves.
+    pub(crate) autos: HashMap<MemcgId, Auto>,
 }
 
 impl State {
@@ -105,6 +108,7 @@ impl State {
             by_benefit: BTreeSet::new(),
             reuse: Reuse::default(),
             programs: HashMap::new(),
+            autos: HashMap::new(),
         }
     }
 
@@ -480,7 +484,8 @@ impl Pool {
     /// Takes free frames that have memory of the arena.
     pub(crate) fn take_arena_frames(&self, state: &mut State, order: u8) -> Option<u32> {
         let frame = state.frames.alloc(order)?;
-        let generous = state.engine.max(MemcgId::ROOT) >= u64::from(self.frames);
+        let whole = state.engine.max(MemcgId::ROOT) >= u64::from(self.frames);
+        let generous = whole && state.autos.is_empty();
         let outcome = state.resident.back(&self.arena, frame, order, generous);
         Self::taken(state, frame, order, outcome)
     }
@@ -502,10 +507,19 @@ impl Pool {
         }
     }
 
-    /// Gives memory that the budget does not allow any more back to the system.
+    /// From now on frames get the memory that they need and no more, so that all of it can go back.
+    pub(crate) fn be_frugal(&self, state: &mut State) {
+        if let Err(error) = state.resident.be_frugal(&self.arena) {
+            tracing::warn!(%error, "memory goes back in huge pages, and later");
+        }
+    }
+
+    /// Gives memory that the budget does not allow any more back to the system; where limits set
+    /// themselves, also what no page needs.
     pub(crate) fn trim<'a>(&'a self, mut state: StateGuard<'a>) -> StateGuard<'a> {
         loop {
-            let budget = state.engine.max(MemcgId::ROOT).saturating_sub(state.reservations.pages());
+            let keep = state.pages_to_keep(self.page_shift).min(state.engine.max(MemcgId::ROOT));
+            let budget = keep.saturating_sub(state.reservations.pages());
             if budget >= u64::from(self.frames) {
                 return state;
             }

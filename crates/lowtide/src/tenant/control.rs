@@ -8,6 +8,7 @@
 use super::limits::pages;
 use super::names;
 use super::{Tenant, TenantError, TenantLimits};
+use crate::events;
 use crate::pool::reclaim::{PIECE, piece};
 use crate::pool::{State, StateGuard};
 use crate::swap::{is_over_share, push_out};
@@ -54,13 +55,32 @@ impl Tenant {
         Ok((state, pages(size, self.pool().page_shift)))
     }
 
+    /// Reports a limit that has changed, without the lock meanwhile.
+    fn changed<'a>(
+        &'a self,
+        state: StateGuard<'a>,
+        limit: &str,
+        before: u64,
+        now: u64,
+    ) -> StateGuard<'a> {
+        if before == now || !events::limits_wanted() {
+            return state;
+        }
+        let path = state.names.path(&state.engine, self.id);
+        drop(state);
+        events::limit_set(&path, limit, before, now, self.pool().page_shift);
+        self.pool().lock()
+    }
+
     /// Sets hard protection.
     ///
     /// # Errors
     /// [`TenantError::Gone`], [`TenantError::Root`].
     pub fn set_min(&self, min: impl Into<Size>) -> Result<(), TenantError> {
         let (mut state, pages) = self.below_root(min.into())?;
+        let before = state.engine.limits(self.id).min;
         state.engine.set_min(self.id, pages);
+        drop(self.changed(state, "min", before, pages));
         Ok(())
     }
 
@@ -70,7 +90,9 @@ impl Tenant {
     /// [`TenantError::Gone`], [`TenantError::Root`].
     pub fn set_low(&self, low: impl Into<Size>) -> Result<(), TenantError> {
         let (mut state, pages) = self.below_root(low.into())?;
+        let before = state.engine.limits(self.id).low;
         state.engine.set_low(self.id, pages);
+        drop(self.changed(state, "low", before, pages));
         Ok(())
     }
 
@@ -80,7 +102,9 @@ impl Tenant {
     /// [`TenantError::Gone`], [`TenantError::Root`].
     pub fn set_swap_max(&self, max: impl Into<Size>) -> Result<(), TenantError> {
         let (mut state, pages) = self.below_root(max.into())?;
+        let before = state.engine.limits(self.id).swap_max;
         state.engine.set_swap_max(self.id, pages);
+        drop(self.changed(state, "swap_max", before, pages));
         Ok(())
     }
 
@@ -91,7 +115,9 @@ impl Tenant {
     /// [`TenantError::Gone`], [`TenantError::Root`].
     pub fn set_swap_high(&self, high: impl Into<Size>) -> Result<(), TenantError> {
         let (mut state, pages) = self.below_root(high.into())?;
+        let before = state.engine.limits(self.id).swap_high;
         state.engine.set_swap_high(self.id, pages);
+        drop(self.changed(state, "swap_high", before, pages));
         Ok(())
     }
 
@@ -107,13 +133,17 @@ impl Tenant {
     }
 
     /// Sets the level above which charges evict first, and evicts what is above it now. Returns
-    /// whether usage has come down to it.
+    /// whether usage has come down to it. A limit that [sets itself](Tenant::set_auto) ends with
+    /// it.
     ///
     /// # Errors
     /// [`TenantError::Gone`], [`TenantError::Root`].
     pub fn set_high(&self, high: impl Into<Size>) -> Result<bool, TenantError> {
         let (mut state, pages) = self.below_root(high.into())?;
+        state.end_auto(self.id);
+        let before = state.engine.limits(self.id).high;
         state.engine.set_high(self.id, pages);
+        let state = self.changed(state, "high", before, pages);
         self.bring_down(state, Ceiling::High, pages)
     }
 
@@ -132,8 +162,10 @@ impl Tenant {
         let pool = self.pool();
         let pages = pages(max.into(), pool.page_shift);
         let mut state = self.lock()?;
+        let before = state.engine.max(self.id);
         let set = state.engine.set_max(self.id, pages);
         set.map_err(|e| TenantError::from_config(e, pool.page_shift, pool.budget_bytes()))?;
+        let state = self.changed(state, "max", before, pages);
         let down = self.bring_down(state, Ceiling::Max, pages)?;
         if self.id == MemcgId::ROOT {
             drop(pool.trim(pool.lock()));
@@ -317,7 +349,16 @@ impl Tenant {
     fn try_remove(&self, state: &mut State) -> Result<(), TenantError> {
         let parent = state.engine.parent(self.id).ok_or(TenantError::Root)?;
         let State {
-            engine, names, reservations, swaps, on_stall, programs, reuse, by_benefit, ..
+            engine,
+            names,
+            reservations,
+            swaps,
+            on_stall,
+            programs,
+            autos,
+            reuse,
+            by_benefit,
+            ..
         } = state;
         engine.remove_group(self.id).map_err(|e| {
             TenantError::from_group(e, self.pool().page_shift, || names.path(engine, self.id))
@@ -328,6 +369,7 @@ impl Tenant {
         reuse.forget_group(self.id);
         by_benefit.remove(&self.id);
         on_stall.remove(&self.id);
+        autos.remove(&self.id);
         programs.remove(&self.id);
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! What can go wrong with a tenant itself. What goes wrong with its pages is an
 //! [`Error`](crate::Error), as everywhere.
 
-use lowtide_core::{ConfigError, DirtyLimitsError, GroupError};
+use lowtide_core::{ConfigError, DirtyLimitsError, GroupError, Size};
 
 /// An operation on a tenant that failed and changed nothing.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -84,6 +84,28 @@ pub enum TenantError {
         built_bytes: u64,
         /// The smallest possible budget.
         min_bytes: u64,
+    },
+    /// The bounds of a limit that sets itself make no sense.
+    #[error(
+        "impossible bounds of a limit that sets itself: at least {least}, at most {most}, target \
+         {target}; choose a page or more, no less for the most, and a target between 0.000001 and 1"
+    )]
+    AutoLimits {
+        /// The lower bound.
+        least: Size,
+        /// The upper bound.
+        most: Size,
+        /// The share of the time, as text.
+        target: String,
+    },
+    /// The pager was built without [background threads](crate::PagerBuilder::background).
+    #[error("a limit that sets itself needs a pager with background threads")]
+    NoBackground,
+    /// The system starts no thread.
+    #[error("the thread that sets limits cannot be started: {kind}")]
+    NoThread {
+        /// The kernel's error.
+        kind: std::io::ErrorKind,
     },
     /// The limits for dirty data make no sense.
     #[error("impossible limits for dirty data: {0}")]

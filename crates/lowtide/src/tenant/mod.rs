@@ -11,6 +11,7 @@
 //! | `limits.rs` | its settings, as values |
 //! | `builder.rs` | making one |
 //! | `control.rs` | limits while it runs, proactive reclaim, moving, renaming, removing |
+//! | `auto.rs` | limits that set themselves |
 //! | `dirty.rs` | limits of dirty data |
 //! | `policy.rs` | what happens above a limit: throttle policies, programs, advice |
 //! | `share.rs` | how those below one tenant share its budget |
@@ -20,6 +21,7 @@
 //! | `files.rs`, `export.rs` | the kernel's files: texts, and a directory that has them |
 //! | `error.rs` | what can go wrong |
 
+mod auto;
 mod builder;
 mod control;
 mod dirty;
@@ -35,6 +37,7 @@ mod reservations;
 mod reserve;
 mod share;
 
+pub use auto::{AutoLimits, AutoStat};
 pub use builder::TenantBuilder;
 pub use error::TenantError;
 pub use export::ExportError;

@@ -8,6 +8,7 @@
 use super::reservations::Place;
 use super::{Tenant, TenantError};
 use crate::error::Error;
+use crate::events;
 use crate::pager::Pager;
 use crate::pool::oom::out_of_budget;
 use crate::pool::payer::{Effort, Full, Payer};
@@ -93,7 +94,10 @@ impl Reservation {
         let mut levels = std::iter::successors(Some(group), |&at| state.engine.parent(at));
         if let Some(over) = levels.find(|&at| needed > state.engine.max(at)) {
             let full = Full { over, payer: group, nested: false };
-            return Err(out_of_budget(&mut state, full, needed - had, pool.page_shift));
+            let error = out_of_budget(&mut state, full, needed - had, pool.page_shift);
+            drop(state);
+            events::gave_up(&error);
+            return Err(error);
         }
         let mut pages = had;
         while pages < needed {
@@ -107,6 +111,7 @@ impl Reservation {
                     give_back(&mut state, self.index, pages - had);
                     drop(state);
                     pool.freed.wake_all();
+                    events::gave_up(&error);
                     return Err(error);
                 }
             }

@@ -21,6 +21,7 @@ use super::ledger::Failure;
 use super::rescue::make_suspects_dirty;
 use super::round::{Round, Stage};
 use super::work::{Wake, Work};
+use crate::events;
 use crate::map::Landing;
 use crate::pool::Pool;
 use crate::space::Space;
@@ -575,8 +576,7 @@ impl<'p> Worker<'p> {
                     self.start(&space, second, run.number);
                 } else {
                     self.pool.fault_sites.mark(FaultSite::WriteFailedKeptDirty);
-                    tracing::warn!(path = %space.path().display(), ?pages, %error, "write-back \
-                        failed; the pages stay dirty");
+                    events::write_failed(&space.path(), &pages, &error);
                     let failure = Failure { pages, source: Arc::new(error) };
                     lowtide_pin::sync::lock(&space.ledger)
                         .write_failed(failure.clone(), Instant::now());
@@ -597,8 +597,7 @@ impl<'p> Worker<'p> {
             }
             Err(error) => {
                 self.pool.fault_sites.mark(FaultSite::SyncFailed);
-                tracing::warn!(path = %space.path().display(), %error, "the file could not be \
-                    synced; what was written since the last time is written again");
+                events::sync_failed(&space.path(), &error);
                 let source = Arc::new(error);
                 lowtide_pin::sync::lock(&space.ledger)
                     .sync_failure(Arc::clone(&source), Instant::now());

@@ -10,6 +10,7 @@ use super::region::{self, Regions};
 use super::scenes;
 use super::watch::Post;
 use super::{Storm, size};
+use lowtide::budget::AutoLimits;
 use lowtide::{Error, Page, View};
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering::SeqCst;
@@ -494,12 +495,18 @@ fn change_budget(hand: &mut Hand<'_>) -> Came {
 }
 
 fn change_tenant(hand: &mut Hand<'_>) -> Came {
-    let budget = hand.storm.plan.budget;
+    let (budget, tenant) = (hand.storm.plan.budget, &hand.storm.tenant);
     let pages = budget / 2 + hand.rng.below(budget);
-    hand.storm
-        .tenant
-        .set_max(size(pages * hand.storm.plan.page as u64))
-        .expect("the tenant is there");
+    let most = size(pages * hand.storm.plan.page as u64);
+    match pages % 4 {
+        // It may move down to a page: no operation fails because of that.
+        0 if hand.storm.plan.background => {
+            let least = size(hand.storm.plan.page as u64);
+            tenant.set_auto(AutoLimits::new(least, most)).expect("the bounds are possible");
+        }
+        1 => drop(tenant.stop_auto().expect("the tenant is there")),
+        _ => drop(tenant.set_max(most).expect("the tenant is there")),
+    }
     Came::Done
 }
 

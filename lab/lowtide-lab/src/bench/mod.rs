@@ -9,10 +9,12 @@
 //! | `heap` | a heap behind a pointer, and its players |
 //! | `mapped` | programs that read files through mappings, lowtide's and the kernel's |
 //! | `storm`, `blocks` | such programs: threads that map, read and unmap files; that copy blocks |
+//! | `auto` | a limit that sets itself, beside fixed budgets |
 //! | `tenancy` | limits, throttle policies, programs: what workloads with tenants share |
 //! | `peer` | systems that only experiments are compared with |
 //! | `proof` | killed, cut off and lied to, without losing a flushed byte |
 
+mod auto;
 pub(crate) mod blocks;
 mod cold;
 pub(crate) mod depth;
@@ -79,6 +81,8 @@ pub(crate) enum Bench {
     Tenants(Box<tenants::BenchOptions>),
     #[command(name = file_anon_mix::NAME, about = file_anon_mix::BENCH_ABOUT)]
     FileAnonMix(Box<file_anon_mix::BenchOptions>),
+    #[command(name = auto::NAME, about = auto::ABOUT)]
+    Auto(Box<auto::AutoArgs>),
     #[command(name = cost::NAME, about = cost::ABOUT)]
     ProgramCost(Box<cost::CostArgs>),
     #[command(name = crash::NAME, about = crash::ABOUT)]
@@ -109,6 +113,7 @@ impl Bench {
             Self::NoisyNeighbour(args) => args.run(),
             Self::Tenants(args) => tenants::measure(args),
             Self::FileAnonMix(args) => file_anon_mix::measure(args),
+            Self::Auto(args) => auto::run(args),
             Self::ProgramCost(args) => cost::run(args),
             Self::Crash(args) => crash::run(args),
             Self::PowerCut(args) => cut::run(args),

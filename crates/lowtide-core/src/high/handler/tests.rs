@@ -9,7 +9,14 @@ const TASK: TaskFacts =
     TaskFacts { dying: false, hz: 1000, since_refault_ns: u64::MAX, owed_ns: 0 };
 
 fn level(percent: u64) -> LevelView {
-    LevelView { id: 1, usage: HIGH * percent / 100, high: HIGH, swap_usage: 0, swap_high: NO_LIMIT }
+    LevelView {
+        id: 1,
+        usage: HIGH * percent / 100,
+        high: HIGH,
+        swap_usage: 0,
+        swap_high: NO_LIMIT,
+        is_auto: false,
+    }
 }
 
 /// What came of a handling.
@@ -90,6 +97,17 @@ fn a_task_that_reclaims_its_group_below_the_limit_does_not_sleep() {
     let one = LevelView { usage: HIGH + 60, ..level(100) };
     let run = run_with(HighPolicy::Overage, vec![one], TASK, reclaim, ThrottleAnswer::Default);
     assert_eq!(run, Run { goals: vec![(0, 64)], ..Run::default() });
+}
+
+#[test]
+fn above_a_limit_that_a_controller_sets_a_task_reclaims_once_and_does_not_sleep() {
+    let auto = LevelView { is_auto: true, ..level(300) };
+    for (policy, _) in HighPolicy::ALL {
+        let alone = run(policy, vec![auto], TASK);
+        assert_eq!(alone, Run { goals: vec![(0, 64)], ..Run::default() }, "{policy}");
+        let beside = run(policy, vec![auto, level(150)], TASK);
+        assert_eq!(beside.sleeps.len(), 1, "{policy}: its neighbour above costs what it costs");
+    }
 }
 
 /// `docs/kernel/memcg.md` §6.2: no limit while there is progress.

@@ -1,0 +1,152 @@
+//! Limits that set themselves: their bounds, and what became of them.
+
+use super::limits::pages;
+use super::{Tenant, TenantError};
+use crate::pool::auto::{Auto, Setter};
+use lowtide_core::{MemcgId, Size};
+use std::time::Duration;
+
+/// Bounds of a limit that sets itself, and what it holds. See [`Tenant::set_auto`].
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct AutoLimits {
+    /// The limit is never less.
+    pub least: Size,
+    /// It is never more; usage neither.
+    pub most: Size,
+    /// Share of the time that threads may wait for pages that the limit has evicted, all together:
+    /// 0.01 is ten milliseconds a second. Between a millionth and 1.
+    pub target: f64,
+}
+
+impl AutoLimits {
+    /// One percent of the time.
+    pub const TARGET: f64 = 0.01;
+
+    /// Bounds, with the default target.
+    pub fn new(least: impl Into<Size>, most: impl Into<Size>) -> Self {
+        Self { least: least.into(), most: most.into(), target: Self::TARGET }
+    }
+}
+
+/// What became of a limit that sets itself. Sizes are bytes; means are over time.
+#[derive(Clone, Copy, PartialEq, Debug)]
+#[non_exhaustive]
+pub struct AutoStat {
+    /// Its bounds and target.
+    pub limits: AutoLimits,
+    /// The limit now: the tenant's `high`.
+    pub limit_bytes: u64,
+    /// The smallest that it was.
+    pub least_bytes: u64,
+    /// The largest that it was.
+    pub most_bytes: u64,
+    /// Its mean.
+    pub mean_bytes: u64,
+    /// The mean of what was used, which is less where a program does not use its limit, or does
+    /// nothing.
+    pub mean_usage_bytes: u64,
+    /// How often it grew.
+    pub grown: u64,
+    /// How often it shrank.
+    pub shrunk: u64,
+    /// Pages that came back after they had been evicted.
+    pub refaults: u64,
+    /// How long threads waited for pages that the limit had evicted, all together. Where the kernel
+    /// brings pages in, 0.1 ms for each.
+    pub waited: Duration,
+    /// The share of the last quarter of a second that this took; more than 1 where several threads
+    /// waited.
+    pub stall_share: f64,
+}
+
+impl Tenant {
+    /// Lets the limit set itself, from now on: the smallest with which threads wait no more than
+    /// the target share of the time for pages that it has evicted. `high` moves between the bounds,
+    /// and `max` becomes `most`. Below that no operation fails for want of memory. Memory that is
+    /// given up goes back to the system.
+    ///
+    /// It begins with what the tenant uses, or `least`. Called again, it changes the bounds, and
+    /// keeps what it has learned. [`set_high`](Tenant::set_high) and
+    /// [`stop_auto`](Tenant::stop_auto) end it; [`set_max`](Tenant::set_max) bounds it further.
+    /// The root can have such a limit, too. `docs/auto.md` says how it decides, and what it does
+    /// not do.
+    ///
+    /// Cost: four looks at the tenant a second, in a thread of the pager; for each page that comes
+    /// back, a few nanoseconds.
+    ///
+    /// ```
+    /// use lowtide::{AutoLimits, Pager, Size};
+    ///
+    /// let pager = Pager::builder().max(Size::mib(64)).build()?;
+    /// let index = pager.tenant("index").create()?;
+    /// index.set_auto(AutoLimits::new(Size::mib(4), Size::mib(32)))?;
+    /// assert_eq!(index.limits()?.high, Size::mib(4));
+    /// println!("{:?}", index.auto()?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`TenantError::AutoLimits`], [`TenantError::NoBackground`], [`TenantError::NoThread`],
+    /// [`TenantError::Gone`], and for the root [`TenantError::RootBudget`]: nothing has changed.
+    pub fn set_auto(&self, limits: AutoLimits) -> Result<(), TenantError> {
+        let pool = self.pool();
+        let least = pages(limits.least, pool.page_shift);
+        let is_share = (1e-6..=1.0).contains(&limits.target);
+        if !is_share || limits.most.is_max() || limits.least > limits.most || least == 0 {
+            let AutoLimits { least, most, target } = limits;
+            return Err(TenantError::AutoLimits { least, most, target: target.to_string() });
+        }
+        if !pool.background {
+            return Err(TenantError::NoBackground);
+        }
+        self.pager.inner.threads.service(Setter::start)?;
+        self.set_max(limits.most)?;
+        let mut state = self.lock()?;
+        let (usage, now) = (state.engine.usage(self.id), pool.now());
+        let auto = match state.autos.remove(&self.id) {
+            Some(mut auto) => {
+                auto.set_limits(limits, pool.page_shift);
+                auto
+            }
+            None => Auto::new(limits, usage, now, pool.page_shift),
+        };
+        state.engine.follow_waiting(self.id, true);
+        state.engine.set_high(self.id, auto.limit());
+        state.autos.insert(self.id, auto);
+        pool.be_frugal(&mut state);
+        Ok(())
+    }
+
+    /// Ends what [`set_auto`](Tenant::set_auto) began. Then there is no `high`; `max` stays.
+    /// Returns whether there was such a limit.
+    ///
+    /// # Errors
+    /// [`TenantError::Gone`].
+    pub fn stop_auto(&self) -> Result<bool, TenantError> {
+        let mut state = self.lock()?;
+        let ended = state.end_auto(self.id);
+        if ended {
+            state.engine.set_high(self.id, u64::MAX);
+        }
+        Ok(ended)
+    }
+
+    /// What became of a limit that sets itself; `None` without one.
+    ///
+    /// # Errors
+    /// [`TenantError::Gone`].
+    pub fn auto(&self) -> Result<Option<AutoStat>, TenantError> {
+        Ok(self.lock()?.autos.get(&self.id).map(|auto| auto.stat(self.pool().page_shift)))
+    }
+}
+
+impl crate::pool::State {
+    /// A tenant's limit does not set itself any more; whether it did.
+    pub(super) fn end_auto(&mut self, id: MemcgId) -> bool {
+        let ended = self.autos.remove(&id).is_some();
+        if ended {
+            self.engine.follow_waiting(id, false);
+        }
+        ended
+    }
+}

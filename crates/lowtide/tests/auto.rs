@@ -1,0 +1,138 @@
+//! A limit that sets itself follows what a program really needs, within its bounds.
+
+use lowtide::budget::AutoLimits;
+use lowtide::{OpenOptions, Pager, Size, Tenant, TenantError, View};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+const MIB: u64 = 1 << 20;
+/// Long enough on any machine: a test that gets this far has failed.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+fn make(dir: &Path, bytes: u64) -> std::path::PathBuf {
+    let path = dir.join("data");
+    std::fs::write(&path, vec![7; bytes as usize]).unwrap();
+    path
+}
+
+/// Reads pages at random below a page until something is true of the tenant.
+fn read_until(view: &View, below: u64, tenant: &Tenant, mut done: impl FnMut(&Tenant) -> bool) {
+    let (began, mut random) = (Instant::now(), 1_u64);
+    while !done(tenant) {
+        let limit = tenant.auto().unwrap();
+        assert!(began.elapsed() < PATIENCE, "{limit:?} {:?}", tenant.pressure().unwrap());
+        for _ in 0..200 {
+            random ^= random << 13;
+            random ^= random >> 7;
+            random ^= random << 17;
+            assert_eq!(view.page(random % below).unwrap()[0], 7);
+        }
+        std::thread::yield_now();
+    }
+}
+
+fn high(tenant: &Tenant) -> u64 {
+    tenant.limits().unwrap().high.bytes()
+}
+
+#[test]
+fn a_tenant_gets_what_it_uses_and_gives_back_what_it_uses_no_more() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = make(dir.path(), 24 * MIB);
+    let pager = Pager::builder().max(Size::mib(64)).build().unwrap();
+    let tenant = pager.tenant("a").create().unwrap();
+    tenant.set_auto(AutoLimits::new(Size::mib(1), Size::mib(32))).unwrap();
+    assert_eq!(high(&tenant), MIB, "it begins with little");
+    assert_eq!(tenant.limits().unwrap().max, Size::mib(32));
+    let view = OpenOptions::new().tenant(&tenant).open(&pager, &path).unwrap();
+    let pages = 16 * MIB / 4096;
+    read_until(&view, pages, &tenant, |tenant| high(tenant) >= 14 * MIB);
+    assert!(high(&tenant) <= 32 * MIB);
+    read_until(&view, pages / 8, &tenant, |tenant| {
+        high(tenant) <= 11 * MIB && tenant.usage().unwrap() <= 12 * MIB
+    });
+    let stat = tenant.auto().unwrap().expect("its limit sets itself");
+    assert!(stat.grown > 0 && stat.shrunk > 0, "{stat:?}");
+    assert!(stat.least_bytes == MIB && stat.most_bytes >= 14 * MIB, "{stat:?}");
+    assert!(stat.refaults > 0 && stat.waited > Duration::ZERO, "{stat:?}");
+    // Frames that no page needs have no memory: those of the large phase have gone back.
+    let kept = pager.stat().resident_bytes;
+    assert!(kept <= tenant.usage().unwrap() + 6 * MIB, "{kept}");
+}
+
+#[test]
+fn the_root_can_have_such_a_limit() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = make(dir.path(), 24 * MIB);
+    let auto = AutoLimits::new(Size::mib(1), Size::mib(32));
+    let pager = Pager::builder().max_auto(auto).build().unwrap();
+    let (root, view) = (pager.root(), pager.open(&path).unwrap());
+    read_until(&view, 16 * MIB / 4096, &root, |root| high(root) >= 14 * MIB);
+    assert_eq!(root.limits().unwrap().max, Size::mib(32));
+}
+
+#[test]
+fn a_scan_gets_no_memory() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = make(dir.path(), 48 * MIB);
+    let pager = Pager::builder().max(Size::mib(64)).build().unwrap();
+    let tenant = pager.tenant("scan").create().unwrap();
+    tenant.set_auto(AutoLimits::new(Size::mib(1), Size::mib(16))).unwrap();
+    let view = OpenOptions::new().tenant(&tenant).open(&pager, &path).unwrap();
+    for _ in 0..6 {
+        for page in 0..view.page_count() {
+            drop(view.page(page).unwrap());
+        }
+    }
+    assert!(high(&tenant) <= 2 * MIB, "{:?}", tenant.auto().unwrap());
+}
+
+#[test]
+fn guards_on_more_than_the_limit_cost_no_operation() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = make(dir.path(), 16 * MIB);
+    let builder = Pager::builder().max(Size::mib(32)).memory_timeout(Duration::ZERO);
+    let pager = builder.build().unwrap();
+    let tenant = pager.tenant("a").create().unwrap();
+    tenant.set_auto(AutoLimits::new(Size::mib(1), Size::mib(16))).unwrap();
+    let view = OpenOptions::new().tenant(&tenant).open(&pager, &path).unwrap();
+    let guards: Vec<_> = (0..8 * MIB / 4096).map(|page| view.page(page).unwrap()).collect();
+    let began = Instant::now();
+    while high(&tenant) < 8 * MIB {
+        assert!(began.elapsed() < PATIENCE, "{:?}", tenant.auto().unwrap());
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    drop(guards);
+}
+
+#[test]
+fn other_settings_end_it_or_are_refused() {
+    let pager = Pager::builder().max(Size::mib(8)).build().unwrap();
+    let tenant = pager.tenant("a").create().unwrap();
+    let (least, most) = (Size::mib(2), Size::mib(1));
+    for wrong in [
+        AutoLimits::new(least, most),
+        AutoLimits::new(0, most),
+        AutoLimits::new(most, Size::MAX),
+        AutoLimits { target: f64::NAN, ..AutoLimits::new(most, least) },
+        AutoLimits { target: 2.0, ..AutoLimits::new(most, least) },
+    ] {
+        let refused = tenant.set_auto(wrong);
+        assert!(matches!(refused, Err(TenantError::AutoLimits { .. })), "{wrong:?}");
+    }
+    assert_eq!((tenant.auto().unwrap(), high(&tenant)), (None, u64::MAX));
+    let bounds = AutoLimits::new(most, least);
+    tenant.set_auto(bounds).unwrap();
+    assert_eq!(tenant.auto().unwrap().map(|stat| stat.limits), Some(bounds));
+    tenant.set_high(Size::mib(1)).unwrap();
+    assert_eq!((tenant.auto().unwrap(), high(&tenant)), (None, MIB));
+    tenant.set_auto(bounds).unwrap();
+    assert!(tenant.stop_auto().unwrap() && !tenant.stop_auto().unwrap());
+    assert_eq!(high(&tenant), u64::MAX);
+    tenant.set_auto(bounds).unwrap();
+    tenant.remove().unwrap();
+    assert!(matches!(tenant.auto(), Err(TenantError::Gone)));
+    let alone = Pager::builder().max(Size::mib(8)).background(false).build().unwrap();
+    let refused = alone.tenant("a").create().unwrap().set_auto(bounds);
+    assert!(matches!(refused, Err(TenantError::NoBackground)));
+}
