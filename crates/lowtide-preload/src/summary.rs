@@ -450,7 +450,7 @@ mod tests {
             "in memory 0.0 MiB now, the most not measured: too short; 1 pages came in",
             "the device read 0.0 MiB (2.00 x what came in); 6 faults waited",
             "memory without a file: 8.0 MiB, 0 blocks",
-            "advice for *.a: with 4.0 MiB 5.0 % of accesses miss (5.0 % with any budget, being",
+            "advice for *.a: with 4.1 MiB 5.0 % of accesses miss (5.0 % with any budget, being",
             "1.0 MiB        600   60.0 %",
             "in swap 0.0 MiB: 0.0 MiB of memory (2.0 x)",
             "1.0 MiB at most (small allocations, stacks, copies); of the heap 75 % was kept",

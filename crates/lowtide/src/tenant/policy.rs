@@ -1,5 +1,5 @@
 //! What happens above a limit: the policy that decides how long threads sleep, programs that decide
-//! instead, and advice.
+//! instead; curves, advice, and budgets that are divided by them.
 //!
 //! A program is an eBPF object (its header `lowtide_bpf.h` in `lowtide-bpf` shows what it sees). It
 //! is checked when it is attached, runs in a virtual machine that can reach only its maps, and its
@@ -7,8 +7,9 @@
 //! spared first. It cannot make a charge fail. Reclaim that a program requests in advance is done
 //! every two seconds. Source: `docs/kernel/memcg.md` §7, 8, 15.
 
-use super::{OnStall, Tenant, TenantError};
+use super::{OnStall, Share, Tenant, TenantError};
 use crate::budget::{Advice, Curve};
+use crate::pool::divide::divide_one;
 use crate::pool::{StateGuard, looks};
 #[cfg(feature = "bpf")]
 use lowtide_bpf::Programs;
@@ -111,6 +112,30 @@ impl Tenant {
     /// [`TenantError::Gone`].
     pub fn advice(&self, target: f64) -> Result<Option<Advice>, TenantError> {
         Ok(self.curve()?.map(|curve| curve.advice(target)))
+    }
+
+    /// Sets how the tenants directly below this one share its budget. Back to `Common`, they keep
+    /// the `low` that they have. Cost, by benefit: every two seconds O(samples × tenants below).
+    ///
+    /// # Errors
+    /// [`TenantError::Gone`].
+    pub fn set_share(&self, share: Share) -> Result<(), TenantError> {
+        let mut state = self.lock()?;
+        match share {
+            Share::Common => state.by_benefit.remove(&self.id),
+            Share::ByBenefit => state.by_benefit.insert(self.id),
+        };
+        divide_one(&mut state, self.id);
+        Ok(())
+    }
+
+    /// How they share it.
+    ///
+    /// # Errors
+    /// [`TenantError::Gone`].
+    pub fn share(&self) -> Result<Share, TenantError> {
+        let is_divided = self.lock()?.by_benefit.contains(&self.id);
+        Ok(if is_divided { Share::ByBenefit } else { Share::Common })
     }
 
     /// The pool's lock, with a tenant that can have limits.

@@ -9,9 +9,6 @@
 //! who has more than its part is reclaimed first. No part is a wall. What one does not use others
 //! may, until it is needed.
 
-use super::{Tenant, TenantError};
-use crate::pool::divide::divide_one;
-
 /// How the tenants below one tenant share its budget.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -20,33 +17,7 @@ pub enum Share {
     #[default]
     Common,
     /// Each has, as its `low`, the part with which the fewest accesses of all of them miss. It is
-    /// computed from their [curves](Tenant::curve) every two seconds, by the pager's background
+    /// computed from their [curves](crate::Tenant::curve) every two seconds, by the pager's background
     /// thread, and replaces what was set.
     ByBenefit,
-}
-
-impl Tenant {
-    /// Sets how the tenants directly below this one share its budget. Back to `Common`, they keep
-    /// the `low` that they have. Cost, by benefit: every two seconds O(samples × tenants below).
-    ///
-    /// # Errors
-    /// [`TenantError::Gone`].
-    pub fn set_share(&self, share: Share) -> Result<(), TenantError> {
-        let mut state = self.lock()?;
-        match share {
-            Share::Common => state.by_benefit.remove(&self.id),
-            Share::ByBenefit => state.by_benefit.insert(self.id),
-        };
-        divide_one(&mut state, self.id);
-        Ok(())
-    }
-
-    /// How they share it.
-    ///
-    /// # Errors
-    /// [`TenantError::Gone`].
-    pub fn share(&self) -> Result<Share, TenantError> {
-        let is_divided = self.lock()?.by_benefit.contains(&self.id);
-        Ok(if is_divided { Share::ByBenefit } else { Share::Common })
-    }
 }
