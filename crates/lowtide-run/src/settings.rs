@@ -6,7 +6,7 @@
 //! | variable | meaning | if it is missing |
 //! |---|---|---|
 //! | `LOWTIDE_RUN_MAX` | the budget, in bytes | the library does nothing at all |
-//! | `LOWTIDE_RUN_AUTO` | `BYTES MILLIONTHS`: its lower bound, the share that may be waited | fixed |
+//! | `LOWTIDE_RUN_AUTO` | `BYTES MILLIONTHS`: its lower bound; what may be waited | fixed |
 //! | `LOWTIDE_RUN_HIGH` | where trimming begins, in bytes | a little below the budget |
 //! | `LOWTIDE_RUN_MODE` | `userfault`, `auto`: an exact budget, where possible | `pagecache` |
 //! | `LOWTIDE_RUN_INEXACT` | why it is possible for no file, in words | it is, or is not wanted |

@@ -1,12 +1,14 @@
 //! Events of `tracing` at what the runtime decides, in one place: their targets and fields.
 //!
-//! | target | level | when | fields |
-//! |---|---|---|---|
-//! | `lowtide::auto` | debug | a limit that sets itself moves | `tenant`, `cause`, `limit_bytes`, `before_bytes`, `usage_bytes`, `stall_share` |
-//! | `lowtide::limit` | debug | a limit of a tenant was set | `tenant`, `limit`, `bytes`, `before_bytes` |
-//! | `lowtide::throttle` | debug | a thread goes to sleep for a limit | `tenant`, `sleep_ns`, `cause` |
-//! | `lowtide::room` | warn | an operation gives up for want of room | `tenant`, `payer`, `asked_bytes`, `usage_bytes`, `limit_bytes` |
-//! | `lowtide::write` | warn | pages could not be written, or a file not synced | `path`, `pages`, `error` |
+//! | target | level | when |
+//! |---|---|---|
+//! | `lowtide::auto` | debug | a limit that sets itself moves |
+//! | `lowtide::limit` | debug | a limit of a tenant was set |
+//! | `lowtide::throttle` | debug | a thread goes to sleep for a limit |
+//! | `lowtide::room` | warn | an operation gives up for want of room |
+//! | `lowtide::write` | warn | pages could not be written, or a file not synced |
+//!
+//! `docs/guide/counters.md` has their fields.
 //!
 //! Other events, of devices and maps, have the module that they come from for a target. Where there
 //! is no subscriber an event costs a load, and none of these is on the way of a hit or of a miss

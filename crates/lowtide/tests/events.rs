@@ -71,6 +71,12 @@ impl Subscriber for Ears {
 
 /// The one subscriber of this process, so the parts of the test follow each other.
 impl Ears {
+    fn use_pager(&self, pager: Option<Pager>) {
+        let before = std::mem::replace(&mut *self.pager.lock().unwrap(), pager);
+        // It may make events when it goes.
+        drop(before);
+    }
+
     fn of(&self, target: &str, tenant: &str) -> Vec<(Level, BTreeMap<String, String>)> {
         let heard = self.heard.lock().unwrap();
         let is_it = |(at, _, fields): &&Heard| {
@@ -105,7 +111,7 @@ impl Inject for Refuse {
 fn limits_and_moves(ears: &Ears, dir: &Dir) {
     let path = make_file(dir, 1024 * PAGE);
     let pager = Pager::builder().max(Size::mib(16)).build().unwrap();
-    *ears.pager.lock().unwrap() = Some(pager.clone());
+    ears.use_pager(Some(pager.clone()));
     let tenant = pager.tenant("a").create().unwrap();
     tenant.set_max(Size::mib(8)).unwrap();
     tenant.set_max(Size::mib(8)).unwrap();
@@ -129,7 +135,7 @@ fn limits_and_moves(ears: &Ears, dir: &Dir) {
 fn throttled(ears: &Ears, dir: &Dir) {
     let path = make_file(dir, 2048 * PAGE);
     let pager = Pager::builder().max(4096 * PAGE).build().unwrap();
-    *ears.pager.lock().unwrap() = Some(pager.clone());
+    ears.use_pager(Some(pager.clone()));
     let tenant: Tenant = pager.tenant("thrasher").high(1024 * PAGE).create().unwrap();
     tenant.set_high_policy(HighPolicy::RefaultRecency).unwrap();
     let view = tenant.open(&path).unwrap();
@@ -143,8 +149,9 @@ fn throttled(ears: &Ears, dir: &Dir) {
 fn failed_writes_and_no_room(ears: &Ears, dir: &Dir) {
     let path = dir.path().join("written");
     let builder = Pager::builder().max(64 * PAGE).memory_timeout(Duration::ZERO);
+    let builder = builder.io_timeout(Duration::from_millis(200));
     let pager = builder.inject(Arc::new(Refuse)).build().unwrap();
-    *ears.pager.lock().unwrap() = Some(pager.clone());
+    ears.use_pager(Some(pager.clone()));
     let view = OpenOptions::new().create(256 * PAGE).open(&pager, &path).unwrap();
     view.write_at(0, &[1; 4096]).unwrap();
     view.flush().unwrap_err();
@@ -167,5 +174,5 @@ fn decisions_are_events_and_none_is_made_under_a_lock() {
     limits_and_moves(&ears, &Dir::new());
     throttled(&ears, &Dir::new());
     failed_writes_and_no_room(&ears, &Dir::new());
-    *ears.pager.lock().unwrap() = None;
+    ears.use_pager(None);
 }

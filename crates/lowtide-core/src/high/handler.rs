@@ -27,7 +27,8 @@
 //! even if it is short.
 //!
 //! The roots of trees have no limits: `levels` go from the task's group up to the last one below
-//! the root. Only a controller ([`auto`](crate::auto)) may give one a `high`. Source: `docs/kernel/memcg.md` §6.2, 6.4, 7.1, 8.5, 16 (9-12).
+//! the root. Only a controller ([`auto`](crate::auto)) may give one a `high`. Source:
+//! `docs/kernel/memcg.md` §6.2, 6.4, 7.1, 8.5, 16 (9-12).
 
 use super::{overage, recency};
 use crate::hooks::{DELAY_MAX_NS, ThrottleAnswer};

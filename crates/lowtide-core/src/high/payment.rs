@@ -181,8 +181,9 @@ impl Engine {
         stall_debt::book(&policy, &mut of.stall, debt, &refault, now);
     }
 
-    /// Makes a group's `high` a limit that a controller sets ([`auto`](crate::auto)): what its tasks
-    /// wait for is noted for that, and costs them no sleep. The root can have such a limit, too.
+    /// Makes a group's `high` a limit that a controller sets ([`auto`](crate::auto)): what its
+    /// tasks wait for is noted for that, and costs them no sleep. The root can have such a limit,
+    /// too.
     ///
     /// # Panics
     /// When the group is gone.

@@ -7,7 +7,7 @@
 //! | `allocate`, `frames`, `resident` | taking frames; which are free; which have memory |
 //! | `charge`, `payer`, `oom` | which group pays; waiting for room; the report if there is none |
 //! | `high`, `account` | what a thread pays for being above `high`, and what it owes |
-//! | `auto` | limits that set themselves |
+//! | `auto`, `setter` | limits that set themselves; the thread that does it |
 //! | `reclaim`, `background` | carrying out the engine's reclaim; the threads of a pager |
 //! | `miss_clock` | where the time of a miss goes |
 //! | `poison` | after a panic of the engine |
@@ -30,6 +30,7 @@ pub(crate) mod reclaim;
 mod resident;
 pub(crate) mod sample;
 pub(crate) mod service;
+pub(crate) mod setter;
 mod state;
 mod wakeup;
 

@@ -13,7 +13,7 @@
 //! Lock order: [`Pool::opening`], then the pool's lock, then a wait bucket, a device's queue or a
 //! space's ledger. Nothing is awaited under the pool's lock but its own condition variables.
 
-use super::auto::Auto;
+use super::auto::{Auto, pages_to_keep};
 use super::frames::Frames;
 use super::lock::TimedGuard;
 use super::miss_clock::MissClock;
@@ -518,7 +518,11 @@ impl Pool {
     /// themselves, also what no page needs.
     pub(crate) fn trim<'a>(&'a self, mut state: StateGuard<'a>) -> StateGuard<'a> {
         loop {
-            let keep = state.pages_to_keep(self.page_shift).min(state.engine.max(MemcgId::ROOT));
+            let max = state.engine.max(MemcgId::ROOT);
+            let keep = match state.autos.is_empty() {
+                true => max,
+                false => max.min(pages_to_keep(&state.engine, self.page_shift)),
+            };
             let budget = keep.saturating_sub(state.reservations.pages());
             if budget >= u64::from(self.frames) {
                 return state;

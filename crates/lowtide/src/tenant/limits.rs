@@ -2,6 +2,7 @@
 
 use lowtide_core::{Engine, Limits, MemcgId, Size};
 use std::fmt;
+use std::time::Duration;
 
 /// The settings of a tenant.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -90,4 +91,57 @@ pub enum OnStall {
     /// It goes on, without evicting either: `high` is only counted, and the tenant grows up to
     /// `max`.
     Grow,
+}
+
+/// Bounds of a limit that sets itself, and what it holds. See [`Tenant::set_auto`].
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct AutoLimits {
+    /// The limit is never less.
+    pub least: Size,
+    /// It is never more; usage neither.
+    pub most: Size,
+    /// Share of the time that threads may wait for pages that the limit has evicted, all together:
+    /// 0.01 is ten milliseconds a second. Between a millionth and 1.
+    pub target: f64,
+}
+
+impl AutoLimits {
+    /// One percent of the time.
+    pub const TARGET: f64 = 0.01;
+
+    /// Bounds, with the default target.
+    pub fn new(least: impl Into<Size>, most: impl Into<Size>) -> Self {
+        Self { least: least.into(), most: most.into(), target: Self::TARGET }
+    }
+}
+
+/// What became of a limit that sets itself. Sizes are bytes; means are over time.
+#[derive(Clone, Copy, PartialEq, Debug)]
+#[non_exhaustive]
+pub struct AutoStat {
+    /// Its bounds and target.
+    pub limits: AutoLimits,
+    /// The limit now: the tenant's `high`.
+    pub limit_bytes: u64,
+    /// The smallest that it was.
+    pub least_bytes: u64,
+    /// The largest that it was.
+    pub most_bytes: u64,
+    /// Its mean.
+    pub mean_bytes: u64,
+    /// The mean of what was used, which is less where a program does not use its limit, or does
+    /// nothing.
+    pub mean_usage_bytes: u64,
+    /// How often it grew.
+    pub grown: u64,
+    /// How often it shrank.
+    pub shrunk: u64,
+    /// Pages that came back after they had been evicted.
+    pub refaults: u64,
+    /// How long threads waited for pages that the limit had evicted, all together. Where the kernel
+    /// brings pages in, 0.1 ms for each.
+    pub waited: Duration,
+    /// The share of the last quarter of a second that this took; more than 1 where several threads
+    /// waited.
+    pub stall_share: f64,
 }

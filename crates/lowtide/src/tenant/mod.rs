@@ -37,14 +37,13 @@ mod reservations;
 mod reserve;
 mod share;
 
-pub use auto::{AutoLimits, AutoStat};
 pub use builder::TenantBuilder;
 pub use error::TenantError;
 pub use export::ExportError;
 pub(crate) use export::Exporter;
 pub use files::TenantFile;
 pub use handle::Tenant;
-pub use limits::{OnStall, TenantLimits};
+pub use limits::{AutoLimits, AutoStat, OnStall, TenantLimits};
 pub(crate) use names::Names;
 pub use report::{Consumer, OomReport, Unwritable};
 pub(crate) use reservations::Reservations;

@@ -1,11 +1,11 @@
-//! `lowtide-lab bench auto`: a limit that sets itself, beside fixed budgets.
+//! `lowtide-lab bench auto`: a limit that sets itself, and fixed budgets.
 //!
 //! One thread reads pages of a file at random places, and computes for a moment between two reads.
 //! What it reads changes from phase to phase:
 //!
 //! | load | phases |
 //! |---|---|
-//! | `phases` | Zipf over a small part of the file, over a large one, nothing, the small part again |
+//! | `phases` | Zipf over a small part of the file, a large one, nothing, the small part again |
 //! | `scan` | the whole file in order, again and again: more than any limit |
 //! | `loop` | a part in order, a quarter more than the small budget |
 //!

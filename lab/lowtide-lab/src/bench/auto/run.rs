@@ -24,8 +24,7 @@ use crate::bench::tenancy::host::{check_memory, head, page, tail, whole_windows}
 
 pub(crate) const NAME: &str = "auto";
 /// One line for listings.
-pub(crate) const ABOUT: &str =
-    "a limit that sets itself, beside fixed budgets, as the load changes";
+pub(crate) const ABOUT: &str = "a limit that sets itself, and fixed budgets, as the load changes";
 
 #[derive(Debug, Args)]
 pub(crate) struct AutoArgs {
@@ -47,7 +46,7 @@ pub(crate) struct AutoArgs {
     /// Share of the time that may be waited, in percent
     #[arg(long, value_name = "PERCENT", value_parser = seconds, default_value = "1")]
     stall: f64,
-    /// Fixed budgets beside it [default: what the small part, half, and all of the large one take]
+    /// Fixed budgets to compare it with [default: what the small part, half, and all of the large one take]
     #[arg(long, value_name = "SIZE", value_parser = budget, value_delimiter = ',')]
     fixed: Option<Vec<u64>>,
     /// Seconds of each phase
@@ -133,7 +132,8 @@ fn table(rows: &[AutoRow]) -> Table {
 /// The timelines of all rows, as CSV.
 fn csv(rows: &[AutoRow]) -> String {
     let mut text = String::from(
-        "budget,phase,seconds,limit_bytes,usage_bytes,resident_bytes,stall_share,reads_per_s,refaults\n",
+        "budget,phase,seconds,limit_bytes,usage_bytes,resident_bytes,stall_share,reads_per_s,\
+         refaults\n",
     );
     for row in rows {
         for point in &row.timeline {
