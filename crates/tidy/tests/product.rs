@@ -71,7 +71,7 @@ const USES: [(&str, &[&str]); 21] = [
 ];
 
 /// Crates of others that a program links with the product. Each is a decision.
-const FOREIGN: [&str; 18] = [
+const FOREIGN: [&str; 21] = [
     "allocator-api2", // Behind the feature `alloc`, as `talc`.
     "bitflags",
     "bytemuck",
@@ -82,8 +82,11 @@ const FOREIGN: [&str; 18] = [
     "loom", // Only for the proofs of the protocols, behind `cfg(loom)`.
     "lz4_flex",
     "object",
-    "roaring", // Sets of pages that are written or failed: decision 22.
+    "prometheus-client", // Behind the feature `metrics` of `lowtide-status`.
+    "roaring",           // Sets of pages that are written or failed: decision 22.
     "rustix",
+    "serde", // Behind the feature `status`, as `serde_json`: what others read is JSON.
+    "serde_json",
     "slab", // Things on their way under numbers: what a free list and a vector would be.
     "talc",
     "thiserror",
