@@ -21,7 +21,7 @@ const PRODUCT: [&str; 9] = [
 
 /// Crates of the repository that each crate uses, tests and examples apart. `lowtide-lab` may use
 /// all of them; `lowtide-tidy` looks at files only.
-const USES: [(&str, &[&str]); 21] = [
+const USES: [(&str, &[&str]); 22] = [
     (
         "lowtide",
         &[
@@ -47,6 +47,7 @@ const USES: [(&str, &[&str]); 21] = [
             "lowtide-sim",
             "lowtide-status",
             "lowtide-sys",
+            "lowtide-watch",
             "lowtide-workload",
         ],
     ),
@@ -66,6 +67,7 @@ const USES: [(&str, &[&str]); 21] = [
     ("lowtide-status", &[]),
     ("lowtide-swap", &["lowtide-zstd"]),
     ("lowtide-sys", &[]),
+    ("lowtide-watch", &["lowtide-status", "lowtide-sys"]),
     ("lowtide-workload", &[]),
     ("lowtide-zstd", &[]),
 ];
