@@ -188,7 +188,7 @@ impl Pager {
     /// # Errors
     /// The file cannot be written, no thread can be started, or it records already.
     pub fn record(&self, file: File) -> io::Result<()> {
-        let Inner { pool, threads } = &*self.inner;
+        let Inner { pool, threads, .. } = &*self.inner;
         let mut file = Some(file);
         threads.service(|pool| match file.take() {
             Some(file) => Recorder::start(pool, file),

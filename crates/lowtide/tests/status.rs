@@ -61,6 +61,10 @@ fn a_status_has_the_figures_of_the_pager_and_its_tenants() {
     assert!(of_ages > 0 && of_ages <= tenant.file_bytes, "{:?}", tenant.generations);
     assert_eq!(tenant.files, [path.to_string_lossy()]);
     assert_eq!(status.tenants_left_out, 0);
+    let curve = large.curve().expect("a tenant").expect("it was accessed");
+    let published = pager.status().tenants[1].curve.clone().expect("a curve");
+    assert_eq!(published.samples, curve.samples());
+    assert!(published.points.len() > 1 && published.accesses > 0.0, "{published:?}");
     drop(small);
 }
 

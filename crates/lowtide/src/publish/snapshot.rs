@@ -3,7 +3,11 @@
 //! The pool's lock is taken once for the pager and once for each tenant, so figures of different
 //! tenants are of slightly different moments, as in the export of the kernel's files. Nothing is
 //! asked of the kernel.
+//!
+//! Curves are as the last look at the sample has left them, at most two seconds ago
+//! (`pool/looks.rs`): a look of its own would cost more than everything else here.
 
+use crate::budget::Curve;
 use crate::pool::{Pool, StateGuard};
 use crate::space::Space;
 use lowtide_core::{AgeClass, MemcgId};
@@ -14,6 +18,8 @@ use std::sync::Arc;
 
 /// Tenants that have figures. About as many have room in a page.
 const TENANTS_MAX: usize = 500;
+/// Tenants that have a curve, the root among them. One has a few KiB as text.
+const CURVES_MAX: usize = 16;
 /// Files of a tenant that are named.
 const FILES_MAX: usize = 16;
 
@@ -34,10 +40,21 @@ pub(super) fn of(pool: &Pool) -> PagerStatus {
     let (groups, tenants_left_out) = groups(&state);
     let files = files(&state, &spaces);
     drop(state);
-    let tenants = groups.into_iter().filter_map(|id| {
+    // Behind pointers not every access is counted.
+    let mapped = spaces.iter().any(|space| space.mapped.is_some());
+    let counted = (!mapped).then(|| (pool.io.hits() + pool.io.misses()) as f64);
+    let tenants = groups.into_iter().enumerate().filter_map(|(at, id)| {
         let state = pool.lock();
-        let lives = !pool.is_poisoned() && state.engine.alive(id);
-        lives.then(|| tenant(pool, state, id, files.get(&id).cloned().unwrap_or_default()))
+        if pool.is_poisoned() || !state.engine.alive(id) {
+            return None;
+        }
+        let counted = counted.filter(|_| id == MemcgId::ROOT);
+        let curve = (at < CURVES_MAX).then(|| state.reuse.of_group(id)).flatten();
+        let curve = curve.map(|curve| Curve::new(curve, pool.page_shift, counted));
+        let mut status = tenant(pool, state, id);
+        status.files = files.get(&id).cloned().unwrap_or_default();
+        status.curve = curve.as_ref().map(lowtide_status::Curve::from);
+        Some(status)
     });
     PagerStatus {
         policy,
@@ -83,7 +100,8 @@ fn files(state: &StateGuard<'_>, spaces: &[Arc<Space>]) -> HashMap<MemcgId, Vec<
     files
 }
 
-fn tenant(pool: &Pool, mut state: StateGuard<'_>, id: MemcgId, files: Vec<String>) -> TenantStatus {
+/// All but the files and the curve.
+fn tenant(pool: &Pool, mut state: StateGuard<'_>, id: MemcgId) -> TenantStatus {
     let now = pool.now();
     let path = state.names.path(&state.engine, id);
     let engine = &mut state.engine;
@@ -117,9 +135,7 @@ fn tenant(pool: &Pool, mut state: StateGuard<'_>, id: MemcgId, files: Vec<String
         max_events: events.max,
         oom_events: events.oom,
         generations: generations.collect(),
-        files,
-        // The place for the live curve of the tenant (`tenant/policy.rs`, `Tenant::curve`).
-        curve: None,
+        ..TenantStatus::default()
     }
 }
 
