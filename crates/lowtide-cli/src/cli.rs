@@ -8,6 +8,8 @@ use clap_complete::Shell;
 
 use crate::advise::AdviseArgs;
 use crate::bench::Bench;
+use crate::cmd::metrics::{ExportArgs, MetricsArgs};
+use crate::cmd::stat::StatArgs;
 use crate::run::RunArgs;
 use crate::sim::Simulation;
 
@@ -117,6 +119,7 @@ Examples:
   lowtide run --read --max 1G -- python3 query.py
   lowtide run --anon --max 1G --swap /var/tmp -- sort -S 8G lines
   lowtide run --max 1G --map '*.idx=256M' --json --summary run.json -- ./server
+  lowtide run --max 1G --metrics 9464 -- ./server
 
 SIGUSR1 makes a program without a handler for it print the current summary.
 Exit codes: those of the program; 2 bad usage, or a program that cannot load the library (static,
@@ -132,6 +135,24 @@ Examples:
   lowtide advise 4711
 
 Exit codes: 0 success, 1 failure, 2 bad usage.";
+
+const STAT_HELP: &str = "\
+A program under `lowtide run` is seen from the first mapping that is kept; one with the library or
+the Python package, if it publishes its status. Only processes of this user are seen.
+
+Examples:
+  lowtide stat
+  lowtide stat 4711 --interval 2
+  lowtide stat 4711 --json | jq .pagers[0].tenants[0].usage_bytes";
+
+const METRICS_HELP: &str = "\
+All processes of this user that have a status page are exported. `lowtide run --metrics` does the
+same for one program.
+
+Examples:
+  lowtide metrics --listen 9464
+  lowtide metrics --file /var/lib/node_exporter/lowtide.prom
+  lowtide metrics --once";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
@@ -162,6 +183,15 @@ pub(crate) enum Command {
     /// Say how large a budget should be: of a running program, or of a recorded one
     #[command(after_help = ADVISE_HELP)]
     Advise(AdviseArgs),
+    /// Show what processes under lowtide do now
+    #[command(args_override_self = true, after_help = STAT_HELP)]
+    Stat(StatArgs),
+    /// Export what processes under lowtide do as metrics of Prometheus
+    #[command(args_override_self = true, after_help = METRICS_HELP)]
+    Metrics(MetricsArgs),
+    /// The process behind `lowtide run --metrics`
+    #[command(hide = true)]
+    Export(ExportArgs),
     /// List the names that options accept
     List {
         /// The kind of names

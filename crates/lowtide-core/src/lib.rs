@@ -73,6 +73,6 @@ pub use memcg::{GroupError, Limits};
 pub use policy::{Lists, Policy, PolicyError, Switches};
 pub use reclaim::{Freed, Reason, Reclaim, Step, ThrottleReason, Unmapped, Victim};
 pub use size::{Size, SizeError};
-pub use stat::{Events, MemcgEvents, MemoryStat, SwapEvents, ZswapEvents};
+pub use stat::{AgeClass, Events, MemcgEvents, MemoryStat, SwapEvents, ZswapEvents};
 pub use swap::{Swap, SwapTooSmall};
 pub use units::{FolioId, LruType, MemcgId, Owner, SpaceId, TableKey, Task};

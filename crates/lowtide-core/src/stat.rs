@@ -160,6 +160,18 @@ pub struct MemcgEvents {
     pub oom: u64,
 }
 
+/// Pages of about one age.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AgeClass {
+    /// Driver time at which the generation was opened: that of the group with the most pages, where
+    /// groups are added up. None without generations.
+    pub born: Option<u64>,
+    /// Anonymous pages.
+    pub anon: u64,
+    /// File pages.
+    pub file: u64,
+}
+
 /// The lines of `memory.swap.events`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SwapEvents {

@@ -15,6 +15,7 @@ use lowtide::map::{Adopted, MapOptions};
 use lowtide::{IoEngine, IoMode, MemoryStat, Pager, Policy, Size, SwapOptions, Tenant};
 use lowtide_run::settings::{Auto, Settings, SwapTo};
 use lowtide_run::shares::Shares;
+use lowtide_status::PagerStatus;
 use lowtide_sys::page_cache::cached_pages;
 use rustix::fs::{Mode, OFlags, fstat, open};
 use serde::Serialize;
@@ -348,6 +349,11 @@ impl Budgets {
     pub(crate) fn read_ahead(&self) -> ReadAhead {
         let io = self.pager.stat().io;
         ReadAhead { read_ahead_pages: io.ahead_pages, read_ahead_wasted_pages: io.ahead_wasted }
+    }
+
+    /// All of it, for other processes.
+    pub(crate) fn status(&self) -> PagerStatus {
+        self.pager.status()
     }
 
     /// Why the runtime refused a mapping, the first time that it did.

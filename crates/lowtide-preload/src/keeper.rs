@@ -21,6 +21,7 @@ use crate::leases::{self, Leases};
 use crate::line::{Answer, New, Question};
 use crate::memory::Memory;
 use crate::mirrors::Mirrored;
+use crate::page::Page;
 use crate::reading::{Begun, Reading};
 use crate::state::{self, State};
 use crate::summary::{self, Budget, Whole};
@@ -114,6 +115,8 @@ struct Keeper {
     inherits: Option<Instant>,
     /// For the end of the process.
     look: Look,
+    /// What other processes see.
+    page: Page,
 }
 
 impl Keeper {
@@ -139,6 +142,7 @@ impl Keeper {
             reading,
             inherits: None,
             look: Look::new(),
+            page: Page::new(),
         }
     }
 
@@ -169,6 +173,9 @@ impl Keeper {
                     looked = Instant::now();
                 }
                 pause = pause.min(leases::LOOK);
+            }
+            if let Some(left) = self.page.tick(|| self.budgets.as_ref().map(Budgets::status)) {
+                pause = pause.min(left);
             }
             if let Some(since) = self.inherits {
                 pause = pause.min(inherited::PAUSE.saturating_sub(since.elapsed()));
@@ -254,6 +261,7 @@ impl Keeper {
             }
             Question::Nothing => Answer::Done,
             Question::Leave => {
+                self.page.leave();
                 if let Some(reading) = &self.reading {
                     reading.leave();
                 }

@@ -34,7 +34,7 @@
 //! | `execs`, `children` | starting programs; which of them without the library |
 //! | `forks`, `clones`, `inherited` | children: of `fork`, of other calls; what they have |
 //! | `allocator`, `c_library` | where our own memory is from; glibc and musl |
-//! | `summary` | what is said at the end |
+//! | `summary`, `page` | what is said at the end, and while it runs |
 //!
 //! # Rules
 //!
@@ -91,6 +91,7 @@ mod mirrors;
 mod opens;
 mod outside;
 mod own;
+mod page;
 mod protections;
 mod quiet;
 mod ranges;

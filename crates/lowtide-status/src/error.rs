@@ -16,8 +16,8 @@ pub enum Error {
     /// The process has no page.
     #[error(
         "process {pid} ({program}) has no status page: start it with `lowtide run`, or let it \
-         publish one (`Pager::publish`, or LOWTIDE_STATUS=1 for Python). A program under \
-         `lowtide run` has a page from the first mapping that is kept"
+         publish one (`Pager::publish_status`). A program under `lowtide run` has one from the \
+         first mapping that is kept"
     )]
     NotUnderLowtide {
         /// Its number.

@@ -25,6 +25,7 @@
 //! | `writer`, `reader` | writing the page of this process; reading all, and removing dead ones |
 //! | `process` | what `/proc` says of a process, and whether it lives |
 //! | `held` | a descriptor in a process that may close it |
+//! | `metrics` | pages as metrics of Prometheus: the feature `metrics` |
 //! | `error` | what can be wrong |
 #![forbid(unsafe_code)]
 
@@ -32,6 +33,8 @@ mod curve;
 mod error;
 mod held;
 mod layout;
+#[cfg(feature = "metrics")]
+pub mod metrics;
 mod place;
 mod process;
 mod reader;
@@ -41,6 +44,7 @@ mod writer;
 pub use curve::{Curve, Point};
 pub use error::Error;
 pub use layout::PAGE_BYTES_MAX;
+pub use process::start_ticks;
 pub use reader::{Pages, list, read};
 pub use status::{Door, Generation, PagerStatus, Status, TenantStatus, VERSION};
 pub use writer::Writer;

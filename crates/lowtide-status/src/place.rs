@@ -13,11 +13,13 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 /// Folders that may have that of a user, the best first.
-pub(crate) fn bases() -> Vec<PathBuf> {
-    let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
-    let runtime = runtime.filter(|path| path.is_absolute());
-    let all = [Some("/dev/shm".into()), runtime, Some("/tmp".into())];
-    all.into_iter().flatten().collect()
+///
+/// The environment is read only where the first does not do: in a program under `lowtide run`
+/// another thread may be about to change it.
+pub(crate) fn bases() -> impl Iterator<Item = PathBuf> {
+    let runtime = || std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+    let runtime = std::iter::once_with(runtime).flatten().filter(|path| path.is_absolute());
+    std::iter::once("/dev/shm".into()).chain(runtime).chain(std::iter::once("/tmp".into()))
 }
 
 /// The effective user.

@@ -42,6 +42,12 @@ impl Line {
     }
 }
 
+/// When a process started, in clock ticks since the machine did; none, if there is no such process.
+#[must_use]
+pub fn start_ticks(pid: u32) -> Option<u64> {
+    Line::of(pid).filter(|line| !line.has_ended).map(|line| line.start)
+}
+
 /// A number in a file of lines such as `read_bytes: 4096`.
 pub(crate) fn number(text: &str, name: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;

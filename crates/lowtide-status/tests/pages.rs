@@ -280,3 +280,26 @@ fn a_file_that_took_the_number_of_a_page_is_neither_written_nor_closed() {
         both
     });
 }
+
+#[test]
+fn what_a_page_costs_is_printed() {
+    let _turn = turn();
+    let mut writer = Writer::create(Door::Library).expect("a page");
+    for tenants in [2, 100, 400] {
+        let tenants = (0..tenants).map(|n| tenant(&format!("/{n}"))).collect();
+        let pagers = vec![PagerStatus { tenants, ..PagerStatus::default() }];
+        const ROUNDS: u32 = 200;
+        let began = std::time::Instant::now();
+        (0..ROUNDS).for_each(|_| writer.publish(pagers.clone()).expect("the page"));
+        let written = began.elapsed() / ROUNDS;
+        let began = std::time::Instant::now();
+        for _ in 0..ROUNDS {
+            assert_eq!(read(id()).expect("the page").pagers, pagers);
+        }
+        let count = pagers[0].tenants.len();
+        eprintln!(
+            "{count} tenants: written in {written:?}, read in {:?}",
+            began.elapsed() / ROUNDS
+        );
+    }
+}

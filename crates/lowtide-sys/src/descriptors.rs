@@ -49,6 +49,25 @@ pub unsafe fn make_own(first: c_uint) -> io::Result<()> {
     Ok(())
 }
 
+/// Descriptors from `first` on are closed where this process becomes another program, or starts
+/// one. A system call for each of them.
+///
+/// # Errors
+///
+/// Those of `fcntl(2)`, of which none is known for an open descriptor.
+pub fn close_on_exec(first: c_uint) -> io::Result<()> {
+    for number in open_from(first) {
+        // SAFETY: The call takes numbers, and changes what `execve(2)` does.
+        let failed = unsafe { libc::fcntl(number, libc::F_SETFD, libc::FD_CLOEXEC) } != 0;
+        let error = io::Error::last_os_error();
+        // The one through which they were listed is closed.
+        if failed && error.raw_os_error() != Some(libc::EBADF) {
+            return Err(error);
+        }
+    }
+    Ok(())
+}
+
 /// Whether a thread can have a table of its own. Starts one to try.
 ///
 /// # Errors

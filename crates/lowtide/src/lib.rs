@@ -92,6 +92,7 @@
 //! |---|---|---|
 //! | `alloc` | `lowtide::alloc`: an arena for collections that take an allocator | two crates |
 //! | `bpf` | `Tenant::attach`: eBPF programs that decide about limits | a virtual machine |
+//! | `status` | `Pager::publish_status`: what `lowtide top` and `lowtide stat` read | JSON, a thread |
 //! | `zstd` | pages that stay cold in swap are compressed again | a C compiler |
 //! | `instruments` | `lowtide::instruments`: failing devices, counters; not stable | nothing |
 //!
@@ -115,6 +116,7 @@
 //! | `anon`, `swap` | regions without a file; where their pages are when not in memory |
 //! | `tenant` | budgets within the budget: limits, reservations, the kernel's files |
 //! | `thread_locals` | what a thread of a pager does before it begins |
+//! | `publish` | what the feature `status` adds |
 //! | `programs`, `instruments` | what the features `bpf` and `instruments` add |
 #![deny(unsafe_code)]
 // What only instruments look at is kept without them, too.
@@ -138,6 +140,8 @@ pub mod map;
 mod pager;
 mod pool;
 mod programs;
+#[cfg(feature = "status")]
+mod publish;
 mod recorder;
 mod space;
 mod stat;
@@ -168,6 +172,10 @@ pub use tenant::{
     TenantFile, TenantLimits, Unwritable,
 };
 pub use view::{Cursor, Page, PageCursor, View};
+
+/// What status pages say, and reading those of other processes. Feature `status`.
+#[cfg(feature = "status")]
+pub use lowtide_status as status;
 
 #[cfg(feature = "bpf")]
 pub use lowtide_bpf::{LoadError, Programs};

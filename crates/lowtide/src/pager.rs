@@ -4,6 +4,8 @@ use crate::config::PagerBuilder;
 use crate::error::{BuildError, CloseError, OpenError};
 use crate::pool::Pool;
 use crate::pool::background::Threads;
+#[cfg(feature = "status")]
+use crate::publish::Publication;
 use crate::recorder::Recorder;
 use crate::space::open::OpenOptions;
 use crate::stat::{DirtyStat, Stat};
@@ -43,6 +45,9 @@ pub struct Pager {
 }
 
 pub(crate) struct Inner {
+    /// Dropped first: it has the pool while it writes.
+    #[cfg(feature = "status")]
+    pub(crate) publication: Publication,
     pub(crate) pool: Arc<Pool>,
     pub(crate) threads: Threads,
 }
@@ -66,7 +71,13 @@ impl PagerBuilder {
         let pool = Pool::new(&self)?;
         let exporter = self.export_dir.map(Exporter::new);
         let threads = Threads::start(&pool, exporter)?;
-        let pager = Pager { inner: Arc::new(Inner { pool, threads }) };
+        let inner = Inner {
+            #[cfg(feature = "status")]
+            publication: Publication::default(),
+            pool,
+            threads,
+        };
+        let pager = Pager { inner: Arc::new(inner) };
         if let Some(limits) = self.auto {
             pager.root().set_auto(limits)?;
         }
@@ -177,7 +188,7 @@ impl Pager {
     /// # Errors
     /// The file cannot be written, no thread can be started, or it records already.
     pub fn record(&self, file: File) -> io::Result<()> {
-        let Inner { pool, threads } = &*self.inner;
+        let Inner { pool, threads, .. } = &*self.inner;
         let mut file = Some(file);
         threads.service(|pool| match file.take() {
             Some(file) => Recorder::start(pool, file),
@@ -227,7 +238,7 @@ impl Pager {
     /// [`ExportError`] names the first file that could not be written. All others have been, and
     /// nothing else is affected.
     pub fn export(&self) -> Result<(), ExportError> {
-        let Inner { pool, threads } = &*self.inner;
+        let Inner { pool, threads, .. } = &*self.inner;
         threads.exporter().map_or(Ok(()), |exporter| exporter.round(pool))
     }
 }

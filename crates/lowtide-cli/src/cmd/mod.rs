@@ -6,9 +6,11 @@ pub(crate) mod completions;
 pub(crate) mod doctor;
 pub(crate) mod list;
 pub(crate) mod man;
+pub(crate) mod metrics;
 pub(crate) mod peer_mmap;
 pub(crate) mod run;
 pub(crate) mod sim;
+pub(crate) mod stat;
 
 use std::fmt::Display;
 use std::process::ExitCode;

@@ -1,6 +1,7 @@
 //! The options of `lowtide run`.
 
 use std::ffi::OsString;
+use std::net::SocketAddr;
 use std::path::{self, Path, PathBuf};
 
 use clap::{Args, ValueEnum};
@@ -106,6 +107,16 @@ pub(crate) struct RunArgs {
     /// Record a sample of the accesses in this file, for `lowtide advise`
     #[arg(long, value_name = "FILE")]
     pub(crate) record: Option<PathBuf>,
+    /// Serve metrics of Prometheus at this address; a port alone means this machine only
+    #[arg(long, value_name = "ADDR", value_parser = lowtide_watch::address::parse)]
+    pub(crate) metrics: Option<SocketAddr>,
+    /// Write metrics to this file, for the textfile collector of node_exporter
+    #[arg(long, value_name = "FILE")]
+    pub(crate) metrics_file: Option<PathBuf>,
+    /// Seconds between two writes of --metrics-file [default: 15]
+    #[arg(long, value_name = "S", requires = "metrics_file",
+        value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    pub(crate) metrics_interval: Option<u64>,
     /// Do not apply to programs that the program starts
     #[arg(long)]
     pub(crate) no_follow: bool,

@@ -4,6 +4,9 @@ use std::io;
 use std::path::PathBuf;
 
 use lowtide::Size;
+use lowtide_watch::address::ListenError;
+use lowtide_watch::companion::CompanionError;
+use lowtide_watch::file::FileError;
 use thiserror::Error;
 
 /// A program that was not started.
@@ -83,6 +86,15 @@ pub(crate) enum RunError {
         path.display()
     )]
     Record { path: PathBuf, source: io::Error },
+    /// Metrics cannot be served.
+    #[error("--metrics: {0}")]
+    Listen(#[from] ListenError),
+    /// Metrics cannot be exported.
+    #[error("--metrics-file: {0}")]
+    MetricsFile(#[from] FileError),
+    /// The process that would do it cannot be started.
+    #[error("{0}")]
+    Companion(CompanionError),
     /// The library is not there.
     #[error(
         "the library {file} was not found in {looked}; build it {build} and put it next to this \

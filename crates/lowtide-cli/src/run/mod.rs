@@ -20,6 +20,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::process::CommandExt;
 use std::path::{self, Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use lowtide_host::{memcg, reach, usage};
 use lowtide_report::out;
@@ -30,6 +31,12 @@ use args::{Budget, LEAST_AUTO, ModeName, STALL, ShareName};
 use error::{Lack, RunError};
 use lowtide_run::elf::CLibrary;
 use lowtide_run::settings::{self, Auto, Mode, Settings, SwapTo};
+use lowtide_watch::address;
+use lowtide_watch::companion::{self, CompanionError, Export};
+use lowtide_watch::file::FileError;
+
+/// Seconds between two writes of the file of metrics.
+const METRICS_INTERVAL: u64 = 15;
 
 /// Becomes the program; returns only with an error.
 pub(crate) fn become_program(args: &RunArgs) -> RunError {
@@ -61,11 +68,30 @@ fn start(args: &RunArgs) -> Result<Infallible, RunError> {
         let others = env::var_os(settings::LD_PRELOAD);
         command.env(settings::LD_PRELOAD, before_others(library, others));
     }
+    export(args)?;
     if settings.anon && !args.allow_io_uring {
         lowtide_sys::rings::refuse().map_err(|source| RunError::Rings { source })?;
     }
     let source = command.exec();
     Err(RunError::CannotExecute { path, source })
+}
+
+/// Starts the process that exports metrics, where that is wanted.
+fn export(args: &RunArgs) -> Result<(), RunError> {
+    if args.metrics.is_none() && args.metrics_file.is_none() {
+        return Ok(());
+    }
+    let listener = args.metrics.map(address::listen).transpose()?;
+    let whole = |file: &PathBuf| {
+        let failed = |source| FileError { path: file.clone(), source };
+        path::absolute(file).map_err(failed)
+    };
+    let file = args.metrics_file.as_ref().map(whole).transpose()?;
+    let interval = Duration::from_secs(args.metrics_interval.unwrap_or(METRICS_INTERVAL));
+    companion::start(Export { listener, file, interval }).map_err(|error| match error {
+        CompanionError::File(error) => RunError::MetricsFile(error),
+        other => RunError::Companion(other),
+    })
 }
 
 /// What of these settings cannot be had on this machine. Where nothing lacks, the program says so

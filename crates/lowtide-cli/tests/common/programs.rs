@@ -35,6 +35,7 @@ pub(crate) fn maps() -> &'static Path {
             "pinned",
             "reads",
             "waits",
+            "watched",
             "constructor",
         ];
         for example in examples {

@@ -8,8 +8,9 @@
 use super::counter::Kind;
 use super::group::Memcg;
 use crate::engine::Engine;
+use crate::lruvec::slot;
 use crate::policy::Lists;
-use crate::stat::{Events, MemcgEvents, MemoryStat, SwapEvents};
+use crate::stat::{AgeClass, Events, MemcgEvents, MemoryStat, SwapEvents};
 use crate::units::{LruType, MemcgId};
 
 impl Engine {
@@ -156,6 +157,43 @@ impl Engine {
         sum
     }
 
+    /// Pages of a group and those below it by age, the youngest first. With generations the k-th
+    /// entry has those of the k-th youngest of each group; otherwise there are two, the active ones
+    /// first. Cost: O(groups below).
+    ///
+    /// # Panics
+    /// When the group is gone.
+    #[must_use]
+    pub fn ages(&self, memcg: MemcgId) -> Vec<AgeClass> {
+        let lists = self.policy().lists();
+        if lists != Lists::MultiGen {
+            let stat = self.stat(memcg);
+            let class = |anon, file| AgeClass { born: None, anon, file };
+            let active = class(stat.active_anon, stat.active_file);
+            return vec![active, class(stat.inactive_anon, stat.inactive_file)];
+        }
+        let mut ages = Vec::new();
+        let mut largest = 0;
+        for at in self.memcgs.subtree(memcg.slot) {
+            let gens = &self.memcgs[at].lruvec.gens;
+            let pages: u64 = [LruType::Anon, LruType::File].map(|t| gens.pages(t)).iter().sum();
+            let oldest = gens.min_seq[0].min(gens.min_seq[1]);
+            for (age, seq) in (oldest..=gens.max_seq).rev().enumerate() {
+                if ages.len() <= age {
+                    ages.push(AgeClass::default());
+                }
+                let of_type = |t: LruType| gens.nr_pages[slot(seq)][t as usize];
+                ages[age].anon += of_type(LruType::Anon);
+                ages[age].file += of_type(LruType::File);
+                if pages >= largest {
+                    ages[age].born = Some(gens.born[slot(seq)]);
+                }
+            }
+            largest = largest.max(pages);
+        }
+        ages
+    }
+
     /// Events of a group alone, without those below it.
     ///
     /// # Panics
@@ -236,6 +274,23 @@ mod tests {
         assert!(engine.may_become_reclaimable(MemcgId::ROOT));
         let empty = engine.create_group(MemcgId::ROOT).unwrap();
         assert!(!engine.may_become_reclaimable(empty), "nothing in it can become free");
+    }
+
+    #[test]
+    fn pages_by_age_add_up_to_those_on_the_lists_whichever_lists_are_kept() {
+        for policy in [Policy::MGLRU, Policy::LRU, Policy::TIDE] {
+            let mut engine = filled(policy, 64, LruType::File);
+            engine.create_group(MemcgId::ROOT).unwrap();
+            let (stat, ages) = (engine.stat(MemcgId::ROOT), engine.ages(MemcgId::ROOT));
+            let file: u64 = ages.iter().map(|age| age.file).sum();
+            assert_eq!(file, stat.inactive_file + stat.active_file, "{policy}: {ages:?}");
+            assert!(file > 32 && ages.iter().all(|age| age.anon == 0), "{policy}: {ages:?}");
+            // The youngest is where new folios are not.
+            let oldest = ages.last().unwrap().file;
+            assert!(ages.len() >= 2 && oldest > 0, "{policy}: {ages:?}");
+            let has_times = ages.iter().all(|age| age.born.is_some());
+            assert_eq!(has_times, policy == Policy::MGLRU);
+        }
     }
 
     #[test]
