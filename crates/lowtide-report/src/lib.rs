@@ -11,7 +11,8 @@
 //! | `measured`, `measured_table` | rows of such systems |
 //! | `spread` | a median with its extremes |
 //! | `columns`, `table`, `legend` | rows as a table, with the meaning of its headers |
-//! | `json` | results as JSON |
+//! | `json`, `command` | results as JSON, and the command line that repeats them |
+//! | `verdict` | whether a published result is reproduced |
 //! | `out`, `progress` | standard output and standard error |
 //! | `interrupt`, `threads` | Ctrl-C; threads that begin together and end with it |
 //! | `names`, `span`, `count`, `values` | policies, times, numbers and sizes on the command line |
@@ -19,6 +20,7 @@
 #![forbid(unsafe_code)]
 
 pub mod columns;
+pub mod command;
 pub mod count;
 pub mod interrupt;
 pub mod json;
@@ -38,3 +40,4 @@ pub mod table;
 pub mod tally;
 pub mod threads;
 pub mod values;
+pub mod verdict;
