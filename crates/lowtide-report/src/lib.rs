@@ -13,6 +13,7 @@
 //! | `columns`, `table`, `legend` | rows as a table, with the meaning of its headers |
 //! | `json`, `command` | results as JSON, and the command line that repeats them |
 //! | `verdict` | whether a published result is reproduced |
+//! | `page` | results as a page of HTML |
 //! | `out`, `progress` | standard output and standard error |
 //! | `interrupt`, `threads` | Ctrl-C; threads that begin together and end with it |
 //! | `names`, `span`, `count`, `values` | policies, times, numbers and sizes on the command line |
@@ -30,6 +31,7 @@ pub mod measured_table;
 pub mod names;
 pub mod out;
 pub mod outcome;
+pub mod page;
 pub mod progress;
 pub mod reading;
 pub mod rounds;
