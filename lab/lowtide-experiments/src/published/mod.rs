@@ -30,7 +30,9 @@ mod thrash;
 mod verdict;
 
 pub use dd::{MeasuredDd, dd_verdict, published_dd};
-pub use figures::{Arm, Published, PublishedMix, published, published_mix};
+pub use figures::{
+    Arm, Published, PublishedLine, PublishedMix, published, published_lines, published_mix,
+};
 pub use heap::{
     ANDROID, KERNEL_BUILD, MeasuredAndroid, MeasuredBuild, MeasuredSysbench, SYSBENCH,
     android_verdict, build_verdict, published_heap, sysbench_verdict,
