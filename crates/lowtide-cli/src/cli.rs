@@ -10,6 +10,7 @@ use crate::advise::AdviseArgs;
 use crate::bench::Bench;
 use crate::cmd::metrics::{ExportArgs, MetricsArgs};
 use crate::cmd::stat::StatArgs;
+use crate::report::{self, ReportArgs};
 use crate::run::RunArgs;
 use crate::sim::Simulation;
 
@@ -202,6 +203,9 @@ pub(crate) enum Command {
     },
     /// Report which features lowtide can use on this machine, and why others are unavailable
     Doctor,
+    /// Draw results as one page of HTML: pictures, tables, how to repeat them
+    #[command(after_help = report::HELP)]
+    Report(ReportArgs),
     /// Print a completion script for a shell
     Completions {
         /// The shell

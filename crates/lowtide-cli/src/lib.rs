@@ -2,8 +2,8 @@
 //!
 //! This file only dispatches: `cli` defines the command line, and [`cmd`] has one file for each
 //! command. The work of `lowtide bench` is in [`mod@bench`], that of `lowtide sim` in [`mod@sim`],
-//! and that of `lowtide run` in `run`. Results go to standard output; errors, notes and progress go
-//! to standard error.
+//! that of `lowtide run` in `run`, and that of `lowtide report` in `report`. Results go to standard
+//! output; errors, notes and progress go to standard error.
 //!
 //! Exit codes: 0 success, 1 failure, 2 bad usage, 130 and 143 for a run that Ctrl-C or SIGTERM
 //! ended.
@@ -18,6 +18,7 @@ pub mod cmd;
 #[cfg(test)]
 mod documented;
 pub mod itself;
+mod report;
 mod run;
 pub mod sim;
 
@@ -42,6 +43,7 @@ pub fn main() -> ExitCode {
         cli::Command::Export(args) => cmd::metrics::accompany(&args),
         cli::Command::List { what, toml } => cmd::list::run(what, toml.as_deref()),
         cli::Command::Doctor => cmd::doctor::run(),
+        cli::Command::Report(args) => cmd::report::run(&args),
         cli::Command::Completions { shell } => cmd::completions::run(shell),
         cli::Command::Man { dir } => cmd::man::run(&dir),
         cli::Command::PeerMmap => cmd::peer_mmap::run(),

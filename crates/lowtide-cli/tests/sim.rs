@@ -24,7 +24,13 @@ fn write(dir: &Path, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
 fn the_names_in_the_json_are_pinned() {
     let machine = args(&ZIPF, &["--machine", "laptop", "--policy", "mglru-7.1,mglru"]);
     let results = json(&args(&machine, &["--timing=off"]));
-    assert!(keys(&results).is_superset(&BTreeSet::from(["lowtide", "machine", "seed", "rows"])));
+    assert!(
+        keys(&results)
+            .is_superset(&BTreeSet::from(["command", "lowtide", "machine", "rows", "seed"]))
+    );
+    let line = "lowtide sim zipf --ops 60k --size 16M --max 4M --machine laptop";
+    let command = results["command"].as_str().unwrap();
+    assert!(command.starts_with(line) && !command.contains("--json"), "{command}");
     let commit = results["commit"].as_str().unwrap_or("outside of a repository");
     assert!(
         results["commit"].is_null() || commit.bytes().all(|byte| byte.is_ascii_hexdigit()),

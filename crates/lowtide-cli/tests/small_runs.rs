@@ -29,7 +29,7 @@ fn the_names_in_the_json_are_pinned() {
         dir.path(),
         &bench("ycsb-b", &["--max", "16M", "--scale", "1.5", "--policy", "mglru"]),
     );
-    assert!(keys(&results).is_superset(&BTreeSet::from(["lowtide", "machine", "rows"])));
+    assert!(keys(&results).is_superset(&BTreeSet::from(["command", "lowtide", "machine", "rows"])));
     assert!(results.get("interrupted").is_none());
     assert_eq!(results["lowtide"], env!("CARGO_PKG_VERSION"));
     for name in ["date", "kernel", "cpus", "cpu_model", "memory_total_bytes", "file_system", "io"] {

@@ -1,5 +1,5 @@
 //! The machine-readable result of every command: one object, `{"lowtide": VERSION, "machine": {…},
-//! "rows": [{…}]}`.
+//! "command": "…", "rows": [{…}]}`, and `verdict` where a published result was repeated.
 //!
 //! The names are an interface: a field may be added, none renamed. Times are in the unit that the
 //! name ends with. Counters under `stat` have the kernel's names and units.
@@ -11,6 +11,9 @@ use hdrhistogram::Histogram;
 use rustix::fs::Access;
 use serde::Serialize;
 use thiserror::Error;
+
+use crate::command;
+use crate::verdict::CriterionRow;
 
 /// The version of lowtide.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -51,6 +54,8 @@ pub struct Report<'a, M, R> {
     /// The commit of the build, if known.
     #[serde(skip_serializing_if = "Option::is_none")]
     commit: Option<&'static str>,
+    /// The command line that repeats it.
+    command: String,
     machine: &'a M,
     #[serde(skip_serializing_if = "Option::is_none")]
     seed: Option<u64>,
@@ -58,17 +63,35 @@ pub struct Report<'a, M, R> {
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     interrupted: bool,
     rows: Vec<R>,
+    /// Whether a published result is reproduced, if it is one that was published.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    verdict: Vec<CriterionRow>,
 }
 
 impl<'a, M: Serialize, R: Serialize> Report<'a, M, R> {
     /// A result of this version of lowtide.
-    pub const fn new(machine: &'a M, rows: Vec<R>) -> Self {
-        Self { lowtide: VERSION, commit: COMMIT, machine, seed: None, interrupted: false, rows }
+    pub fn new(machine: &'a M, rows: Vec<R>) -> Self {
+        Self {
+            lowtide: VERSION,
+            commit: COMMIT,
+            command: command::line(),
+            machine,
+            seed: None,
+            interrupted: false,
+            rows,
+            verdict: Vec::new(),
+        }
     }
 
     /// The same, of a run that was interrupted if `cut`.
     pub const fn cut_short(mut self, cut: bool) -> Self {
         self.interrupted = cut;
+        self
+    }
+
+    /// The same with a verdict.
+    pub fn judged(mut self, verdict: Vec<CriterionRow>) -> Self {
+        self.verdict = verdict;
         self
     }
 

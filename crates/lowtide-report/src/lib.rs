@@ -11,7 +11,9 @@
 //! | `measured`, `measured_table` | rows of such systems |
 //! | `spread` | a median with its extremes |
 //! | `columns`, `table`, `legend` | rows as a table, with the meaning of its headers |
-//! | `json` | results as JSON |
+//! | `json`, `command` | results as JSON, and the command line that repeats them |
+//! | `verdict` | whether a published result is reproduced |
+//! | `page` | results as a page of HTML |
 //! | `out`, `progress` | standard output and standard error |
 //! | `interrupt`, `threads` | Ctrl-C; threads that begin together and end with it |
 //! | `names`, `span`, `count`, `values` | policies, times, numbers and sizes on the command line |
@@ -19,6 +21,7 @@
 #![forbid(unsafe_code)]
 
 pub mod columns;
+pub mod command;
 pub mod count;
 pub mod interrupt;
 pub mod json;
@@ -28,6 +31,7 @@ pub mod measured_table;
 pub mod names;
 pub mod out;
 pub mod outcome;
+pub mod page;
 pub mod progress;
 pub mod reading;
 pub mod rounds;
@@ -38,3 +42,4 @@ pub mod table;
 pub mod tally;
 pub mod threads;
 pub mod values;
+pub mod verdict;

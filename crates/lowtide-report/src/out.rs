@@ -7,6 +7,8 @@
 
 use std::fmt::Display;
 use std::io::{self, Write};
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 /// The first failure of a line.
@@ -15,8 +17,20 @@ static FAILED: Mutex<Option<io::Error>> = Mutex::new(None);
 /// The command that prints notes.
 static SPEAKER: OnceLock<&str> = OnceLock::new();
 
+/// Whether lines are printed.
+static QUIET: AtomicBool = AtomicBool::new(false);
+
+/// Prints no lines from now on, or prints them again: a command that performs others shows what
+/// follows from their results, and not their tables.
+pub fn be_quiet(quiet: bool) {
+    QUIET.store(quiet, Relaxed);
+}
+
 /// Prints one line to standard output. [`failure`] returns any error.
 pub fn line(text: impl Display) {
+    if QUIET.load(Relaxed) {
+        return;
+    }
     let mut out = io::stdout().lock();
     if let Err(error) = unless_left(writeln!(out, "{text}").and_then(|()| out.flush())) {
         FAILED.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);

@@ -9,8 +9,9 @@
 //! ```
 //!
 //! So a figure stands in one place, and all pages that show it say the same. Without `rows` all
-//! rows are shown, without `columns` all columns but `id`, which names rows. Figures of a column
-//! whose name ends with a colon are aligned at the right.
+//! rows are shown, without `columns` all columns but `id`, which names rows; a name that ends with
+//! `*` is of all rows that begin so. Figures of a column whose name ends with a colon are aligned
+//! at the right.
 
 use std::fmt::Write as _;
 
@@ -70,11 +71,15 @@ fn table(words: &str, read: impl Fn(&str) -> Result<String, String>) -> Result<S
         all.iter().collect()
     } else {
         let id = at("id")?;
-        let row = |name: &str| {
-            let row = all.iter().find(|row| &row[id] == name);
-            row.ok_or_else(|| format!("there is no row {name}"))
+        let named = |name: &str| {
+            let is = |row: &&csv::StringRecord| match name.strip_suffix('*') {
+                Some(begin) => row[id].starts_with(begin),
+                None => &row[id] == name,
+            };
+            let found: Vec<&csv::StringRecord> = all.iter().filter(is).collect();
+            if found.is_empty() { Err(format!("there is no row {name}")) } else { Ok(found) }
         };
-        rows.into_iter().map(row).collect::<Result<Vec<_>, _>>()?
+        rows.into_iter().map(named).collect::<Result<Vec<_>, _>>()?.concat()
     };
     let mut text = String::new();
     let mut line = |cells: &mut dyn Iterator<Item = &str>, space: &str| {
@@ -118,9 +123,18 @@ mod tests {
     }
 
     #[test]
+    fn a_name_with_a_star_is_of_all_rows_that_begin_so() {
+        let file = "id,rate\na/1,10\na/2,20\nb/1,30\n";
+        let document = "<!-- table f.csv rows b/1 a/* -->\n<!-- end of table -->\n";
+        let (made, _) = with_tables(document, |_| Ok(file.into())).unwrap();
+        assert!(made.contains("| 30 |\n| 10 |\n| 20 |\n<!--"), "{made}");
+    }
+
+    #[test]
     fn a_wrong_marker_is_an_error() {
         for (marker, why) in [
             ("<!-- table f.csv rows c -->\n<!-- end of table -->", "no row c"),
+            ("<!-- table f.csv rows c* -->\n<!-- end of table -->", "no row c*"),
             ("<!-- table f.csv columns c -->\n<!-- end of table -->", "no column c"),
             ("<!-- table g.csv -->\n<!-- end of table -->", "no file"),
             ("<!-- table f.csv -->\n| lost |", "is missing"),

@@ -7,6 +7,7 @@ use lowtide_report::out;
 
 use crate::bench::Bench;
 use crate::bench::proof::victim::VictimArgs;
+use crate::eval::EvalArgs;
 use crate::sim::Simulation;
 
 #[derive(Debug, Parser)]
@@ -69,6 +70,21 @@ Examples:
 docs/machines.md describes the files for --machine.
 Exit codes: 0 success, 1 failure, 2 bad usage, 130 ended by Ctrl-C, 143 by SIGTERM.";
 
+const EVAL_HELP: &str = "\
+Each experiment is a command of `sim` or `bench`, which its result names. Its rule is that of
+docs/kernel/workloads.md: a range for each thing that is compared. Results are files in DIR, which
+`lowtide report DIR -o report.html` draws; eval.csv has the verdicts, figures.csv each published
+figure beside ours. Ctrl-C ends it in order, and the same command goes on from there.
+
+Examples:
+  lowtide-lab eval --quick
+  lowtide-lab eval --quick --world sim --seeds 3 -o eval-seeds
+  lowtide-lab eval --only ycsb-b,kernel-build --list
+  lowtide-lab eval --only ycsb-b --with 'ycsb-b=--read-ahead 128K' -o eval-128K
+
+Exit codes: 0 success, whatever the verdicts; 1 an experiment failed; 2 bad usage; 130 ended by
+Ctrl-C, 143 by SIGTERM.";
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Measure a part of lowtide on real files and real memory, or prove a guarantee
@@ -92,6 +108,9 @@ pub(crate) enum Command {
         after_help = SIM_HELP
     )]
     Sim(Simulation),
+    /// Play all published experiments, and say which results are reproduced
+    #[command(after_help = EVAL_HELP)]
+    Eval(EvalArgs),
     /// List the workloads, each with a line about it
     List,
     /// The worker of peers that use the kernel's memory; speaks JSON lines with the bench that

@@ -11,6 +11,7 @@
 //! | `bench` | measurements on real memory, and proofs |
 //! | `sim` | simulations |
 //! | `experiments` | what both worlds play, and their players |
+//! | `eval` | all published experiments in one command |
 //! | `peer` | the process of a peer, with the requests of this command |
 //! | `crash_writer` | the process that `bench crash` kills |
 //! | `throttle` | throttle policies, programs among them |
@@ -24,6 +25,7 @@ mod crash_writer;
 #[cfg(test)]
 mod documented;
 mod error;
+mod eval;
 mod experiments;
 mod peer;
 mod sim;
@@ -45,6 +47,7 @@ fn main() -> ExitCode {
     ended(match cli.command {
         cli::Command::Bench(bench) => started(|| bench.run()),
         cli::Command::Sim(simulation) => started(|| simulation.run()),
+        cli::Command::Eval(eval) => started(|| eval.run()),
         cli::Command::List => cli::list(),
         cli::Command::PeerMmap => peer::run(),
         cli::Command::CrashWriter(args) => crash_writer::run(&args),

@@ -26,7 +26,10 @@ fn write(dir: &Path, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
 #[test]
 fn the_names_in_the_json_are_pinned() {
     let results = json(&args(&YCSB, &["--policy", "mglru-7.1,mglru"]));
-    assert!(keys(&results).is_superset(&BTreeSet::from(["lowtide", "machine", "seed", "rows"])));
+    assert!(
+        keys(&results)
+            .is_superset(&BTreeSet::from(["command", "lowtide", "machine", "rows", "seed"]))
+    );
     let commit = results["commit"].as_str().unwrap_or("outside of a repository");
     assert!(
         results["commit"].is_null() || commit.bytes().all(|byte| byte.is_ascii_hexdigit()),

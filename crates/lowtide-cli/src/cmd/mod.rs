@@ -8,6 +8,7 @@ pub(crate) mod list;
 pub(crate) mod man;
 pub(crate) mod metrics;
 pub(crate) mod peer_mmap;
+pub(crate) mod report;
 pub(crate) mod run;
 pub(crate) mod sim;
 pub(crate) mod stat;

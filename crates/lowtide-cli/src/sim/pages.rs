@@ -235,7 +235,7 @@ fn on_plain(options: &Options, policies: &[Policy], pattern: Pattern) -> Result<
             row
         });
     }
-    show::results(&options.common, &PLAIN, &rows, columns::PLAIN, &[], cut)
+    show::results(&options.common, &PLAIN, &rows, columns::PLAIN, Vec::new(), cut)
 }
 
 /// The result of one policy on the plain machine.

@@ -7,6 +7,7 @@ use lowtide_report::interrupt::Cut;
 use lowtide_report::json::Report;
 use lowtide_report::out;
 use lowtide_report::row::Row;
+use lowtide_report::verdict::Closing;
 use lowtide_sim::spec::MachineSpec;
 use serde::Serialize;
 
@@ -122,8 +123,8 @@ pub fn plain_machine() -> String {
     format!("none: {}", PLAIN.about)
 }
 
-/// Prints or writes the rows, for people as a table of `columns` with `closing` lines below it. An
-/// interrupted run has only its completed rows.
+/// Prints or writes the rows, for people as a table of `columns` with what follows from them below
+/// it. An interrupted run has only its completed rows.
 ///
 /// # Errors
 /// [`SimError::Results`], [`SimError::Output`]; [`SimError::Interrupted`] without rows,
@@ -133,17 +134,21 @@ pub fn results<M: Serialize>(
     machine: &M,
     rows: &[Row],
     columns: impl Into<Columns>,
-    closing: &[String],
+    closing: impl Into<Closing>,
     mut cut: Cut,
 ) -> Result<(), SimError> {
     cut.refuse_nothing(rows.is_empty())?;
-    let report = Report::new(machine, rows.to_vec()).seeded(common.seed).cut_short(cut.is_cut());
+    let closing: Closing = closing.into();
+    let report = Report::new(machine, rows.to_vec())
+        .seeded(common.seed)
+        .cut_short(cut.is_cut())
+        .judged(closing.verdict.clone());
     if common.results.output() == Output::Json {
         report.text().and_then(|text| out::all(&text)).map_err(SimError::Output)?;
         return cut.verdict();
     }
     out::line(table(columns, rows));
-    for line in closing {
+    for line in closing.text() {
         out::line(line);
     }
     if let Output::Both(path) = common.results.output() {

@@ -54,7 +54,7 @@ pub fn dd_verdict(
         Criterion::within("after: naps and pauses", after.throttled, (1.0, f64::INFINITY), "some"),
         // What freed nothing took up infinitely many for each page that it freed.
         Criterion::within(
-            "taken up by reclaim per page freed, after / before",
+            "scanned for each page freed, after / before",
             after.scanned_per_reclaimed / before.scanned_per_reclaimed,
             (0.0, 0.1),
             "no spinning",

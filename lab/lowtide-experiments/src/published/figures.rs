@@ -58,6 +58,43 @@ pub struct Published {
     pub stat: BTreeMap<&'static str, u64>,
 }
 
+/// A line of the table, as it was posted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PublishedLine {
+    /// The workload.
+    pub workload: &'static str,
+    /// Its sizes, or another difference.
+    pub variant: &'static str,
+    /// The posting.
+    pub source: &'static str,
+    /// What was measured.
+    pub metric: &'static str,
+    /// Its unit.
+    pub unit: &'static str,
+    arms: [&'static str; 3],
+}
+
+impl PublishedLine {
+    /// What was posted of an arm: a number, or words; nothing if it was not measured.
+    #[must_use]
+    pub const fn text(&self, arm: Arm) -> &'static str {
+        self.arms[arm.column() - Arm::Before.column()]
+    }
+}
+
+/// All lines of the table.
+pub fn published_lines() -> impl Iterator<Item = PublishedLine> {
+    TABLE.lines().skip(1).filter_map(|line| {
+        let fields: Vec<&'static str> = line.split(',').collect();
+        let &[workload, variant, source, metric, unit, before, after, classical, ..] = &fields[..]
+        else {
+            return None;
+        };
+        let arms = [before, after, classical];
+        Some(PublishedLine { workload, variant, source, metric, unit, arms })
+    })
+}
+
 /// The lines about an experiment, as fields.
 fn fields(experiment: &'static str) -> impl Iterator<Item = Vec<&'static str>> {
     let lines = TABLE.lines().skip(1).map(|line| line.split(',').collect::<Vec<_>>());
@@ -152,6 +189,16 @@ mod tests {
             .sum();
         let written = fields(EXPERIMENT).flat_map(|fields| fields[5..8].to_vec());
         assert_eq!(read, written.filter(|field| !field.is_empty()).count());
+    }
+
+    #[test]
+    fn no_line_is_left_out() {
+        let lines: Vec<PublishedLine> = published_lines().collect();
+        assert_eq!(lines.len(), TABLE.lines().count() - 1);
+        let is = |line: &&PublishedLine| (line.source, line.metric) == ("v7", "throughput");
+        let line = lines.iter().find(is).unwrap();
+        assert_eq!(line.text(Arm::Classical), "93713.640901");
+        assert_eq!((line.workload, line.unit), (EXPERIMENT, "ops/s"));
     }
 
     #[test]

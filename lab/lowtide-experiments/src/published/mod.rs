@@ -15,6 +15,7 @@
 //! | `verdict` | what counts as reproduced (`docs/kernel/workloads.md` §1(d)) |
 //! | `dd` | both for the throttling OOM (`docs/kernel/workloads.md` §4(c), (d)) |
 //! | `thrash` | both for a thrash above `memory.high` (§10(c), (d)), with a patch and without |
+//! | `mix` | when the aging OOM is reproduced (§3(d)) |
 //! | `mapping` | both for the retry storm (§9(c), (d)) and fio's mmap engine (§6(c), (d)) |
 //! | `heap` | both for programs most of whose memory is heap (§5, 7, 8 (c), (d)) |
 //! | `tenants` | both for tenants of equal demand (`docs/kernel/workloads.md` §2(c), (d)) |
@@ -23,12 +24,15 @@ mod dd;
 mod figures;
 mod heap;
 mod mapping;
+mod mix;
 mod tenants;
 mod thrash;
 mod verdict;
 
 pub use dd::{MeasuredDd, dd_verdict, published_dd};
-pub use figures::{Arm, Published, PublishedMix, published, published_mix};
+pub use figures::{
+    Arm, Published, PublishedLine, PublishedMix, published, published_lines, published_mix,
+};
 pub use heap::{
     ANDROID, KERNEL_BUILD, MeasuredAndroid, MeasuredBuild, MeasuredSysbench, SYSBENCH,
     android_verdict, build_verdict, published_heap, sysbench_verdict,
@@ -37,6 +41,7 @@ pub use mapping::{
     MeasuredFio, MeasuredStorm, PublishedStorm, fio_verdict, published_fio, published_storm,
     storm_verdict,
 };
+pub use mix::{MixOutcome, mix_verdict};
 pub use tenants::{MeasuredTenants, PublishedTenants, published_tenants, tenants_verdict};
 pub use thrash::{MeasuredThrash, SarSample, ThrashArms, published_thrash, thrash_verdict};
 pub use verdict::{Criterion, Measured, Outcome, verdict};

@@ -9,7 +9,7 @@ use lowtide_cli::sim::options::{PUBLISHED_POLICIES, floor, scale};
 use lowtide_experiments::client::heap::HeapResult;
 use lowtide_experiments::programs::heap::{Android as Program, HeapProgram};
 use lowtide_experiments::published::{
-    ANDROID, Arm, MeasuredAndroid, android_verdict, published_heap,
+    ANDROID, Arm, Criterion, MeasuredAndroid, android_verdict, published_heap,
 };
 use lowtide_report::columns::{Columns, label, number};
 use lowtide_report::outcome::LaunchesRow;
@@ -18,7 +18,6 @@ use lowtide_report::table::mib;
 use lowtide_sim::spec::MachineSpec;
 
 use super::heap::{Heap, row_of, thousands_cell};
-use crate::sim::compare::criteria_lines;
 
 #[derive(Debug, Args)]
 pub(crate) struct Android {
@@ -139,7 +138,7 @@ Examples:
             .collect()
     }
 
-    fn closing(&self, rows: &[Row]) -> Vec<String> {
+    fn verdict(&self, rows: &[Row]) -> Vec<Criterion> {
         let of = |arm| {
             let row = row_of(rows, arm)?;
             let launches = row.launches.as_ref()?;
@@ -154,6 +153,6 @@ Examples:
         let (Some(before), Some(after)) = (of(Arm::Before), of(Arm::After)) else {
             return Vec::new();
         };
-        criteria_lines(&android_verdict(before, after))
+        android_verdict(before, after)
     }
 }

@@ -121,10 +121,6 @@ Examples:
         };
         plays.iter().zip(played).filter_map(row).collect()
     }
-
-    fn closing(&self, _: &Setting, _: &[Row]) -> Vec<String> {
-        Vec::new()
-    }
 }
 
 fn tenants(row: &Row) -> impl Iterator<Item = f64> + '_ {

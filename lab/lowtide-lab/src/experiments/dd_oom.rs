@@ -18,11 +18,12 @@ use lowtide_report::columns::{Columns, counted, label, number, whole};
 use lowtide_report::row::Row;
 use lowtide_report::span::Span;
 use lowtide_report::table::mib;
+use lowtide_report::verdict::Closing;
 
 use super::Sizes;
 use super::writing::{Beside, Writing, Written};
 use crate::bench::write::FillPeer;
-use crate::sim::compare::criteria_lines;
+use crate::sim::compare::judged;
 
 #[derive(Debug, Args)]
 #[command(
@@ -106,7 +107,7 @@ Examples:
         std::iter::once(row).chain(beside).collect()
     }
 
-    fn closing(&self, rows: &[Row]) -> Vec<String> {
+    fn closing(&self, rows: &[Row]) -> Closing {
         let mut lines: Vec<String> = rows.iter().filter_map(kill_line).collect();
         if let Some(first) = lines.first_mut() {
             first.insert(0, '\n');
@@ -118,10 +119,11 @@ Examples:
             });
             row.map(measured)
         };
+        let mut verdict = Vec::new();
         if let (Some(before), Some(after)) = (of(Arm::Before), of(Arm::After)) {
-            lines.extend(criteria_lines(&dd_verdict(&before, &after, of(Arm::Classical).as_ref())));
+            verdict = judged(None, &dd_verdict(&before, &after, of(Arm::Classical).as_ref()));
         }
-        lines
+        Closing { lines, verdict }
     }
 }
 

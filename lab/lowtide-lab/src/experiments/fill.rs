@@ -96,10 +96,6 @@ Examples:
             ..written.row
         }]
     }
-
-    fn closing(&self, _: &[Row]) -> Vec<String> {
-        Vec::new()
-    }
 }
 
 /// The median, and the extremes if there are several values.

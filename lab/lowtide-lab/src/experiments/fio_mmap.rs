@@ -11,10 +11,11 @@ use lowtide_experiments::programs::mapping::{FioMmap, FioOrder};
 use lowtide_experiments::published::{Arm, MeasuredFio, fio_verdict, published_fio};
 use lowtide_report::columns::{Columns, label, number, refaults};
 use lowtide_report::row::Row;
+use lowtide_report::verdict::CriterionRow;
 
 use super::mapping::{Mapping, Program};
 use super::simulated::Defaults;
-use crate::sim::compare::criteria_lines;
+use crate::sim::compare::judged;
 
 /// Which blocks jobs want.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -149,7 +150,7 @@ Examples:
         all
     }
 
-    fn closing(&self, rows: &[Row]) -> Vec<String> {
+    fn verdict(&self, rows: &[Row]) -> Vec<CriterionRow> {
         if self.hint == Switch::Off {
             return Vec::new();
         }
@@ -164,7 +165,6 @@ Examples:
             return Vec::new();
         };
         let [before, after, lru] = [Arm::Before, Arm::After, Arm::Classical].map(of);
-        let criteria = fio_verdict(self.is_zipf(), hits, before, after, lru);
-        if criteria.is_empty() { Vec::new() } else { criteria_lines(&criteria) }
+        judged(None, &fio_verdict(self.is_zipf(), hits, before, after, lru))
     }
 }

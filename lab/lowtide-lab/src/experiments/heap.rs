@@ -24,14 +24,17 @@ use lowtide_cli::sim::options::{Common, OnMachine, Timing, floor};
 use lowtide_cli::sim::{jobs, show};
 use lowtide_experiments::client::heap::{HeapResult, play};
 use lowtide_experiments::programs::heap::{HeapProgram, PAGE, Work};
-use lowtide_experiments::published::Arm;
+use lowtide_experiments::published::{Arm, Criterion};
 use lowtide_report::columns::Columns;
 use lowtide_report::interrupt::{self, Cut};
 use lowtide_report::json::LatencyUs;
 use lowtide_report::progress::{Patient, Unit};
 use lowtide_report::row::{Row, RowLatency};
+use lowtide_report::verdict::Closing;
 use lowtide_sim::spec::{Compressor, MachineSpec, SwapSpec};
 use lowtide_sim::{MachineConfig, MachineError};
+
+use crate::sim::compare::judged;
 
 /// Swap, as a multiple of memory, of a machine that has none (`docs/kernel/workloads.md` §2(b)).
 const SWAP_TIMES: u64 = 2;
@@ -78,8 +81,10 @@ pub(crate) trait Heap: Args + fmt::Debug + Sync {
         Vec::new()
     }
 
-    /// Lines below the table.
-    fn closing(&self, rows: &[Row]) -> Vec<String>;
+    /// Whether what was published is reproduced; nothing where nothing was.
+    fn verdict(&self, _rows: &[Row]) -> Vec<Criterion> {
+        Vec::new()
+    }
 }
 
 /// `lowtide-lab sim NAME` of an experiment with heaps.
@@ -166,9 +171,10 @@ impl<H: Heap> SimulatedHeap<H> {
             });
             rows.extend(cut.take(result)?);
         }
-        let closing = self.own.closing(&rows);
+        let verdict = judged(None, &self.own.verdict(&rows));
         let rows = if published { self.with_published(rows) } else { rows };
-        show::results(&self.common, &machine, &rows, H::COLUMNS, &closing, cut)
+        let closing = Closing { lines: Vec::new(), verdict };
+        show::results(&self.common, &machine, &rows, H::COLUMNS, closing, cut)
     }
 
     /// How many runs the host can do at once.

@@ -38,6 +38,7 @@ use lowtide_report::names;
 use lowtide_report::row::{DeviceSample, NeighbourRow, Row};
 use lowtide_report::table::{thousands, us};
 use lowtide_report::values::budget;
+use lowtide_report::verdict::{Closing, CriterionRow};
 
 use super::simulated::Defaults;
 use super::{Experiment, Play, Played, Setting};
@@ -245,7 +246,7 @@ fn published(setting: &Setting) -> Vec<Row> {
 }
 
 /// The verdict for the rows of a policy.
-fn verdict(rows: &[Row], policy: Policy) -> Vec<String> {
+fn verdict(rows: &[Row], policy: Policy) -> Vec<CriterionRow> {
     let of = |throttle: HighPolicy, readahead: bool| {
         let row = rows.iter().find(|row| {
             row.policy == policy.to_string()
@@ -271,13 +272,7 @@ fn verdict(rows: &[Row], policy: Policy) -> Vec<String> {
         ours: of(HighPolicy::StallDebt, true),
         ours_random: of(HighPolicy::StallDebt, false),
     };
-    let criteria = thrash_verdict(&arms);
-    if criteria.is_empty() {
-        return Vec::new();
-    }
-    let lines = compare::criteria_lines(&criteria).into_iter();
-    let heading = format!("\nwith {policy}:");
-    std::iter::once(heading).chain(lines.map(|line| line.trim_start().to_owned())).collect()
+    compare::judged(Some(&policy.to_string()), &thrash_verdict(&arms))
 }
 
 /// A cell about the neighbour.
@@ -414,9 +409,9 @@ Examples:
         rows
     }
 
-    fn closing(&self, setting: &Setting, rows: &[Row]) -> Vec<String> {
+    fn closing(&self, setting: &Setting, rows: &[Row]) -> Closing {
         let Some(neighbour) = rows.first().and_then(|row| row.neighbour.as_ref()) else {
-            return Vec::new();
+            return Closing::default();
         };
         let mut lines =
             vec![format!("the neighbour alone: {:.0} reads a second", neighbour.alone_ops_per_s)];
@@ -427,10 +422,8 @@ Examples:
                     .into(),
             );
         }
-        if self.is_published(setting) {
-            lines.extend(setting.policies.iter().flat_map(|&policy| verdict(rows, policy)));
-        }
-        lines
+        let judge = setting.policies.iter().filter(|_| self.is_published(setting));
+        Closing { lines, verdict: judge.flat_map(|&policy| verdict(rows, policy)).collect() }
     }
 }
 

@@ -9,14 +9,13 @@ use lowtide::Size;
 use lowtide_cli::sim::options::{PUBLISHED_POLICIES, scale};
 use lowtide_experiments::programs::heap::{HeapProgram, KernelBuild as Build};
 use lowtide_experiments::published::{
-    Arm, KERNEL_BUILD, MeasuredBuild, build_verdict, published_heap,
+    Arm, Criterion, KERNEL_BUILD, MeasuredBuild, build_verdict, published_heap,
 };
 use lowtide_report::columns::{Columns, label, number, refaults};
 use lowtide_report::row::Row;
 use lowtide_sim::spec::MachineSpec;
 
 use super::heap::{Heap, row_of, seconds_cell, thousands_cell, with_part_of_cpus};
-use crate::sim::compare::criteria_lines;
 
 #[derive(Debug, Args)]
 pub(crate) struct KernelBuild {
@@ -97,7 +96,7 @@ Examples:
             .collect()
     }
 
-    fn closing(&self, rows: &[Row]) -> Vec<String> {
+    fn verdict(&self, rows: &[Row]) -> Vec<Criterion> {
         let of = |arm| {
             let row = row_of(rows, arm)?;
             Some(MeasuredBuild {
@@ -108,6 +107,6 @@ Examples:
         };
         let [before, after, lru] = [Arm::Before, Arm::After, Arm::Classical].map(of);
         let criteria = build_verdict(before, after, lru);
-        if criteria.len() < 2 { Vec::new() } else { criteria_lines(&criteria) }
+        if criteria.len() < 2 { Vec::new() } else { criteria }
     }
 }

@@ -29,6 +29,7 @@ use lowtide_report::out;
 use lowtide_report::outcome::RetriesRow;
 use lowtide_report::progress::{Patient, Unit};
 use lowtide_report::row::Row;
+use lowtide_report::verdict::{Closing, CriterionRow};
 use lowtide_sim::spec::{FaultPath, MachineSpec};
 use lowtide_sim::{MachineConfig, MachineError};
 
@@ -60,8 +61,8 @@ pub(crate) trait Mapping: Args + fmt::Debug + Sync {
     /// The rows of all plays, and published ones. `published`: it is the published machine.
     fn rows(&self, rows: Vec<Row>, published: bool) -> Vec<Row>;
 
-    /// Lines below the table.
-    fn closing(&self, rows: &[Row]) -> Vec<String>;
+    /// Whether what was published is reproduced.
+    fn verdict(&self, rows: &[Row]) -> Vec<CriterionRow>;
 }
 
 /// What runs.
@@ -154,8 +155,8 @@ impl<M: Mapping> SimulatedMapping<M> {
             rows.extend(cut.take(result)?);
         }
         let rows = self.own.rows(rows, published);
-        let closing = self.own.closing(&rows);
-        show::results(&self.common, &machine, &rows, M::COLUMNS, &closing, cut)
+        let closing = Closing { lines: Vec::new(), verdict: self.own.verdict(&rows) };
+        show::results(&self.common, &machine, &rows, M::COLUMNS, closing, cut)
     }
 
     /// The machine with a part of its CPUs, so that there are as many threads for each.

@@ -222,7 +222,7 @@ impl SimulatedMixed {
             let Some(result) = cut.take(result)? else { continue };
             rows.push(simulated_row(&machine, &config, policy, &result));
         }
-        show::results(&self.common, &machine, &rows, COLUMNS, &[], cut)
+        show::results(&self.common, &machine, &rows, COLUMNS, Vec::new(), cut)
     }
 }
 

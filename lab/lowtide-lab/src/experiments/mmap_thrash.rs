@@ -12,11 +12,12 @@ use lowtide_experiments::published::{MeasuredStorm, published_storm, storm_verdi
 use lowtide_report::columns::{Columns, label, number};
 use lowtide_report::outcome::RetriesRow;
 use lowtide_report::row::Row;
+use lowtide_report::verdict::CriterionRow;
 use lowtide_sim::spec::FaultPath;
 
 use super::mapping::{Mapping, Program};
 use super::simulated::Defaults;
-use crate::sim::compare::criteria_lines;
+use crate::sim::compare::judged;
 
 #[derive(Debug, Args)]
 pub(crate) struct MmapThrash {
@@ -150,14 +151,14 @@ Examples:
         all
     }
 
-    fn closing(&self, rows: &[Row]) -> Vec<String> {
+    fn verdict(&self, rows: &[Row]) -> Vec<CriterionRow> {
         let mut policies: Vec<&str> = Vec::new();
         for row in rows.iter().filter(|row| row.world == "sim") {
             if !policies.contains(&row.policy.as_str()) {
                 policies.push(&row.policy);
             }
         }
-        let mut lines = Vec::new();
+        let mut verdict = Vec::new();
         for policy in policies {
             let of = |path: FaultPath| {
                 let row = rows.iter().find(|row| {
@@ -172,13 +173,8 @@ Examples:
             };
             let [base, series, hold] =
                 [FaultPath::MmapLockRetry, FaultPath::VmaLockRetry, FaultPath::Hold].map(of);
-            let criteria = storm_verdict(base, series, hold);
-            if !criteria.is_empty() {
-                lines.push(format!("\nwith {policy}:"));
-                let table = criteria_lines(&criteria);
-                lines.extend(table.iter().map(|line| line.trim_start().to_owned()));
-            }
+            verdict.extend(judged(Some(policy), &storm_verdict(base, series, hold)));
         }
-        lines
+        verdict
     }
 }

@@ -64,6 +64,7 @@ use lowtide_experiments::programs::script::Script;
 use lowtide_report::columns::Columns;
 use lowtide_report::row::{DeviceSample, Row};
 use lowtide_report::values::{budget, grain, scale, scaled, size};
+use lowtide_report::verdict::Closing;
 
 use crate::bench::tenancy::loaders::WINDOW_PAGES;
 use crate::throttle::{ProgramError, ThrottlePolicy};
@@ -94,8 +95,10 @@ pub(crate) trait Experiment: Args + fmt::Debug {
     /// The rows of the plays. After an interruption, some have no result.
     fn rows(&self, setting: &Setting, plays: &[Play], played: &[Option<Played>]) -> Vec<Row>;
 
-    /// Lines below the table.
-    fn closing(&self, setting: &Setting, rows: &[Row]) -> Vec<String>;
+    /// What follows from the rows.
+    fn closing(&self, _setting: &Setting, _rows: &[Row]) -> Closing {
+        Closing::default()
+    }
 }
 
 /// Budget and data of an experiment. Each sets its own defaults.

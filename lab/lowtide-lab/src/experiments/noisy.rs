@@ -25,6 +25,7 @@ use lowtide_experiments::programs::script::{Actor, Call, Order, Script};
 use lowtide_report::columns::{Columns, label, number, refaults};
 use lowtide_report::row::Row;
 use lowtide_report::values::budget;
+use lowtide_report::verdict::Closing;
 
 use super::simulated::Defaults;
 use super::{Experiment, Play, Played, Setting, together};
@@ -222,7 +223,7 @@ Examples:
     }
 
     /// Whether protection preserved the hit ratio, one line for each policy.
-    fn closing(&self, _: &Setting, rows: &[Row]) -> Vec<String> {
+    fn closing(&self, _: &Setting, rows: &[Row]) -> Closing {
         let lines = |rows: &[Row]| {
             let change = |row: &Row| row.hit_ratio_change_pct.unwrap_or(f64::NAN);
             let kept = if change(&rows[2]).abs() <= KEPT_PCT { "kept" } else { "not kept" };
@@ -238,7 +239,7 @@ Examples:
             };
             std::iter::once(low).chain(rows[COMPANIES.len()..].iter().map(program)).collect()
         };
-        rows.chunks_exact(self.each()).flat_map::<Vec<String>, _>(lines).collect()
+        rows.chunks_exact(self.each()).flat_map::<Vec<String>, _>(lines).collect::<Vec<_>>().into()
     }
 }
 
@@ -286,7 +287,7 @@ mod tests {
         let change = |row: &Row| row.hit_ratio_change_pct.expect("a change");
         assert!(change(scanned) < 2.0 * change(program), "{} {}", change(scanned), change(program));
         assert!(program.scanned_pages_per_s > Some(5_000.0), "the scanner goes on");
-        let closing = noisy.closing(&setting, &rows);
+        let closing = noisy.closing(&setting, &rows).lines;
         assert!(closing[1].ends_with(" % with bpf:fair_share"), "{closing:?}");
     }
 
@@ -311,7 +312,7 @@ mod tests {
             let change = low.hit_ratio_change_pct.unwrap();
             assert!(change.abs() <= KEPT_PCT, "{}: {change}", low.policy);
         }
-        let closing = noisy.closing(&setting, &found);
+        let closing = noisy.closing(&setting, &found).lines;
         assert!(closing.iter().all(|line| line.contains(" kept ")), "{closing:?}");
         let first = &played[..1];
         assert!(noisy.rows(&setting, &plays[..3], first).is_empty(), "not all of its rows ended");

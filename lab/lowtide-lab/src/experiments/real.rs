@@ -111,7 +111,7 @@ impl<E: Experiment> Real<E> {
         let rows = self.own.rows(&setting, &plays, &played);
         let closing = self.own.closing(&setting, &rows);
         let table = columns::table(E::COLUMNS, &rows);
-        tail(&self.common.output, &machine, &table, rows, &closing, cut)
+        tail(&self.common.output, &machine, &table, rows, closing, cut)
     }
 }
 

@@ -355,7 +355,7 @@ impl<P: RealProgram> RealMapping<P> {
         )];
         let table = columns::table(P::COLUMNS, &rows);
         let wrong = results.iter().try_for_each(turns::verdict);
-        tail(&self.output, &machine, &table, rows, &closing, cut).and(wrong)
+        tail(&self.output, &machine, &table, rows, closing, cut).and(wrong)
     }
 
     /// The ways of lowtide's maps.

@@ -99,8 +99,8 @@ impl<E: Experiment> Simulated<E> {
             results.into_iter().map(|result| cut.take(result)).collect::<Result<Vec<_>, _>>()?;
         let rows = self.own.rows(&setting, &plays, &played);
         let mut closing = self.own.closing(&setting, &rows);
-        closing.insert(0, String::new());
-        show::results(&self.common, &machine, &rows, E::COLUMNS, &closing, cut)
+        closing.lines.insert(0, String::new());
+        show::results(&self.common, &machine, &rows, E::COLUMNS, closing, cut)
     }
 }
 

@@ -9,7 +9,7 @@ use lowtide::Size;
 use lowtide_cli::sim::options::{PUBLISHED_POLICIES, scale, seconds};
 use lowtide_experiments::programs::heap::{HeapProgram, SysbenchRo as Program};
 use lowtide_experiments::published::{
-    Arm, MeasuredSysbench, SYSBENCH, published_heap, sysbench_verdict,
+    Arm, Criterion, MeasuredSysbench, SYSBENCH, published_heap, sysbench_verdict,
 };
 use lowtide_report::columns::{Columns, label, number, p99};
 use lowtide_report::row::Row;
@@ -17,7 +17,6 @@ use lowtide_report::table::us;
 use lowtide_sim::spec::MachineSpec;
 
 use super::heap::{Heap, each, each_cell, row_of, seconds_cell, with_part_of_cpus};
-use crate::sim::compare::criteria_lines;
 
 #[derive(Debug, Args)]
 pub(crate) struct SysbenchRo {
@@ -101,7 +100,7 @@ Examples:
             .collect()
     }
 
-    fn closing(&self, rows: &[Row]) -> Vec<String> {
+    fn verdict(&self, rows: &[Row]) -> Vec<Criterion> {
         let of = |arm| {
             let row = row_of(rows, arm)?;
             Some(MeasuredSysbench {
@@ -112,6 +111,6 @@ Examples:
         };
         let [before, after, lru] = [Arm::Before, Arm::After, Arm::Classical].map(of);
         let criteria = sysbench_verdict(before, after, lru);
-        if criteria.len() < 2 { Vec::new() } else { criteria_lines(&criteria) }
+        if criteria.len() < 2 { Vec::new() } else { criteria }
     }
 }

@@ -7,7 +7,7 @@ use lowtide_experiments::published::{
     published_tenants, tenants_verdict, verdict,
 };
 use lowtide_report::row::{Bucket, Row, RowLatency, Workers, named};
-use lowtide_report::table;
+use lowtide_report::verdict::CriterionRow;
 
 /// The row that others are compared with: `mglru-7.1`, so that rows with more and more of its
 /// switches show the effect of each; otherwise the first.
@@ -105,40 +105,33 @@ fn arm(row: &Row) -> Option<Arm> {
     row.policy.parse().ok().and_then(Arm::of)
 }
 
-/// The criteria, one line each, if both rows (before and after) exist.
-pub(crate) fn verdict_lines(rows: &[Row]) -> Vec<String> {
+/// The criteria, if both rows (before and after) exist.
+pub(crate) fn database_verdict(rows: &[Row]) -> Vec<CriterionRow> {
     let of = |wanted| rows.iter().find(|row| arm(row) == Some(wanted)).map(measured);
     let (Some(before), Some(after)) = (of(Arm::Before), of(Arm::After)) else { return Vec::new() };
-    criteria_lines(&verdict(&before, &after, of(Arm::Classical).as_ref()))
+    judged(None, &verdict(&before, &after, of(Arm::Classical).as_ref()))
 }
 
-/// The criteria for tenants, one line each, if both rows (before and after) exist.
-pub(crate) fn tenants_verdict_lines(rows: &[Row]) -> Vec<String> {
+/// The same for tenants.
+pub(crate) fn verdict_on_tenants(rows: &[Row]) -> Vec<CriterionRow> {
     let of = |wanted| rows.iter().find(|row| arm(row) == Some(wanted)).map(measured_tenants);
     let (Some(before), Some(after)) = (of(Arm::Before), of(Arm::After)) else { return Vec::new() };
-    criteria_lines(&tenants_verdict(&before, &after, of(Arm::Classical).as_ref()))
+    judged(None, &tenants_verdict(&before, &after, of(Arm::Classical).as_ref()))
 }
 
-/// Criteria as a table.
-pub(crate) fn criteria_lines(criteria: &[Criterion]) -> Vec<String> {
-    let mut table = table::new(&["reproduced?", "here", "at least", "at most", "published", ""], 1);
-    for criterion in criteria {
-        table.add_row(cells(criterion));
-    }
-    vec![format!("\n{table}")]
-}
-
-fn cells(criterion: &Criterion) -> [String; 6] {
-    let most =
-        if criterion.most.is_finite() { format!("{:.2}", criterion.most) } else { "-".into() };
-    [
-        criterion.what.into(),
-        format!("{:.3}", criterion.value),
-        format!("{:.2}", criterion.least),
-        most,
-        criterion.published.into(),
-        criterion.outcome.text().into(),
-    ]
+/// Criteria as they are in results; `policy` is that which they are about, if each has its own.
+pub(crate) fn judged(policy: Option<&str>, criteria: &[Criterion]) -> Vec<CriterionRow> {
+    let finite = |value: f64| value.is_finite().then_some(value);
+    let row = |criterion: &Criterion| CriterionRow {
+        policy: policy.map(Into::into),
+        what: criterion.what.into(),
+        value: finite(criterion.value),
+        least: criterion.least,
+        most: finite(criterion.most),
+        published: criterion.published.into(),
+        outcome: criterion.outcome.text().into(),
+    };
+    criteria.iter().map(row).collect()
 }
 
 /// A row of tenants in the verdict's form.
@@ -242,9 +235,9 @@ mod tests {
 
     #[test]
     fn a_verdict_needs_before_and_after() {
-        assert!(verdict_lines(&[row(AFTER, 2.0, 1), row("lru", 2.0, 1)]).is_empty());
-        let text = verdict_lines(&[row("mglru-7.1", 2.0, 100), row(AFTER, 2.6, 70)]).concat();
-        assert_eq!(text.matches("reproduced").count(), 1 + 8, "{text}");
-        assert!(text.contains("1.300"), "{text}");
+        assert!(database_verdict(&[row(AFTER, 2.0, 1), row("lru", 2.0, 1)]).is_empty());
+        let found = database_verdict(&[row("mglru-7.1", 2.0, 100), row(AFTER, 2.6, 70)]);
+        assert_eq!(found.len(), 8);
+        assert_eq!((found[0].value_text().as_str(), found[0].is_met()), ("1.300", true));
     }
 }

@@ -255,5 +255,5 @@ pub(crate) fn run(args: &AutoArgs) -> Result<(), BenchError> {
     }
     let closing = closing(&rows);
     let table = table(&rows);
-    tail(&args.output, &machine, &table, rows, &closing, cut)
+    tail(&args.output, &machine, &table, rows, closing, cut)
 }

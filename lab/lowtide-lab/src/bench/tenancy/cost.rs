@@ -331,7 +331,7 @@ pub(crate) fn run(args: &CostArgs) -> Result<(), BenchError> {
     }
     progress.finish_and_clear();
     let closing: Vec<String> = rows.iter().map(CostRow::sentence).collect();
-    tail(&args.output, &machine, &table(&rows), rows, &closing, cut)
+    tail(&args.output, &machine, &table(&rows), rows, closing, cut)
 }
 
 #[cfg(test)]

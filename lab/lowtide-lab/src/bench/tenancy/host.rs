@@ -13,6 +13,7 @@ use lowtide_report::json::Report;
 use lowtide_report::out;
 use lowtide_report::table::Table;
 use lowtide_report::values::{self, PAGE, grain};
+use lowtide_report::verdict::Closing;
 use serde::Serialize;
 
 use super::loaders;
@@ -80,15 +81,20 @@ pub(crate) fn tail(
     machine: &Machine,
     table: &Table,
     rows: Vec<impl Serialize>,
-    closing: &[String],
+    closing: impl Into<Closing>,
     mut cut: Cut,
 ) -> Result<(), BenchError> {
     cut.refuse_nothing(rows.is_empty())?;
     out::line(table);
-    if !closing.is_empty() {
-        out::line(format_args!("\n{}", closing.join("\n")));
+    let closing: Closing = closing.into();
+    let lines = closing.text();
+    if !lines.is_empty() {
+        out::line(format_args!("\n{}", lines.join("\n")));
     }
-    Report::new(machine, rows).cut_short(cut.is_cut()).write(output.json.as_deref())?;
+    Report::new(machine, rows)
+        .cut_short(cut.is_cut())
+        .judged(closing.verdict)
+        .write(output.json.as_deref())?;
     cut.verdict()
 }
 

@@ -14,7 +14,7 @@ use lowtide::Size;
 use lowtide_cli::sim::options::{seconds, threads};
 use lowtide_experiments::programs::heap::{AnonZipf as Program, HeapProgram};
 use lowtide_report::columns::{Columns, label, number, p99};
-use lowtide_report::row::{Row, RowLatency};
+use lowtide_report::row::RowLatency;
 use lowtide_report::table::us;
 use lowtide_report::values::{budget, scale};
 
@@ -106,9 +106,5 @@ Examples:
         let (threads, write) = (self.threads, self.write);
         let data = format!("one heap, {threads} threads, {write} % stores, zipf 0.99");
         vec![("budget", Size::new(self.max).to_string()), ("data", data)]
-    }
-
-    fn closing(&self, _rows: &[Row]) -> Vec<String> {
-        Vec::new()
     }
 }

@@ -155,7 +155,7 @@ impl RealAnonZipf {
         let closing =
             [format!("{}; ratios are to the first row of each size", checked(&rows, "contents"))];
         let table = columns::table(COLUMNS, &rows);
-        tail(&self.output, &machine, &table, rows, &closing, cut).and(wrong)
+        tail(&self.output, &machine, &table, rows, closing, cut).and(wrong)
     }
 
     fn program(&self, variant: usize) -> Program {

@@ -265,5 +265,5 @@ pub(crate) fn run(args: &BenchOptions) -> Result<(), BenchError> {
         closing.push(format!("all finished their {} rounds", plan.rounds));
     }
     let table = columns::table(COLUMNS, &rows);
-    tail(&args.common.output, &machine, &table, rows, &closing, cut)
+    tail(&args.common.output, &machine, &table, rows, closing, cut)
 }

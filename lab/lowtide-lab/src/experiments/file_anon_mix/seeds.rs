@@ -11,6 +11,7 @@ use lowtide::Policy;
 use lowtide_cli::sim::error::SimError;
 use lowtide_cli::sim::{jobs, show};
 use lowtide_experiments::client::mix::MixResult;
+use lowtide_experiments::published::{Arm, MixOutcome, mix_verdict};
 use lowtide_report::columns;
 use lowtide_report::interrupt::{self, Cut};
 use lowtide_report::json::{COMMIT, VERSION};
@@ -18,10 +19,12 @@ use lowtide_report::outcome::SeedsRow;
 use lowtide_report::progress::{Patient, Unit};
 use lowtide_report::row::Row;
 use lowtide_report::spread::Spread;
+use lowtide_report::verdict::{Closing, CriterionRow};
 
 use super::finished::{Ended, Finished, Setup};
 use super::simulated::Plan;
 use super::{NAME, SimOptions};
+use crate::sim::compare::judged;
 
 /// The 97.5th percentile of the normal distribution.
 const Z: f64 = 1.959_963_985;
@@ -44,12 +47,36 @@ impl Plan {
         }
     }
 
-    fn ended(&self, result: &MixResult) -> Ended {
+    pub(super) fn ended(&self, result: &MixResult) -> Ended {
         let killed = result.killed;
         Ended {
             rounds: result.rounds,
             killed_with_clean_bytes: killed.map(|kill| kill.clean_file_pages * self.machine.page),
         }
+    }
+
+    /// The run in the verdict's form.
+    fn outcome(&self, run: &Ended) -> MixOutcome {
+        let share = |clean: u64| clean as f64 / self.max.unwrap_or(u64::MAX) as f64;
+        MixOutcome {
+            rounds: f64::from(run.rounds),
+            killed_with_clean: run.killed_with_clean_bytes.map(share),
+        }
+    }
+
+    /// Whether the published outcome is reproduced over all seeds; nothing if another experiment,
+    /// or only a part of its arms, was simulated.
+    pub(super) fn verdict(&self, policies: &[Policy], runs: &[Vec<Ended>]) -> Vec<CriterionRow> {
+        if !self.is_published() {
+            return Vec::new();
+        }
+        let of = |arm: Arm| -> Vec<MixOutcome> {
+            let runs =
+                policies.iter().zip(runs).filter(|(policy, _)| Arm::of(**policy) == Some(arm));
+            runs.flat_map(|(_, runs)| runs).map(|run| self.outcome(run)).collect()
+        };
+        let [before, after, classical] = [Arm::Before, Arm::After, Arm::Classical].map(of);
+        judged(None, &mix_verdict(&before, &after, &classical))
     }
 
     fn row_of_seeds(&self, policy: Policy, runs: &[Ended]) -> Row {
@@ -143,8 +170,10 @@ pub(crate) fn run(
         .map(|(&policy, runs)| plan.row_of_seeds(policy, runs))
         .collect();
     let again = cut.is_cut() && file.is_some();
-    let closing = again.then(|| "\nthe same command continues from here".to_owned());
-    show::results(common, &plan.machine, &rows, columns::MIX_SEEDS, closing.as_slice(), cut)
+    let again = again.then(|| "\nthe same command continues from here".to_owned());
+    let verdict = if cut.is_cut() { Vec::new() } else { plan.verdict(policies, &runs) };
+    let closing = Closing { lines: again.into_iter().collect(), verdict };
+    show::results(common, &plan.machine, &rows, columns::MIX_SEEDS, closing, cut)
 }
 
 #[cfg(test)]

@@ -22,6 +22,7 @@ use lowtide_report::interrupt::{self, Cut};
 use lowtide_report::outcome::KillRow;
 use lowtide_report::progress::{Patient, Unit};
 use lowtide_report::row::{Row, named};
+use lowtide_report::verdict::Closing;
 use lowtide_sim::spec::MachineSpec;
 use lowtide_sim::{MachineConfig, MachineError};
 
@@ -82,6 +83,11 @@ impl Plan {
             its_machine && at_scale(&posting.config()) == config && max == Some(size(posting.max()))
         });
         Ok(Self { machine, max, config, posting })
+    }
+
+    /// Whether it is a published setup, at the scale.
+    pub(super) const fn is_published(&self) -> bool {
+        self.posting.is_some()
     }
 
     /// Pages of data, with the page tables of every reader: half a byte an entry.
@@ -209,11 +215,13 @@ pub(crate) fn run(options: &SimOptions) -> Result<(), SimError> {
         });
     let mut rows = Vec::with_capacity(2 * policies.len());
     let mut cut = Cut::default();
-    for (&policy, result) in policies.iter().zip(results) {
+    let mut runs = vec![Vec::new(); policies.len()];
+    for (number, (&policy, result)) in policies.iter().zip(results).enumerate() {
         let result =
             result.map_err(|error| SimError::of_machine(policy, error, "simulating file-anon-mix"));
         let Some((result, took)) = cut.take(result)? else { continue };
         let row = plan.row(policy, &result);
+        runs[number] = vec![plan.ended(&result)];
         let published = plan
             .posting
             .zip(Arm::of(policy))
@@ -232,5 +240,6 @@ pub(crate) fn run(options: &SimOptions) -> Result<(), SimError> {
     if let Some(first) = closing.first_mut() {
         first.insert(0, '\n');
     }
-    show::results(&options.at_scale.common, &plan.machine, &rows, COLUMNS, &closing, cut)
+    let closing = Closing { lines: closing, verdict: plan.verdict(&policies, &runs) };
+    show::results(&options.at_scale.common, &plan.machine, &rows, COLUMNS, closing, cut)
 }

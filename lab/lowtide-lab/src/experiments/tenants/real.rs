@@ -297,7 +297,7 @@ pub(crate) fn run(args: &BenchOptions) -> Result<(), BenchError> {
     }
     let closing = conclusions(&rows[0]);
     let table = columns::table(COLUMNS, &rows);
-    tail(&args.output, &machine, &table, rows, &closing, cut)
+    tail(&args.output, &machine, &table, rows, closing, cut)
 }
 
 #[cfg(test)]

@@ -21,6 +21,7 @@ use lowtide_report::interrupt::{self, Cut};
 use lowtide_report::json::LatencyUs;
 use lowtide_report::progress::{Patient, Unit};
 use lowtide_report::row::Row;
+use lowtide_report::verdict::Closing;
 use lowtide_sim::spec::{MachineSpec, SwapSpec};
 use lowtide_sim::{Costs, MachineConfig, MachineError, MachineStat};
 
@@ -203,12 +204,12 @@ pub(crate) fn run(options: &SimOptions) -> Result<(), SimError> {
         rows.push(if timing { row.timed(took, bytes, data_pages) } else { row });
     }
     let mut rows = compare::with_ratios(rows);
-    let mut closing = compare::ratio_line(&rows);
+    let mut closing: Closing = compare::ratio_line(&rows).into();
     if plan.published {
-        closing.extend(compare::tenants_verdict_lines(&rows));
+        closing.verdict = compare::verdict_on_tenants(&rows);
         rows = compare::with_published_tenants(rows);
     }
-    show::results(&options.at_scale.common, &plan.machine, &rows, COLUMNS, &closing, cut)
+    show::results(&options.at_scale.common, &plan.machine, &rows, COLUMNS, closing, cut)
 }
 
 #[cfg(test)]

@@ -28,6 +28,7 @@ use lowtide_report::outcome::{KillRow, Naps};
 use lowtide_report::row::Row;
 use lowtide_report::span::Span;
 use lowtide_report::spread::Spread;
+use lowtide_report::verdict::Closing;
 
 use super::Sizes;
 use crate::bench::write::FillPeer;
@@ -66,8 +67,10 @@ pub(crate) trait Writing: Args + fmt::Debug {
     /// machine.
     fn rows(&self, written: Written, published: bool) -> Vec<Row>;
 
-    /// Lines below the table.
-    fn closing(&self, rows: &[Row]) -> Vec<String>;
+    /// What follows from the rows.
+    fn closing(&self, _rows: &[Row]) -> Closing {
+        Closing::default()
+    }
 }
 
 /// The programs that write the same file on a real machine.

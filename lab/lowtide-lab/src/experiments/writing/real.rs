@@ -120,15 +120,16 @@ impl<W: Writing> RealWriting<W> {
         let base = results.iter().find(without_cache).or(results.first());
         let row = |result| self.rows(&writer, &slowness, result, base.unwrap_or(result));
         let rows: Vec<Row> = results.iter().flat_map(row).collect();
-        let mut closing = vec![format!(
+        let mut closing = self.own.closing(&rows);
+        let checked = format!(
             "{}; ratios are to {}",
             checked(&rows, "contents"),
             base.map_or("", |base| base.label.as_str())
-        )];
-        closing.extend(self.own.closing(&rows));
+        );
+        closing.lines.insert(0, checked);
         let table = columns::table(W::COLUMNS, &rows);
         let wrong = results.iter().try_for_each(turns::verdict);
-        tail(&self.output, &machine, &table, rows, &closing, cut).and(wrong)
+        tail(&self.output, &machine, &table, rows, closing, cut).and(wrong)
     }
 
     /// The delays of the device.

@@ -78,7 +78,7 @@ impl<W: Writing> SimulatedWriting<W> {
             rows.extend(self.own.rows(self.written(&machine, &writer, policy, &result), published));
         }
         let closing = self.own.closing(&rows);
-        show::results(&self.common, &machine, &rows, W::COLUMNS, &closing, cut)?;
+        show::results(&self.common, &machine, &rows, W::COLUMNS, closing, cut)?;
         killed.map_or(Ok(()), Err)
     }
 

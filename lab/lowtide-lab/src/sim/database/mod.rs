@@ -35,6 +35,7 @@ use lowtide_report::progress::{Patient, Unit};
 use lowtide_report::reading::DatabaseRow;
 use lowtide_report::row::{Row, RowLatency};
 use lowtide_report::table::thousands;
+use lowtide_report::verdict::Closing;
 use lowtide_sim::spec::MachineSpec;
 use lowtide_sim::{KernelCounts, MachineConfig, MachineError, MachineStat};
 
@@ -226,11 +227,13 @@ impl Plan {
         if self.explain {
             closing.extend(explain::lines(&rows));
         }
+        let mut verdict = Vec::new();
         if self.published {
-            closing.extend(compare::verdict_lines(&rows));
+            verdict = compare::database_verdict(&rows);
             rows = compare::with_published(rows);
         }
-        show::results(common, &self.machine, &rows, self.columns, &closing, cut)
+        let closing = Closing { lines: closing, verdict };
+        show::results(common, &self.machine, &rows, self.columns, closing, cut)
     }
 }
 
