@@ -13,6 +13,7 @@ use crate::cmd::stat::StatArgs;
 use crate::report::{self, ReportArgs};
 use crate::run::RunArgs;
 use crate::sim::Simulation;
+use crate::top::TopArgs;
 
 #[derive(Debug, Parser)]
 #[command(
@@ -155,6 +156,27 @@ Examples:
   lowtide metrics --file /var/lib/node_exporter/lowtide.prom
   lowtide metrics --once";
 
+const TOP_ABOUT: &str = "\
+Show all processes of this user that are under lowtide, while they run.
+
+A row is a process, with its memory, its faults, and how long its threads wait for memory. Enter
+goes down to its tenants, and to a page of each with its limits, the ages of its pages, and what
+half and twice the memory would change. `?` lists the keys. The processes are not slowed down: each
+writes a page about itself once a second, and this command reads it.";
+
+const TOP_HELP: &str = "\
+Examples:
+  lowtide top
+  lowtide top 4711 --interval 0.5
+  lowtide top --once | head
+  lowtide top --record night.zst
+  lowtide top --replay night.zst --speed 60
+
+Without a terminal it prints a table once. NO_COLOR removes colours; without a locale of UTF-8 it
+draws with ASCII alone. docs/top.md explains what is shown.
+Exit codes: 0 it was quit, or has printed its table; 1 failure; 2 bad usage; 129 the terminal was
+closed; 130 ended by Ctrl-C, 143 by SIGTERM.";
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Run a workload on a real file under a memory budget, and compare it with other systems
@@ -193,6 +215,9 @@ pub(crate) enum Command {
     /// The process behind `lowtide run --metrics`
     #[command(hide = true)]
     Export(ExportArgs),
+    /// Show all processes that are under lowtide, while they run
+    #[command(args_override_self = true, long_about = TOP_ABOUT, after_long_help = TOP_HELP)]
+    Top(TopArgs),
     /// List the names that options accept
     List {
         /// The kind of names

@@ -2,8 +2,8 @@
 //!
 //! This file only dispatches: `cli` defines the command line, and [`cmd`] has one file for each
 //! command. The work of `lowtide bench` is in [`mod@bench`], that of `lowtide sim` in [`mod@sim`],
-//! that of `lowtide run` in `run`, and that of `lowtide report` in `report`. Results go to standard
-//! output; errors, notes and progress go to standard error.
+//! that of `lowtide run` in `run`, of `lowtide top` in `top`, and of `lowtide report` in `report`.
+//! Results go to standard output; errors, notes and progress go to standard error.
 //!
 //! Exit codes: 0 success, 1 failure, 2 bad usage, 130 and 143 for a run that Ctrl-C or SIGTERM
 //! ended.
@@ -21,6 +21,7 @@ pub mod itself;
 mod report;
 mod run;
 pub mod sim;
+mod top;
 
 use std::process::ExitCode;
 
@@ -41,6 +42,7 @@ pub fn main() -> ExitCode {
         cli::Command::Stat(args) => cmd::stat::run(&args),
         cli::Command::Metrics(args) => cmd::metrics::run(&args),
         cli::Command::Export(args) => cmd::metrics::accompany(&args),
+        cli::Command::Top(args) => cmd::top::run(&args),
         cli::Command::List { what, toml } => cmd::list::run(what, toml.as_deref()),
         cli::Command::Doctor => cmd::doctor::run(),
         cli::Command::Report(args) => cmd::report::run(&args),

@@ -12,6 +12,7 @@ pub(crate) mod report;
 pub(crate) mod run;
 pub(crate) mod sim;
 pub(crate) mod stat;
+pub(crate) mod top;
 
 use std::fmt::Display;
 use std::process::ExitCode;

@@ -1,0 +1,46 @@
+//! What is to be drawn, and what all parts of a picture use.
+
+use ratatui::text::Span;
+use ratatui::widgets::Block;
+
+use super::look::Look;
+use crate::top::model::navigation::Navigation;
+use crate::top::model::processes::{Processes, State};
+use crate::top::model::rows;
+
+/// Where the pictures come from, for the first and the last line.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Caption {
+    /// As in `every 1 s`.
+    pub(crate) source: String,
+    pub(crate) is_paused: bool,
+    /// What the reader should know, as that recording has failed.
+    pub(crate) note: Option<String>,
+    /// In a recording: seconds since its beginning, and all.
+    pub(crate) place: Option<(f64, f64)>,
+}
+
+/// What is to be drawn.
+pub(crate) struct Scene<'a> {
+    pub(crate) processes: &'a Processes,
+    pub(crate) navigation: &'a mut Navigation,
+    pub(crate) caption: &'a Caption,
+    pub(crate) look: Look,
+}
+
+/// A state that is not the usual one, in words.
+pub(crate) fn state_text(state: &State) -> Option<String> {
+    match state {
+        State::Live => None,
+        State::Silent(seconds) => Some(format!("has not written its page for {seconds} s")),
+        State::Unreadable(why) => Some(format!("page not readable: {}", rows::clean(why))),
+        State::Ended(_) => Some("ended".into()),
+    }
+}
+
+/// A box with a title.
+pub(super) fn boxed(title: &str, look: Look) -> Block<'_> {
+    Block::bordered()
+        .border_style(look.dim())
+        .title(Span::styled(format!(" {title} "), look.title()))
+}
