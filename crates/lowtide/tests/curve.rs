@@ -198,7 +198,7 @@ fn a_budget_divided_by_benefit_misses_less_than_equal_parts() {
         tenants(pager, Size::MAX)
     };
     let by_benefit = misses_when(by_benefit, policy);
-    println!("{policy}: equal {equal}, in common {common}, by benefit {by_benefit}");
+    eprintln!("{policy}: equal {equal}, in common {common}, by benefit {by_benefit}");
     // With room for all of the narrow file 96 % of the accesses to the other miss: 30720.
     assert!(by_benefit < 32_000, "{by_benefit}");
     assert!(by_benefit * 100 < equal * 98, "{by_benefit}, {equal} in equal parts");

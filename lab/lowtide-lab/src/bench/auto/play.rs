@@ -111,7 +111,7 @@ impl<'a> Player<'a> {
     /// # Errors
     /// That it was interrupted; [`BenchError::Tenant`].
     pub(crate) fn play(&mut self, phase: &Phase) -> Result<Played, BenchError> {
-        let (done, mut rng) = (Done::default(), self.rng.clone());
+        let (done, mut rng) = (Done::default(), self.rng);
         let (view, think) = (&self.view, self.think);
         let begin = Instant::now();
         let refaults = self.refaults()?;

@@ -46,7 +46,8 @@ pub(crate) struct AutoArgs {
     /// Share of the time that may be waited, in percent
     #[arg(long, value_name = "PERCENT", value_parser = seconds, default_value = "1")]
     stall: f64,
-    /// Fixed budgets to compare it with [default: what the small part, half, and all of the large one take]
+    /// Fixed budgets to compare it with [default: those of the small part, and of half and all of
+    /// the large one]
     #[arg(long, value_name = "SIZE", value_parser = budget, value_delimiter = ',')]
     fixed: Option<Vec<u64>>,
     /// Seconds of each phase
@@ -255,5 +256,5 @@ pub(crate) fn run(args: &AutoArgs) -> Result<(), BenchError> {
     }
     let closing = closing(&rows);
     let table = table(&rows);
-    tail(&args.output, &machine, &table, rows, closing, cut)
+    tail(&args.output, &machine, &table, rows, &*closing, cut)
 }
