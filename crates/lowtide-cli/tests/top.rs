@@ -15,7 +15,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use common::{lowtide, text};
-use lowtide_status::{Curve, Door, PagerStatus, Point, TenantStatus, Writer};
+use lowtide_status::{Curve, Origin, PagerStatus, Point, TenantStatus, Writer};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{Mode, OFlags, open};
 use rustix::io::{read, write};
@@ -58,7 +58,7 @@ fn pagers(step: u64) -> Vec<PagerStatus> {
 #[test]
 #[ignore = "the process that other tests watch"]
 fn is_watched() {
-    let mut writer = Writer::create(Door::Library).unwrap();
+    let mut writer = Writer::create(Origin::Library).unwrap();
     for step in 1.. {
         writer.publish(pagers(step)).unwrap();
         thread::sleep(Duration::from_millis(100));
@@ -368,7 +368,7 @@ fn a_program_under_lowtide_run_is_shown() {
         }
         thread::sleep(Duration::from_millis(50));
     };
-    assert_eq!(page.door, Door::Run);
+    assert_eq!(page.origin, Origin::Run);
     let pid = program.pid().to_string();
     let mut terminal = Terminal::start((200, 50), &["--interval", "0.2"], &[]);
     terminal.wait_for(&["PID", &pid]);

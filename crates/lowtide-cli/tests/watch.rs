@@ -115,7 +115,7 @@ fn a_program_is_seen_while_it_runs_and_not_after_it_was_killed() {
     let page = program.page();
     assert_eq!(page["pid"], pid);
     assert_eq!(page["program"], "watched");
-    assert_eq!(page["door"], "run");
+    assert_eq!(page["origin"], "run");
     let tenant = &page["pagers"][0]["tenants"][1];
     assert_eq!(tenant["max_bytes"], 8 << 20);
     assert_eq!(tenant["files"][0], files.data().as_str());

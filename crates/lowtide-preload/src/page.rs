@@ -15,7 +15,7 @@
 //! Where no page can be made (no `/proc`, no `/dev/shm`, a folder of another user) there is none,
 //! and nothing else changes.
 
-use lowtide_status::{Door, PagerStatus, Writer};
+use lowtide_status::{Origin, PagerStatus, Writer};
 use rustix::fs::{Mode, OFlags, open};
 use rustix::io::pread;
 use std::os::fd::OwnedFd;
@@ -60,7 +60,7 @@ impl Page {
             return None;
         }
         if self.writer.is_none() {
-            self.writer = Writer::create(Door::Run).ok();
+            self.writer = Writer::create(Origin::Run).ok();
         }
         let Some(writer) = &mut self.writer else {
             // What refused it once will not be other in a second.

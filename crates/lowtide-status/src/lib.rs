@@ -5,9 +5,9 @@
 //! a file in shared memory, its *status page*, about once a second.
 //!
 //! ```
-//! use lowtide_status::{Door, PagerStatus, Writer};
+//! use lowtide_status::{Origin, PagerStatus, Writer};
 //!
-//! let mut writer = Writer::create(Door::Library)?;
+//! let mut writer = Writer::create(Origin::Library)?;
 //! writer.publish(vec![PagerStatus { policy: "mglru".into(), ..PagerStatus::default() }])?;
 //! // In any process of the same user:
 //! let status = lowtide_status::read(std::process::id())?;
@@ -46,5 +46,5 @@ pub use error::Error;
 pub use layout::PAGE_BYTES_MAX;
 pub use process::start_ticks;
 pub use reader::{Pages, list, read};
-pub use status::{Door, Generation, PagerStatus, Status, TenantStatus, VERSION};
+pub use status::{Generation, Origin, PagerStatus, Status, TenantStatus, VERSION};
 pub use writer::Writer;

@@ -14,7 +14,7 @@ pub const VERSION: u32 = 1;
 /// How lowtide came into the process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Door {
+pub enum Origin {
     /// It is linked with the library.
     #[default]
     Library,
@@ -40,7 +40,7 @@ pub struct Status {
     /// Its name, as in `/proc/PID/comm`.
     pub program: String,
     /// How lowtide came into it.
-    pub door: Door,
+    pub origin: Origin,
     /// When this was written: nanoseconds since 1970.
     pub written_ns: u64,
     /// Page faults of the process that waited for a read.

@@ -11,7 +11,7 @@ use crate::held::{self, Held};
 use crate::layout::{HEADER, Header, TEXT_MAX};
 use crate::place::{self, Place};
 use crate::process::{self, Line};
-use crate::status::{Door, PagerStatus, Status, VERSION};
+use crate::status::{Origin, PagerStatus, Status, VERSION};
 use rustix::fs::{AtFlags, Mode, OFlags, fchmod, open, openat, renameat, statat, unlinkat};
 use rustix::io::{Errno, fcntl_dupfd_cloexec, pread, pwrite};
 use std::os::fd::{AsFd, OwnedFd};
@@ -35,7 +35,7 @@ pub struct Writer {
     pid: u32,
     start: u64,
     space: u64,
-    door: Door,
+    origin: Origin,
     sequence: u64,
     text: Vec<u8>,
 }
@@ -46,17 +46,17 @@ impl Writer {
     /// # Errors
     /// [`Error::NoProc`], [`Error::NoPlace`], [`Error::Refused`], or what the file system says. No
     /// page is there then, and nothing else is changed.
-    pub fn create(door: Door) -> Result<Self, Error> {
+    pub fn create(origin: Origin) -> Result<Self, Error> {
         for base in place::bases() {
             match Place::open_or_make(&base)? {
-                Some(place) => return Self::create_in(place, door),
+                Some(place) => return Self::create_in(place, origin),
                 None => continue,
             }
         }
         Err(Error::NoPlace)
     }
 
-    pub(crate) fn create_in(place: Place, door: Door) -> Result<Self, Error> {
+    pub(crate) fn create_in(place: Place, origin: Origin) -> Result<Self, Error> {
         let pid = std::process::id();
         let of_proc = |name: &str| {
             let flags = OFlags::RDONLY | OFlags::CLOEXEC;
@@ -76,7 +76,7 @@ impl Writer {
             pid,
             start: line.start,
             space: process::space(),
-            door,
+            origin,
             sequence: 0,
             text: Vec::new(),
         };
@@ -104,7 +104,7 @@ impl Writer {
             pid: self.pid,
             start_ticks: self.start,
             program: line.name,
-            door: self.door,
+            origin: self.origin,
             written_ns: u64::try_from(now.as_nanos()).unwrap_or(u64::MAX),
             major_faults: line.major_faults,
             device_read_bytes: process::number(&io, "read_bytes").unwrap_or_default(),
@@ -174,7 +174,7 @@ impl Writer {
                 Place::open_or_make(base)?.ok_or(Error::NoPlace)?
             }
         };
-        *self = Self::create_in(place, self.door)?;
+        *self = Self::create_in(place, self.origin)?;
         self.write(status)
     }
 

@@ -3,7 +3,7 @@
 #![allow(clippy::print_stdout)] // Of the other process.
 
 use lowtide_status::{
-    Door, Error, PAGE_BYTES_MAX, PagerStatus, TenantStatus, VERSION, Writer, list, read,
+    Error, Origin, PAGE_BYTES_MAX, PagerStatus, TenantStatus, VERSION, Writer, list, read,
 };
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -81,7 +81,7 @@ impl Drop for Other {
 fn other_process() {
     let (to_writer, lines) = std::sync::mpsc::channel::<String>();
     let writer = thread::spawn(move || {
-        let mut writer = Writer::create(Door::Run).expect("a page");
+        let mut writer = Writer::create(Origin::Run).expect("a page");
         println!("\nready");
         for line in lines {
             let pager = PagerStatus { policy: line, ..PagerStatus::default() };
@@ -107,7 +107,7 @@ fn a_page_is_read_by_another_process_as_it_was_written() {
     other.say("tide");
     other.wait_for("written");
     let status = read(other.pid()).expect("its page");
-    assert_eq!((status.pid, status.version, status.door), (other.pid(), VERSION, Door::Run));
+    assert_eq!((status.pid, status.version, status.origin), (other.pid(), VERSION, Origin::Run));
     assert_eq!(status.pagers[0].policy, "tide");
     assert!(status.written_ns > 1_700_000_000 * 1_000_000_000);
     assert!(!status.program.is_empty() && status.start_ticks > 0);
@@ -168,7 +168,7 @@ fn readers_never_see_a_part_of_a_page() {
     thread::scope(|scope| {
         let stops = Stop(&stop);
         scope.spawn(|| {
-            let mut writer = Writer::create(Door::Library).expect("a page");
+            let mut writer = Writer::create(Origin::Library).expect("a page");
             let mut round = 0;
             while !stop.load(Relaxed) {
                 round += 1;
@@ -202,7 +202,7 @@ fn readers_never_see_a_part_of_a_page() {
 #[test]
 fn tenants_beyond_the_size_of_a_page_are_counted() {
     let _turn = turn();
-    let mut writer = Writer::create(Door::Library).expect("a page");
+    let mut writer = Writer::create(Origin::Library).expect("a page");
     let tenants: Vec<_> = (0..5000).map(|n| tenant(&format!("/tenant {n}"))).collect();
     let pager = PagerStatus { tenants, tenants_left_out: 7, ..PagerStatus::default() };
     writer.publish(vec![pager]).expect("the page");
@@ -222,7 +222,7 @@ fn tenants_beyond_the_size_of_a_page_are_counted() {
 #[test]
 fn a_newer_page_is_refused_by_name_and_a_broken_one_too() {
     let _turn = turn();
-    let _writer = Writer::create(Door::Library).expect("a page");
+    let _writer = Writer::create(Origin::Library).expect("a page");
     let path = folder().join(id().to_string());
     let file = fs::File::options().write(true).open(&path).expect("the file");
     file.write_all_at(&(VERSION + 1).to_ne_bytes(), 8).expect("a version");
@@ -240,7 +240,7 @@ fn a_newer_page_is_refused_by_name_and_a_broken_one_too() {
 #[test]
 fn a_page_that_was_removed_is_made_again() {
     let _turn = turn();
-    let mut writer = Writer::create(Door::Library).expect("a page");
+    let mut writer = Writer::create(Origin::Library).expect("a page");
     fs::remove_file(folder().join(id().to_string())).expect("the file");
     assert!(read(id()).is_err());
     writer.publish(Vec::new()).expect("the page");
@@ -259,7 +259,7 @@ fn descriptors(end: &str) -> Vec<i32> {
 #[test]
 fn a_file_that_took_the_number_of_a_page_is_neither_written_nor_closed() {
     let _turn = turn();
-    let mut writer = Writer::create(Door::Library).expect("a page");
+    let mut writer = Writer::create(Origin::Library).expect("a page");
     let name = format!("{}/{}", folder().display(), id());
     let number = descriptors(&name)[0];
     let dir = tempfile::tempdir().expect("a folder");
@@ -284,7 +284,7 @@ fn a_file_that_took_the_number_of_a_page_is_neither_written_nor_closed() {
 #[test]
 fn what_a_page_costs_is_printed() {
     let _turn = turn();
-    let mut writer = Writer::create(Door::Library).expect("a page");
+    let mut writer = Writer::create(Origin::Library).expect("a page");
     for tenants in [2, 100, 400] {
         let tenants = (0..tenants).map(|n| tenant(&format!("/{n}"))).collect();
         let pagers = vec![PagerStatus { tenants, ..PagerStatus::default() }];

@@ -2,7 +2,7 @@
 //!
 //! With an earlier look, what counts is shown as a rate a second: `1.2k/s`.
 
-use lowtide_status::{Door, PagerStatus, Status, TenantStatus};
+use lowtide_status::{Origin, PagerStatus, Status, TenantStatus};
 use std::fmt::Write;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -88,10 +88,10 @@ pub fn process(now: &Status, before: Option<&Status>) -> String {
     let rates = Rates::between(now, before);
     let none = Status::default();
     let before = before.filter(|_| rates.seconds.is_some()).unwrap_or(&none);
-    let how = match now.door {
-        Door::Library => "with the library",
-        Door::Run => "under lowtide run",
-        Door::Python => "with the Python package",
+    let how = match now.origin {
+        Origin::Library => "with the library",
+        Origin::Run => "under lowtide run",
+        Origin::Python => "with the Python package",
     };
     let mut text =
         format!("{} ({}), {how}, as it was {:.1} s ago\n", now.program, now.pid, age(now));
@@ -105,7 +105,7 @@ pub fn process(now: &Status, before: Option<&Status>) -> String {
     for (at, of) in now.pagers.iter().enumerate() {
         let empty = PagerStatus::default();
         pager(&mut text, at, of, before.pagers.get(at).unwrap_or(&empty), rates);
-        if now.door != Door::Run {
+        if now.origin != Origin::Run {
             // Pointers are not counted, and `lowtide run` has nothing else.
             hits(&mut text, of, before.pagers.get(at).unwrap_or(&empty));
         }
@@ -292,7 +292,7 @@ mod tests {
         Status {
             pid: 17,
             program: "search".into(),
-            door: Door::Run,
+            origin: Origin::Run,
             written_ns,
             pagers: vec![pager],
             ..Status::default()

@@ -92,7 +92,7 @@
 //! |---|---|---|
 //! | `alloc` | `lowtide::alloc`: an arena for collections that take an allocator | two crates |
 //! | `bpf` | `Tenant::attach`: eBPF programs that decide about limits | a virtual machine |
-//! | `status` | `Pager::publish_status`: what `lowtide top` and `lowtide stat` read | JSON, a thread |
+//! | `status` | `Pager::publish_status`: what `lowtide top` and `stat` read | JSON, a thread |
 //! | `zstd` | pages that stay cold in swap are compressed again | a C compiler |
 //! | `instruments` | `lowtide::instruments`: failing devices, counters; not stable | nothing |
 //!

@@ -1,6 +1,6 @@
 //! What a pager says of itself, and the page that it publishes.
 
-use lowtide::status::{self, Door, Error, Status};
+use lowtide::status::{self, Error, Origin, Status};
 use lowtide::{OpenOptions, Pager, Size};
 use std::process::id;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -91,13 +91,13 @@ fn pagers_share_a_page_that_goes_with_the_last() {
     let pager = || Pager::builder().max(Size::mib(4)).build().expect("a pager");
     let (first, second) = (pager(), pager());
     assert!(matches!(status::read(id()), Err(Error::NotUnderLowtide { .. })));
-    first.publish_status(Door::Library).expect("a page");
+    first.publish_status(Origin::Library).expect("a page");
     let page = status::read(id()).expect("the page");
-    assert_eq!((page.pagers.len(), page.pid, page.door), (1, id(), Door::Library));
-    second.publish_status(Door::Python).expect("the page");
-    second.publish_status(Door::Python).expect("again is no other");
+    assert_eq!((page.pagers.len(), page.pid, page.origin), (1, id(), Origin::Library));
+    second.publish_status(Origin::Python).expect("the page");
+    second.publish_status(Origin::Python).expect("again is no other");
     let page = status::read(id()).expect("the page");
-    assert_eq!((page.pagers.len(), page.door), (2, Door::Library));
+    assert_eq!((page.pagers.len(), page.origin), (2, Origin::Library));
     assert!(next(&page).written_ns - page.written_ns < 60_000_000_000, "it is written on");
     drop(first);
     let page = next(&status::read(id()).expect("the page"));
@@ -105,8 +105,8 @@ fn pagers_share_a_page_that_goes_with_the_last() {
     drop(second);
     assert!(matches!(status::read(id()), Err(Error::NotUnderLowtide { .. })));
     let third = pager();
-    third.publish_status(Door::Python).expect("a page again");
-    assert_eq!(status::read(id()).expect("the page").door, Door::Python);
+    third.publish_status(Origin::Python).expect("a page again");
+    assert_eq!(status::read(id()).expect("the page").origin, Origin::Python);
 }
 
 #[test]
@@ -116,7 +116,7 @@ fn a_pager_that_publishes_writes_what_is_dirty_where_it_is_dropped() {
     for round in 0..20 {
         let path = dir.path().join(format!("{round}"));
         let pager = Pager::builder().max(Size::mib(4)).build().expect("a pager");
-        pager.publish_status(Door::Library).expect("a page");
+        pager.publish_status(Origin::Library).expect("a page");
         let view = OpenOptions::new().create(8192).open(&pager, &path).expect("a file");
         view.write_at(0, b"dirty").expect("a store");
         drop((view, pager));

@@ -19,7 +19,10 @@ pub(crate) enum TopError {
     NoRecording { path: PathBuf, line: usize, why: String },
     #[error("{} has no samples: `lowtide top --record` wrote none", .path.display())]
     Empty { path: PathBuf },
-    #[error("cannot write the recording {}: {source}; the samples before are in it", .path.display())]
+    #[error(
+        "cannot write the recording {}: {source}; the samples before are in it",
+        .path.display()
+    )]
     Record { path: PathBuf, source: io::Error },
     #[error("cannot use the terminal: {0}; `lowtide top --once` needs none")]
     Terminal(io::Error),

@@ -1,7 +1,7 @@
 //! Promises about pictures, drawn into memory: what is needed is there at 80x24, and a large
 //! terminal is used.
 
-use lowtide_status::{Curve, Door, Generation, PagerStatus, Point, Status, TenantStatus};
+use lowtide_status::{Curve, Generation, Origin, PagerStatus, Point, Status, TenantStatus};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
@@ -63,7 +63,7 @@ fn status(pid: u32, second: u64) -> Status {
         pid,
         start_ticks: 1,
         program: format!("prog{pid}"),
-        door: Door::Run,
+        origin: Origin::Run,
         written_ns: second * SECOND,
         device_read_bytes: second * (3 << 20),
         device_write_bytes: second << 20,

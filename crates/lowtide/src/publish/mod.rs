@@ -14,7 +14,7 @@ mod thread;
 pub(crate) use thread::Publication;
 
 use crate::pager::Pager;
-use lowtide_status::{Door, Error, PagerStatus};
+use lowtide_status::{Error, Origin, PagerStatus};
 
 impl Pager {
     /// What it and its tenants do, in the form of a status page. `hits` to `write_bytes` are those
@@ -29,8 +29,8 @@ impl Pager {
     }
 
     /// Writes [`Pager::status`] into the status page of this process once a second, until the
-    /// pager ends. All pagers of a process share the page, and one thread that writes it. `door` is
-    /// what the page calls this process; that of the first pager counts.
+    /// pager ends. All pagers of a process share the page, and one thread that writes it. `origin`
+    /// is what the page calls this process; that of the first pager counts.
     ///
     /// Only this user's processes can read the page. Cost: about 0.1 ms a second.
     ///
@@ -42,13 +42,13 @@ impl Pager {
     /// use lowtide::{Pager, Size, status};
     ///
     /// let pager = Pager::builder().max(Size::mib(8)).build()?;
-    /// pager.publish_status(status::Door::Library)?;
+    /// pager.publish_status(status::Origin::Library)?;
     /// // As `lowtide stat PID` does, in another process:
     /// let page = status::read(std::process::id())?;
     /// assert_eq!(page.pagers[0].tenants[0].max_bytes, Some(8 << 20));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn publish_status(&self, door: Door) -> Result<(), Error> {
-        self.inner.publication.begin(&self.inner.pool, door)
+    pub fn publish_status(&self, origin: Origin) -> Result<(), Error> {
+        self.inner.publication.begin(&self.inner.pool, origin)
     }
 }

@@ -12,7 +12,7 @@ use super::snapshot;
 use crate::pool::Pool;
 use crate::thread_locals;
 use lowtide_pin::sync::lock;
-use lowtide_status::{Door, Error, Writer};
+use lowtide_status::{Error, Origin, Writer};
 use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError, mpsc};
 use std::thread::{self, JoinHandle};
@@ -48,14 +48,14 @@ impl Publication {
     ///
     /// # Errors
     /// Where no page can be made, or no thread started.
-    pub(super) fn begin(&self, pool: &Arc<Pool>, door: Door) -> Result<(), Error> {
+    pub(super) fn begin(&self, pool: &Arc<Pool>, origin: Origin) -> Result<(), Error> {
         let mut publisher = lock(&PUBLISHER);
         if self.begun.get().is_some() {
             return Ok(());
         }
         // A thread that has ended with the last pager is no thread.
         if publisher.thread.as_ref().is_none_or(JoinHandle::is_finished) {
-            publisher.thread = Some(start(door)?);
+            publisher.thread = Some(start(origin)?);
         }
         publisher.pools.push(Arc::clone(pool));
         let _ = self.begun.set((std::process::id(), Arc::clone(pool)));
@@ -89,10 +89,10 @@ impl Drop for Publication {
 }
 
 /// Starts the thread, which makes the page.
-fn start(door: Door) -> Result<JoinHandle<()>, Error> {
+fn start(origin: Origin) -> Result<JoinHandle<()>, Error> {
     let (made, is_made) = mpsc::sync_channel(1);
     let thread = thread_locals::spawn("lowtide-status", move || {
-        let writer = Writer::create(door);
+        let writer = Writer::create(origin);
         match writer {
             Ok(writer) => {
                 let _ = made.send(Ok(()));

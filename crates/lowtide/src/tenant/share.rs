@@ -17,7 +17,7 @@ pub enum Share {
     #[default]
     Common,
     /// Each has, as its `low`, the part with which the fewest accesses of all of them miss. It is
-    /// computed from their [curves](crate::Tenant::curve) every two seconds, by the pager's background
-    /// thread, and replaces what was set.
+    /// computed from their [curves](crate::Tenant::curve) every two seconds, by the pager's
+    /// background thread, and replaces what was set.
     ByBenefit,
 }

@@ -18,7 +18,7 @@ const HEIGHT_MIN: u16 = 15;
 const WIDTH_BESIDE: u16 = 150;
 /// Columns of that place.
 const BESIDE: u16 = 58;
-/// From here on there is a place below the list, of so many lines.
+/// From here on there is a place below the list, and lines of that place.
 const HEIGHT_BELOW: u16 = 20;
 const BELOW: u16 = 8;
 

@@ -1,6 +1,6 @@
 //! Colours and characters.
 //!
-//! No colour says anything alone: a state has a word or a mark as well. The colours are told apart
+//! No colour says anything alone: a state has a word or a mark as well. Colours are distinguished
 //! by people who do not see red and green as two. `NO_COLOR` removes them. Where the locale is not
 //! UTF-8, a finished picture is translated into ASCII, cell by cell, so that no other file has to
 //! know.

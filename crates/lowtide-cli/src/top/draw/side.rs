@@ -105,7 +105,7 @@ fn facts(row: &Row, process: &Process, width: u16) -> Vec<Line<'static>> {
     let mut who = match &row.id {
         Id::Process(_) => {
             let s = if row.tenants == 1 { "" } else { "s" };
-            let way = way(process.status.door);
+            let way = way(process.status.origin);
             format!(" {way}, {}, {} tenant{s}", row.policy, row.tenants)
         }
         Id::Tenant(_) => format!(" hits {}", percent(of.hit)),

@@ -7,7 +7,7 @@
 use std::cmp::Ordering;
 
 use lowtide_report::table::memory;
-use lowtide_status::Door;
+use lowtide_status::Origin;
 
 use super::rows::Row;
 
@@ -63,11 +63,11 @@ const TENANTS_BY_IMPORTANCE: &[Column] = &[
 ];
 
 /// How lowtide came into a process, in the word of the table.
-pub(crate) const fn way(door: Door) -> &'static str {
-    match door {
-        Door::Library => "library",
-        Door::Run => "run",
-        Door::Python => "python",
+pub(crate) const fn way(origin: Origin) -> &'static str {
+    match origin {
+        Origin::Library => "library",
+        Origin::Run => "run",
+        Origin::Python => "python",
     }
 }
 

@@ -33,7 +33,7 @@ pub(crate) enum Effect {
     /// A longer interval, or a shorter one; in a recording, faster or slower.
     More,
     Less,
-    /// Go so many seconds on in a recording, or back.
+    /// Go seconds on in a recording, or back.
     Seek(f64),
     /// To the beginning of a recording, or to its end.
     Begin,

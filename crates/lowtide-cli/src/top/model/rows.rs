@@ -73,7 +73,7 @@ fn process_row(process: &Process) -> Row {
         id: Id::Process(process.key),
         pid: process.key.pid,
         name: program(process),
-        way: columns::way(process.status.door),
+        way: columns::way(process.status.origin),
         policy: clean(&process.policy()),
         tenants: process.tenants.len(),
         state: process.state.clone(),
