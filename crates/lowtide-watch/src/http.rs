@@ -1,9 +1,9 @@
 //! Answering requests for `/metrics`.
 //!
 //! One thread takes connections; each is served by a thread of its own, which ends with it. A
-//! client has [`PATIENCE`] to send its request and as long to take the answer, and there are at
-//! most [`CONNECTIONS`] at a time: a further one is answered with 503. A connection serves one
-//! request. Requests are parsed by `httparse`, and at most [`REQUEST_MAX`] bytes of one are read.
+//! client has `PATIENCE` to send its request and as long to take the answer, and there are at
+//! most `CONNECTIONS` at a time: a further one is answered with 503. A connection serves one
+//! request. Requests are parsed by `httparse`, and at most `REQUEST_MAX` bytes of one are read.
 //!
 //! A client that accepts OpenMetrics gets it; others get the older text format.
 

@@ -2,7 +2,7 @@
 //!
 //! `lowtide stat` and `lowtide metrics` read the status pages of running processes
 //! ([`lowtide_status`]) and show them: as text for people ([`text`]), and as metrics, by HTTP
-//! ([`http`]) or in a file ([`file`]). Nothing here reaches into a process.
+//! ([`http`]) or in a file ([`mod@file`]). Nothing here reaches into a process.
 //!
 //! `lowtide run --metrics` needs a process beside the program that it becomes: [`companion`].
 //!

@@ -156,6 +156,8 @@ pub struct AutoLimit {
     calm_ns: u64,
     rate: u64,
     knee: Option<Knee>,
+    /// It shrank since the last growth.
+    shrank: bool,
     idle_ns: u64,
     recent: Waiting,
     halved_ns: u64,
@@ -174,6 +176,7 @@ impl AutoLimit {
             calm_ns: 0,
             rate: RATE_FIRST,
             knee: None,
+            shrank: false,
             idle_ns: 0,
             recent: Waiting::default(),
             halved_ns: 0,
@@ -281,14 +284,13 @@ impl AutoLimit {
         let (size, fresh) = (self.limit, self.calm_ns >= SETTLE_NS);
         let is_near = |knee: &Knee| size.abs_diff(knee.size) <= knee.size / NEAR_PART;
         let wait_ns = match &self.knee {
-            // Growth goes on.
-            Some(knee) if !fresh => knee.wait_ns,
+            // Growth goes on: no smaller limit was tried.
+            Some(knee) if !fresh || !self.shrank => knee.wait_ns,
             Some(knee) if is_near(knee) => (2 * knee.wait_ns).min(WAIT_MOST_NS),
             _ => WAIT_FIRST_NS,
         };
         self.knee = Some(Knee { size, wait_ns });
-        self.rate = RATE_FIRST;
-        self.calm_ns = 0;
+        (self.shrank, self.rate, self.calm_ns) = (false, RATE_FIRST, 0);
     }
 
     fn shrink(&mut self, usage: u64, dt: u64) -> AutoCause {
@@ -307,6 +309,7 @@ impl AutoLimit {
         let unused = self.limit.saturating_sub(usage + usage / 8);
         let by = part_in(self.limit, self.rate, dt).max(part_in(unused, MILLION / 8, dt)).max(1);
         self.limit = self.limit.saturating_sub(by).max(floor);
+        self.shrank = true;
         self.rate = (self.rate + part_in(self.rate, MILLION / 4, dt)).min(RATE_MOST);
         AutoCause::Shrink
     }

@@ -288,7 +288,7 @@ fn memory_that_was_held_for_a_hopeless_load_goes_back() {
     let mut world = World::new(64, 4096, 100_000);
     world.play(Load::Uniform(3000), 60);
     assert!(world.auto.limit() > 2000);
-    world.play(Load::Loop(50_000), 120);
+    world.play(Load::Loop(50_000), 180);
     assert!(world.auto.limit() < 200, "{}", world.auto.limit());
 }
 

@@ -14,7 +14,7 @@ const AT_ONCE: u64 = 2;
 /// Divides `pages` by the misses of the last minutes. Who has no curve gets nothing; what no one
 /// has a use for is divided evenly.
 ///
-/// Each gets room for what it accesses in [`AT_ONCE`] intervals first, if all do: of smaller sizes
+/// Each gets room for what it accesses in `AT_ONCE` intervals first, if all do: of smaller sizes
 /// a curve says too little.
 ///
 /// Cost: O(points²) at most; points, mostly.

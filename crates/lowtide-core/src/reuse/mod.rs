@@ -24,7 +24,7 @@
 //! at any size that has room for what an interval accesses; below that size the curve is a lower
 //! bound of the misses.
 //!
-//! **Stacks.** Each file and each group has a histogram of its own ([`stack`]), over the same
+//! **Stacks.** Each file and each group has a histogram of its own (`stack`), over the same
 //! sample. A page counts for the group that pays for it, and for those above.
 //!
 //! | cost | |

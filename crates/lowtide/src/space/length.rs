@@ -168,9 +168,9 @@ impl<'a> Length<'a> {
         // The absent ones, too: none of them comes in before the cut is over.
         lowtide_pin::sync::lock(&space.ledger).discarded(kept..u64::MAX);
         owned.drop_folios(kept);
-        pool.lock().reuse.forget(space.id, kept..u64::MAX);
         owned.zero_from(len);
         owned.forget_accesses(kept);
+        pool.lock().reuse.forget(space.id, kept..u64::MAX);
         Ok(())
     }
 

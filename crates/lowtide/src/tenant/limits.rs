@@ -93,7 +93,8 @@ pub enum OnStall {
     Grow,
 }
 
-/// Bounds of a limit that sets itself, and what it holds. See [`Tenant::set_auto`].
+/// Bounds of a limit that sets itself, and what it holds. See
+/// [`Tenant::set_auto`](crate::Tenant::set_auto).
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct AutoLimits {
     /// The limit is never less.
