@@ -131,9 +131,9 @@ impl Curve {
     }
 
     /// The smallest size with which at most this share of the accesses would have missed, besides
-    /// first accesses. Sizes are known to within what is accessed between two looks at the sample;
-    /// half of that is added, since where a curve falls steeply a little less would miss much more,
-    /// and a sixty-fourth, since reclaim keeps a part of a budget free.
+    /// first accesses. Sizes are known to within what is accessed between two looks at the sample,
+    /// which is added, since where a curve falls steeply a little less would miss much more; and so
+    /// is a sixty-fourth, since reclaim keeps a part of a budget free.
     ///
     /// # Examples
     /// ```
@@ -154,7 +154,7 @@ impl Curve {
         let ratio = ratio * self.accesses / self.inner.accesses;
         let pages = self.inner.pages_for(ratio);
         let most = pages.max(self.inner.footprint);
-        let pages = (pages + self.inner.at_once / 2).min(most);
+        let pages = (pages + self.inner.at_once).min(most);
         self.bytes(pages + pages / 64)
     }
 
