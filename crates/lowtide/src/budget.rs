@@ -42,13 +42,15 @@ pub struct Curve {
     inner: ReuseCurve,
     page_shift: u32,
     accesses: f64,
+    /// All accesses were counted.
+    is_counted: bool,
 }
 
 impl Curve {
     /// `counted`: accesses, where each was counted.
     pub(crate) fn new(inner: ReuseCurve, page_shift: u32, counted: Option<f64>) -> Self {
         let accesses = inner.accesses.max(counted.unwrap_or_default());
-        Self { inner, page_shift, accesses }
+        Self { inner, page_shift, accesses, is_counted: counted.is_some() }
     }
 
     const fn bytes(&self, pages: u64) -> u64 {
@@ -115,7 +117,8 @@ impl Curve {
     /// 0.01 is one point.
     #[must_use]
     pub fn error(&self) -> f64 {
-        self.inner.error / self.accesses
+        let of_misses = self.inner.error / self.accesses;
+        if self.is_counted { of_misses } else { self.inner.error_of_ratio.min(of_misses) }
     }
 
     /// Accesses that would have missed with this size, first accesses included.
@@ -300,12 +303,13 @@ mod published {
                 missed: curve.missed,
                 samples: curve.samples,
                 error: curve.error * curve.accesses,
+                error_of_ratio: curve.error,
                 footprint: points.last().map_or(0, |point| point.pages),
                 at_once: curve.at_once_bytes,
                 recent: points.clone(),
                 points,
             };
-            Self { inner, page_shift: 0, accesses: curve.accesses }
+            Self { inner, page_shift: 0, accesses: curve.accesses, is_counted: false }
         }
     }
 }

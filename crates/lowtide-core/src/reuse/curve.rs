@@ -26,6 +26,8 @@ pub struct ReuseCurve {
     /// Standard error of the misses at a size, in misses: at most this where the size has room for
     /// a sixteenth of all pages.
     pub error: f64,
+    /// The same of their share of the accesses, where the accesses are those of this curve.
+    pub error_of_ratio: f64,
     /// By growing size, from none on. Between two points the misses are those of the smaller one.
     pub points: Vec<Point>,
     /// The same, of accesses that count half after two minutes.

@@ -67,6 +67,7 @@ mod tests {
             missed: 0.0,
             samples: 0,
             error: 0.0,
+            error_of_ratio: 0.0,
             recent: points.clone(),
             points,
             footprint: 0,

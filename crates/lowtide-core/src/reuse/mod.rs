@@ -76,7 +76,8 @@ struct Sample {
     missed: bool,
     /// Who pays now.
     payer: MemcgId,
-    /// Accesses so far that were far from the one before, or the first.
+    /// Accesses so far, and those that were far from the one before, or the first.
+    accesses: u32,
     far: u32,
 }
 
@@ -112,20 +113,22 @@ impl File {
         (1_u64 << (self.rate.shift + self.kind.order)) as f64
     }
 
-    /// The variance of a number of misses, of some of its pages: each group of neighbours is in the
-    /// sample with the same probability, and independent of the others (Horvitz and Thompson,
-    /// 1952).
-    fn variance<'a>(&self, pages: impl Iterator<Item = (&'a u64, &'a Sample)>) -> f64 {
+    /// The squares by which groups of neighbours deviate from a share of far accesses, summed over
+    /// some of its pages. Each group is in the sample with the same probability, and independent of
+    /// the others. So with a share of 0 this is the variance of the number of far accesses (Horvitz
+    /// and Thompson, 1952), and with the share that the sample has it is that of the share, but for
+    /// the square of all accesses (Cochran, "Sampling Techniques", on ratio estimates).
+    fn variance<'a>(&self, share: f64, pages: impl Iterator<Item = (&'a u64, &'a Sample)>) -> f64 {
         let missing = 1.0 - 1.0 / (1_u64 << self.rate.shift) as f64;
-        let (mut sum, mut of, mut far) = (0.0, u64::MAX, 0.0_f64);
+        let (mut sum, mut of, mut deviates) = (0.0, u64::MAX, 0.0_f64);
         for (page, sample) in pages {
             if page >> self.rate.together != of {
-                sum += far.powi(2);
-                (of, far) = (page >> self.rate.together, 0.0);
+                sum += deviates.powi(2);
+                (of, deviates) = (page >> self.rate.together, 0.0);
             }
-            far += f64::from(sample.far);
+            deviates += f64::from(sample.far) - share * f64::from(sample.accesses);
         }
-        (sum + far.powi(2)) * self.weight().powi(2) * missing
+        (sum + deviates.powi(2)) * self.weight().powi(2) * missing
     }
 }
 
@@ -237,8 +240,15 @@ impl Reuse {
             self.files.entry(space).or_insert_with(|| File { kind, rate, ..File::default() });
         let has = file.pages.contains_key(&page);
         if !has && file.rate.has(page) {
-            let new =
-                Sample { last: None, group: payer, noted: false, missed: false, payer, far: 0 };
+            let new = Sample {
+                last: None,
+                group: payer,
+                noted: false,
+                missed: false,
+                payer,
+                accesses: 0,
+                far: 0,
+            };
             file.pages.insert(page, new);
             self.cost += file.kind.cost();
             self.make_room(space);
@@ -336,6 +346,7 @@ impl Reuse {
                 let pages = 1 << file.kind.order;
                 log.push(Noted { space: *space, page: *page, pages, time_ns: now_ns });
             }
+            sample.accesses = sample.accesses.saturating_add(1);
             sample.far += u32::from(sample.last.is_none_or(|last| last < file.far));
             (sample.last, sample.noted) = (Some(self.interval), false);
         }
@@ -473,24 +484,50 @@ impl Reuse {
     #[must_use]
     pub fn of_space(&self, space: SpaceId) -> Option<ReuseCurve> {
         let file = self.files.get(&space)?;
-        let samples = file.pages.values().filter(|sample| sample.last.is_some()).count();
-        file.stack.curve(samples as u64, file.variance(file.pages.iter()))
+        file.stack.curve(spread([file].into_iter(), |sample| sample.last.is_some()))
     }
 
     /// The curve of a group and those below it; `None` if no access was noted.
     #[must_use]
     pub fn of_group(&self, group: MemcgId) -> Option<ReuseCurve> {
         let stack = self.groups.get(&group)?;
-        let is_within = |sample: &Sample| {
+        stack.curve(spread(self.files.values(), |sample| {
             sample.last.is_some()
                 && self.chains.get(&sample.group).is_some_and(|chain| chain.contains(&group))
-        };
-        let (mut samples, mut variance) = (0, 0.0);
-        for file in self.files.values() {
-            let within = || file.pages.iter().filter(|(_, sample)| is_within(sample));
-            samples += within().count() as u64;
-            variance += file.variance(within());
-        }
-        stack.curve(samples, variance)
+        }))
     }
+}
+
+/// What a choice of pages leaves unknown.
+#[derive(Clone, Copy, Debug, Default)]
+struct Spread {
+    samples: u64,
+    /// Standard error of the number of far accesses.
+    far: f64,
+    /// The same of their share of all accesses.
+    share: f64,
+}
+
+/// Of the pages of some files that count.
+fn spread<'a>(
+    files: impl Iterator<Item = &'a File> + Clone,
+    counts: impl Fn(&Sample) -> bool,
+) -> Spread {
+    let (mut samples, mut far, mut all) = (0, 0.0, 0.0);
+    for file in files.clone() {
+        for sample in file.pages.values().filter(|sample| counts(sample)) {
+            samples += 1;
+            far += file.weight() * f64::from(sample.far);
+            all += file.weight() * f64::from(sample.accesses);
+        }
+    }
+    if all == 0.0 {
+        return Spread { samples, ..Spread::default() };
+    }
+    let within = |file: &'a File| file.pages.iter().filter(|(_, sample)| counts(sample));
+    let error = |share: f64| -> f64 {
+        let variances = files.clone().map(|file| file.variance(share, within(file)));
+        variances.sum::<f64>().sqrt()
+    };
+    Spread { samples, far: error(0.0), share: error(far / all) / all }
 }

@@ -6,6 +6,7 @@
 //! There are two histograms: one of all accesses so far, and one in which an access counts half
 //! after [`HALF_LIFE_NS`]. The weights of the second one grow, instead of all buckets shrinking.
 
+use super::Spread;
 use super::curve::{Point, ReuseCurve};
 use std::collections::BTreeMap;
 
@@ -170,9 +171,8 @@ impl Stack {
         }
     }
 
-    /// The curve of all accesses so far, of a sample with `samples` pages. `variance` is that of
-    /// the misses.
-    pub(super) fn curve(&self, samples: u64, variance: f64) -> Option<ReuseCurve> {
+    /// The curve of all accesses so far.
+    pub(super) fn curve(&self, spread: Spread) -> Option<ReuseCurve> {
         let again: Sums = self.histogram.values().fold(Sums::default(), |sum, at| Sums {
             all: sum.all + at.all,
             recent: sum.recent + at.recent,
@@ -196,8 +196,9 @@ impl Stack {
             accesses,
             cold: self.cold.all,
             missed: self.missed.all,
-            samples,
-            error: variance.sqrt(),
+            samples: spread.samples,
+            error: spread.far,
+            error_of_ratio: spread.share,
             points: points(|sums| sums.all, 1.0),
             recent: points(|sums| sums.recent, 1.0 / self.scale),
             at_once: self.at_once as u64,
