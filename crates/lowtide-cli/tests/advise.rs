@@ -22,9 +22,9 @@ fn advise(args: &[&str]) -> (Option<i32>, String, String) {
 fn a_summary_has_the_curve_and_the_advice_is_drawn_from_it() {
     let files = Files::new();
     let data = files.data();
-    let program = [maps().to_str().unwrap(), "read", &data, "40000"];
+    let program = [maps().to_str().unwrap(), "read", &data, "20000"];
     let (with, summaries) = files.within(&["--advise"], &program);
-    same(&with, &maps_with(&["read", &data, "40000"]));
+    same(&with, &maps_with(&["read", &data, "20000"]));
     let curve = &summaries.last().unwrap()["curves"][0];
     let points = curve["points"].as_array().unwrap();
     let of = |point: &Value, name: &str| point[name].as_f64().unwrap();
@@ -46,7 +46,7 @@ fn a_summary_has_the_curve_and_the_advice_is_drawn_from_it() {
 #[test]
 fn the_summary_for_people_has_a_sentence_if_it_is_wanted() {
     let files = Files::new();
-    let program = [maps().to_str().unwrap(), "read", &files.data(), "40000"];
+    let program = [maps().to_str().unwrap(), "read", &files.data(), "20000"];
     for (options, says) in [(&["--max", "8M"][..], false), (&["--max", "8M", "--advise"], true)] {
         let output = run(options, &program).output().unwrap();
         let said = text(&output.stderr);
@@ -58,7 +58,7 @@ fn the_summary_for_people_has_a_sentence_if_it_is_wanted() {
 fn a_recording_is_a_trace_that_any_policy_plays() {
     let files = Files::new();
     let recording = files.path("run.csv");
-    let program = [maps().to_str().unwrap(), "read", &files.data(), "40000"];
+    let program = [maps().to_str().unwrap(), "read", &files.data(), "20000"];
     let (with, _) = files.within(&["--record", &recording], &program);
     assert!(with.status.success(), "{}", text(&with.stderr));
     let head = fs::read_to_string(&recording).unwrap();

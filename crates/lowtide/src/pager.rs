@@ -155,9 +155,7 @@ impl Pager {
         let (memory, dirty, tables) = if poisoned {
             (MemoryStat::default(), DirtyStat::default(), 0)
         } else {
-            let tables = state.engine.metadata_bytes()
-                + state.frames.metadata_bytes()
-                + pool.sample_marks.bytes();
+            let tables = pool.table_bytes(&state);
             let dirty = DirtyStat::of(&state.engine, MemcgId::ROOT, pool.page_shift);
             (kept.among(state.engine.stat(MemcgId::ROOT)), dirty, tables)
         };

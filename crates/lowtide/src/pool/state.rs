@@ -433,6 +433,12 @@ impl Pool {
         u64::from(self.frames) << self.page_shift
     }
 
+    /// Bytes of all tables that depend on the budget only.
+    pub(crate) fn table_bytes(&self, state: &State) -> usize {
+        let State { engine, frames, .. } = state;
+        engine.metadata_bytes() + frames.metadata_bytes() + self.sample_marks.bytes()
+    }
+
     pub(crate) fn huge_bytes(&self) -> usize {
         self.arena.huge_bytes()
     }

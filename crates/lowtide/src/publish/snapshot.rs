@@ -35,7 +35,7 @@ pub(super) fn of(pool: &Pool) -> PagerStatus {
     let ledgers = state.spaces.iter().flatten().map(|space| lowtide_pin::sync::lock(&space.ledger));
     let failed_pages = ledgers.map(|ledger| ledger.failed_pages()).sum();
     let resident_bytes = state.resident.resident_bytes();
-    let metadata_bytes = (engine.metadata_bytes() + state.frames.metadata_bytes()) as u64;
+    let metadata_bytes = pool.table_bytes(&state) as u64;
     let spaces: Vec<Arc<Space>> = state.spaces.iter().flatten().cloned().collect();
     let (groups, tenants_left_out) = groups(&state);
     let files = files(&state, &spaces);

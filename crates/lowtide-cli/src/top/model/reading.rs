@@ -170,7 +170,7 @@ mod tests {
         assert_eq!(reading.twice_text(), "Twice 200M: 10 %, 80 % fewer");
         let expected = [
             "At any size: 5.0 % (first accesses)",
-            "2 % more than that: 400M",
+            "2 % more than that: 406M",
             "5000 pages, 5 min, +-0.4 points",
         ];
         assert_eq!(reading.caveats(), expected);
