@@ -17,6 +17,7 @@
 //! | [`page_cache`] | `madvise(2)`, `posix_fadvise(2)`, `cachestat(2)` | page cache of one file |
 //! | [`memcg`] | `/proc/self/cgroup`, `memory.max` | the limit on memory that binds this process |
 //! | [`rings`] | `seccomp(2)` | a program that can make no ring of `io_uring(7)` |
+//! | [`running`] | `clock_gettime(2)` | how long threads had a processor |
 //! | [`schedule`] | `sched_setattr(2)` | threads that are let in soon |
 //!
 //! Unsafe code is denied here and allowed again by each file that needs it, under a paragraph
@@ -37,6 +38,7 @@ pub mod memory;
 pub mod page_cache;
 pub mod pagemap;
 pub mod rings;
+pub mod running;
 pub mod schedule;
 pub mod shared;
 pub mod userfault;

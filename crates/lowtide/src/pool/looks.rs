@@ -25,7 +25,7 @@ use crate::pool::reclaim::look;
 use crate::space::Space;
 use lowtide_core::{FolioId, SpaceId};
 use lowtide_pin::translation::State as EntryState;
-use rustix::time::{ClockId, clock_gettime};
+use lowtide_sys::running;
 use std::time::{Duration, Instant};
 
 /// The shortest time between two looks.
@@ -61,20 +61,14 @@ impl Looks {
         if began < self.due {
             return state;
         }
-        let ran = running_time();
+        let ran = running::of_thread();
         let (state, accesses) = sample(pool, state);
-        let took = running_time().saturating_sub(ran);
+        let took = running::of_thread().saturating_sub(ran);
         let pause = if accesses > 0 { PAUSE_LEAST } else { self.pause * 2 };
         self.pause = pause.min(PAUSE_MOST).max(took * SELDOM);
         self.due = Instant::now() + self.pause;
         state
     }
-}
-
-/// Time for which this thread had a processor.
-fn running_time() -> Duration {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    Duration::new(time.tv_sec.cast_unsigned(), time.tv_nsec as u32)
 }
 
 /// Looks at all pages of the sample, and ends an interval.

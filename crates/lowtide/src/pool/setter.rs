@@ -31,7 +31,7 @@ use crate::tenant::TenantError;
 use crate::thread_locals;
 use lowtide_core::auto::{AutoBounds, AutoCause, AutoStep, Sample};
 use lowtide_core::{MemcgId, Reason};
-use rustix::time::{ClockId, clock_gettime};
+use lowtide_sys::running;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -85,26 +85,20 @@ impl Setter {
     }
 
     fn run(&self, pool: &Pool) {
-        let (mut looked, mut used) = (Instant::now(), processor_time());
+        let (mut looked, mut used) = (Instant::now(), running::of_process());
         loop {
             let stop = lowtide_pin::sync::lock(&self.stop);
             let waited = self.wake.wait_timeout_while(stop, TICK, |stop| !*stop);
             if *waited.unwrap_or_else(PoisonError::into_inner).0 || pool.is_poisoned() {
                 return;
             }
-            let (passed, now) = (looked.elapsed(), processor_time());
+            let (passed, now) = (looked.elapsed(), running::of_process());
             let is_idle = now.saturating_sub(used) * IDLE_PART < passed;
             set_limits(pool, is_idle);
             // What this took is not the program's.
-            (looked, used) = (Instant::now(), processor_time());
+            (looked, used) = (Instant::now(), running::of_process());
         }
     }
-}
-
-/// Time that the threads of this process have used processors for.
-fn processor_time() -> Duration {
-    let time = clock_gettime(ClockId::ProcessCPUTime);
-    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
 /// One tick of all limits that set themselves.
