@@ -20,7 +20,8 @@
 //!                                  + io_page for each page of it
 //!                                  + context_switch + wakeup where the device takes its time
 //! read(), pages cached             syscall + (lookup + copy_page) for each page
-//! freeing one page by reclaim      scan_folio + judge + unmap for each translation + free_page
+//! freeing one page by reclaim      scan_folio + judge + (look + unmap) for each translation
+//!                                  + free_page
 //!                                  + batch_lock and tlb_flush shared by the batch
 //! ```
 //!
@@ -225,6 +226,10 @@ costs! {
     scan_folio_ns: 60,
     /// Judging one isolated folio, without the lruvec lock: its own lock, dirty, young. Guess.
     judge_ns: 150,
+    /// Looking at one translation of a folio that is judged, found by way of the reverse map: each
+    /// is in another process's table. Measured on a classical kernel (Linux 6.18, a virtual machine
+    /// with two cores): `docs/design/fidelity-heaps.md`.
+    look_ns: 180,
     /// Dropping one translation of a victim, found by way of the reverse map. Guess; several times
     /// `zap_ns`, as each is in another table.
     unmap_ns: 300,
@@ -318,6 +323,7 @@ mod tests {
         let batch = 32;
         let reclaim = costs.scan_folio_ns
             + costs.judge_ns
+            + costs.look_ns
             + costs.unmap_ns
             + costs.free_page_ns
             + (costs.batch_lock_ns + costs.tlb_flush_ns) / batch;

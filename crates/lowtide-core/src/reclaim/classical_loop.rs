@@ -182,6 +182,7 @@ impl Reclaim {
         let page_bytes = engine.page_bytes;
         let mut lru = engine.locked(self.group);
         if lru.swap.total_pages > 0 && lru.inactive_is_low(LruType::Anon, page_bytes) {
+            self.isolations += 1;
             self.sorted += shrink_active(&mut lru, LruType::Anon, SWAP_CLUSTER_MAX, facts);
         }
     }

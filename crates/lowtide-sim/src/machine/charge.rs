@@ -94,9 +94,8 @@ impl Ctx {
                 let sorted = reclaim.sorted() - sorted;
                 let gave_up = reclaim.passes() > passes && reclaim.isolations() == isolations;
                 if !gave_up {
-                    let hold =
-                        world.costs.batch_lock_ns + (scanned + sorted) * world.costs.scan_folio_ns;
-                    cost += world.look_at_folios(now, hold, scanned * world.costs.judge_ns);
+                    let batches = u64::from(reclaim.isolations() - isolations).max(1);
+                    cost += world.look_at_folios(now, batches, scanned, sorted);
                 }
                 cost += u64::from(reclaim.passes() - passes) * world.costs.reclaim_pass_ns;
                 match step {
@@ -104,7 +103,7 @@ impl Ctx {
                         world.watched(|watch, world| watch.victims(world, reclaim.victims()));
                         let task = world.engine_task(self.id, false);
                         let work = world.unmap_victims(&mut reclaim, task);
-                        cost += world.unmap_cost(work, self.id);
+                        cost += world.unmap_cost(work, now);
                     }
                     Step::Freed => {
                         cost += world.pool.take_freed(&reclaim) * world.costs.free_page_ns;

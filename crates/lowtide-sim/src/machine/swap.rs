@@ -97,11 +97,10 @@ impl World {
             .expect("it is between the least and the frames there are");
     }
 
-    /// Nanoseconds that unmapping a batch of victims takes a task.
-    pub fn unmap_cost(&mut self, work: UnmapWork, task: TaskId) -> u64 {
-        // Slots were taken while the victims were chosen. A lock that is taken at the end of a
-        // batch, which is ahead of the other tasks' time, would keep them waiting while it is free.
-        let now = self.sched.local(task);
+    /// Nanoseconds that unmapping a batch of victims takes a task, whose work on them begins at
+    /// `now`. It takes their slots then, as it chose them: a task that reclaims several batches
+    /// before others run is in its own time at each of them, and does not wait for itself.
+    pub fn unmap_cost(&mut self, work: UnmapWork, now: u64) -> u64 {
         let costs = &self.costs;
         let mut cost = work.translations * costs.unmap_ns;
         cost += if work.translations > 0 { costs.tlb_flush_ns } else { 0 };
@@ -355,6 +354,21 @@ mod tests {
             ordinary.swap_lock.acquired > events.pswpin,
             "slots are taken and given back under the lock"
         );
+    }
+
+    /// Who reclaims batch after batch takes slots once for each, in its own time.
+    #[test]
+    fn a_task_that_is_alone_waits_for_no_lock() {
+        for policy in POLICIES {
+            let whole = config(policy, Some(SwapSpec::zram(16 << 20)));
+            let config = MachineConfig { max: Some(4 << 20), ..whole };
+            let (machine, result) = sweep(&config, 1, 1500, 4, false);
+            result.expect("there is swap for all of it");
+            let stat = machine.stat();
+            assert!(stat.swap_lock.acquired > 1_000, "{policy}: {:?}", stat.swap_lock);
+            assert_eq!(stat.swap_lock.waited_ns, 0, "{policy}");
+            assert_eq!(stat.lruvec_lock.waited_ns, 0, "{policy}");
+        }
     }
 
     #[test]

@@ -46,6 +46,7 @@ impl Facts for Memory {
         self.hit = None;
         for &id in &self.objects[owner.space.0 as usize].vmas {
             let vma = &mut self.vmas[id.0 as usize];
+            self.looked += u64::from(vma.ptes.is_present(owner.page));
             if vma.recency && vma.ptes.take_young(owner.page) {
                 found.young += 1;
                 found.exec |= vma.exec;

@@ -145,6 +145,8 @@ pub struct Memory {
     locked: Vec<u64>,
     /// Where the last reference check found a young bit.
     hit: Option<VmaId>,
+    /// Translations that reference checks have looked at, by way of the reverse map.
+    looked: u64,
     /// Dirty pages that reclaim meets keep their translations.
     pub keeps_dirty_mapped: bool,
     /// Neighbours that a fault maps are mapped young.
@@ -343,6 +345,11 @@ impl Memory {
     /// Whether a frame's contents are still on their way.
     pub fn is_locked(&self, frame: FolioId) -> bool {
         is_set(&self.locked, frame)
+    }
+
+    /// How many translations reference checks have looked at since the last call.
+    pub const fn take_looked(&mut self) -> u64 {
+        std::mem::replace(&mut self.looked, 0)
     }
 
     /// Bytes that page cache and page tables take.

@@ -6,10 +6,12 @@
 //! | [`script`] | experiments of groups that share memory |
 //! | [`mapping`] | files read through mappings |
 //! | [`heap`] | programs most of whose memory is heap |
+//! | [`kernels`] | three jobs that real kernels performed, with heaps on swap |
 //! | [`tenants`] | servers and browsers of equal demand |
 //! | [`writer`] | a file written from start to end |
 
 pub mod heap;
+pub mod kernels;
 pub mod mapping;
 pub mod script;
 pub mod tenants;
