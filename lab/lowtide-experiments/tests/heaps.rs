@@ -1,11 +1,11 @@
 //! Fidelity: heaps on swap, processes that come and go, and cold starts count what real kernels
 //! count.
 //!
-//! Real kernels performed three jobs (`lowtide_experiments::programs::kernels`: [`Churn`], [`Pool`],
-//! [`Cold`]) on emulated CPUs, where time means nothing and counters do. Here the full machine
-//! plays them. What the kernel used for itself is not known, and the heaps of *churn* exceed their
-//! memory by so little that counts depend on it; so *ratios* are compared, of the classical lists
-//! to the multi-gen LRU of the same kernel, as medians of a few seeds.
+//! Real kernels performed three jobs (`lowtide_experiments::programs::kernels`: [`Churn`],
+//! [`Pool`], [`Cold`]) on emulated CPUs, where time means nothing and counters do. Here the full
+//! machine plays them. What the kernel used for itself is not known, and the heaps of *churn*
+//! exceed their memory by so little that counts depend on it; so *ratios* are compared, of the
+//! classical lists to the multi-gen LRU of the same kernel, as medians of a few seeds.
 //! `docs/design/fidelity-heaps.md` has the figures and what deviates.
 //!
 //! `cargo test -p lowtide-experiments --test heaps -- --nocapture` prints all.

@@ -13,11 +13,11 @@ const SPREAD: u64 = 0x9e37_79b9;
 /// Which load is played.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Load {
-    /// Zipf over a small part, over a large one, nothing, the small part again
+    // Zipf over a small part, over a large one, nothing, the small part again
     Phases,
-    /// The whole file in order, again and again
+    // The whole file in order, again and again
     Scan,
-    /// A part in order, a quarter larger than the small one
+    // A part in order, a quarter larger than the small one
     Loop,
 }
 

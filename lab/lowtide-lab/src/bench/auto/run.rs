@@ -28,7 +28,8 @@ pub(crate) const ABOUT: &str = "a limit that sets itself, and fixed budgets, as 
 
 #[derive(Debug, Args)]
 pub(crate) struct AutoArgs {
-    /// What is read
+    /// What is read: phases (a small part, a large one, nothing, the small one), all of it in
+    /// order, or a loop a quarter larger than the small part
     #[arg(long, value_enum, default_value = "phases")]
     load: Load,
     /// The small part of the file
