@@ -283,7 +283,7 @@ impl Tenant {
     }
 
     /// Lets the limit set itself between two bounds, from now on.
-    #[pyo3(signature = (least, most, *, target=AutoLimits::TARGET))]
+    #[pyo3(signature = (least, most, *, target=0.01))]
     fn set_auto(
         &self,
         py: Python<'_>,

@@ -484,14 +484,14 @@ impl Reuse {
     #[must_use]
     pub fn of_space(&self, space: SpaceId) -> Option<ReuseCurve> {
         let file = self.files.get(&space)?;
-        file.stack.curve(spread([file].into_iter(), |sample| sample.last.is_some()))
+        file.stack.curve(spread(&[file].into_iter(), |sample| sample.last.is_some()))
     }
 
     /// The curve of a group and those below it; `None` if no access was noted.
     #[must_use]
     pub fn of_group(&self, group: MemcgId) -> Option<ReuseCurve> {
         let stack = self.groups.get(&group)?;
-        stack.curve(spread(self.files.values(), |sample| {
+        stack.curve(spread(&self.files.values(), |sample| {
             sample.last.is_some()
                 && self.chains.get(&sample.group).is_some_and(|chain| chain.contains(&group))
         }))
@@ -510,7 +510,7 @@ struct Spread {
 
 /// Of the pages of some files that count.
 fn spread<'a>(
-    files: impl Iterator<Item = &'a File> + Clone,
+    files: &(impl Iterator<Item = &'a File> + Clone),
     counts: impl Fn(&Sample) -> bool,
 ) -> Spread {
     let (mut samples, mut far, mut all) = (0, 0.0, 0.0);
