@@ -22,7 +22,8 @@ impl Tenant {
     /// back, a few nanoseconds.
     ///
     /// ```
-    /// use lowtide::{AutoLimits, Pager, Size};
+    /// use lowtide::budget::AutoLimits;
+    /// use lowtide::{Pager, Size};
     ///
     /// let pager = Pager::builder().max(Size::mib(64)).build()?;
     /// let index = pager.tenant("index").create()?;
