@@ -57,23 +57,19 @@ impl Curve {
         pages << self.page_shift
     }
 
+    const fn point(&self, at: &lowtide_core::reuse::Point) -> CurvePoint {
+        CurvePoint { bytes: self.bytes(at.pages), misses: at.misses }
+    }
+
     /// The curve, by growing size. The first point is no memory at all; with the size of the last
     /// only first accesses miss. Between two points the misses are those of the smaller one.
     pub fn points(&self) -> impl Iterator<Item = CurvePoint> {
-        let point = |at: &lowtide_core::reuse::Point| CurvePoint {
-            bytes: self.bytes(at.pages),
-            misses: at.misses,
-        };
-        self.inner.points.iter().map(point)
+        self.inner.points.iter().map(|at| self.point(at))
     }
 
     /// As [`points`](Self::points), of the last minutes: an access counts half after two.
     pub fn recent(&self) -> impl Iterator<Item = CurvePoint> {
-        let point = |at: &lowtide_core::reuse::Point| CurvePoint {
-            bytes: self.bytes(at.pages),
-            misses: at.misses,
-        };
-        self.inner.recent.iter().map(point)
+        self.inner.recent.iter().map(|at| self.point(at))
     }
 
     /// Accesses to pages. Of the root of a pager without maps all are counted; otherwise several to
