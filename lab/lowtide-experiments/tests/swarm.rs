@@ -124,22 +124,29 @@ fn power_cuts_come_in_the_middle_of_things() {
 }
 
 /// Everything is being written to a slow device when the budget falls, but for one page: 7.1 does
-/// not wait for the device. A swarm of 100,000 plans has one such.
+/// not wait for the device. Of a swarm of 100,000 plans one was such; of its neighbours, which
+/// differ in the seed of the accesses, about one in fifty is.
 #[test]
 fn what_7_1_gives_up_too_early_is_counted_and_no_violation() {
-    let text = "seed=72581;cpus=6;page=32768;budget=4096;memory=group;device=network;readahead=0;\
-                around=0;policy=mglru-7.1;processes=1;spaces=file:8192,file:2048;\
-                threads=0:scan:m0:w100:s0:f0:z0:p64:t0:o95,0:uniform:m0:w0:s0:f0:z0:p1:t0:o5:r20,\
-                0:skewed:m50:w0:s1:f10:z0:p64:t1000:o23:r20,\
-                0:skewed:m100:w50:s0:f10:z0:p16:t0:o95,\
-                0:skewed:m0:w5:s0:f10:z0:p64:t30000:o95:r1,\
-                1:uniform:m80:w100:s100:f0:z0:p1:t100:o95,\
-                1:uniform:m0:w50:s0:f1:z0:p64:t100:o95;faults=129:max:1072;check=400";
+    let with_seed = |seed: u64| {
+        format!(
+            "seed={seed};cpus=6;page=32768;budget=4096;memory=group;device=network;readahead=0;\
+             around=0;policy=mglru-7.1;processes=1;spaces=file:8192,file:2048;\
+             threads=0:scan:m0:w100:s0:f0:z0:p64:t0:o95,\
+             0:uniform:m0:w0:s0:f0:z0:p1:t0:o5:r20,\
+             0:skewed:m50:w0:s1:f10:z0:p64:t1000:o23:r20,\
+             0:skewed:m100:w50:s0:f10:z0:p16:t0:o95,\
+             0:skewed:m0:w5:s0:f10:z0:p64:t30000:o95:r1,\
+             1:uniform:m80:w100:s100:f0:z0:p1:t100:o95,\
+             1:uniform:m0:w50:s0:f1:z0:p64:t100:o95;faults=129:max:1072;check=400"
+        )
+    };
     let early = |text: &str| {
         let coverage = examine(&text.parse().unwrap()).unwrap();
         coverage.times("refused", "of which too early (before 7.2)")
     };
-    assert!(early(text) > 0);
+    let mut plans = (72_581..73_081).map(with_seed);
+    let text = plans.find(|text| early(text) > 0).expect("one of 500 plans gives up too early");
     assert_eq!(early(&text.replace("mglru-7.1", "mglru")), 0);
 }
 
