@@ -23,7 +23,7 @@ fn pager(dir: &Path, limit: &str, file: &str, inject: Option<Arc<dyn Inject>>) -
     let swap = SwapOptions::compressed(limit.parse::<Size>().unwrap())
         .file(dir, file.parse::<Size>().unwrap());
     let builder = Pager::builder().max(Size::mib(16)).swap(swap);
-    let builder = builder.memory_timeout(Duration::from_secs(2));
+    let builder = builder.memory_timeout(Duration::from_secs(60));
     match inject {
         Some(inject) => builder.inject(inject).build().unwrap(),
         None => builder.build().unwrap(),

@@ -85,7 +85,8 @@ static lt_pager *open_pager(uint64_t swap) {
     lt_pager *pager;
     options.max = BUDGET;
     options.swap = swap;
-    options.memory_timeout_ms = 300;
+    /* Of no room in a heap a program hears by a signal, and the device may be busy. */
+    options.memory_timeout_ms = 3000;
     OK(lt_pager_open(&options, &pager));
     CHECK(pager != NULL);
     return pager;
