@@ -19,7 +19,6 @@
 use super::ctx::Ctx;
 use super::files::{File, FileId};
 use super::world::World;
-use lowtide_core::limits::PUBLISH_INTERVAL_NS;
 use lowtide_core::{FlushWork, MemcgId};
 
 /// Nanoseconds that the flusher sleeps at most.
@@ -58,18 +57,6 @@ impl World {
 }
 
 impl Ctx {
-    /// Publishes group statistics forever.
-    pub async fn publisher(self) {
-        loop {
-            self.sleep(PUBLISH_INTERVAL_NS).await;
-            let mut world = self.w();
-            if world.clients == 0 {
-                return;
-            }
-            world.pool.engine.publish();
-        }
-    }
-
     /// The flusher's life.
     pub async fn flusher(self) {
         loop {

@@ -21,6 +21,7 @@
 //! | `groups.rs` | charges, stalls, and the payment for being over a limit |
 //! | `watch.rs`, `ended.rs` | an observer that checks; why a run ended early |
 //! | `writeback.rs`, `flusher.rs`, `balance.rs` | writing dirty pages; when; writers held back |
+//! | `published.rs` | when statistics of groups are published |
 //! | `sync.rs`, `errors.rs` | making a file durable; reporting failed writes, once to each opener |
 //!
 //! The policy is `lowtide-core`'s; nothing here decides which page goes.
@@ -44,6 +45,7 @@ mod kswapd;
 mod lock;
 mod locking;
 mod opening;
+mod published;
 mod read;
 mod readahead;
 mod requests;
@@ -197,6 +199,8 @@ impl Machine {
             counts: KernelCounts::default(),
             clients: 0,
             holds: hold::Holds::default(),
+            cpus: cpus.into(),
+            updates_published: 0,
             failure: None,
             watch: None,
         };

@@ -143,6 +143,9 @@ pub struct World {
     pub clients: u32,
     pub groups: Groups,
     pub holds: Holds,
+    pub cpus: u64,
+    /// Updates of statistics until they were published last.
+    pub(super) updates_published: u64,
     /// The first failure that ends the run.
     pub failure: Option<MachineError>,
     /// The observer, if there is one.

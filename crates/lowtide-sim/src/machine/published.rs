@@ -1,0 +1,53 @@
+//! When the statistics of groups are published.
+//!
+//! Each CPU counts for itself. What classical reclaim and the limits of dirty data read is the sum
+//! at the last *publication* ([`lowtide_core::Engine::publish`]), of which there are two kinds:
+//!
+//! * a timer, every two seconds, whatever has happened;
+//! * a program that reads a group's statistics, if more than 64 updates for each CPU have gathered.
+//!   So who watches a group changes what happens in it, and with two CPUs sooner than with 96.
+//!
+//! An update is an event here; a kernel also counts those of sizes, so that the bound is reached a
+//! little sooner there. Source: `docs/kernel/reclaim.md` §5.6.
+
+use super::ctx::Ctx;
+use super::world::World;
+use lowtide_core::limits::PUBLISH_INTERVAL_NS;
+use lowtide_core::{MemcgId, MemoryStat};
+
+/// Updates for each CPU below which a reader gets what is published.
+const UPDATES: u64 = 64;
+
+impl World {
+    fn updates(&self) -> u64 {
+        let stat = self.pool.engine.stat(MemcgId::ROOT);
+        stat.events.iter().map(|(_, times)| times).sum()
+    }
+
+    fn publish(&mut self) {
+        self.updates_published = self.updates();
+        self.pool.engine.publish();
+    }
+
+    /// A program reads a group's statistics.
+    pub fn read_statistics(&mut self, group: MemcgId) -> MemoryStat {
+        if self.updates() - self.updates_published > UPDATES * self.cpus {
+            self.publish();
+        }
+        self.pool.engine.stat(group)
+    }
+}
+
+impl Ctx {
+    /// Publishes group statistics forever.
+    pub async fn publisher(self) {
+        loop {
+            self.sleep(PUBLISH_INTERVAL_NS).await;
+            let mut world = self.w();
+            if world.clients == 0 {
+                return;
+            }
+            world.publish();
+        }
+    }
+}
