@@ -23,6 +23,8 @@
 //! freeing one page by reclaim      scan_folio + judge + (look + unmap) for each translation
 //!                                  + free_page
 //!                                  + batch_lock and tlb_flush shared by the batch
+//! a page of a heap to zram         all of that + compress + zram_io + swap_slot, and tlb_flush for
+//!                                  itself if it was stored to
 //! ```
 //!
 //! ## How far to trust them
@@ -238,11 +240,9 @@ costs! {
     free_page_ns: 500,
     /// Taking and releasing the lruvec lock once without contention. Guess.
     batch_lock_ns: 200,
-    /// Requesting that the other CPUs flush translations, once for a batch, until all have
-    /// answered. Guess.
+    /// Requesting that the other CPUs flush translations, until all have answered: once for a batch,
+    /// and once for each page of a heap that was stored to. Guess.
     tlb_flush_ns: 3_000,
-    /// Answering such a request: each CPU that runs the address space. Guess.
-    tlb_interrupt_ns: 1_000,
     /// Aging: entering one page table of at most 512 entries. Guess.
     walk_table_ns: 300,
     /// Aging: one entry of a table that is entered. Guess.
@@ -266,12 +266,18 @@ costs! {
 
     // Swap.
 
-    /// Taking or returning one swap slot, with its entry in the swap cache, under a lock that all
-    /// CPUs share. Guess.
-    swap_slot_ns: 150,
+    /// Taking or returning one swap slot, with its entry in the swap cache, in the cluster of this
+    /// CPU. Measured on Linux 6.18, a virtual machine with two cores:
+    /// `docs/design/fidelity-heaps.md`.
+    swap_slot_ns: 570,
+    /// Taking a cluster of 512 slots, under a lock that all CPUs share. Guess.
+    swap_cluster_ns: 1_000,
     /// Finding that a page holds nothing but zeros, which takes the place of compressing it: a page
     /// is read. Guess.
     find_zeros_ns: 150,
+    /// Storing or loading one compressed page besides compressing it: the request, room for it,
+    /// copying. Measured, as `swap_slot_ns`.
+    zram_io_ns: 1_400,
     /// Compressing one page for zram with lzo-rle. `docs/kernel/workloads.md` §0.4, assumed.
     compress_ns: 2_500,
     /// Decompressing one page of zram with lzo-rle. `docs/kernel/workloads.md` §0.4, assumed.

@@ -21,6 +21,8 @@ use std::sync::Arc;
 pub struct UnmapWork {
     /// Translations dropped.
     pub translations: u64,
+    /// Pages of heaps that were stored to since they came.
+    pub stored: u64,
     /// Pages compressed.
     pub compressed: u64,
     /// Pages that were found to hold zeros, so that there was nothing to compress.
@@ -214,6 +216,7 @@ impl Pool {
                 self.engine.set_dirty(victim.folio);
                 continue;
             }
+            work.stored += u64::from(stored);
             work.translations += u64::from(self.memory.unmap(object, page));
             victim.outcome = Unmapped::Done;
             if self.begin_swap_out(victim, stored) {

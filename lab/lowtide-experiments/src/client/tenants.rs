@@ -7,9 +7,9 @@
 //! the minute by which clients start after their servers.
 //!
 //! **Nodes.** The published machine has two. Both processes of a worker are bound to the processors
-//! and the memory of one, so the nodes share nothing but the lock of swap slots: each has its own
+//! and the memory of one, so the nodes share nothing but the lock of swap clusters: each has its own
 //! frames, lists of each group, watermarks and background reclaimer. [`node`] is one of them, as a
-//! machine. The other one takes the lock as often, so a slot costs twice the time there.
+//! machine. The other one takes the lock as often, so a cluster costs twice the time there.
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -30,20 +30,12 @@ use crate::programs::tenants::{Content, Request, Requests, Tenants};
 /// reaches (`docs/kernel/workloads.md` §0.5).
 pub const BUCKETS_S: [u64; 9] = [0, 1, 2, 4, 8, 16, 32, 64, 128];
 
-/// Nanoseconds under the lock for taking or freeing a slot of swap on the published machine. With
-/// this value the lock limits the machine to the published 81,898 requests an hour, if 53 % of each
-/// chunk's pages are swapped out and in (`docs/kernel/workloads.md` §2(b): 47 % resident; §0.4:
-/// some 80 µs for a page under full contention). We do not know which of the kernel's locks it was.
-/// With the default of the table of costs there are two and a half times as many requests, and none
-/// takes 4 s.
-pub const CONTENDED_SLOT_NS: u64 = 630;
-
 /// One of `nodes` equal nodes of a machine, as a machine of its own; see the module documentation.
 #[must_use]
 pub fn node(machine: &MachineSpec, nodes: u32) -> MachineSpec {
     let part = |bytes: u64| bytes / machine.page / u64::from(nodes) * machine.page;
     let mut costs = machine.costs.clone();
-    costs.swap_slot_ns *= u64::from(nodes);
+    costs.swap_cluster_ns *= u64::from(nodes);
     MachineSpec {
         cpus: (machine.cpus / nodes).max(1),
         memory: part(machine.memory),
@@ -301,7 +293,7 @@ mod tests {
         let half = node(&whole, 2);
         half.validate().expect("it can be simulated");
         assert_eq!((half.cpus, half.memory, half.kernel), (48, 8 << 20, 512 << 10));
-        assert_eq!(half.costs.swap_slot_ns, 2 * whole.costs.swap_slot_ns);
+        assert_eq!(half.costs.swap_cluster_ns, 2 * whole.costs.swap_cluster_ns);
         let both = [0, 1].map(|which| play(&half, Policy::MGLRU, &tenants, (which, 2)));
         for node in &both {
             assert_eq!(node.workers.iter().map(|w| w.tenant).collect::<Vec<_>>(), [0, 1]);

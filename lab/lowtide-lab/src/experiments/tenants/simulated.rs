@@ -15,7 +15,7 @@ use lowtide_cli::sim::host::Host;
 use lowtide_cli::sim::jobs;
 use lowtide_cli::sim::options;
 use lowtide_cli::sim::show::{self, Head};
-use lowtide_experiments::client::tenants::{self, CONTENDED_SLOT_NS, TenantsResult};
+use lowtide_experiments::client::tenants::{self, TenantsResult};
 use lowtide_experiments::programs::tenants::Tenants;
 use lowtide_report::interrupt::{self, Cut};
 use lowtide_report::json::LatencyUs;
@@ -23,7 +23,7 @@ use lowtide_report::progress::{Patient, Unit};
 use lowtide_report::row::Row;
 use lowtide_report::verdict::Closing;
 use lowtide_sim::spec::{MachineSpec, SwapSpec};
-use lowtide_sim::{Costs, MachineConfig, MachineError, MachineStat};
+use lowtide_sim::{MachineConfig, MachineError, MachineStat};
 
 use crate::sim::compare;
 
@@ -51,16 +51,8 @@ impl Plan {
         let published = MachineSpec::preset(MACHINE)?.as_ref() == Some(&whole)
             && options.at_scale.max.is_none()
             && options.having.is_published();
-        let calibrated = if published {
-            MachineSpec {
-                costs: Costs { swap_slot_ns: CONTENDED_SLOT_NS, ..whole.costs.clone() },
-                ..whole
-            }
-        } else {
-            whole
-        };
         let nodes = options.nodes;
-        let machine = tenants::node(&part_of(&calibrated, scale), nodes);
+        let machine = tenants::node(&part_of(&whole, scale), nodes);
         machine.validate()?;
         let max = options.at_scale.max.map(|max| match max.is_max() {
             true => max,
