@@ -119,6 +119,22 @@ fn reads_through_descriptors_and_pages_that_were_read_ahead_count() {
 }
 
 #[test]
+fn stores_through_descriptors_count() {
+    let file = file(1000);
+    let pager = pager(4000);
+    let view = OpenOptions::new().write(true).open(&pager, file.path()).unwrap();
+    let buf = vec![7; bytes(100) as usize];
+    for _ in 0..5 {
+        for first in (0..1000).step_by(100) {
+            view.write_at(bytes(first), &buf).unwrap();
+            root(&pager);
+        }
+    }
+    let curve = view.curve().unwrap();
+    assert_eq!((curve.footprint(), curve.accesses()), (bytes(1000), 5000.0));
+}
+
+#[test]
 fn touches_through_a_pointer_count() {
     let file = file(1000);
     for mode in [MapMode::Userfault, MapMode::PageCache] {

@@ -97,6 +97,7 @@ impl Batch<'_, '_> {
         let (pool, space) = (self.pool, self.space);
         for &(index, taken) in locked {
             copy(pool, taken.frame, &self.parts[index], false);
+            pool.sample_marks.touch(taken.frame);
             self.parts[index].done = true;
         }
         if locked.iter().any(|(_, taken)| !taken.dirty) {
