@@ -61,6 +61,25 @@ fn a_tenant_gets_what_it_uses_and_gives_back_what_it_uses_no_more() {
 }
 
 #[test]
+fn a_tenant_that_is_not_accessed_gives_memory_back_while_the_program_computes() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = make(dir.path(), 8 * MIB);
+    let pager = Pager::builder().max(Size::mib(64)).build().unwrap();
+    let tenant = pager.tenant("a").create().unwrap();
+    tenant.set_auto(AutoLimits::new(Size::mib(1), Size::mib(32))).unwrap();
+    let view = OpenOptions::new().tenant(&tenant).open(&pager, &path).unwrap();
+    read_until(&view, 4 * MIB / 4096, &tenant, |tenant| high(tenant) >= 3 * MIB);
+    let (began, before) = (Instant::now(), tenant.usage().unwrap());
+    while tenant.usage().unwrap() > before / 2 {
+        assert!(began.elapsed() < PATIENCE, "{:?}", tenant.auto().unwrap());
+        let computing = Instant::now();
+        while computing.elapsed() < Duration::from_millis(20) {
+            std::hint::spin_loop();
+        }
+    }
+}
+
+#[test]
 fn the_root_can_have_such_a_limit() {
     let dir = tempfile::tempdir().unwrap();
     let path = make(dir.path(), 24 * MIB);

@@ -24,7 +24,8 @@
 //!            and faster, up to 8 %, while no pressure answers
 //!   hold     within 1/16 above the size at which pressure appeared last (the *knee*): for 10 s;
 //!            twice as long each time that it appears near there again, 10 minutes at most
-//!   forget   the knee, when pressure appears elsewhere, or the limit is an eighth below it
+//!   forget   the knee, when pressure appears elsewhere, or the limit is an eighth below it, or
+//!            half as many pages are accessed as then, for an eighth of that time
 //!   idle     the limit stays. After 5 s 5 % of what is in memory goes back each second, down to
 //!            the least; it may come back without growth
 //! ```
@@ -63,6 +64,11 @@ const WAIT_MOST_NS: u64 = 600 * NS_PER_SEC;
 /// second from there on.
 const IDLE_NS: u64 = 5 * NS_PER_SEC;
 const IDLE_RATE: u64 = 50_000;
+/// Another phase: less than this part of the pages is accessed that was when pressure appeared, for
+/// this part of the time that the knee is left alone. So what comes and goes is let go of, and later
+/// each time that it comes back.
+const PHASE_PART: u64 = 2;
+const PHASE_WAIT_PART: u64 = 8;
 /// What was waited counts half after this time.
 const HALVING_NS: u64 = NS_PER_SEC;
 const MILLION: u64 = 1_000_000;
@@ -87,7 +93,9 @@ pub struct Sample<'a> {
     pub usage: u64,
     /// Waiting for pages that the limit had evicted.
     pub waited: &'a Waiting,
-    /// The program did nothing: it brought no page in, and used no processor.
+    /// Pages accessed lately, in memory or not, where that is known.
+    pub active: Option<u64>,
+    /// The program did nothing: it brought no page in, and accessed none or used no processor.
     pub is_idle: bool,
     /// Usage is above the limit, and none of it can be evicted: it is pinned, dirty or reserved.
     pub is_stuck: bool,
@@ -142,6 +150,15 @@ struct Knee {
     size: u64,
     /// How long it is left alone.
     wait_ns: u64,
+    /// Pages that were accessed lately.
+    active: Option<u64>,
+}
+
+impl Knee {
+    /// Whether another phase has come, in which fewer pages are in use.
+    fn is_past(&self, active: Option<u64>) -> bool {
+        self.active.zip(active).is_some_and(|(then, now)| now < then / PHASE_PART)
+    }
 }
 
 /// See the module documentation.
@@ -156,6 +173,10 @@ pub struct AutoLimit {
     calm_ns: u64,
     rate: u64,
     knee: Option<Knee>,
+    /// The one that was forgotten last, in case that it comes back.
+    left: Option<Knee>,
+    /// For how long the phase of the knee has been over.
+    smaller_ns: u64,
     /// It shrank since the last growth.
     shrank: bool,
     idle_ns: u64,
@@ -176,6 +197,8 @@ impl AutoLimit {
             calm_ns: 0,
             rate: RATE_FIRST,
             knee: None,
+            left: None,
+            smaller_ns: 0,
             shrank: false,
             idle_ns: 0,
             recent: Waiting::default(),
@@ -225,6 +248,8 @@ impl AutoLimit {
     /// Pages that go back while nothing happens.
     fn idle(&mut self, usage: u64, dt: u64) -> u64 {
         self.idle_ns = self.idle_ns.saturating_add(dt);
+        self.calm_ns = self.calm_ns.saturating_add(dt);
+        self.smaller_ns = self.smaller_ns.saturating_add(dt);
         if self.idle_ns < IDLE_NS {
             return 0;
         }
@@ -241,15 +266,17 @@ impl AutoLimit {
         let change = (self.allowed(dt) as i64).saturating_sub_unsigned(pressure);
         self.credit = self.credit.saturating_add(change).clamp(-most_credit, most_credit);
         self.calm_ns = self.calm_ns.saturating_add(dt);
+        let is_past = self.knee.is_some_and(|knee| knee.is_past(sample.active));
+        self.smaller_ns = if is_past { self.smaller_ns.saturating_add(dt) } else { 0 };
         if sample.is_stuck && sample.usage > self.limit {
-            self.note_pressure();
+            self.note_pressure(sample.active);
             self.limit = sample.usage.min(most).max(self.limit);
             return AutoCause::Stuck;
         }
         match worth {
-            Some(enough) if self.credit < 0 => self.grow(enough, dt),
+            Some(enough) if self.credit < 0 => self.grow(enough, sample.active, dt),
             _ if self.credit >= most_credit / 2 && self.calm_ns >= SETTLE_NS => {
-                self.shrink(sample.usage, dt)
+                self.shrink(sample, dt)
             }
             _ => AutoCause::Hold,
         }
@@ -264,12 +291,12 @@ impl AutoLimit {
         self.recent.add(waited);
     }
 
-    fn grow(&mut self, enough: u64, dt: u64) -> AutoCause {
+    fn grow(&mut self, enough: u64, active: Option<u64>, dt: u64) -> AutoCause {
         let AutoBounds { most, .. } = self.bounds;
         if self.limit >= most {
             return AutoCause::Hold;
         }
-        self.note_pressure();
+        self.note_pressure(active);
         let least = self.limit / GROWTH_PART + 1;
         let largest = part_in(self.limit, GROWTH_A_SECOND * MILLION, dt).max(least);
         let by = enough.saturating_sub(self.limit).clamp(least, largest);
@@ -280,24 +307,27 @@ impl AutoLimit {
     }
 
     /// Pressure appeared at the limit as it is.
-    fn note_pressure(&mut self) {
+    fn note_pressure(&mut self, active: Option<u64>) {
         let (size, fresh) = (self.limit, self.calm_ns >= SETTLE_NS);
         let is_near = |knee: &Knee| size.abs_diff(knee.size) <= knee.size / NEAR_PART;
-        let wait_ns = match &self.knee {
+        let twice = |knee: Knee| (2 * knee.wait_ns).min(WAIT_MOST_NS);
+        let wait_ns = match (self.left.take_if(|left| !left.is_past(active)), self.knee) {
+            (Some(left), _) => twice(left),
             // Growth goes on: no smaller limit was tried.
-            Some(knee) if !fresh || !self.shrank => knee.wait_ns,
-            Some(knee) if is_near(knee) => (2 * knee.wait_ns).min(WAIT_MOST_NS),
+            (None, Some(knee)) if !fresh || !self.shrank => knee.wait_ns,
+            (None, Some(knee)) if is_near(&knee) => twice(knee),
             _ => WAIT_FIRST_NS,
         };
-        self.knee = Some(Knee { size, wait_ns });
+        self.knee = Some(Knee { size, wait_ns, active });
         (self.shrank, self.rate, self.calm_ns) = (false, RATE_FIRST, 0);
     }
 
-    fn shrink(&mut self, usage: u64, dt: u64) -> AutoCause {
-        let mut floor = self.bounds.least;
+    fn shrink(&mut self, sample: &Sample<'_>, dt: u64) -> AutoCause {
+        let (mut floor, usage) = (self.bounds.least, sample.usage);
         if let Some(knee) = self.knee {
-            if self.limit < knee.size - knee.size / FORGET_PART {
-                self.knee = None;
+            let is_past = self.smaller_ns >= knee.wait_ns / PHASE_WAIT_PART;
+            if is_past || self.limit < knee.size - knee.size / FORGET_PART {
+                self.left = self.knee.take();
             } else if self.calm_ns < knee.wait_ns {
                 floor = floor.max(knee.size + knee.size / HOLD_PART);
             }

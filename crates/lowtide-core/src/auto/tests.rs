@@ -115,6 +115,17 @@ enum Load {
     Nothing,
 }
 
+impl Load {
+    /// Pages accessed in ten seconds, or nearly.
+    const fn active(self) -> u64 {
+        match self {
+            Self::Skewed(pages) | Self::Uniform(pages) | Self::Loop(pages) => pages,
+            Self::Fresh => 10 * NS_PER_SEC / THINK_NS,
+            Self::Nothing => 0,
+        }
+    }
+}
+
 struct World {
     memory: Memory,
     auto: AutoLimit,
@@ -194,6 +205,7 @@ impl World {
                 now_ns: self.now,
                 usage: self.memory.usage(),
                 waited: &waiting,
+                active: Some(load.active()),
                 is_idle: matches!(load, Load::Nothing),
                 is_stuck: false,
             };
@@ -318,13 +330,38 @@ fn probes_below_the_knee_become_rare() {
     assert!(growths[3] <= 2 && growths[0] >= growths[3], "{growths:?}");
 }
 
+/// A limit that was probed for long is held for ten minutes. That is no reason to keep it when the
+/// program has gone on to something smaller.
+#[test]
+fn a_smaller_phase_ends_what_was_learned_of_a_large_one() {
+    let mut world = World::new(64, 8192, 100_000);
+    world.play(Load::Loop(3000), 1800);
+    assert!(world.range(60).0 >= 2900, "{:?}", world.range(60));
+    world.play(Load::Uniform(500), 150);
+    assert!(world.range(10).1 <= 700, "{:?}", world.range(10));
+}
+
+#[test]
+fn what_comes_and_goes_every_half_minute_is_held_in_the_end() {
+    let mut world = World::new(64, 8192, 100_000);
+    for _ in 0..24 {
+        world.play(Load::Uniform(4000), 10);
+        world.play(Load::Uniform(500), 20);
+    }
+    assert!(world.range(150).0 >= 2900, "{:?}", world.range(150));
+}
+
+fn sample(now_ns: u64, usage: u64, waited: &Waiting) -> Sample<'_> {
+    Sample { now_ns, usage, waited, active: None, is_idle: false, is_stuck: false }
+}
+
 #[test]
 fn what_cannot_be_evicted_raises_the_limit_as_far_as_the_most() {
     let bounds = AutoBounds { least: 64, most: 1000, target: TARGET };
     let mut auto = AutoLimit::new(bounds, 100, 0);
     let waited = Waiting::default();
-    let mut sample =
-        Sample { now_ns: TICK, usage: 400, waited: &waited, is_idle: false, is_stuck: true };
+    let mut sample = sample(TICK, 400, &waited);
+    sample.is_stuck = true;
     assert_eq!((auto.tick(&sample).cause, auto.limit()), (AutoCause::Stuck, 400));
     sample.usage = 4000;
     sample.now_ns += TICK;
@@ -377,7 +414,8 @@ proptest! {
             noise.waited.iter().for_each(|(needed, ns)| waited.note(*needed, *ns));
             let before = auto.limit();
             let Noise { usage, is_idle, is_stuck, .. } = noise;
-            let sample = Sample { now_ns, usage, waited: &waited, is_idle, is_stuck };
+            let active = Some(usage / 2);
+            let sample = Sample { now_ns, usage, waited: &waited, active, is_idle, is_stuck };
             let step = auto.tick(&sample);
             let AutoBounds { least, most, .. } = auto.bounds();
             prop_assert!((least..=most).contains(&step.limit));
@@ -403,18 +441,14 @@ proptest! {
         for _ in 0..calm {
             now_ns += TICK;
             let usage = auto.limit();
-            let sample =
-                Sample { now_ns, usage, waited: &none, is_idle: false, is_stuck: false };
-            auto.tick(&sample);
+            auto.tick(&sample(now_ns, usage, &none));
         }
         for _ in 0..40 {
             now_ns += TICK;
             let before = auto.limit();
             let mut waited = Waiting::default();
             waited.note(100_000, TICK);
-            let sample =
-                Sample { now_ns, usage: before, waited: &waited, is_idle: false, is_stuck: false };
-            auto.tick(&sample);
+            auto.tick(&sample(now_ns, before, &waited));
             prop_assert!(auto.limit() > before || before == 100_000);
         }
         prop_assert_eq!(auto.limit(), 100_000);

@@ -43,7 +43,7 @@ use crate::units::{MemcgId, SpaceId};
 pub use curve::{Point, ReuseCurve};
 pub use divide::divide;
 use stack::{Again, Stack};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 
 /// What looking at the sample of one file may cost, in looks at one page.
@@ -54,6 +54,8 @@ const MOST: usize = 8192;
 const DEAR: usize = 4;
 /// Accesses that wait to be taken from the log at most; later ones are not recorded.
 const LOG_MOST: usize = 1 << 20;
+/// Intervals whose ends are remembered.
+const ENDS: usize = 1024;
 /// log2 of the neighbours that are in the sample together, if the first file is a dear one: behind
 /// a pointer a look at a run of pages costs what one at a page does. A sample of single pages is
 /// the better one where it costs the same.
@@ -162,6 +164,8 @@ impl Rate {
 #[derive(Clone, Debug, Default)]
 pub struct Reuse {
     interval: u32,
+    /// When the last intervals ended, the newest last.
+    ends: VecDeque<u64>,
     files: BTreeMap<SpaceId, File>,
     groups: BTreeMap<MemcgId, Stack>,
     /// Groups and those above them, as the stacks have their pages.
@@ -275,6 +279,18 @@ impl Reuse {
         self.noted.len()
     }
 
+    /// Pages of a group that were accessed in the intervals which ended at `since_ns` or later;
+    /// nothing where no interval did. At most the last thousand of intervals count.
+    #[must_use]
+    pub fn active(&self, group: MemcgId, since_ns: u64) -> Option<u64> {
+        let intervals = self.ends.iter().rev().take_while(|end| **end >= since_ns).count();
+        if intervals == 0 {
+            return None;
+        }
+        let first = self.interval.saturating_sub(intervals as u32);
+        Some(self.groups.get(&group).map_or(0, |stack| stack.since(first)))
+    }
+
     /// Records accesses from now on.
     pub fn begin_log(&mut self) {
         self.log.get_or_insert_default();
@@ -352,6 +368,10 @@ impl Reuse {
         }
         self.noted = noted;
         self.noted.clear();
+        if self.ends.len() == ENDS {
+            self.ends.pop_front();
+        }
+        self.ends.push_back(now_ns);
         self.interval += 1;
     }
 

@@ -155,6 +155,11 @@ impl Stack {
         far
     }
 
+    /// Pages accessed in this interval or a later one.
+    pub(super) fn since(&self, interval: u32) -> u64 {
+        self.counts.range(interval..).map(|(_, weight)| weight).sum::<f64>() as u64
+    }
+
     fn pass_time(&mut self, now_ns: u64) {
         let since = *self.since.get_or_insert(now_ns);
         self.seconds = now_ns.saturating_sub(since) as f64 / 1e9;

@@ -19,8 +19,8 @@
 //! **Unseen waits.** Where the kernel brings pages in (`pagecache` mode), it is known afterwards
 //! that a page came back, and not how long a thread waited. It counts as `UNSEEN_NS` (`auto.rs`).
 //!
-//! **Idle** is a process that uses next to no processor, and a tenant into which nothing comes. The
-//! young bits cannot say so: a program that finds all of its pages in memory makes no call.
+//! **Idle** is a tenant into which nothing comes, while the process uses next to no processor, or
+//! while none of its pages is accessed that is in the live sample (`looks.rs`).
 
 use super::auto::bounds_of;
 use super::reclaim::{PIECE, piece};
@@ -40,6 +40,8 @@ use std::time::{Duration, Instant};
 const TICK: Duration = Duration::from_millis(250);
 /// A process that uses a smaller part of one processor than this does nothing.
 const IDLE_PART: u32 = 50;
+/// The time in which pages are accessed that are in use now, and in which an idle tenant has none.
+const ACTIVE_NS: u64 = 10_000_000_000;
 /// Reclaims without a result after which what is left cannot be evicted now. The first ones age.
 const FRUITLESS: u32 = 4;
 /// How long a tick evicts at the most.
@@ -132,7 +134,7 @@ fn set_limit<'a>(
 ) -> StateGuard<'a> {
     let now = pool.now();
     let step = {
-        let State { engine, autos, names, .. } = &mut *state;
+        let State { engine, autos, names, reuse, .. } = &mut *state;
         let Some(auto) = autos.get_mut(&id) else { return state };
         let events = engine.stat(id).events;
         let refaults = events.workingset_refault_anon + events.workingset_refault_file;
@@ -146,13 +148,15 @@ fn set_limit<'a>(
         let most = bounds.most.min(engine.max(id));
         auto.controller.set_bounds(AutoBounds { most, ..bounds });
         let usage = engine.usage(id);
+        let active = reuse.active(id, now.saturating_sub(ACTIVE_NS));
         auto.figures.refaults += came_back;
         auto.figures.waited_ns += waited.total_ns();
         let step = auto.controller.tick(&Sample {
             now_ns: now,
             usage,
             waited: &waited,
-            is_idle: is_idle && came == 0,
+            active,
+            is_idle: came == 0 && (is_idle || active == Some(0)),
             is_stuck: std::mem::take(&mut auto.stuck),
         });
         auto.figures.note(now, usage, before, &step);

@@ -19,7 +19,7 @@ use super::load::{Pattern, Phase};
 /// Time between two points of the timeline.
 const POINT: Duration = Duration::from_millis(250);
 /// Time between two looks whether a phase without reads is over.
-const NAP: Duration = Duration::from_millis(5);
+const NAP: Duration = Duration::from_millis(50);
 
 /// The budget of a row.
 #[derive(Clone, Copy, Debug)]
