@@ -6,8 +6,9 @@ use crate::counters;
 use crate::errors::OrRaise;
 use crate::forks;
 use lowtide::budget::AutoLimits;
+use lowtide::status::Origin;
 use lowtide::{Size, TenantFile};
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::exceptions::{PyOSError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::path::PathBuf;
@@ -146,6 +147,15 @@ impl Pager {
     fn stat<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let stat = py.detach(|| Ok::<_, PyErr>(self.account.budget.pager()?.stat()))?;
         counters::of_pager(py, &stat)
+    }
+
+    /// Lets `lowtide top` and `lowtide stat` of this user see the pager, once a second, until it is
+    /// closed.
+    fn publish_status(&self, py: Python<'_>) -> PyResult<()> {
+        py.detach(|| {
+            let published = self.account.budget.pager()?.publish_status(Origin::Python);
+            published.map_err(|error| PyOSError::new_err(error.to_string()))
+        })
     }
 
     /// How much time is lost waiting for memory: shares of the time, and seconds.

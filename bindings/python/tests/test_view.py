@@ -1,6 +1,10 @@
 """`lowtide.open`: rows, ranges, and what a file object does."""
 
 import io
+import json
+import os
+import subprocess
+import sys
 import threading
 import zipfile
 
@@ -131,6 +135,20 @@ def test_a_pager_says_how_large_it_should_be(numbers):
     assert 1 * MIB < pager.advice(0.02) < 3 * MIB and pager.advice(0.9) < 1 * MIB
     assert pager.stall_advice() >= 0
     pager.close()
+
+
+def test_a_pager_is_seen_by_other_processes_if_it_wants():
+    def seen():
+        stat = [sys.executable, "-m", "lowtide", "stat", str(os.getpid()), "--json"]
+        ended = subprocess.run(stat, capture_output=True, text=True, check=False)
+        return json.loads(ended.stdout) if ended.returncode == 0 else None
+
+    with lowtide.Pager("4M") as pager:
+        assert seen() is None
+        pager.publish_status()
+        page = seen()
+        assert page["origin"] == "python"
+        assert page["pagers"][0]["tenants"][0]["max_bytes"] == 4 * MIB
 
 
 def test_it_is_a_file_object(numbers):
