@@ -95,7 +95,7 @@ impl Ctx {
                 let gave_up = reclaim.passes() > passes && reclaim.isolations() == isolations;
                 if !gave_up {
                     let batches = u64::from(reclaim.isolations() - isolations).max(1);
-                    cost += world.look_at_folios(now, batches, scanned, sorted);
+                    cost += world.look_at_folios(reclaim.group(), now, batches, scanned, sorted);
                 }
                 cost += u64::from(reclaim.passes() - passes) * world.costs.reclaim_pass_ns;
                 match step {
@@ -166,7 +166,8 @@ impl Ctx {
                     // Interrupts are off from here until the generation is open: the task keeps its
                     // CPU.
                     world.sched.renew_slice(self.id);
-                    cost += world.lock_lruvec(now + cost, world.costs.batch_lock_ns);
+                    cost +=
+                        world.lock_lruvec(reclaim.group(), now + cost, world.costs.batch_lock_ns);
                 }
                 (walked, cost)
             };

@@ -24,6 +24,17 @@ pub struct Contention {
 }
 
 impl Contention {
+    /// The sum with that of another lock.
+    #[must_use]
+    pub const fn with(&self, other: &Self) -> Self {
+        Self {
+            acquired: self.acquired + other.acquired,
+            contended: self.contended + other.contended,
+            waited_ns: self.waited_ns + other.waited_ns,
+            held_ns: self.held_ns + other.held_ns,
+        }
+    }
+
     /// What was added since an earlier reading.
     #[must_use]
     pub const fn since(&self, before: &Self) -> Self {

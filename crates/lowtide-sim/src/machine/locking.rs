@@ -3,6 +3,7 @@
 use super::ctx::Ctx;
 use super::lock::{Contention, PoolLock, RwSemId, SpinLock};
 use super::world::World;
+use lowtide_core::MemcgId;
 
 impl World {
     /// From now on each miss takes one lock for this time, and none of the kernel's for lists.
@@ -12,19 +13,28 @@ impl World {
 
     /// The lock that misses take.
     pub fn lock_of_misses(&self) -> Contention {
-        self.pool_lock.as_ref().map_or(self.lruvec_lock.contention, |pool| pool.lock.contention)
+        match &self.pool_lock {
+            Some(pool) => pool.lock.contention,
+            None => self.lruvec_contention(),
+        }
     }
 
-    /// Takes the lock of the lruvec for the work of a reclaimer. Returns what that costs; nothing
-    /// where the pool's lock stands for it.
-    pub(super) fn lock_lruvec(&mut self, now: u64, hold: u64) -> u64 {
+    /// That of the locks of all groups' lists.
+    pub fn lruvec_contention(&self) -> Contention {
+        let all = self.lruvec_locks.values();
+        all.fold(Contention::default(), |sum, lock| sum.with(&lock.contention))
+    }
+
+    /// Takes the lock of a group's lists for the work of a reclaimer. Returns what that costs;
+    /// nothing where the pool's lock stands for it.
+    pub(super) fn lock_lruvec(&mut self, group: MemcgId, now: u64, hold: u64) -> u64 {
         if self.pool_lock.is_some() {
             return 0;
         }
-        self.lruvec_lock.take(self.sched.now, now, hold)
+        self.lruvec_locks.entry(group).or_default().take(self.sched.now, now, hold)
     }
 
-    /// Goes through lists and judges what it finds, in `batches` of folios: `scanned` of them are
+    /// Goes through a group's lists and judges what it finds, in `batches` of folios: `scanned` of them are
     /// candidates for eviction, `sorted` are moved from list to list. Returns what that costs;
     /// nothing where the pool's lock stands for it.
     ///
@@ -34,6 +44,7 @@ impl World {
     /// translations are not looked for.
     pub(super) fn look_at_folios(
         &mut self,
+        group: MemcgId,
         now: u64,
         batches: u64,
         scanned: u64,
@@ -47,7 +58,7 @@ impl World {
         let moving = (scanned + sorted) * self.costs.scan_folio_ns;
         let judging = judged * self.costs.judge_ns + looked * self.costs.look_ns;
         let (hold, judging) = (self.costs.batch_lock_ns + moving / batches, judging / batches);
-        (0..batches).fold(0, |cost, _| cost + self.lock_lruvec(now + cost, hold) + judging)
+        (0..batches).fold(0, |cost, _| cost + self.lock_lruvec(group, now + cost, hold) + judging)
     }
 
     /// Takes the pool's lock for a miss. Returns what that costs.
@@ -126,10 +137,13 @@ mod tests {
         for (policy, judged) in [("lru", 128), ("mglru", 32)] {
             let machine = machine(policy, costs.clone());
             let mut world = machine.world();
-            let cost = world.look_at_folios(0, 4, 32, 96);
+            let cost = world.look_at_folios(MemcgId::ROOT, 0, 4, 32, 96);
             assert_eq!(cost, moving + judged * costs.judge_ns, "{policy}");
-            let other = world.look_at_folios(10, 1, 0, 0);
+            let other = world.look_at_folios(MemcgId::ROOT, 10, 1, 0, 0);
             assert_eq!(other, moving / 4 - 10 + costs.batch_lock_ns, "{policy}");
+            let group = world.pool.engine.create_group(MemcgId::ROOT).expect("there is room");
+            let other = world.look_at_folios(group, 10, 1, 0, 0);
+            assert_eq!(other, costs.batch_lock_ns, "{policy}: lists of another group");
         }
     }
 

@@ -78,7 +78,6 @@ pub use world::{AddressSpace, MappingId, World};
 use crate::pool::Pool;
 use crate::spec::MachineSpec;
 use device::Device;
-use lock::SpinLock;
 use lowtide_core::{EngineConfig, MemcgId, MemoryStat, Policy};
 use requests::Requests;
 use sched::{Happens, Sched};
@@ -129,7 +128,7 @@ pub struct MachineStat {
     pub busy_ns: u64,
     /// Switches between tasks.
     pub switches: u64,
-    /// The lruvec lock.
+    /// The lruvec locks of all groups.
     pub lruvec_lock: Contention,
     /// The lock of slots in swap.
     pub swap_lock: Contention,
@@ -185,7 +184,7 @@ impl Machine {
             mappings: Vec::new(),
             readahead_pages: spec.readahead / spec.page,
             fault_around_pages: spec.fault_around / spec.page,
-            lruvec_lock: SpinLock::default(),
+            lruvec_locks: BTreeMap::new(),
             pool_lock: None,
             swap,
             groups: groups::Groups::default(),
@@ -355,7 +354,7 @@ impl MachineStat {
             device: world.device.counts,
             busy_ns: world.sched.busy_ns,
             switches: world.sched.switches,
-            lruvec_lock: world.lruvec_lock.contention,
+            lruvec_lock: world.lruvec_contention(),
             swap_lock: world.swap.lock.contention,
             swap_pages: world.swap.slots,
             swap_free_pages: world.pool.engine.free_swap_pages(),

@@ -129,7 +129,8 @@ pub struct World {
     pub readahead_pages: u64,
     /// Cached pages that one fault maps at most.
     pub fault_around_pages: u64,
-    pub lruvec_lock: SpinLock,
+    /// The lock of the lists of each group.
+    pub lruvec_locks: BTreeMap<MemcgId, SpinLock>,
     /// One lock in its place, where that is simulated.
     pub pool_lock: Option<PoolLock>,
     pub swap: SwapArea,
