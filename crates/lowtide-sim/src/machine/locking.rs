@@ -34,9 +34,9 @@ impl World {
         self.lruvec_locks.entry(group).or_default().take(self.sched.now, now, hold)
     }
 
-    /// Goes through a group's lists and judges what it finds, in `batches` of folios: `scanned` of them are
-    /// candidates for eviction, `sorted` are moved from list to list. Returns what that costs;
-    /// nothing where the pool's lock stands for it.
+    /// Goes through a group's lists and judges what it finds, in `batches` of folios: `scanned` of
+    /// them are candidates for eviction, `sorted` are moved from list to list. Returns what that
+    /// costs; nothing where the pool's lock stands for it.
     ///
     /// The lock of the lruvec is held while a batch is taken off its list, and not while its folios
     /// are judged, which takes a look at each of their translations. What the classical lists

@@ -51,3 +51,38 @@ impl Ctx {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Machine, MachineConfig};
+    use super::*;
+    use crate::spec::MachineSpec;
+    use std::sync::atomic::AtomicBool;
+
+    /// Whether a reader gets fresh figures after 300 faults.
+    fn is_fresh(cpus: u32) -> bool {
+        let laptop = MachineSpec::load("laptop").expect("a preset");
+        let spec = MachineSpec { cpus, memory: 8 << 20, kernel: 0, swap: None, ..laptop };
+        let policy = "mglru-7.1".parse().expect("a policy");
+        let config = MachineConfig { spec, policy, max: Some(4 << 20), seed: 1 };
+        let mut machine = Machine::new(&config).expect("valid");
+        let heap = {
+            let mut world = machine.world();
+            let process = world.add_address_space(MemcgId::ROOT);
+            world.map_heap(process, 300)
+        };
+        machine.client(move |ctx| async move { ctx.access(heap, 0, 300, true).await.map(drop) });
+        machine.run(&AtomicBool::new(false), &mut || {}).expect("there is room");
+        let mut world = machine.world();
+        assert!(world.updates() >= 300 && world.updates_published == 0);
+        let stat = world.read_statistics(MemcgId::ROOT);
+        assert_eq!(stat.anon, 300, "what is read is exact");
+        world.updates_published > 0
+    }
+
+    #[test]
+    fn a_reader_has_figures_published_after_64_updates_for_each_cpu() {
+        assert!(is_fresh(2));
+        assert!(!is_fresh(96));
+    }
+}
