@@ -240,8 +240,8 @@ costs! {
     free_page_ns: 500,
     /// Taking and releasing the lruvec lock once without contention. Guess.
     batch_lock_ns: 200,
-    /// Requesting that the other CPUs flush translations, until all have answered: once for a batch,
-    /// and once for each page of a heap that was stored to. Guess.
+    /// Requesting that the other CPUs flush translations, until all have answered: once for a
+    /// batch, and once for each page of a heap that was stored to. Guess.
     tlb_flush_ns: 3_000,
     /// Aging: entering one page table of at most 512 entries. Guess.
     walk_table_ns: 300,

@@ -65,7 +65,7 @@ const WAIT_MOST_NS: u64 = 600 * NS_PER_SEC;
 const IDLE_NS: u64 = 5 * NS_PER_SEC;
 const IDLE_RATE: u64 = 50_000;
 /// Another phase: less than this part of the pages is accessed that was when pressure appeared, for
-/// this part of the time that the knee is left alone. So what comes and goes is let go of, and later
+/// this part of the time that the knee is left alone. So what comes and goes is given up, and later
 /// each time that it comes back.
 const PHASE_PART: u64 = 2;
 const PHASE_WAIT_PART: u64 = 8;

@@ -19,6 +19,7 @@
 use super::ctx::Ctx;
 use super::files::{File, FileId};
 use super::world::World;
+use lowtide_core::limits::PUBLISH_INTERVAL_NS;
 use lowtide_core::{FlushWork, MemcgId};
 
 /// Nanoseconds that the flusher sleeps at most.
@@ -57,6 +58,19 @@ impl World {
 }
 
 impl Ctx {
+    /// Publishes group statistics forever.
+    pub async fn publisher(self) {
+        loop {
+            self.sleep(PUBLISH_INTERVAL_NS).await;
+            let mut guard = self.w();
+            let world = &mut *guard;
+            if world.clients == 0 {
+                return;
+            }
+            world.published.publish(&mut world.pool.engine);
+        }
+    }
+
     /// The flusher's life.
     pub async fn flusher(self) {
         loop {

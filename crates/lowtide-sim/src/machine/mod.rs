@@ -198,8 +198,7 @@ impl Machine {
             counts: KernelCounts::default(),
             clients: 0,
             holds: hold::Holds::default(),
-            cpus: cpus.into(),
-            updates_published: 0,
+            published: published::Published::new(cpus),
             failure: None,
             watch: None,
         };

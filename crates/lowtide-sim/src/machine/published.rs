@@ -10,50 +10,46 @@
 //! An update is an event here; a kernel also counts those of sizes, so that the bound is reached a
 //! little sooner there. Source: `docs/kernel/reclaim.md` §5.6.
 
-use super::ctx::Ctx;
-use super::world::World;
-use lowtide_core::limits::PUBLISH_INTERVAL_NS;
-use lowtide_core::{MemcgId, MemoryStat};
+use lowtide_core::{Engine, MemcgId, MemoryStat};
 
 /// Updates for each CPU below which a reader gets what is published.
 const UPDATES: u64 = 64;
 
-impl World {
-    fn updates(&self) -> u64 {
-        let stat = self.pool.engine.stat(MemcgId::ROOT);
-        stat.events.iter().map(|(_, times)| times).sum()
+/// See the module documentation.
+#[derive(Debug)]
+pub struct Published {
+    cpus: u64,
+    /// Updates until the last publication.
+    updates: u64,
+}
+
+impl Published {
+    pub(super) fn new(cpus: u16) -> Self {
+        Self { cpus: cpus.into(), updates: 0 }
     }
 
-    fn publish(&mut self) {
-        self.updates_published = self.updates();
-        self.pool.engine.publish();
+    /// The time has come.
+    pub(super) fn publish(&mut self, engine: &mut Engine) {
+        self.updates = updates(engine);
+        engine.publish();
     }
 
     /// A program reads a group's statistics.
-    pub fn read_statistics(&mut self, group: MemcgId) -> MemoryStat {
-        if self.updates() - self.updates_published > UPDATES * self.cpus {
-            self.publish();
+    pub fn read(&mut self, engine: &mut Engine, group: MemcgId) -> MemoryStat {
+        if updates(engine) - self.updates > UPDATES * self.cpus {
+            self.publish(engine);
         }
-        self.pool.engine.stat(group)
+        engine.stat(group)
     }
 }
 
-impl Ctx {
-    /// Publishes group statistics forever.
-    pub async fn publisher(self) {
-        loop {
-            self.sleep(PUBLISH_INTERVAL_NS).await;
-            let mut world = self.w();
-            if world.clients == 0 {
-                return;
-            }
-            world.publish();
-        }
-    }
+fn updates(engine: &Engine) -> u64 {
+    engine.stat(MemcgId::ROOT).events.iter().map(|(_, times)| times).sum()
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::world::World;
     use super::super::{Machine, MachineConfig};
     use super::*;
     use crate::spec::MachineSpec;
@@ -73,11 +69,12 @@ mod tests {
         };
         machine.client(move |ctx| async move { ctx.access(heap, 0, 300, true).await.map(drop) });
         machine.run(&AtomicBool::new(false), &mut || {}).expect("there is room");
-        let mut world = machine.world();
-        assert!(world.updates() >= 300 && world.updates_published == 0);
-        let stat = world.read_statistics(MemcgId::ROOT);
+        let mut guard = machine.world();
+        let World { published, pool, .. } = &mut *guard;
+        assert!(updates(&pool.engine) >= 300 && published.updates == 0);
+        let stat = published.read(&mut pool.engine, MemcgId::ROOT);
         assert_eq!(stat.anon, 300, "what is read is exact");
-        world.updates_published > 0
+        published.updates > 0
     }
 
     #[test]

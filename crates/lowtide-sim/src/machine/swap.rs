@@ -17,7 +17,7 @@
 //!
 //! A CPU takes slots from a cluster of its own, and gives one back under the lock of its cluster.
 //! Only for a new cluster it takes the lock that the whole machine shares
-//! (`docs/kernel/fault-and-writeback.md` C1, C2). What compressed pages take comes out of the budget
+//! (`docs/kernel/fault-and-writeback.md` C2). What compressed pages take comes out of the budget
 //! where the budget is the machine's memory; a group with a limit does not pay for it.
 //!
 //! There is no read-ahead: set-ups with compressed memory use none. Sources:

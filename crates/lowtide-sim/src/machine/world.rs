@@ -6,6 +6,7 @@ use super::files::{File, Open, OpenId};
 use super::groups::Groups;
 use super::hold::Holds;
 use super::lock::{PoolLock, RwSem, RwSemId, SpinLock};
+use super::published::Published;
 use super::requests::Requests;
 use super::retry::Retries;
 use super::sched::{Sched, TaskId};
@@ -144,9 +145,8 @@ pub struct World {
     pub clients: u32,
     pub groups: Groups,
     pub holds: Holds,
-    pub cpus: u64,
-    /// Updates of statistics until they were published last.
-    pub(super) updates_published: u64,
+    /// When group statistics are published.
+    pub published: Published,
     /// The first failure that ends the run.
     pub failure: Option<MachineError>,
     /// The observer, if there is one.

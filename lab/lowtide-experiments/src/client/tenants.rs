@@ -7,8 +7,8 @@
 //! the minute by which clients start after their servers.
 //!
 //! **Nodes.** The published machine has two. Both processes of a worker are bound to the processors
-//! and the memory of one, so the nodes share nothing but the lock of swap clusters: each has its own
-//! frames, lists of each group, watermarks and background reclaimer. [`node`] is one of them, as a
+//! and the memory of one, so the nodes share nothing but the lock of swap clusters. Each has
+//! frames, lists, watermarks and a background reclaimer for itself. [`node`] is one of them, as a
 //! machine. The other one takes the lock as often, so a cluster costs twice the time there.
 
 use std::cell::RefCell;

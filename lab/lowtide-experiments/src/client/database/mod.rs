@@ -501,7 +501,11 @@ async fn observe(ctx: Ctx, db: Db) -> Result<(), MachineError> {
     let (interval, id) = (db.borrow().config.reading_ns, db.borrow().group);
     loop {
         ctx.sleep(interval).await;
-        let group = ctx.w().read_statistics(id);
+        let group = {
+            let mut guard = ctx.w();
+            let world = &mut *guard;
+            world.published.read(&mut world.pool.engine, id)
+        };
         let mut db = db.borrow_mut();
         if db.began.is_some() {
             db.tally.dirty_shares += group.file_dirty as f64 / group.file.max(1) as f64;
