@@ -69,7 +69,7 @@ fn a_tenant_that_is_not_accessed_gives_memory_back_while_the_program_computes() 
     tenant.set_auto(AutoLimits::new(Size::mib(1), Size::mib(32))).unwrap();
     let view = OpenOptions::new().tenant(&tenant).open(&pager, &path).unwrap();
     read_until(&view, 4 * MIB / 4096, &tenant, |tenant| high(tenant) >= 3 * MIB);
-    let (began, before) = (Instant::now(), tenant.usage().unwrap());
+    let (began, before, limit) = (Instant::now(), tenant.usage().unwrap(), high(&tenant));
     while tenant.usage().unwrap() > before / 2 {
         assert!(began.elapsed() < PATIENCE, "{:?}", tenant.auto().unwrap());
         let computing = Instant::now();
@@ -77,6 +77,7 @@ fn a_tenant_that_is_not_accessed_gives_memory_back_while_the_program_computes() 
             std::hint::spin_loop();
         }
     }
+    assert!(high(&tenant) >= limit / 4 * 3, "it is idle, not small: {:?}", tenant.auto().unwrap());
 }
 
 #[test]
