@@ -108,6 +108,18 @@ fn is_late<T: std::fmt::Debug>(result: Result<T, Error>) {
     assert_eq!(io::Error::from(error).kind(), io::ErrorKind::TimedOut);
 }
 
+/// What the device answers, however busy others keep it.
+#[track_caller]
+fn arrives<T: std::fmt::Debug>(mut read: impl FnMut() -> Result<T, Error>) -> T {
+    let begun = Instant::now();
+    loop {
+        match read() {
+            Err(Error::Timeout { .. }) if begun.elapsed() < LONG => {}
+            result => return result.unwrap(),
+        }
+    }
+}
+
 #[test]
 fn a_read_that_a_device_does_not_answer_fails_in_time_and_its_page_comes_later() {
     for engine in [IoEngine::Auto, IoEngine::Psync] {
@@ -119,12 +131,13 @@ fn a_read_that_a_device_does_not_answer_fails_in_time_and_its_page_comes_later()
         is_late(view.write_at(7 * PAGE + 5, b"part"));
         assert_eq!(world.device.hung.load(SeqCst), 1, "all want the same read");
         for page in (0..256).filter(|page| *page != 7) {
-            assert_eq!(view.page(page).unwrap()[0], byte_at(page * PAGE), "page {page}");
+            let first = arrives(|| view.page(page).map(|page| page[0]));
+            assert_eq!(first, byte_at(page * PAGE), "page {page}");
         }
         world.pager.validate().unwrap();
         world.repair();
-        assert_eq!(view.page(7).unwrap()[0], byte_at(7 * PAGE));
-        view.write_at(7 * PAGE + 5, b"part").unwrap();
+        assert_eq!(arrives(|| view.page(7).map(|page| page[0])), byte_at(7 * PAGE));
+        arrives(|| view.write_at(7 * PAGE + 5, b"part"));
         view.flush().unwrap();
         world.pager.validate().unwrap();
     }
