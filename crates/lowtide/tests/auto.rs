@@ -15,6 +15,16 @@ fn make(dir: &Path, bytes: u64) -> std::path::PathBuf {
     path
 }
 
+/// A file of some bytes, and a tenant whose limit sets itself between 1 MiB and `most`.
+fn opened(dir: &Path, bytes: u64, most: u64) -> (Pager, Tenant, View) {
+    let path = make(dir, bytes);
+    let pager = Pager::builder().max(Size::mib(64)).build().unwrap();
+    let tenant = pager.tenant("a").create().unwrap();
+    tenant.set_auto(AutoLimits::new(Size::mib(1), Size::mib(most))).unwrap();
+    let view = OpenOptions::new().tenant(&tenant).open(&pager, &path).unwrap();
+    (pager, tenant, view)
+}
+
 /// Reads pages at random below a page until something is true of the tenant.
 fn read_until(view: &View, below: u64, tenant: &Tenant, mut done: impl FnMut(&Tenant) -> bool) {
     let (began, mut random) = (Instant::now(), 1_u64);
@@ -38,13 +48,9 @@ fn high(tenant: &Tenant) -> u64 {
 #[test]
 fn a_tenant_gets_what_it_uses_and_gives_back_what_it_uses_no_more() {
     let dir = tempfile::tempdir().unwrap();
-    let path = make(dir.path(), 24 * MIB);
-    let pager = Pager::builder().max(Size::mib(64)).build().unwrap();
-    let tenant = pager.tenant("a").create().unwrap();
-    tenant.set_auto(AutoLimits::new(Size::mib(1), Size::mib(32))).unwrap();
+    let (pager, tenant, view) = opened(dir.path(), 24 * MIB, 32);
     assert_eq!(high(&tenant), MIB, "it begins with little");
     assert_eq!(tenant.limits().unwrap().max, Size::mib(32));
-    let view = OpenOptions::new().tenant(&tenant).open(&pager, &path).unwrap();
     let pages = 16 * MIB / 4096;
     read_until(&view, pages, &tenant, |tenant| high(tenant) >= 14 * MIB);
     assert!(high(&tenant) <= 32 * MIB);
@@ -63,11 +69,7 @@ fn a_tenant_gets_what_it_uses_and_gives_back_what_it_uses_no_more() {
 #[test]
 fn a_tenant_that_is_not_accessed_gives_memory_back_while_the_program_computes() {
     let dir = tempfile::tempdir().unwrap();
-    let path = make(dir.path(), 8 * MIB);
-    let pager = Pager::builder().max(Size::mib(64)).build().unwrap();
-    let tenant = pager.tenant("a").create().unwrap();
-    tenant.set_auto(AutoLimits::new(Size::mib(1), Size::mib(32))).unwrap();
-    let view = OpenOptions::new().tenant(&tenant).open(&pager, &path).unwrap();
+    let (_pager, tenant, view) = opened(dir.path(), 8 * MIB, 32);
     read_until(&view, 4 * MIB / 4096, &tenant, |tenant| high(tenant) >= 3 * MIB);
     let (began, before, limit) = (Instant::now(), tenant.usage().unwrap(), high(&tenant));
     while tenant.usage().unwrap() > before / 2 {
@@ -94,11 +96,7 @@ fn the_root_can_have_such_a_limit() {
 #[test]
 fn a_scan_gets_no_memory() {
     let dir = tempfile::tempdir().unwrap();
-    let path = make(dir.path(), 48 * MIB);
-    let pager = Pager::builder().max(Size::mib(64)).build().unwrap();
-    let tenant = pager.tenant("scan").create().unwrap();
-    tenant.set_auto(AutoLimits::new(Size::mib(1), Size::mib(16))).unwrap();
-    let view = OpenOptions::new().tenant(&tenant).open(&pager, &path).unwrap();
+    let (_pager, tenant, view) = opened(dir.path(), 48 * MIB, 16);
     for _ in 0..6 {
         for page in 0..view.page_count() {
             drop(view.page(page).unwrap());
