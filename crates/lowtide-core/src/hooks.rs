@@ -2,16 +2,16 @@
 //!
 //! To replace the built-in over-limit behaviour, attach [`LimitHooks`] to a group. The engine calls
 //! them at a few points with a [`LimitSnapshot`] and nothing else. It trusts an answer only as far
-//! as the answer is harmless: delays are clamped, protection cannot make a charge fail that could
-//! succeed, and after too many failures the engine decides alone again. A hook may be native code
-//! or a program in a virtual machine; the engine does not know which.
+//! as the answer is harmless: delays are clamped, and protection cannot make a charge fail that
+//! could succeed. A hook may be native code or a program in a virtual machine (the crate
+//! `lowtide-bpf`); the engine does not know which.
 //!
 //! | hook | called | answer |
 //! |---|---|---|
 //! | throttle | when a task is about to pay for being over a limit | nanoseconds |
 //! | throttle, if [wanted](LimitHooks::wants_charges) | after each batch charged | nanoseconds |
 //! | below low, below min | when reclaim comes to the group | protected or not |
-//! | proactive | at the driver's interval | pages to reclaim |
+//! | proactive, requests | at the driver's interval | pages to reclaim |
 //! | online, offline | when a group is created, and before it is removed | |
 //!
 //! Equal snapshots and an equal state of the program give equal answers: no hook reads a clock.
@@ -27,6 +27,7 @@ pub const DELAY_MAX_NS: u64 = 2_000_000_000;
 
 /// Why a hook is called: the value of [`LimitSnapshot::reason`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 #[repr(u32)]
 pub enum LimitReason {
     /// Usage is above `high`.
@@ -50,7 +51,7 @@ pub enum LimitReason {
 /// What a hook sees: one level of the tree and the task that pays.
 ///
 /// The layout is an interface (`include/lowtide_bpf.h` in the crate `lowtide-bpf`). It only ever
-/// grows at the end; `size` is its length in bytes; what lies behind that reads as 0. Memory is in
+/// grows at the end; `size` is its length in bytes; what lies past that reads as 0. Memory is in
 /// base pages, time in nanoseconds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(C)]
@@ -113,8 +114,18 @@ pub struct LimitSnapshot {
     pub now_ns: u64,
 }
 
+/// A request that pages of a group be reclaimed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ReclaimRequest {
+    /// The group, as in [`LimitSnapshot::group`]. It may not exist.
+    pub group: u64,
+    /// Pages, at least 1.
+    pub pages: u64,
+}
+
 /// The answer to a throttle hook.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub enum ThrottleAnswer {
     /// Sleep for this many nanoseconds, whatever the built-in policy says.
     Exactly(u64),
@@ -124,7 +135,15 @@ pub enum ThrottleAnswer {
     Default,
 }
 
-/// See the module documentation. All hooks have no opinion unless they are implemented.
+/// What a program answers. No hook has an opinion unless it is implemented.
+///
+/// Hooks are called, and dropped, while the driver's lock is held: they may not wait, panic, or use
+/// the memory that they decide about. `Debug` is for messages.
+///
+/// They are called in the thread that has the lock, because no other could be waited for. With a
+/// pager that may be one of its own threads, which has another table of descriptors and blocks all
+/// signals. So a hook may use memory, and no descriptor: a number means another file there, or
+/// none. One that wants to write leaves that to a thread of the program's, through memory.
 pub trait LimitHooks: fmt::Debug + Send {
     /// How long the task is to sleep.
     fn throttle(&mut self, snapshot: &LimitSnapshot) -> ThrottleAnswer {
@@ -160,6 +179,12 @@ pub trait LimitHooks: fmt::Debug + Send {
     fn proactive(&mut self, snapshot: &LimitSnapshot) -> u64 {
         let _ = snapshot;
         0
+    }
+
+    /// Other pages to reclaim now, from the group or from those below it; requests for others are
+    /// ignored. Called after [`proactive`](Self::proactive). Requests are not given out again.
+    fn take_requests(&mut self) -> Vec<ReclaimRequest> {
+        Vec::new()
     }
 
     /// A group was created that this program decides for. It has no limits yet. The snapshot has

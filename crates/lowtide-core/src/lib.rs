@@ -41,6 +41,7 @@ pub mod auto;
 mod batches;
 mod charge;
 mod check;
+pub mod counters;
 mod dirty;
 mod engine;
 mod folio;
@@ -54,14 +55,13 @@ pub mod psi;
 mod reclaim;
 pub mod reuse;
 mod size;
-mod stat;
 mod swap;
 #[cfg(test)]
 mod testing;
-mod text;
 mod units;
 
 pub use charge::{Charge, Next};
+pub use counters::{AgeClass, Events, MemcgEvents, MemoryStat, SwapEvents, ZswapEvents};
 pub use dirty::{
     Balance, DeviceId, Dirtier, DirtyLimits, DirtyLimitsError, DirtyShare, DirtyState, DirtyTimers,
     FlushReason, FlushWork, Thresholds, Throttled, WriteBudget,
@@ -73,6 +73,5 @@ pub use memcg::{GroupError, Limits};
 pub use policy::{Lists, Policy, PolicyError, Switches};
 pub use reclaim::{Freed, Reason, Reclaim, Step, ThrottleReason, Unmapped, Victim};
 pub use size::{Size, SizeError};
-pub use stat::{AgeClass, Events, MemcgEvents, MemoryStat, SwapEvents, ZswapEvents};
 pub use swap::{Swap, SwapTooSmall};
 pub use units::{FolioId, LruType, MemcgId, Owner, SpaceId, TableKey, Task};

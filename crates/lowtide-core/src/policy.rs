@@ -248,6 +248,7 @@ const ABOUT: [(Switches, &str); 35] = [
 
 /// Which lists a policy keeps.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+#[non_exhaustive]
 pub enum Lists {
     /// Generations.
     MultiGen,
@@ -396,6 +397,7 @@ impl fmt::Display for Policy {
 
 /// A text that is not a policy.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum PolicyError {
     /// No built-in policy has this name.
     #[error(

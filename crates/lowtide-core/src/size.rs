@@ -29,6 +29,7 @@ pub struct Size(u64);
      where 1K is 1024 bytes), \
      such as 4096, 64M or 1.5G, or `max`"
 )]
+#[non_exhaustive]
 pub struct SizeError {
     /// What was given.
     pub text: String,
@@ -98,6 +99,29 @@ impl Size {
     #[must_use]
     pub const fn is_max(self) -> bool {
         self.0 == u64::MAX
+    }
+
+    /// Three digits for a reader, rounded to the nearest: `7.8M`, `312M`, `1.2G`. It does not read
+    /// back as the same number.
+    ///
+    /// ```
+    /// # use lowtide_core::Size;
+    /// assert_eq!(Size::new(8_192_000).short().to_string(), "7.8M");
+    /// ```
+    #[must_use]
+    pub fn short(self) -> impl fmt::Display {
+        fmt::from_fn(move |f| {
+            let (mut value, mut unit) = (self.0 as f64, None);
+            for &next in UNITS {
+                if value < 1023.5 {
+                    break;
+                }
+                (value, unit) = (value / 1024.0, Some(char::from(next)));
+            }
+            let text = format!("{value:.*}", usize::from(unit.is_some() && value < 99.95));
+            let text = text.strip_suffix(".0").unwrap_or(&text);
+            f.pad(&unit.map_or_else(|| text.to_owned(), |unit| format!("{text}{unit}")))
+        })
     }
 }
 
@@ -302,6 +326,24 @@ mod tests {
                 .wrapping_add(1_442_695_040_888_963_407);
             let size = Size::new(bytes >> (step % 64) & (u64::MAX << (step * 7 % 40)));
             assert_eq!(size.to_string().parse(), Ok(size), "{} bytes", size.bytes());
+        }
+    }
+
+    #[test]
+    fn short_sizes_are_rounded_to_the_nearest() {
+        for (bytes, text) in [
+            (512, "512"),
+            (4096, "4K"),
+            (1_048_576, "1M"),
+            (8_192_000, "7.8M"),
+            ((1 << 20) - 1, "1M"),
+            (64 << 20, "64M"),
+            (326_700_000, "312M"),
+            (5 << 29, "2.5G"),
+            (3 << 40, "3T"),
+            (u64::MAX, "16E"),
+        ] {
+            assert_eq!(Size::new(bytes).short().to_string(), text);
         }
     }
 }

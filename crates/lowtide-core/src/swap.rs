@@ -63,13 +63,13 @@ mod slots;
 pub(crate) use slots::Slots;
 pub use slots::{Swap, SwapTooSmall};
 
+use crate::counters::{Numbers, ZswapEvents};
 use crate::engine::Engine;
 use crate::folio::Flags;
 use crate::high::Refaulted;
 use crate::limits::MAX_ORDER;
 use crate::lruvec::Shadow;
 use crate::policy::Lists;
-use crate::stat::ZswapEvents;
 use crate::units::{FolioId, LruType, MemcgId, Owner, Task};
 
 impl Engine {

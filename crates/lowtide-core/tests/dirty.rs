@@ -4,9 +4,7 @@
 //! Numbers of invariants are those of `docs/kernel/fault-and-writeback.md`, section D. That no
 //! pause is above 200 ms (12) is asserted by the rig, in every test.
 
-mod disk;
-
-use disk::{MS, ROOT, Rig};
+use crate::disk::{MS, ROOT, Rig};
 use lowtide_core::{
     Balance, Dirtier, DirtyLimits, DirtyLimitsError, DirtyShare, FlushReason, FolioId, MemcgId,
     Thresholds,
@@ -44,7 +42,7 @@ fn overshoot(rig: &mut Rig, group: MemcgId, ms: u64) -> u64 {
 
 fn bytes(background_pages: u64, hard_pages: u64) -> DirtyLimits {
     let pages = |pages| DirtyShare::Bytes(pages * 4096);
-    DirtyLimits { background: pages(background_pages), hard: pages(hard_pages) }
+    DirtyLimits::new(pages(background_pages), pages(hard_pages))
 }
 
 // Rates.
@@ -284,7 +282,7 @@ fn bytes_for_the_whole_are_shares_for_the_parts() {
         (4_000, 1_000, 4_000),
         "its own are absolute, but no more than there is"
     );
-    let huge = DirtyLimits { background: DirtyShare::Percent(50), hard: DirtyShare::Percent(50) };
+    let huge = DirtyLimits::new(DirtyShare::Percent(50), DirtyShare::Percent(50));
     rig.engine.set_dirty_limits(group, huge).unwrap();
     assert_eq!(of(&rig, group), (4_000, 1_000, 2_000), "background is below hard");
     assert_eq!(rig.engine.dirty_limits(group), huge);

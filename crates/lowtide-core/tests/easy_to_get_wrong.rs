@@ -52,9 +52,7 @@
 //! | 54 | left to the driver: `writer/mod.rs` ends writes during an invocation |
 //! | 55 | `a_page_leaves_memory_when_its_write_has_ended_and_not_before` in `swap.rs` |
 
-mod harness;
-
-use harness::{Harness, ROOT};
+use crate::harness::{Harness, ROOT};
 use lowtide_core::{Flags, FolioId, LruType, Reason, Reclaim, Step, Task, ThrottleReason};
 
 fn wakes(steps: &[Step]) -> usize {

@@ -1,9 +1,7 @@
 //! The work that a device's flusher gets, and that everything about devices is counted right
 //! whatever happens.
 
-mod disk;
-
-use disk::{MS, ROOT, Rig};
+use crate::disk::{MS, ROOT, Rig};
 use lowtide_core::{
     Dirtier, DirtyLimitsError, DirtyTimers, Engine, Flags, FlushReason, FlushWork, FolioId,
     LruType, MemcgId, Owner, SpaceId, Task,

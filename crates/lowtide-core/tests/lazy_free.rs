@@ -3,9 +3,7 @@
 //! Source: `docs/kernel/reclaim.md` §2.3, 4.1 and §9, 44; madvise(2). The same under random
 //! operations: `properties.rs`, and on a whole machine the swarm.
 
-mod harness;
-
-use harness::{Harness, ROOT};
+use crate::harness::{Harness, ROOT};
 use lowtide_core::{Flags, FolioId, Reason, Reclaim, Step, Task, Unmapped};
 
 const POLICIES: [&str; 4] = ["mglru", "mglru-7.1", "lru", "tide"];

@@ -1,11 +1,9 @@
 //! What the loop of Linux 6.12 did otherwise than that of 7.1 (`docs/kernel/reclaim.md` appendix
 //! A), a switch at a time. Placement, tiers and the walk: unit tests of `lruvec`.
 
-mod forest;
-mod harness;
-
-use forest::Forest;
-use harness::{Harness, ROOT};
+use crate::forest;
+use crate::forest::Forest;
+use crate::harness::{Harness, ROOT};
 use lowtide_core::{LruType, Policy, Reason, Reclaim, Task};
 
 /// Pages freed by a request for 32 from 8192 that nothing accesses, and the passes that it took.

@@ -12,12 +12,9 @@
 //! A third happens in small memories only: all that could be evicted waits in the batch of another
 //! CPU.
 
-mod harness;
-mod writer;
-
-use harness::{Harness, ROOT};
+use crate::harness::{Harness, ROOT};
+use crate::writer::{OutOfMemory, Writer};
 use lowtide_core::{Charge, FolioId, LruType, Next, Policy, Reason, Reclaim, Step, Switches, Task};
-use writer::{OutOfMemory, Writer};
 
 /// A full memory of clean file pages without accesses, in the oldest of three generations; and
 /// a thread that has walked for the next generation and has not yet published it.

@@ -2,9 +2,7 @@
 //! tick, attribution of stalls, programs. (`docs/kernel/memcg.md` §6, 7, 8, 15; the policies
 //! themselves have unit tests.)
 
-mod forest;
-
-use forest::{Forest, ROOT};
+use crate::forest::{Forest, ROOT};
 use lowtide_core::high::handler::{HighPolicy, SleepCause};
 use lowtide_core::high::stall_debt::TaskDebt;
 use lowtide_core::high::{HighNext, Payer, Payment, Refaulted};

@@ -15,9 +15,7 @@
 //! | without I/O (§2.8 f) | `a_task_that_may_not_begin_io_skips_before_s9_and_puts_back_since` |
 //! | legacy hierarchy | does not exist: there is one hierarchy |
 
-mod harness;
-
-use harness::{Harness, ROOT};
+use crate::harness::{Harness, ROOT};
 use lowtide_core::limits::TICK_NS;
 use lowtide_core::{
     Events, Flags, FolioId, LruType, MemcgId, Owner, Reason, Reclaim, Step, Task, ThrottleReason,

@@ -5,9 +5,7 @@
 //! and C3. The same promises under random operations: `properties.rs`; on a whole machine:
 //! `swap.rs` of lowtide-sim.
 
-mod harness;
-
-use harness::{Harness, ROOT};
+use crate::harness::{Harness, ROOT};
 use lowtide_core::{
     Flags, FolioId, LruType, MemcgId, Reason, Reclaim, Shadow, Step, Swap, SwapTooSmall, Task,
     Unmapped,

@@ -1,8 +1,6 @@
 //! The rules of `tide`, each on a memory arranged by hand.
 
-mod harness;
-
-use harness::{Harness, ROOT};
+use crate::harness::{Harness, ROOT};
 use lowtide_core::{Flags, FolioId, LruType, Policy, Reason, Reclaim, Shadow, Step, Task};
 
 const PAGES: u32 = 256;

@@ -1,9 +1,7 @@
 //! The tree of groups: charging, protection, fairness, removal; each claim with its section
 //! in `docs/kernel/memcg.md`.
 
-mod forest;
-
-use forest::{Forest, ROOT};
+use crate::forest::{Forest, ROOT};
 use lowtide_core::{GroupError, MemcgId, Policy, Reason, Reclaim, Step, Task};
 
 const POLICIES: [Policy; 3] = [Policy::MGLRU, Policy::MGLRU_7_1, Policy::LRU];

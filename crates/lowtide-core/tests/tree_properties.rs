@@ -7,9 +7,7 @@
 //! protection is never more than there is, a group below `min` is not looked at for others, events
 //! add up, and in the end everything is given back.
 
-mod forest;
-
-use forest::{Forest, ROOT};
+use crate::forest::{Forest, ROOT};
 use lowtide_core::{MemcgId, Policy, Reason, Reclaim, Step, Task};
 use proptest::prelude::*;
 

@@ -17,6 +17,7 @@ pub enum DirtyShare {
 
 /// How much may be dirty in a group and below it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub struct DirtyLimits {
     /// Above this much (without what is being written already) the flusher writes in the
     /// background. Where it turns out not to be below `hard`, half of that is used.
@@ -35,6 +36,7 @@ impl Default for DirtyLimits {
 
 /// Limits, or timers, that make no sense. They were not set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum DirtyLimitsError {
     /// More than everything.
     #[error("{percent} % is not a share of memory: choose 0 to 100")]
@@ -91,6 +93,12 @@ impl std::fmt::Display for Given {
 }
 
 impl DirtyLimits {
+    /// These two, for those that differ from the [default](Self::default).
+    #[must_use]
+    pub const fn new(background: DirtyShare, hard: DirtyShare) -> Self {
+        Self { background, hard }
+    }
+
     /// Checks the limits against each other as far as they can be compared. `page_bytes` is the
     /// size of a page.
     ///

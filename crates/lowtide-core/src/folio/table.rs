@@ -4,6 +4,9 @@
 //! compared. Behind the frames are the *list heads*: records of the same shape that belong to no
 //! frame and only close the circles of the lists, so unlinking a folio needs no knowledge of the
 //! list it is on.
+//!
+//! A frame has a record from its first folio on. Drivers hand out the lowest frames first, so a
+//! budget that is never used up, as an upper bound is, costs addresses and no memory.
 
 use super::flags::Flags;
 use super::trail::Trail;
@@ -117,11 +120,13 @@ impl Folio {
     }
 }
 
-/// All folios, dense by frame number, followed by the list heads.
+/// All folios, dense by frame number, and the list heads, whose numbers follow.
 #[derive(Debug)]
 pub(crate) struct FolioTable {
-    pub(super) records: Vec<Folio>,
+    /// Those of the frames that have had a folio, and of those below.
+    records: Vec<Folio>,
     frames: u32,
+    heads: Vec<Folio>,
     /// By list head.
     pub(super) trails: Vec<Trail>,
     /// List heads that no list uses any more.
@@ -131,11 +136,18 @@ pub(crate) struct FolioTable {
 impl FolioTable {
     pub(crate) fn new(frames: u32) -> Self {
         Self {
-            records: vec![Folio::EMPTY; frames as usize],
+            records: Vec::with_capacity(frames as usize),
             frames,
+            heads: Vec::new(),
             trails: Vec::new(),
             spare_heads: Vec::new(),
         }
+    }
+
+    /// One of which all frames have had a folio.
+    #[cfg(test)]
+    pub(super) fn used(frames: u32) -> Self {
+        Self { records: vec![Folio::EMPTY; frames as usize], ..Self::new(frames) }
     }
 
     pub(crate) const fn frames(&self) -> u32 {
@@ -144,7 +156,7 @@ impl FolioTable {
 
     pub(crate) fn bytes(&self) -> usize {
         let trails: usize = self.trails.iter().map(Trail::bytes).sum();
-        self.records.len() * size_of::<Folio>() + trails
+        (self.records.len() + self.heads.len()) * size_of::<Folio>() + trails
     }
 
     /// Adds a record that is a list head.
@@ -152,25 +164,35 @@ impl FolioTable {
         if let Some(spare) = self.spare_heads.pop() {
             return spare;
         }
-        let index = u32::try_from(self.records.len()).expect("frames and list heads fit 32 bits");
-        self.records.push(Folio { prev: index, next: index, ..Folio::EMPTY });
+        let index = u32::try_from(self.heads.len()).ok().and_then(|n| self.frames.checked_add(n));
+        let index = index.expect("frames and list heads fit 32 bits");
+        self.heads.push(Folio { prev: index, next: index, ..Folio::EMPTY });
         self.trails.push(Trail::default());
         index
     }
 
     /// Keeps the head of an empty list for the next list.
     pub(super) fn spare_head(&mut self, head: u32) {
-        debug_assert_eq!(
-            self.records[head as usize].next, head,
-            "a list that is given up is empty"
-        );
+        debug_assert_eq!(self.link(head).next, head, "a list that is given up is empty");
         self.trails[(head - self.frames) as usize] = Trail::default();
         self.spare_heads.push(head);
     }
 
     #[inline]
     pub(super) fn link(&mut self, index: u32) -> &mut Folio {
-        &mut self.records[index as usize]
+        match index.checked_sub(self.frames) {
+            None => &mut self.records[index as usize],
+            Some(head) => &mut self.heads[head as usize],
+        }
+    }
+
+    /// The record of a frame that has had a folio, or of a list head.
+    #[inline]
+    pub(super) fn record(&self, index: u32) -> Option<&Folio> {
+        match index.checked_sub(self.frames) {
+            None => self.records.get(index as usize),
+            Some(head) => self.heads.get(head as usize),
+        }
     }
 
     /// Begins the life of a folio in the frames from `id` on.
@@ -192,6 +214,9 @@ impl FolioTable {
             "folio {id:?} is outside of the {} frames",
             self.frames
         );
+        if self.records.len() < end as usize {
+            self.records.resize(end as usize, Folio::EMPTY);
+        }
         let [head, tails @ ..] = &mut self.records[id.index()..end as usize] else {
             unreachable!("a folio has at least one frame")
         };
@@ -220,7 +245,7 @@ impl FolioTable {
     /// The folio that a frame belongs to.
     #[inline]
     pub(crate) fn of_frame(&self, frame: FolioId) -> Option<FolioId> {
-        let f = self.records[..self.frames as usize].get(frame.index())?;
+        let f = self.records.get(frame.index())?;
         if f.flags.contains(Flags::HEAD) {
             Some(frame)
         } else {
@@ -230,15 +255,12 @@ impl FolioTable {
 
     /// The folio whose first frame is `id`, if there is one.
     pub(crate) fn get(&self, id: FolioId) -> Option<&Folio> {
-        self.records[..self.frames as usize]
-            .get(id.index())
-            .filter(|f| f.flags.contains(Flags::HEAD))
+        self.records.get(id.index()).filter(|f| f.flags.contains(Flags::HEAD))
     }
 
     /// All folios that exist.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (FolioId, &Folio)> {
-        let frames = self.records[..self.frames as usize].iter();
-        (0..).map(FolioId).zip(frames).filter(|(_, f)| f.flags.contains(Flags::HEAD))
+        (0..).map(FolioId).zip(&self.records).filter(|(_, f)| f.flags.contains(Flags::HEAD))
     }
 }
 
@@ -254,5 +276,32 @@ impl std::ops::IndexMut<FolioId> for FolioTable {
     #[inline]
     fn index_mut(&mut self, id: FolioId) -> &mut Folio {
         &mut self.records[id.index()]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::units::SpaceId;
+
+    #[test]
+    fn frames_that_were_never_used_have_no_records_and_lists_go_on_as_others_come() {
+        let mut table = FolioTable::new(1 << 20);
+        let lists = [table.new_list(), table.new_list()];
+        let empty = table.bytes();
+        assert!(empty < 1 << 12, "{empty} bytes for a table without a folio");
+        let owner = |page| Owner { space: SpaceId(0), page };
+        for frame in [3, 0, 700] {
+            let id = FolioId(frame);
+            assert!(table.get(id).is_none() && table.of_frame(id).is_none());
+            table.create(id, owner(u64::from(frame)), 0, MemcgSlot(0), Flags::empty());
+            table.push_young(lists[usize::from(frame == 0)], id);
+        }
+        assert_eq!(table.walk(lists[0]), [FolioId(3), FolioId(700)]);
+        assert_eq!(table.walk(lists[1]), [FolioId(0)]);
+        assert_eq!(table.oldest_first(lists[0]).collect::<Vec<_>>(), table.walk(lists[0]));
+        let used = table.bytes() - empty;
+        assert_eq!(used, 701 * size_of::<Folio>());
+        assert_eq!(table.iter().count(), 3);
     }
 }

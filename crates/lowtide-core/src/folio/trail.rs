@@ -130,7 +130,7 @@ impl FolioTable {
         let (mut next, mut fetched, mut seen) = (lanes.len() - 1, 0, 0);
         for _ in 0..STEPS {
             for (at, begins) in &mut *lanes {
-                let Some(folio) = self.records.get(*at as usize) else {
+                let Some(folio) = self.record(*at) else {
                     (*at, *begins) = (list.index(), true);
                     continue;
                 };
@@ -186,7 +186,7 @@ mod tests {
         /// Folios enter at both ends, leave at the old end and from the middle, and change lists.
         #[test]
         fn a_record_speaks_only_of_marks_that_there_are(steps in steps()) {
-            let mut table = FolioTable::new(FRAMES);
+            let mut table = FolioTable::used(FRAMES);
             let lists = [table.new_list(), table.new_list()];
             let mut on = [false; FRAMES as usize];
             for (n, what) in steps {
@@ -216,7 +216,7 @@ mod tests {
 
     #[test]
     fn what_a_scan_will_look_at_is_fetched() {
-        let mut table = FolioTable::new(FRAMES);
+        let mut table = FolioTable::used(FRAMES);
         let list = table.new_list();
         (0..FRAMES).for_each(|n| table.push_young(list, FolioId(n)));
         let taken = |table: &mut FolioTable, n: u32| {
@@ -242,7 +242,7 @@ mod tests {
     /// A list that no scan looks at: folios come, and leave in another way.
     #[test]
     fn a_trail_does_not_grow_with_what_has_left() {
-        let mut table = FolioTable::new(FRAMES);
+        let mut table = FolioTable::used(FRAMES);
         let list = table.new_list();
         for n in 0..100 * FRAMES {
             let id = FolioId(n % FRAMES);

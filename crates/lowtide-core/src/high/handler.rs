@@ -43,6 +43,7 @@ pub const NOT_WORTH_NS: u64 = 10_000_000;
 
 /// What a task pays for being over a limit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, Default)]
+#[non_exhaustive]
 pub enum HighPolicy {
     /// The kernel's: the square of the overage.
     Overage,

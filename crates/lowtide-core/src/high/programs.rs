@@ -8,7 +8,7 @@
 use super::Payer;
 use super::handler::{Delays, TaskFacts};
 use crate::engine::Engine;
-use crate::hooks::{LimitReason, LimitSnapshot, ThrottleAnswer};
+use crate::hooks::{LimitReason, LimitSnapshot, ReclaimRequest, ThrottleAnswer};
 use crate::memcg::Protection;
 use crate::units::{MemcgId, MemcgSlot};
 
@@ -22,8 +22,8 @@ impl Engine {
         let group = &self.memcgs[memcg];
         LimitSnapshot {
             stall_rate: group.high.stall.rate(now),
-            psi_some_us: pressure.some.total_ns / 1000,
-            psi_full_us: pressure.full.total_ns / 1000,
+            psi_some_us: pressure.some.total.as_micros() as u64,
+            psi_full_us: pressure.full.total.as_micros() as u64,
             psi_some_avg10: pressure.some.averages[0],
             psi_full_avg10: pressure.full.averages[0],
             since_refault_ns: group
@@ -148,6 +148,30 @@ impl Engine {
         let snapshot = self.snapshot(memcg, LimitReason::Proactive, now);
         let usage = self.usage(memcg);
         self.memcgs[memcg].hooks.as_mut().map_or(0, |hooks| hooks.proactive(&snapshot).min(usage))
+    }
+
+    /// Pages that the program of a group wants to be reclaimed besides: of the group, and of those
+    /// below it that it knows from snapshots. At most what each uses.
+    ///
+    /// # Panics
+    /// When the group is gone.
+    pub fn take_requests(&mut self, memcg: MemcgId) -> Vec<(MemcgId, u64)> {
+        let hooks = self.memcgs[memcg].hooks.as_mut();
+        let requests = hooks.map_or_else(Vec::new, |hooks| hooks.take_requests());
+        let meant = |request: &ReclaimRequest| {
+            let group = self.below(memcg).find(|at| at.number() == request.group)?;
+            Some((group, request.pages.min(self.usage(group))))
+        };
+        requests.iter().filter_map(meant).collect()
+    }
+
+    /// Whether a group has a program of its own.
+    ///
+    /// # Panics
+    /// When the group is gone.
+    #[must_use]
+    pub fn has_hooks(&self, memcg: MemcgId) -> bool {
+        self.memcgs[memcg].hooks.is_some()
     }
 }
 

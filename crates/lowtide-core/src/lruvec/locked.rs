@@ -4,9 +4,9 @@ use super::{
     ClassicalLists, CostModel, EvictionClock, Generations, Levels, TideLists, TierControl,
     WalkState,
 };
+use crate::counters::Events;
 use crate::folio::{AccessCounts, FolioTable, ListHead};
 use crate::policy::{Lists, Policy};
-use crate::stat::Events;
 use crate::swap::Slots;
 use crate::units::{LruType, MemcgSlot};
 

@@ -1,12 +1,12 @@
 //! One group: a counter, its lists, and its event counts.
 
 use super::{Counter, UNLIMITED};
+use crate::counters::{Events, MemcgEvents, SwapEvents, ZswapEvents};
 use crate::dirty::{DirtyState, Figures, GroupDirty};
 use crate::folio::FolioTable;
 use crate::high::GroupHigh;
 use crate::hooks::LimitHooks;
 use crate::lruvec::Lruvec;
-use crate::stat::{Events, MemcgEvents, SwapEvents, ZswapEvents};
 use crate::units::{LruType, MemcgId, MemcgSlot};
 
 /// The position that all partial walks of one target share.

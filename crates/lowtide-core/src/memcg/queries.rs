@@ -7,10 +7,10 @@
 
 use super::counter::Kind;
 use super::group::Memcg;
+use crate::counters::{AgeClass, Events, MemcgEvents, MemoryStat, Numbers, SwapEvents};
 use crate::engine::Engine;
 use crate::lruvec::slot;
 use crate::policy::Lists;
-use crate::stat::{AgeClass, Events, MemcgEvents, MemoryStat, SwapEvents};
 use crate::units::{LruType, MemcgId};
 
 impl Engine {

@@ -4,6 +4,7 @@
 //! from the oldest to the youngest, and keep their distance from the young end, so that the parent
 //! does not take them for new ones. Source: `docs/kernel/memcg.md` §3.
 
+use crate::counters::Numbers;
 use crate::engine::Engine;
 use crate::folio::Flags;
 use crate::lruvec::{Queue, slot as ring_slot};

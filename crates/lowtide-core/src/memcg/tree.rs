@@ -7,8 +7,8 @@
 //! step on average.
 
 use super::Memcg;
+use crate::counters::{MemcgEvents, SwapEvents};
 use crate::folio::FolioTable;
-use crate::stat::{MemcgEvents, SwapEvents};
 use crate::units::{MemcgId, MemcgSlot};
 
 /// All groups of an engine. The root is always there, in the first place.

@@ -34,6 +34,7 @@ mod task;
 use crate::units::NS_PER_SEC;
 use averages::{Averages, STATES};
 use std::fmt;
+use std::time::Duration;
 pub use task::{Change, TaskPsi, TaskState};
 
 const SOME: usize = 0;
@@ -69,6 +70,7 @@ struct Cpu {
 
 /// The contents of `memory.pressure`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
 pub struct Pressure {
     /// Some task was stalled.
     pub some: PressureLine,
@@ -80,11 +82,12 @@ pub struct Pressure {
 
 /// One kind of pressure.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
 pub struct PressureLine {
     /// Averages over 10, 60 and 300 seconds in hundredths of a percent.
     pub averages: [u32; 3],
-    /// Nanoseconds since the beginning.
-    pub total_ns: u64,
+    /// All of it since the beginning.
+    pub total: Duration,
 }
 
 impl Psi {
@@ -128,7 +131,7 @@ impl Psi {
         self.collect(now_ns);
         let line = |state| PressureLine {
             averages: self.averages.hundredths(state),
-            total_ns: self.totals[state],
+            total: Duration::from_nanos(self.totals[state]),
         };
         Pressure { some: line(SOME), full: line(FULL), throttle: line(THROTTLE) }
     }
@@ -250,7 +253,7 @@ impl fmt::Display for PressureLine {
         for (window, value) in [10, 60, 300].into_iter().zip(self.averages) {
             write!(f, "avg{window}={}.{:02} ", value / 100, value % 100)?;
         }
-        write!(f, "total={}", self.total_ns / 1000)
+        write!(f, "total={}", self.total.as_micros())
     }
 }
 

@@ -12,7 +12,7 @@ fn group() -> Psi {
 /// Some and full of a task alone on a CPU, in milliseconds.
 fn some_full_ms(psi: &mut Psi, now: u64) -> (u64, u64) {
     let p = psi.read(now);
-    (p.some.total_ns / MS, p.full.total_ns / MS)
+    (p.some.total.as_millis() as u64, p.full.total.as_millis() as u64)
 }
 
 /// `docs/kernel/memcg.md` §14.1.
@@ -82,8 +82,8 @@ fn throttle_sleep_is_pressure_and_can_be_subtracted_exactly() {
     psi.apply(other.enter_stall(), 400 * MS);
     psi.apply(other.leave_stall(), 460 * MS);
     let p = psi.read(SEC);
-    assert_eq!(p.some.total_ns / MS, 360);
-    assert_eq!((p.some.total_ns - p.throttle.total_ns) / MS, 100, "what the other lost");
+    assert_eq!(p.some.total.as_millis(), 360);
+    assert_eq!((p.some.total - p.throttle.total).as_millis(), 100, "what the other lost");
 }
 
 /// `docs/kernel/memcg.md` §14.4: the vectors, through the group. After one period 18.11 / 3.27 /
@@ -127,12 +127,12 @@ fn an_idle_group_decays_whether_or_not_it_is_read() {
     };
     let once = run(&[]);
     let often = run(&[1, PERIOD / 2, PERIOD, PERIOD * 2 + 5, PERIOD * 4]);
-    assert_eq!(once.total_ns, often.total_ns);
+    assert_eq!(once.total, often.total);
     let expected = 8644.0 * (1677.0f64 / 2048.0).powi(5);
     for line in [once, often] {
         assert!((f64::from(line.averages[0]) - expected).abs() < 15.0, "{line:?}, {expected}");
     }
-    assert_eq!(run(&[1_000_000 * SEC]).total_ns, once.total_ns, "years of idleness are one step");
+    assert_eq!(run(&[1_000_000 * SEC]).total, once.total, "years of idleness are one step");
 }
 
 #[test]
@@ -142,11 +142,11 @@ fn a_stall_of_days_is_caught_up_with_in_bounded_work() {
     psi.apply(task.enter_stall(), 0);
     let year = 365 * 86_400 * SEC;
     let p = psi.read(year);
-    assert_eq!((p.some.averages, p.some.total_ns), ([10_000; 3], year));
+    assert_eq!((p.some.averages, p.some.total), ([10_000; 3], Duration::from_nanos(year)));
     // 9 thousand million samples, were they taken one by one.
     assert_eq!(psi.read(u64::MAX).some.averages, [10_000; 3]);
     psi.apply(task.leave_stall(), u64::MAX);
-    assert_eq!(psi.read(u64::MAX).some.total_ns, u64::MAX);
+    assert_eq!(psi.read(u64::MAX).some.total, Duration::from_nanos(u64::MAX));
 }
 
 /// The departure of the module's documentation.
@@ -160,7 +160,7 @@ fn reading_often_loses_no_time_shorter_than_a_tick() {
         psi.apply(task.leave_stall(), at + MS);
         psi.read(at + 2 * MS);
     }
-    assert!(psi.read(20 * SEC).some.total_ns >= 990 * MS);
+    assert!(psi.read(20 * SEC).some.total >= Duration::from_millis(990));
 }
 
 #[test]
@@ -217,9 +217,9 @@ proptest! {
             };
             psi.apply(change, now);
             let p = psi.read(now);
-            let some = p.some.total_ns;
-            prop_assert!(p.full.total_ns <= some && p.throttle.total_ns <= some);
-            prop_assert!(p.some.total_ns <= now);
+            let some = p.some.total;
+            prop_assert!(p.full.total <= some && p.throttle.total <= some);
+            prop_assert!(p.some.total <= Duration::from_nanos(now));
             for line in [p.some, p.full, p.throttle] {
                 prop_assert!(line.averages.iter().all(|&a| a <= 10_000));
             }

@@ -24,6 +24,7 @@ use super::classical_loop::ClassicalLoop;
 use super::mglru_loop::MglruLoop;
 use super::throttle::{PassCounts, ThrottleReason};
 use super::tide_loop::TideLoop;
+use crate::counters::Events;
 use crate::engine::Engine;
 use crate::high::Spared;
 use crate::high::stall_debt::EvictedFor;
@@ -31,7 +32,6 @@ use crate::limits::DEF_PRIORITY;
 use crate::lruvec::{AgeEnd, AgeJob, Facts, Preparation};
 use crate::memcg::{Cursor, Protection, Requeue, Round};
 use crate::policy::Lists;
-use crate::stat::Events;
 use crate::units::{MemcgId, MemcgSlot, Task};
 use std::collections::VecDeque;
 

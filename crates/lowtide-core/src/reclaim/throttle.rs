@@ -18,11 +18,11 @@
 //! (section C of that page).
 
 use super::invocation::{Reason, Reclaim, Step};
+use crate::counters::Events;
 use crate::engine::Engine;
 use crate::limits::TICK_NS;
 use crate::lruvec::{NodeFlags, Scan};
 use crate::policy::{Lists, Switches};
-use crate::stat::Events;
 use crate::units::LruType;
 
 /// Why a reclaimer sleeps.

@@ -2,7 +2,7 @@
 //! from one to the other.
 
 use super::{Key, Resident, Slot};
-use crate::World;
+use crate::properties::World;
 use lowtide_core::{LruType, MemcgId, Unmapped, Victim};
 
 impl World {
