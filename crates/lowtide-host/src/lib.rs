@@ -9,6 +9,7 @@
 //! | [`usage`] | `getrusage(2)`, `/proc/PID/io` | the cost of a measurement |
 //! | [`file`](mod@file) | `statfs(2)`, `posix_fadvise(2)` | where a file is; an empty page cache |
 //! | [`heap`] | `mallopt(3)` | many threads in a limited address space |
+//! | [`itself`] | `/proc/self/exe`, `AT_EXECFN` | the file of this program |
 //! | [`maps`] | `userfaultfd(2)`, `PAGEMAP_SCAN` | how lowtide's maps work here |
 //! | [`reach`] | those that `lowtide run` needs | what it can do here |
 //! | [`probe`] | all of these, and those of [`lowtide_sys`] | a report of the machine's features |
@@ -20,6 +21,7 @@
 
 pub mod file;
 pub mod heap;
+pub mod itself;
 pub mod maps;
 pub mod memcg;
 pub mod probe;

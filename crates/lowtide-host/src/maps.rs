@@ -21,7 +21,7 @@ use std::io;
 
 use lowtide_sys::memory::page_size;
 use lowtide_sys::pagemap::Pagemap;
-use lowtide_sys::shared::{Access, SharedMapping, Sharing, memfd};
+use lowtide_sys::shared::{Rights, SharedMapping, Sharing, memfd};
 use lowtide_sys::userfault::{Features, Modes, Scope, UserFault};
 use rustix::event::{EventfdFlags, eventfd};
 
@@ -161,7 +161,7 @@ fn register(wanted: Features, modes: Modes) -> Result<UserFault, (&'static str, 
     }
     let len = page_size();
     let memory = memfd("lowtide-probe", len as u64).map_err(|e| ("memfd_create(2)", e))?;
-    let window = SharedMapping::map(&memory, 0, len, Access::Read, Sharing::Shared, false)
+    let window = SharedMapping::map(&memory, 0, len, Rights::Read, Sharing::Shared, false)
         .map_err(|e| ("mmap(2)", e))?;
     // SAFETY: only this function knows of the mapping, and nothing touches it.
     unsafe { faults.register(window.addresses(), modes) }

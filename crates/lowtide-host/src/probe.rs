@@ -17,6 +17,7 @@ use std::fs;
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd};
 
+use lowtide_core::Size;
 use lowtide_sys::membarrier::{self, Mode};
 use lowtide_sys::memory::page_size;
 use lowtide_sys::userfault::{Features, Scope, UserFault};
@@ -76,9 +77,8 @@ pub struct Probe {
     pub userfaultfd: Availability,
     /// The way that lowtide's maps take.
     pub maps: Maps,
-    /// What `lowtide run` keeps: files, files in `userfault` mode, memory without a file, files
-    /// that are read.
-    pub run: [Availability; 4],
+    /// What `lowtide run` keeps: files, files in `userfault` mode, files that are read.
+    pub run: [Availability; 3],
     /// Whether this process may make a memory cgroup, and where.
     pub memcg: Availability,
     /// Whether barriers are asymmetric (see [`lowtide_sys::membarrier`]).
@@ -100,11 +100,9 @@ impl Probe {
         let files = reach::files();
         type Reach = Result<String, String>;
         let all = |(): ()| String::new();
-        let more = |reach: fn() -> Result<(), String>| -> Reach {
-            files.clone().and_then(|()| reach()).map(all)
-        };
-        let reads = files.clone().and_then(|()| reach::reads());
-        let run = [files.clone().map(all), more(reach::exact), more(reach::heaps), reads];
+        let exact = files.clone().and_then(|()| reach::exact()).map(all);
+        let reads: Reach = files.clone().and_then(|()| reach::reads());
+        let run = [files.map(all), exact, reads];
         Probe {
             kernel: format!(
                 "{} {}",
@@ -137,9 +135,9 @@ impl Probe {
 impl fmt::Display for Probe {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let memory =
-            format!("{}, {} available", Size(self.memory_total), Size(self.memory_available));
+            format!("{}, {} available", short(self.memory_total), short(self.memory_available));
         let memlock =
-            self.memlock_limit.map_or("unlimited".to_owned(), |bytes| Size(bytes).to_string());
+            self.memlock_limit.map_or("unlimited".to_owned(), |bytes| short(bytes).to_string());
         let membarrier = if self.membarrier { "yes" } else { "no" };
         // With what each is for: a user wants to know what a "no" means.
         let scan = match &self.maps.scan {
@@ -151,12 +149,12 @@ impl fmt::Display for Probe {
             (Ok(()), Ok(_)) => "; for maps with an exact budget",
             _ => "; maps with an exact budget need more, see below",
         };
-        let [files, exact, heaps, reads] = &self.run;
-        let rows: [(&str, &dyn fmt::Display, &str); 18] = [
+        let [files, exact, reads] = &self.run;
+        let rows: [(&str, &dyn fmt::Display, &str); 17] = [
             ("kernel", &self.kernel, ""),
             ("processors", &format_args!("{} x {}", self.cpus, self.cpu_model), ""),
             ("memory", &memory, ""),
-            ("page size", &Size(self.page_size as u64), ""),
+            ("page size", &short(self.page_size as u64), ""),
             ("huge pages", &self.thp, "; for the budget's memory, where they are allowed"),
             ("io_uring", &self.io_uring, "; for reads and writes, else pread and pwrite"),
             ("userfaultfd", &self.userfaultfd, served),
@@ -166,7 +164,6 @@ impl fmt::Display for Probe {
             ("lowtide run", files, "; for what programs map of files"),
             ("run --mode userfault", exact, "; the same with an exact budget"),
             ("run --read", reads, "; for files that programs read and do not map"),
-            ("run --anon", heaps, "; for memory without a file"),
             ("memory cgroup", &self.memcg, "; only `lowtide bench` needs one, to limit mmap"),
             ("membarrier", &membarrier, "; for readers without fences, else they have fences"),
             ("lockable memory", &memlock, "; only a populated pager locks memory"),
@@ -284,7 +281,7 @@ fn cpu_model(cpuinfo: &str) -> String {
 }
 
 /// A field of `/proc/meminfo`, which are in kibibytes.
-fn meminfo_bytes(meminfo: &str, wanted: &str) -> u64 {
+pub(crate) fn meminfo_bytes(meminfo: &str, wanted: &str) -> u64 {
     meminfo
         .lines()
         .find_map(|line| {
@@ -306,22 +303,8 @@ fn read(path: &str) -> String {
     fs::read_to_string(path).unwrap_or_default()
 }
 
-/// Bytes in the largest binary unit that leaves at least one.
-struct Size(u64);
-
-impl fmt::Display for Size {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const UNITS: [(u32, &str); 4] = [(40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")];
-        match UNITS.iter().find(|(shift, _)| self.0 >> shift > 0) {
-            Some((shift, unit)) if self.0.trailing_zeros() >= *shift => {
-                write!(f, "{} {unit}", self.0 >> shift)
-            }
-            Some((shift, unit)) => {
-                write!(f, "{:.1} {unit}", self.0 as f64 / (1u64 << shift) as f64)
-            }
-            None => write!(f, "{} B", self.0),
-        }
-    }
+fn short(bytes: u64) -> impl fmt::Display {
+    Size::new(bytes).short()
 }
 
 #[cfg(test)]
@@ -345,7 +328,6 @@ mod tests {
             "lowtide run",
             "run --mode userfault",
             "run --read",
-            "run --anon",
             "memory cgroup",
             "membarrier",
             "lockable memory",
@@ -416,8 +398,5 @@ mod tests {
         assert_eq!(meminfo_bytes("", "MemTotal"), 0);
         assert_eq!(chosen("always [madvise] never\n"), "madvise");
         assert_eq!(chosen(""), "absent");
-        let sizes =
-            [(0, "0 B"), (512, "512 B"), (4096, "4 KiB"), (3 << 29, "1.5 GiB"), (1 << 40, "1 TiB")];
-        assert!(sizes.iter().all(|&(bytes, text)| Size(bytes).to_string() == text));
     }
 }

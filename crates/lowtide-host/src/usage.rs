@@ -11,6 +11,7 @@
 
 #![allow(unsafe_code)]
 
+use crate::probe::meminfo_bytes;
 use std::mem::MaybeUninit;
 use std::time::Duration;
 
@@ -131,11 +132,18 @@ fn count(value: impl Into<i64>) -> u64 {
     u64::try_from(value.into()).unwrap_or(0)
 }
 
-/// Bytes of memory that the kernel has (`sysinfo(2)`).
+/// Bytes of memory that programs can have without swapping, as the kernel estimates; without
+/// `/proc` those that nothing uses (`sysinfo(2)`).
 #[must_use]
-pub fn memory_total() -> u64 {
-    let info = rustix::system::sysinfo();
-    info.totalram * u64::from(info.mem_unit)
+pub fn memory_available() -> u64 {
+    let meminfo = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    match meminfo_bytes(&meminfo, "MemAvailable") {
+        0 => {
+            let info = rustix::system::sysinfo();
+            (info.freeram + info.bufferram) * u64::from(info.mem_unit)
+        }
+        bytes => bytes,
+    }
 }
 
 #[cfg(test)]

@@ -32,7 +32,7 @@ use std::time::Instant;
 use lowtide_sys::memory::page_size;
 use lowtide_sys::page_cache::{punch, zap};
 use lowtide_sys::pagemap::{Categories, Pagemap, Query, Region};
-use lowtide_sys::shared::{Access, SharedMapping, Sharing, memfd};
+use lowtide_sys::shared::{Rights, SharedMapping, Sharing, memfd};
 use lowtide_sys::userfault::{CopyError, Features, Modes, Scope, UserFault};
 
 const PAGES: usize = 512;
@@ -56,7 +56,7 @@ impl Window {
         }
         let len = PAGES * page_size();
         let file = memfd("costs", len as u64)?;
-        let access = Access::ReadWrite;
+        let access = Rights::ReadWrite;
         let window = SharedMapping::map(&file, 0, len, access, Sharing::Shared, false)?;
         // SAFETY: The window belongs to this program, which makes no reference to it.
         unsafe { fault.register(window.addresses(), Modes::MISSING | Modes::WRITE_PROTECT) }?;

@@ -26,7 +26,7 @@ use std::time::Instant;
 
 use lowtide_sys::memory::page_size;
 use lowtide_sys::page_cache::punch;
-use lowtide_sys::shared::{Access, SharedMapping, Sharing, memfd};
+use lowtide_sys::shared::{Rights, SharedMapping, Sharing, memfd};
 use lowtide_sys::userfault::{Event, Features, Modes, Scope, UserFault};
 use rustix::event::epoll;
 
@@ -47,7 +47,7 @@ impl One {
             return Err(io::Error::other(format!("this kernel lacks {more:?}")));
         }
         let file = memfd("served", page_size() as u64)?;
-        let access = Access::ReadWrite;
+        let access = Rights::ReadWrite;
         let window = SharedMapping::map(&file, 0, page_size(), access, Sharing::Shared, false)?;
         // SAFETY: The window belongs to this program, which makes no reference to it.
         unsafe { fault.register(window.addresses(), Modes::MISSING | Modes::WRITE_PROTECT) }?;

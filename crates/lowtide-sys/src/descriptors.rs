@@ -13,8 +13,11 @@
 
 use std::fs;
 use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
 
 use libc::c_uint;
+use rustix::fs::{Mode, OFlags, open};
+use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 
 /// `CLOSE_RANGE_UNSHARE`.
 const UNSHARE: c_uint = 1 << 1;
@@ -47,6 +50,68 @@ pub unsafe fn make_own(first: c_uint) -> io::Result<()> {
         unsafe { libc::close(number) };
     }
     Ok(())
+}
+
+/// The same, with nothing in the table but the standard descriptors, which are /dev/null, or where
+/// that is not to be had the root, without a right to it: what is opened later must not become one,
+/// into which messages are written.
+///
+/// # Safety
+///
+/// No value of this thread owns a descriptor.
+///
+/// # Errors
+///
+/// As [`make_own`].
+pub unsafe fn make_own_empty() -> io::Result<()> {
+    // SAFETY: The caller's promise.
+    unsafe { make_own(3) }?;
+    // From here on the table is the thread's own, whatever it can open.
+    let root = || open("/", OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
+    let null = open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).or_else(|_| root());
+    let Ok(null) = null else { return Ok(()) };
+    for standard in 0..3 {
+        if null.as_raw_fd() != standard {
+            // SAFETY: Nothing of this thread uses the standard descriptors of its own table.
+            unsafe { libc::dup3(null.as_raw_fd(), standard, libc::O_CLOEXEC) };
+        }
+    }
+    if null.as_raw_fd() < 3 {
+        std::mem::forget(null);
+    }
+    Ok(())
+}
+
+/// Opens, in the calling thread's table, the file of another thread's descriptor, for reading. A
+/// path of /proc leads to the file itself, also if its name is gone. Where that is not allowed, the
+/// descriptor is [duplicated](duplicate). Says, too, whether the open file is the caller's alone.
+///
+/// # Errors
+///
+/// As [`duplicate`].
+pub fn reopen(thread: i32, fd: i32) -> io::Result<(OwnedFd, bool)> {
+    let path = format!("/proc/self/task/{thread}/fd/{fd}");
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+    match open(path.as_str(), flags, Mode::empty()) {
+        Ok(file) => Ok((file, true)),
+        Err(_) => Ok((duplicate(thread, fd)?, false)),
+    }
+}
+
+/// Duplicates, in the calling thread's table, a descriptor of another thread of this process
+/// (`pidfd_getfd(2)`, Linux 5.6). Before Linux 6.9 that of the first thread.
+///
+/// # Errors
+///
+/// `EBADF` where it has no such descriptor, or has ended; `EPERM` and `ENOSYS` in a sandbox.
+pub fn duplicate(thread: i32, fd: i32) -> io::Result<OwnedFd> {
+    /// `PIDFD_THREAD`.
+    const OF_THREAD: u32 = libc::O_EXCL.cast_unsigned();
+    let of_thread = PidfdFlags::from_bits_retain(OF_THREAD);
+    let thread = Pid::from_raw(thread).ok_or(io::ErrorKind::InvalidInput)?;
+    let pidfd = pidfd_open(thread, of_thread)
+        .or_else(|_| pidfd_open(rustix::process::getpid(), PidfdFlags::empty()))?;
+    Ok(pidfd_getfd(&pidfd, fd, PidfdGetfdFlags::empty())?)
 }
 
 /// Descriptors from `first` on are closed where this process becomes another program, or starts

@@ -186,7 +186,7 @@ impl Mapping {
             HugePages::Yes => {
                 let _ = mapping.advise(0..len, mm::Advice::LinuxHugepage);
             }
-            HugePages::Never => mapping.forbid_huge_pages()?,
+            HugePages::Never => mapping.forbid_huge_pages(0..mapping.len())?,
             HugePages::No => {}
         }
         Ok(mapping)
@@ -277,11 +277,13 @@ impl Mapping {
     ///
     /// The range must be page aligned, because a partly covered page would lose its neighbour's
     /// bytes. A huge page that is partly covered is split. References into the range must not be
-    /// held across the call.
+    /// held across the call. Pages that are locked in memory, since the program has locked all that
+    /// it has (`mlockall(2)`), go too where the kernel can do that (5.18).
     ///
     /// # Errors
     ///
-    /// `InvalidInput` for a range that is not page aligned or not committed.
+    /// `InvalidInput` for a range that is not page aligned or not committed, and for locked pages
+    /// of an older kernel.
     pub fn discard(&self, range: Range<usize>) -> io::Result<()> {
         self.check("discard", &range)?;
         let page = page_size();
@@ -290,17 +292,28 @@ impl Mapping {
                 "cannot discard {range:?}: both ends must be multiples of {page} bytes"
             )));
         }
-        Ok(self.advise(range, mm::Advice::LinuxDontNeed)?)
+        match self.advise(range.clone(), mm::Advice::LinuxDontNeed) {
+            Err(Errno::INVAL) => self.discard_locked(range),
+            done => Ok(done?),
+        }
     }
 
-    /// Forbids huge pages from now on (`MADV_NOHUGEPAGE`): a page that is touched takes memory for
-    /// itself alone. Huge pages that are there stay.
+    /// As [`Mapping::discard`], of a range that it has checked.
+    fn discard_locked(&self, range: Range<usize>) -> io::Result<()> {
+        let start = self.base.as_ptr().wrapping_add(range.start).cast();
+        // SAFETY: the range belongs to this mapping; the contract of `discard`.
+        let done = unsafe { libc::madvise(start, range.len(), libc::MADV_DONTNEED_LOCKED) };
+        if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    }
+
+    /// Forbids huge pages in a range from now on (`MADV_NOHUGEPAGE`): a page that is touched takes
+    /// memory for itself alone. Huge pages that are there stay.
     ///
     /// # Errors
     ///
     /// What `madvise(2)` says. A kernel without huge pages has nothing to forbid.
-    pub fn forbid_huge_pages(&self) -> io::Result<()> {
-        match self.advise(0..self.len, mm::Advice::LinuxNoHugepage) {
+    pub fn forbid_huge_pages(&self, range: Range<usize>) -> io::Result<()> {
+        match self.advise(range, mm::Advice::LinuxNoHugepage) {
             Ok(()) | Err(Errno::INVAL) => Ok(()),
             Err(error) => Err(error.into()),
         }
@@ -533,6 +546,11 @@ mod tests {
         mapping.discard(0..16 * page).unwrap();
         assert_eq!(resident(&mapping), 32 * page);
         assert_eq!(read(&mapping, 5), 0);
+
+        // SAFETY: locking pages of one's own memory changes none of them.
+        assert_eq!(unsafe { libc::mlock(mapping.as_ptr().cast(), 16 * page) }, 0);
+        mapping.discard(0..16 * page).unwrap();
+        assert_eq!(resident(&mapping), 32 * page);
     }
 
     #[test]

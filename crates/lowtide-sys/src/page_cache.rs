@@ -109,8 +109,9 @@ pub fn read_ahead(fd: impl AsFd, offset: u64, len: u64) -> io::Result<()> {
     Ok(rustix::fs::fadvise(fd, offset, len, rustix::fs::Advice::WillNeed)?)
 }
 
-/// Starts to write the dirty pages of a part of a file, and does not wait
-/// (`sync_file_range(2)`). It makes nothing durable.
+/// Starts to write the dirty pages of a part of a file, and does not wait for them
+/// (`sync_file_range(2)`); `len` 0 means to the end. It may wait for room in the device's queue. It
+/// makes nothing durable.
 ///
 /// # Errors
 ///
@@ -279,7 +280,7 @@ fn count_resident(fd: BorrowedFd<'_>) -> io::Result<u64> {
     for offset in (0..len).step_by(COUNTED_AT_ONCE as usize) {
         let part = (len - offset).min(COUNTED_AT_ONCE) as usize;
         let mapping =
-            SharedMapping::map(fd, offset, part, shared::Access::Read, Sharing::Shared, false)?;
+            SharedMapping::map(fd, offset, part, shared::Rights::Read, Sharing::Shared, false)?;
         resident.clear();
         resident.resize(mapping.len() / page_size(), 0);
         mincore(mapping.addresses(), &mut resident)?;
@@ -298,20 +299,6 @@ pub fn is_visible(fd: impl AsFd) -> bool {
     }
     let itself = AtFlags::EMPTY_PATH | AtFlags::EACCESS;
     accessat(fd, c"", Access::WRITE_OK, itself).is_ok()
-}
-
-/// Starts writing what is dirty of a file, and does not wait for it (`sync_file_range(2)`). It may
-/// wait for room in the device's queue. Nothing is made durable: no metadata is written, and no
-/// cache of a device.
-///
-/// # Errors
-///
-/// `ESPIPE` for what has no page cache; `EIO` and its like of writes that failed before.
-pub fn start_writing(fd: impl AsFd) -> io::Result<()> {
-    let fd = fd.as_fd().as_raw_fd();
-    // SAFETY: The call takes numbers only.
-    let failed = unsafe { libc::sync_file_range(fd, 0, 0, libc::SYNC_FILE_RANGE_WRITE) } != 0;
-    if failed { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
 /// Makes a part of a file a hole: its memory (and space on a device) is given back, and it reads as
@@ -337,7 +324,7 @@ pub fn punch(fd: impl AsFd, range: Range<u64>) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::shared::{Access, memfd};
+    use crate::shared::{Rights, memfd};
     use std::fs::File;
     use std::os::unix::fs::FileExt;
 
@@ -365,7 +352,7 @@ mod tests {
             Err(error) => panic!("{error}"),
         }
         let len = PAGES * page;
-        let map = SharedMapping::map(&file, 0, len, Access::Read, Sharing::Shared, false).unwrap();
+        let map = SharedMapping::map(&file, 0, len, Rights::Read, Sharing::Shared, false).unwrap();
         Some((file, map))
     }
 
@@ -466,7 +453,7 @@ mod tests {
     fn advice_reaches_the_kernel() {
         let page = page_size();
         let file = memfd("advice", page as u64).unwrap();
-        let map = SharedMapping::map(&file, 0, page, Access::Read, Sharing::Shared, false).unwrap();
+        let map = SharedMapping::map(&file, 0, page, Rights::Read, Sharing::Shared, false).unwrap();
         dont_fork(map.addresses()).unwrap();
         for advice in [Advice::Sequential, Advice::Random, Advice::DontDump, Advice::NoHugePages] {
             advise(map.addresses(), advice).unwrap();

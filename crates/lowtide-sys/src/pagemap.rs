@@ -345,7 +345,7 @@ pub fn page_faults() -> Faults {
 mod tests {
     use super::*;
     use crate::memory::{HugePages, Mapping};
-    use crate::shared::{Access, SharedMapping, Sharing, memfd};
+    use crate::shared::{Rights, SharedMapping, Sharing, memfd};
 
     fn written_pages(mapping: &Mapping) -> Range<usize> {
         let start = mapping.as_ptr().addr();
@@ -417,7 +417,7 @@ mod tests {
     fn entries_say_whether_a_page_is_mapped_and_whether_elsewhere_too() {
         let len = 70 * page_size();
         let memory = memfd("entries", len as u64).unwrap();
-        let map = || SharedMapping::map(&memory, 0, len, Access::Read, Sharing::Shared, false);
+        let map = || SharedMapping::map(&memory, 0, len, Rights::Read, Sharing::Shared, false);
         let (one, other) = (map().unwrap(), map().unwrap());
         let pagemap = Pagemap::open().unwrap();
         let mut entries = Vec::new();

@@ -12,18 +12,11 @@
 //! memory, and a page of the mirror is given back by punching a hole
 //! ([`page_cache::punch`](crate::page_cache::punch)).
 //!
-//! # Alias
+//! # One mapping
 //!
-//! Two mappings of one descriptor are two windows on the same pages:
-//!
-//! ```text
-//!   window   | . . A . |   registered with userfaultfd, perhaps read-only
-//!   alias    | . . A . |   readable and writable, registered with nothing
-//! ```
-//!
-//! What is stored through the alias is there in the window at once. A store through the alias to a
-//! page that does not exist creates it, and from then on the window can map it: a page that is
-//! being filled through an alias must be kept from the window's readers by other means.
+//! A memfd is seen through one *window*, which is registered with userfaultfd. Its bytes are copied
+//! out by `pread(2)`: a second mapping would let a stray load make a page of zeroes in a hole
+//! (`docs/decisions/0014-one-mapping.md`).
 //!
 //! # Fork
 //!
@@ -53,19 +46,16 @@ use crate::memory::page_size;
 
 /// What a mapping permits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Access {
-    /// Nothing: the addresses are taken, and a touch is `SIGSEGV`.
-    None,
+pub enum Rights {
     /// Loads.
     Read,
     /// Loads and stores.
     ReadWrite,
 }
 
-impl Access {
+impl Rights {
     const fn protection(self) -> ProtFlags {
         match self {
-            Self::None => ProtFlags::empty(),
             Self::Read => ProtFlags::READ,
             Self::ReadWrite => ProtFlags::READ.union(ProtFlags::WRITE),
         }
@@ -84,11 +74,11 @@ pub enum Sharing {
 /// An owned mapping of a descriptor, unmapped on drop.
 ///
 /// ```
-/// use lowtide_sys::shared::{Access, SharedMapping, Sharing, memfd};
+/// use lowtide_sys::shared::{Rights, SharedMapping, Sharing, memfd};
 ///
 /// let file = memfd("example", 1 << 20)?;
-/// let window = SharedMapping::map(&file, 0, 1 << 20, Access::Read, Sharing::Shared, false)?;
-/// let alias = SharedMapping::map(&file, 0, 1 << 20, Access::ReadWrite, Sharing::Shared, false)?;
+/// let window = SharedMapping::map(&file, 0, 1 << 20, Rights::Read, Sharing::Shared, false)?;
+/// let alias = SharedMapping::map(&file, 0, 1 << 20, Rights::ReadWrite, Sharing::Shared, false)?;
 /// // SAFETY: Both mappings live, the file is that long, and no other thread uses it.
 /// unsafe { alias.as_ptr().write_volatile(7) };
 /// // SAFETY: As above.
@@ -126,7 +116,7 @@ impl SharedMapping {
         fd: impl AsFd,
         offset: u64,
         len: usize,
-        access: Access,
+        access: Rights,
         sharing: Sharing,
         populate: bool,
     ) -> io::Result<SharedMapping> {
@@ -153,29 +143,6 @@ impl SharedMapping {
         Ok(SharedMapping { base, len: rounded })
     }
 
-    /// Puts a shared mapping of a descriptor, from `offset` on, at these addresses, in one step, in
-    /// place of what is there. It stays until something else takes the place.
-    ///
-    /// # Errors
-    ///
-    /// `InvalidInput` for an empty range; else what `mmap(2)` says.
-    ///
-    /// # Safety
-    ///
-    /// The addresses are the caller's to replace.
-    pub unsafe fn place(
-        fd: impl AsFd,
-        offset: u64,
-        range: &Range<usize>,
-        access: Access,
-    ) -> io::Result<()> {
-        let flags = MapFlags::SHARED | MapFlags::FIXED;
-        let start = ptr::with_exposed_provenance_mut(range.start);
-        // SAFETY: the caller's promise.
-        unsafe { mm::mmap(start, range.len(), access.protection(), flags, fd, offset) }?;
-        Ok(())
-    }
-
     /// The first byte. Valid until drop.
     #[inline]
     #[must_use]
@@ -198,7 +165,7 @@ impl SharedMapping {
     ///
     /// What `mprotect(2)` says: `EACCES` for stores to a shared mapping whose descriptor was not
     /// opened for writing.
-    pub fn protect(&self, access: Access) -> io::Result<()> {
+    pub fn protect(&self, access: Rights) -> io::Result<()> {
         let flags = MprotectFlags::from_bits_retain(access.protection().bits());
         // SAFETY: The addresses are this mapping's, and no contents change.
         Ok(unsafe { mm::mprotect(self.base.as_ptr().cast(), self.len, flags) }?)
@@ -318,9 +285,9 @@ mod tests {
         let map = |access, sharing| {
             SharedMapping::map(&file, 0, 4 * page, access, sharing, false).unwrap()
         };
-        let window = map(Access::Read, Sharing::Shared);
-        let alias = map(Access::ReadWrite, Sharing::Shared);
-        let private = map(Access::ReadWrite, Sharing::Private);
+        let window = map(Rights::Read, Sharing::Shared);
+        let alias = map(Rights::ReadWrite, Sharing::Shared);
+        let private = map(Rights::ReadWrite, Sharing::Private);
         write(&alias, page + 3, 9);
         assert_eq!((read(&window, page + 3), read(&private, page + 3)), (9, 9));
         write(&private, page + 3, 10);
@@ -345,7 +312,7 @@ mod tests {
         let file = tempfile::tempfile().unwrap();
         file.write_all_at(&[5; 100], page as u64).unwrap();
         let map = |offset, len| {
-            SharedMapping::map(&file, offset, len, Access::Read, Sharing::Shared, true)
+            SharedMapping::map(&file, offset, len, Rights::Read, Sharing::Shared, true)
         };
         let mapping = map(page as u64, 100).unwrap();
         assert_eq!(mapping.len(), page);
@@ -361,19 +328,19 @@ mod tests {
         let file = tempfile::tempfile().unwrap();
         file.set_len(64 * page as u64).unwrap();
         let whole = |sharing| {
-            SharedMapping::map(&file, 0, 4 * page, Access::ReadWrite, sharing, false).unwrap()
+            SharedMapping::map(&file, 0, 4 * page, Rights::ReadWrite, sharing, false).unwrap()
         };
         let (mut shared, mut private) = (whole(Sharing::Shared), whole(Sharing::Private));
         write(&shared, 2 * page, 7);
         write(&private, 3 * page, 8);
         for mapping in [&mut shared, &mut private] {
             mapping.resize(64 * page, true).unwrap();
-            mapping.protect(Access::Read).unwrap();
+            mapping.protect(Rights::Read).unwrap();
             assert_eq!(mapping.len(), 64 * page);
         }
         assert_eq!((read(&shared, 2 * page), read(&private, 3 * page)), (7, 8));
         assert_eq!(shared.resize(0, true).unwrap_err().kind(), io::ErrorKind::InvalidInput);
-        private.protect(Access::ReadWrite).unwrap();
+        private.protect(Rights::ReadWrite).unwrap();
         write(&private, 3 * page, 9);
         shared.sync(2 * page + 5..64 * page).unwrap();
         let mut byte = [0];
@@ -387,9 +354,8 @@ mod tests {
     fn what_the_descriptor_forbids_cannot_be_mapped() {
         let file = File::open("/proc/self/exe").unwrap();
         let map = |access, sharing| SharedMapping::map(&file, 0, 4096, access, sharing, false);
-        let refused = map(Access::ReadWrite, Sharing::Shared).unwrap_err();
+        let refused = map(Rights::ReadWrite, Sharing::Shared).unwrap_err();
         assert_eq!(refused.kind(), io::ErrorKind::PermissionDenied);
-        map(Access::ReadWrite, Sharing::Private).unwrap();
-        map(Access::None, Sharing::Shared).unwrap();
+        map(Rights::ReadWrite, Sharing::Private).unwrap();
     }
 }

@@ -13,7 +13,7 @@ use std::os::unix::fs::FileExt;
 use lowtide_sys::memory::page_size;
 use lowtide_sys::page_cache::{punch, zap};
 use lowtide_sys::pagemap::{Categories, Pagemap, Query};
-use lowtide_sys::shared::{Access, SharedMapping, Sharing, memfd};
+use lowtide_sys::shared::{Rights, SharedMapping, Sharing, memfd};
 use lowtide_sys::userfault::{CopyError, Event, Features, Modes, Scope, UserFault};
 
 const PAGES: usize = 64;
@@ -33,10 +33,10 @@ struct Window {
 impl Window {
     /// A window of [`PAGES`] missing pages; nothing where the kernel refuses.
     fn new(scope: Scope, needed: Features, modes: Modes) -> Option<Window> {
-        Window::with_access(Access::ReadWrite, scope, needed, modes)
+        Window::with_access(Rights::ReadWrite, scope, needed, modes)
     }
 
-    fn with_access(access: Access, scope: Scope, needed: Features, modes: Modes) -> Option<Window> {
+    fn with_access(access: Rights, scope: Scope, needed: Features, modes: Modes) -> Option<Window> {
         let fault = match UserFault::open(scope, needed) {
             Ok(fault) => fault,
             Err(error) if refused(&error) => {
@@ -53,7 +53,7 @@ impl Window {
         let file = memfd("window", len as u64).unwrap();
         let window = SharedMapping::map(&file, 0, len, access, Sharing::Shared, false).unwrap();
         let alias =
-            SharedMapping::map(&file, 0, len, Access::ReadWrite, Sharing::Shared, false).unwrap();
+            SharedMapping::map(&file, 0, len, Rights::ReadWrite, Sharing::Shared, false).unwrap();
         // SAFETY: The window belongs to the test, which makes no reference to it.
         unsafe { fault.register(window.addresses(), modes) }.unwrap();
         Some(Window { fault, file, window, alias })
@@ -372,7 +372,7 @@ fn a_cached_page_is_a_minor_fault_where_that_is_registered() {
 
 #[test]
 fn a_mapping_for_loads_only_is_registered_for_missing_pages_and_protection() {
-    let Some(on) = Window::with_access(Access::Read, Scope::Any, EXACT, BOTH) else { return };
+    let Some(on) = Window::with_access(Rights::Read, Scope::Any, EXACT, BOTH) else { return };
     on.insert(0, 1, true);
     on.zap();
     assert_eq!((on.load(0), on.present()), (1, vec![0]));
