@@ -23,6 +23,7 @@
 //! [`punch`]: Backend::punch
 //! [`sync_name`]: Backend::sync_name
 
+use lowtide_sys::{room, tell};
 use rustix::fs::{FallocateFlags, fallocate};
 use std::fs::File;
 use std::io;
@@ -53,9 +54,10 @@ const READERS_MAX: usize = 256;
 pub struct Backend {
     /// Absent when system calls are used for everything.
     uring: Option<Uring>,
-    psync: Psync,
+    /// Outside of the room and in it: threads use the descriptors of their own table.
+    psync: [Psync; 2],
     /// Those that make reads with a deadline.
-    readers: Arc<Workers>,
+    readers: [Arc<Workers>; 2],
     inject: Option<Arc<dyn Inject>>,
     sites: Arc<FaultSites>,
     /// Of the requests that the injector sees.
@@ -63,6 +65,11 @@ pub struct Backend {
     /// Whether requests were left in flight forever.
     abandoned: AtomicBool,
     reason: String,
+}
+
+/// Whose table of descriptors the calling thread has.
+fn side() -> usize {
+    usize::from(room::is_inside())
 }
 
 impl std::fmt::Debug for Backend {
@@ -87,8 +94,8 @@ impl Backend {
     /// [`Refusal`] when io_uring was demanded and does not work. [`IoEngine::Auto`]
     /// never fails.
     pub fn open(options: Options) -> Result<Backend, Refusal> {
-        let psync = Psync::new(options.depth.max(1) as usize);
-        let with_calls = format!("system calls, up to {} threads for batches", psync.threads());
+        let psync = [(); 2].map(|()| Psync::new(options.depth.max(1) as usize));
+        let with_calls = format!("system calls, up to {} threads for batches", psync[0].threads());
         let (uring, reason) = match options.engine {
             IoEngine::Psync => (None, format!("psync as requested: {with_calls}")),
             IoEngine::Auto | IoEngine::Uring => match Uring::open(options.depth, options.arena) {
@@ -103,10 +110,10 @@ impl Backend {
                 }
             },
         };
-        tracing::debug!(%reason, "I/O engine chosen");
+        tell!(debug, %reason, "I/O engine chosen");
         let (inject, sites) = (options.inject, options.sites);
         let (numbers, abandoned) = (options.numbers, AtomicBool::new(false));
-        let readers = Arc::new(Workers::new("lowtide-read", READERS_MAX));
+        let readers = [(); 2].map(|()| Arc::new(Workers::new("lowtide-read", READERS_MAX)));
         Ok(Backend { uring, psync, readers, inject, sites, numbers, abandoned, reason })
     }
 
@@ -118,6 +125,10 @@ impl Backend {
     /// One line for people: which engine, how it is set up, and why it is not the other.
     pub fn reason(&self) -> &str {
         &self.reason
+    }
+
+    fn psync(&self) -> &Psync {
+        &self.psync[side()]
     }
 
     /// What decides about requests, in tests.
@@ -175,14 +186,14 @@ impl Backend {
     /// made meanwhile.
     pub fn batch(&self, path: &Arc<PathBuf>) -> Batch<'_> {
         let ring = self.uring.as_ref().and_then(Uring::queue);
-        let engine = ring.map_or_else(|| Engine::Psync(self.psync.shared_queue()), Engine::Uring);
+        let engine = ring.map_or_else(|| Engine::Psync(self.psync().shared_queue()), Engine::Uring);
         Batch::new(self, engine, path)
     }
 
     /// The same, of reads that are made by threads of the pager, so that they can be
     /// [left](Batch::leave).
     pub fn timed_batch(&self, path: &Arc<PathBuf>) -> Batch<'_> {
-        let queue = TimedQueue::new(self, (&self.readers, self.psync.depth()), path);
+        let queue = TimedQueue::new(self, (&self.readers[side()], self.psync().depth()), path);
         Batch::new(self, Engine::Timed(queue), path)
     }
 
@@ -190,7 +201,7 @@ impl Backend {
     /// without io_uring it starts threads as they are needed, and the next writer takes them over.
     pub fn writer(&self) -> Writer<'_> {
         let ring = self.uring.as_ref().and_then(Uring::queue);
-        let engine = ring.map_or_else(|| Engine::Psync(self.psync.own_queue()), Engine::Uring);
+        let engine = ring.map_or_else(|| Engine::Psync(self.psync().own_queue()), Engine::Uring);
         Writer::new(self, engine)
     }
 

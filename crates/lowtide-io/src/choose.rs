@@ -17,6 +17,7 @@ use crate::fault_sites::FaultSites;
 
 /// How reads and writes reach the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
 pub enum IoEngine {
     /// io_uring where it works, otherwise system calls.
     #[default]
@@ -41,6 +42,7 @@ impl fmt::Display for IoEngine {
 /// A name that is no I/O engine.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("no I/O engine is called \"{name}\": use auto, uring or psync")]
+#[non_exhaustive]
 pub struct UnknownIoEngine {
     /// The name that was given.
     pub name: String,

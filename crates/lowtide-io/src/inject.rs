@@ -117,7 +117,8 @@ impl Numbers {
 }
 
 /// Decides what becomes of requests. Called from every thread that does I/O, possibly at the same
-/// time.
+/// time. A pager calls it with the program's descriptors: for a thread of its own that has others,
+/// another one does that ([`room::outside`](lowtide_sys::room::outside)).
 pub trait Inject: Send + Sync {
     /// Returns the verdict for a request. Called once for each, before the first attempt. It may
     /// block, to play a device whose queue is full: then it holds up the calling thread and

@@ -4,11 +4,12 @@
 //! long as that lasts, and another may be started in its place, up to [`LOST_MAX`] of them: a dead
 //! device must not take the threads that read from others.
 
+use lowtide_sys::{tell, threads};
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::thread::{Builder, JoinHandle};
+use std::thread::JoinHandle;
 
 use super::psync::lock;
 
@@ -90,7 +91,7 @@ impl Workers {
 
     fn spawn(&self, number: usize) -> std::io::Result<JoinHandle<()>> {
         let theirs = Arc::clone(&self.list);
-        Builder::new().name(format!("{}-{number}", self.name)).spawn(move || theirs.serve())
+        threads::spawn(&format!("{}-{number}", self.name), move || theirs.serve())
     }
 
     /// How many there are at most, lost ones aside.
@@ -114,7 +115,7 @@ impl Workers {
             match self.spawn(threads.len()) {
                 Ok(thread) => threads.push(thread),
                 Err(error) if threads.is_empty() => {
-                    tracing::warn!(%error, "no I/O thread can be started: transfers do not \
+                    tell!(warn, %error, "no I/O thread can be started: transfers do not \
                         overlap");
                     drop(threads);
                     return task();

@@ -24,20 +24,15 @@
 //! | `watch.rs` | [`Progress`], and cancellation |
 //! | `advise.rs` | [`Advice`]: the smallest sufficient budget |
 //! | `report.rs` | [`Table`], [`Row`]: results as text and JSON |
-//! | `picture.rs`, `html.rs` | [`chart`], [`page`]: results as SVG and HTML |
-//! | `bytes.rs` | amounts of memory in a readable form |
 //! | `plain.rs` | the engine's policies, on the simulator's plain machine, as a [`Player`] |
 //! | [`baseline`] | textbook caches, for comparison with the engine's policies |
 #![forbid(unsafe_code)]
 
 mod advise;
 pub mod baseline;
-mod bytes;
 mod curve;
-mod html;
 mod next_use;
 mod numbering;
-mod picture;
 mod plain;
 mod player;
 mod replay;
@@ -53,7 +48,6 @@ mod words;
 pub use advise::{Advice, Verdict};
 pub use curve::{Curve, Gap, Point, spread};
 pub use next_use::NextUse;
-pub use picture::{chart, page};
 pub use player::{MakePlayer, Player, PlayerError, System};
 pub use report::{AdviceRow, Refusal, Row, Table, refusals, rows};
 pub use run::{MrcError, Run};

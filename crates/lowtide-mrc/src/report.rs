@@ -2,7 +2,7 @@
 
 use super::advise::{Advice, Verdict};
 use super::curve::{Curve, Point};
-use crate::bytes::Bytes;
+use lowtide_core::Size;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -103,7 +103,7 @@ impl Advice {
     /// The advice in one to three sentences, for people.
     #[must_use]
     pub fn sentences(&self, page_bytes: u64) -> String {
-        let bytes = |pages: u64| Bytes(pages.saturating_mul(page_bytes));
+        let bytes = |pages: u64| Size::new(pages.saturating_mul(page_bytes)).short();
         let percent = |ratio: f64| format!("{} %", trimmed(ratio * 100.0, 4));
         let (policy, target) = (&self.policy, percent(self.target));
         match &self.verdict {
@@ -235,7 +235,7 @@ impl Table {
             ratio.map_or("-".to_owned(), |ratio| format!("{:.2} %", ratio * 100.0))
         };
         let row = |(pages, ratios): &(u64, Vec<Option<f64>>)| {
-            let size = Bytes(pages.saturating_mul(self.page_bytes)).to_string();
+            let size = Size::new(pages.saturating_mul(self.page_bytes)).short().to_string();
             [size, format!("{} %", share(*pages))]
                 .into_iter()
                 .chain(ratios.iter().map(percent))
@@ -299,9 +299,9 @@ mod tests {
     fn the_table_has_a_row_a_size_and_a_column_a_policy() {
         let table = Table::new(&curves(), 2560, 4096).to_string();
         let expected = "budget  of footprint    mglru      opt\n\
-                        64 KiB       0.625 %        -  50.00 %\n\
-                        \x201 MiB          10 %  10.00 %   4.50 %\n\
-                        10 MiB         100 %   1.00 %        -\n\
+                        \x20  64K       0.625 %        -  50.00 %\n\
+                        \x20   1M          10 %  10.00 %   4.50 %\n\
+                        \x20  10M         100 %   1.00 %        -\n\
                         1.00 % of the accesses miss at any size: first accesses, and those after \
                         a free.\n\
                         - mglru: at least 32 pages are needed\n";
@@ -344,9 +344,9 @@ mod tests {
         };
         assert_eq!(
             advice.sentences(4096),
-            "mglru: 1 MiB (256 pages) is enough for at most 1 % misses: it has 0.9 %. 1016 KiB \
+            "mglru: 1M (256 pages) is enough for at most 1 % misses: it has 0.9 %. 1016K \
              (254 pages) is not enough: \
-             1.1 %. More memory is not always better here; not enough: 1.17 MiB (1.2 %)."
+             1.1 %. More memory is not always better here; not enough: 1.2M (1.2 %)."
         );
         assert_eq!(advice.row(4096).max_bytes, Some(1 << 20));
         advice.verdict = Verdict::BelowFloor;

@@ -6,7 +6,7 @@
 //! happens to be right.
 //!
 //! ```text
-//! RUSTFLAGS="--cfg loom" cargo test -p lowtide-pin --release --test loom_hazard
+//! RUSTFLAGS="--cfg loom" cargo test -p lowtide-pin --release --test it loom_hazard
 //! ```
 //!
 //! A proof is worth something only if it can fail, and only if it comes to the interesting case. So

@@ -5,7 +5,7 @@
 //! model allows.
 //!
 //! ```text
-//! RUSTFLAGS="--cfg loom" cargo test -p lowtide-pin --release --test loom_translation
+//! RUSTFLAGS="--cfg loom" cargo test -p lowtide-pin --release --test it loom_translation
 //! ```
 //!
 //! These changes to the code were each seen to fail here: losing WAITERS in `leave`; a

@@ -230,7 +230,7 @@ costs! {
     judge_ns: 150,
     /// Looking at one translation of a folio that is judged, found by way of the reverse map: each
     /// is in another process's table. Measured on a classical kernel (Linux 6.18, a virtual machine
-    /// with two cores): `docs/design/fidelity-heaps.md`.
+    /// with two cores): `docs/design/fidelity.md`.
     look_ns: 180,
     /// Dropping one translation of a victim, found by way of the reverse map. Guess; several times
     /// `zap_ns`, as each is in another table.
@@ -268,7 +268,7 @@ costs! {
 
     /// Taking or returning one swap slot, with its entry in the swap cache, in the cluster of this
     /// CPU. Measured on Linux 6.18, a virtual machine with two cores:
-    /// `docs/design/fidelity-heaps.md`.
+    /// `docs/design/fidelity.md`.
     swap_slot_ns: 570,
     /// Taking a cluster of 512 slots, under a lock that all CPUs share. Guess.
     swap_cluster_ns: 1_000,

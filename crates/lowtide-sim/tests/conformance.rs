@@ -8,6 +8,7 @@
 //! Dirty pages are written at the same points of the sequence, by `flush` and by `sync`, and are
 //! few enough in between that neither side's flusher acts on its own.
 
+use lowtide::advanced::PagerAdvanced as _;
 use lowtide::{OpenOptions, Pager, Policy, Size, View};
 use lowtide_core::MemoryStat;
 use lowtide_sim::{Plain, PlainConfig};

@@ -1,8 +1,6 @@
 //! Memory that does not keep its bytes: an error for the page, and never other data.
 
-mod common;
-
-use common::page;
+use crate::common::page;
 use lowtide_swap::{
     CompressedStore, Corrupt, Fault, Handle, PAGE_BYTES, PageSource, Rejected, StoreLimits,
 };

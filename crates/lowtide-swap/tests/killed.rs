@@ -5,9 +5,7 @@
 
 #![expect(clippy::print_stdout, reason = "the process that is killed reports by it")]
 
-mod common;
-
-use common::page;
+use crate::common::page;
 use lowtide_swap::{CreateError, Outgoing, SwapFile};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io::{BufRead, BufReader};
@@ -52,13 +50,13 @@ fn fills_the_largest_file_that_it_may_write() {
 #[test]
 fn a_process_is_not_ended_by_a_swap_file_larger_than_it_may_write() {
     let dir = tempfile::tempdir().expect("a directory");
-    let status = Command::new(std::env::current_exe().expect("this program"))
-        .args(["--ignored", "--exact", "fills_the_largest_file_that_it_may_write"])
+    let output = Command::new(std::env::current_exe().expect("this program"))
+        .args(["--ignored", "--exact", "killed::fills_the_largest_file_that_it_may_write"])
         .env(DIR, dir.path())
-        .stdout(Stdio::null())
-        .status()
+        .output()
         .expect("another process");
-    assert!(status.success(), "{status}");
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && said.contains("1 passed"), "{}: {said}", output.status);
 }
 
 #[test]
@@ -66,7 +64,7 @@ fn a_killed_process_leaves_no_file_behind() {
     let dir = tempfile::tempdir().expect("a directory");
     let program = std::env::current_exe().expect("this program");
     let mut child = Command::new(program)
-        .args(["--ignored", "--exact", "--nocapture", "fills_a_file_and_waits"])
+        .args(["--ignored", "--exact", "--nocapture", "killed::fills_a_file_and_waits"])
         .env(DIR, dir.path())
         .stdout(Stdio::piped())
         .spawn()

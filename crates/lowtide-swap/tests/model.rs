@@ -1,8 +1,6 @@
 //! Random sequences of operations, against a map of what must be stored.
 
-mod common;
-
-use common::{Planned, page};
+use crate::common::{Planned, page};
 use lowtide_swap::{
     CompressedStore, Handle, HeapPages, Neighbours, Outgoing, PAGE_BYTES, ReadAhead, Rejected,
     Slot, StoreLimits, SwapFile, WriteError,
@@ -192,7 +190,7 @@ proptest! {
         model.into_keys().for_each(|slot| file.free(slot));
         let stat = file.stat();
         prop_assert_eq!((stat.used, stat.corrupt), (0, 0));
-        prop_assert_eq!(stat.ahead, stat.ahead_hits + stat.ahead_wasted);
+        prop_assert_eq!(stat.ahead, stat.ahead_hits + stat.ahead_unused);
     }
 }
 

@@ -1,9 +1,7 @@
 //! Memory is refused at every point where a store takes some: what is rejected leaves nothing
 //! behind, and what is stored stays.
 
-mod common;
-
-use common::page;
+use crate::common::page;
 use lowtide_swap::{
     CompressedStore, Handle, HeapPage, HeapPages, PAGE_BYTES, PageSource, Rejected, StoreLimits,
 };

@@ -1,8 +1,6 @@
 //! What a swap file promises, on a real file and on one that fails.
 
-mod common;
-
-use common::{Call, Planned, Trouble, page};
+use crate::common::{Call, Planned, Trouble, page};
 use lowtide_swap::{
     Alone, Fault, Incoming, Neighbours, Outgoing, PAGE_BYTES, ReadAhead, ReadError, Slot, SwapFile,
     WriteError,
@@ -128,7 +126,7 @@ fn play(plan: Vec<(usize, Trouble)>) -> (Vec<Call>, Vec<String>) {
     file.discard(10);
     let stat = file.stat();
     assert_eq!(stat.used, 0, "all slots are free");
-    assert_eq!(stat.ahead, stat.ahead_hits + stat.ahead_wasted, "each page ahead is one of both");
+    assert_eq!(stat.ahead, stat.ahead_hits + stat.ahead_unused, "each page ahead is one of both");
     write(&file, 0..200).expect("every slot can be used again");
     (file.backing().calls()[..].to_vec(), errors)
 }
@@ -252,7 +250,7 @@ fn read_ahead_is_credited_for_touches_only() {
     assert_eq!(stat.ahead_hits, before.ahead_hits);
     slots.into_iter().for_each(|slot| file.free(slot));
     let stat = file.stat();
-    assert_eq!(stat.ahead, stat.ahead_hits + stat.ahead_wasted);
+    assert_eq!(stat.ahead, stat.ahead_hits + stat.ahead_unused);
 }
 
 #[test]

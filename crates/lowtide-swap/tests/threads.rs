@@ -1,8 +1,6 @@
 //! Many threads on one store and one file: no wrong byte, no leak, no page in two places.
 
-mod common;
-
-use common::{Bits, Planned, page};
+use crate::common::{Bits, Planned, page};
 use lowtide_swap::{
     Alone, CompressedStore, Fault, Handle, HeapPages, Neighbours, Outgoing, PAGE_BYTES, ReadAhead,
     ReadError, Rejected, Slot, StoreLimits, SwapFile, WriteError,
@@ -284,5 +282,5 @@ fn slots_are_used_again_while_their_neighbours_are_read() {
     });
     let stat = file.stat();
     assert_eq!((stat.used, stat.corrupt), (0, 0));
-    assert_eq!(stat.ahead, stat.ahead_hits + stat.ahead_wasted, "{stat:?}");
+    assert_eq!(stat.ahead, stat.ahead_hits + stat.ahead_unused, "{stat:?}");
 }

@@ -15,7 +15,7 @@
 //! | [`distribution`] | the choice of the next item: uniform or one of the two skews |
 //! | [`catalog`] | the workloads by name |
 //! | [`ycsb`], [`random`], [`gather`], [`scan`] | the streams behind those names |
-//! | [`record`], [`block`], [`layout`] | the bytes of records and pages: every read is verified |
+//! | [`record`], [`block`] | the bytes of records and pages: every read is verified |
 //! | [`trace`] | recorded streams: our exchange format, and the formats of other tools |
 
 #![forbid(unsafe_code)]
@@ -24,7 +24,6 @@ pub mod block;
 pub mod catalog;
 pub mod distribution;
 pub mod gather;
-pub mod layout;
 mod nearest;
 pub mod op;
 pub mod prng;
@@ -38,7 +37,6 @@ pub mod zipf;
 pub use catalog::{UnknownWorkload, Workload};
 pub use distribution::{Distribution, DistributionError, Sampler};
 pub use gather::Gather;
-pub use layout::{LayoutError, RecordLayout, RecordPlace};
 pub use nearest::nearest;
 pub use op::{Access, OpKind, PageOp, SPACE_PAGES_MAX, Space, SpaceId, SpaceKind};
 pub use prng::SplitMix64;

@@ -17,6 +17,7 @@
 //! The lock in a cache is contended only in that last case, so taking a ring costs two uncontended
 //! atomic operations on a line that the thread owns.
 
+use lowtide_sys::room::Own;
 use std::cell::RefCell;
 use std::io;
 use std::marker::PhantomData;
@@ -39,7 +40,7 @@ struct RingCache(Mutex<Content>);
 
 #[derive(Debug, Default)]
 struct Content {
-    idle: Vec<Ring>,
+    idle: Vec<Own<Ring>>,
     closed: bool,
 }
 
@@ -80,7 +81,7 @@ impl RingCaches {
                 }
             })
             .map_err(io::Error::other)?;
-        let idle = lock(&cache.0).idle.pop();
+        let idle = lock(&cache.0).idle.pop().and_then(Own::into_inner);
         let ring = match idle {
             Some(ring) => ring,
             None => open()?,
@@ -131,7 +132,7 @@ impl Drop for Lease {
         };
         let mut content = lock(&self.cache.0);
         if !content.closed && content.idle.len() < IDLE_MAX {
-            content.idle.push(ring);
+            content.idle.push(Own::of_this_side(ring));
         }
     }
 }

@@ -61,6 +61,7 @@ mod queue;
 mod ring;
 mod setup;
 
+use lowtide_sys::tell;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use self::cache::{Lease, RingCaches};
@@ -107,7 +108,7 @@ impl Uring {
             Ok(lease) => Some(lease),
             Err(error) => {
                 if !self.warned.swap(true, Ordering::Relaxed) {
-                    tracing::warn!(%error, "cannot open a ring for a thread: it uses system calls \
+                    tell!(warn, %error, "cannot open a ring for a thread: it uses system calls \
                         instead");
                 }
                 None

@@ -22,6 +22,7 @@
 //! `io_uring_enter` in a way that the safe wrapper lacks (waiting without submitting).
 #![allow(unsafe_code)]
 
+use lowtide_sys::tell;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -174,7 +175,7 @@ impl Ring {
                 std::thread::yield_now();
             }
             _ => {
-                tracing::error!(%error, "io_uring_enter failed: this ring is given up");
+                tell!(error, %error, "io_uring_enter failed: this ring is given up");
                 self.broken = true;
             }
         }

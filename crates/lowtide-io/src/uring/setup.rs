@@ -26,6 +26,8 @@ use std::sync::Arc;
 
 use io_uring::{Builder, IoUring, Probe, opcode};
 
+use lowtide_sys::room::Own;
+
 use super::super::request::Arena;
 use super::ring::Ring;
 
@@ -84,8 +86,8 @@ impl TaskWork {
 enum Registration {
     /// Not at all, and why.
     None(String),
-    /// From the donor, which is kept open for that.
-    Cloned { donor: Box<IoUring>, arena: Arena },
+    /// From the donor, which is kept open for that; in the table of the thread that opened it.
+    Cloned { donor: Own<Box<IoUring>>, arena: Arena },
     /// Each by itself.
     Each { arena: Arena },
 }
@@ -197,7 +199,7 @@ impl Setup {
             });
         }
         match trial.submitter().register_buffers_clone(donor.as_raw_fd()) {
-            Ok(()) => Registration::Cloned { donor: Box::new(donor), arena },
+            Ok(()) => Registration::Cloned { donor: Own::of_this_side(Box::new(donor)), arena },
             Err(_) if arena.bytes() <= REGISTER_EACH_MAX => Registration::Each { arena },
             Err(error) => {
                 Registration::None(format!("rings cannot share it before Linux 6.12: {error}"))
@@ -215,9 +217,9 @@ impl Setup {
         let ring = self.task_work.builder().build(self.entries)?;
         let registered = match &self.registration {
             Registration::None(_) => None,
-            Registration::Cloned { donor, arena } => {
+            Registration::Cloned { donor, arena } => donor.here().and_then(|donor| {
                 ring.submitter().register_buffers_clone(donor.as_raw_fd()).ok().map(|()| *arena)
-            }
+            }),
             Registration::Each { arena } => {
                 // SAFETY: as for the donor.
                 let registered = unsafe { ring.submitter().register_buffers(&arena.pieces()) };

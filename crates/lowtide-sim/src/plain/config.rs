@@ -46,7 +46,7 @@ impl PlainConfig {
     pub const fn new(policy: Policy, pages: u64) -> Self {
         let metadata = match policy.lists() {
             Lists::Classical => 2,
-            Lists::MultiGen | Lists::Tide => 0,
+            _ => 0,
         };
         Self {
             policy,

@@ -227,7 +227,7 @@ impl Clusters {
         };
         let wasted = state.ahead;
         *state = UNUSED;
-        self.stat.ahead_wasted += u64::from(wasted);
+        self.stat.ahead_unused += u64::from(wasted);
         self.used -= 1;
         let number = slot / CLUSTER_SLOTS as u32;
         self.clusters[number as usize].used -= 1;
@@ -258,7 +258,7 @@ impl Clusters {
             // Read ahead again before a touch: the first time was for nothing.
             let again = std::mem::replace(&mut state.ahead, true);
             self.stat.ahead += 1;
-            self.stat.ahead_wasted += u64::from(again);
+            self.stat.ahead_unused += u64::from(again);
         }
         same
     }
@@ -418,6 +418,6 @@ mod tests {
         assert!(table.remove(1), "never touched");
         table.unmark_ahead(&found[2]);
         assert!(!table.mark_ahead(&found[1]), "it is gone");
-        assert_eq!((table.stat.ahead, table.stat.ahead_wasted), (2, 1));
+        assert_eq!((table.stat.ahead, table.stat.ahead_unused), (2, 1));
     }
 }

@@ -29,7 +29,7 @@ pub struct FileStat {
     /// … of which were touched later.
     pub ahead_hits: u64,
     /// … of which were freed, or had to be read again, before they were touched.
-    pub ahead_wasted: u64,
+    pub ahead_unused: u64,
     /// Clusters punched out of the file.
     pub punched: u64,
     /// Clusters that could not be punched.

@@ -66,7 +66,7 @@ impl<B: Backing> SwapFile<B> {
             let mut table = self.lock();
             let own = table.stored(slot.0).ok_or_else(|| failed(Fault::Missing))?;
             let wasted = table.take_ahead(slot.0);
-            table.stat.ahead_wasted += u64::from(wasted);
+            table.stat.ahead_unused += u64::from(wasted);
             (own, if window > 1 { table.around(slot.0, window) } else { Vec::new() })
         };
         around.retain(|found| neighbours.wants(Slot(found.slot), found.contents.tag));
@@ -114,7 +114,7 @@ impl<B: Backing> SwapFile<B> {
         let stat = &mut self.lock().stat;
         stat.ahead += taken;
         stat.ahead_hits += hits;
-        stat.ahead_wasted += wasted;
+        stat.ahead_unused += wasted;
     }
 
     /// Reads a page with neighbours. Returns whether the request succeeded.
