@@ -2,7 +2,9 @@
 
 use super::outcome::SeedsRow;
 use super::reading::DatabaseRow;
-use super::row::{Ratio, Row, RowLatency, Workers};
+use super::row::{Ratio, Row, RowLatency, TenantsRow, Workers};
+use crate::outcome::MixRow;
+use crate::reading::DatabasePart;
 use crate::spread::Spread;
 use crate::table::{self, Table, mib, thousands, us};
 
@@ -50,7 +52,7 @@ const SERVICE: &[Column] = &[
     ("KiB read", |row| thousands(row.count("pgpgin") as f64)),
     ("KiB written", |row| thousands(row.count("pgpgout") as f64)),
     ("file refaults", refaults),
-    ("device %", |row| number(row.device_util_pct)),
+    ("device %", |row| number(row.device.device_util_pct)),
     ("ratio: ops/s", |row| ratio(row, |ratio| ratio.ops_per_s)),
     ("read", |row| ratio(row, |ratio| ratio.pgpgin)),
     ("refaults", |row| ratio(row, |ratio| ratio.workingset_refault_file)),
@@ -60,7 +62,8 @@ const SERVICE: &[Column] = &[
 const READING: &[Column] = &[
     ("KiB/op", |row| {
         let published = row.ops.map(|ops| row.count("pgpgin") as f64 / ops as f64);
-        let read = row.database.map(|reads| reads.read_kib_per_op).or(published);
+        let read =
+            row.own::<DatabasePart>().database.map(|reads| reads.read_kib_per_op).or(published);
         read.map_or_else(String::new, |kib| format!("{kib:.2}"))
     }),
     ("asked", |row| reading(row, |reads, _| format!("{:.2}", reads.asked_kib_per_op))),
@@ -71,7 +74,7 @@ const READING: &[Column] = &[
     ("marked hits", |row| reading(row, |reads, _| whole(reads.marked_hits))),
     ("window", |row| reading(row, |reads, _| thousands(reads.mean_window_pages))),
     ("dirty %", |row| reading(row, |reads, _| format!("{:.1}", reads.dirty_share_pct))),
-    ("wakes", |row| row.flusher_wakes.map_or_else(String::new, whole)),
+    ("wakes", |row| row.kernel.flusher_wakes.map_or_else(String::new, whole)),
 ];
 
 /// Tenants: published rows are below the rows that they belong to.
@@ -82,7 +85,9 @@ pub const TENANTS: &[Column] = &[
     ("± 95 %", |row| worker(row, |workers| workers.ci95.map(|[low, high]| (high - low) / 2.0))),
     ("stdev", |row| worker(row, |workers| workers.stdev)),
     ("least", |row| worker(row, |workers| workers.least)),
-    ("Jain", |row| row.jain.map_or_else(String::new, |jain| format!("{jain:.4}"))),
+    ("Jain", |row| {
+        row.own::<TenantsRow>().jain.map_or_else(String::new, |jain| format!("{jain:.4}"))
+    }),
     ("% < 1 s", |row| share(row, 0)),
     ("1-2", |row| share(row, 1)),
     ("2-4", |row| share(row, 2)),
@@ -128,7 +133,7 @@ pub const MIX: &[Column] = &[
     ("policy", label),
     ("rounds", |row| {
         row.rounds.map_or_else(
-            || row.rounds_published.unwrap_or_default().into(),
+            || row.own::<MixRow>().rounds_published.unwrap_or_default().into(),
             |rounds| rounds.to_string(),
         )
     }),
@@ -171,38 +176,44 @@ pub const MIX_SEEDS: &[Column] = &[
 ];
 
 fn of_seeds(row: &Row, cell: fn(&SeedsRow) -> Option<String>) -> String {
-    row.seeds.as_ref().and_then(cell).unwrap_or_default()
+    row.own::<MixRow>().seeds.as_ref().and_then(cell).unwrap_or_default()
 }
 
 /// The simulation's speed.
 const TIMING: &[Column] = &[
-    ("cpu s", |row| row.host_seconds.map_or_else(String::new, |seconds| format!("{seconds:.2}"))),
-    ("M accesses/s", |row| {
-        row.accesses_per_s.map_or_else(String::new, |rate| format!("{:.2}", rate / 1e6))
+    ("cpu s", |row| {
+        row.measured.host_seconds.map_or_else(String::new, |seconds| format!("{seconds:.2}"))
     }),
-    ("B/page", |row| row.bytes_per_page.map_or_else(String::new, |bytes| format!("{bytes:.1}"))),
+    ("M accesses/s", |row| {
+        row.measured.accesses_per_s.map_or_else(String::new, |rate| format!("{:.2}", rate / 1e6))
+    }),
+    ("B/page", |row| {
+        row.measured.bytes_per_page.map_or_else(String::new, |bytes| format!("{bytes:.1}"))
+    }),
 ];
 
 /// Write-back on a real machine, of all rounds together.
 const WRITE_BACK: &[Column] = &[
-    ("speed ratio", |row| row.speed_ratio.map_or_else(String::new, Spread::text)),
-    ("longest", |row| number(row.longest_pause_ms)),
-    ("flush s", |row| row.flush_seconds.map_or_else(String::new, |s| format!("{s:.2}"))),
+    ("speed ratio", |row| row.measured.speed_ratio.map_or_else(String::new, Spread::text)),
+    ("longest", |row| number(row.kernel.longest_pause_ms)),
+    ("flush s", |row| row.measured.flush_seconds.map_or_else(String::new, |s| format!("{s:.2}"))),
     ("oom", |row| number(row.oom.map(|oom| oom as f64))),
-    ("dirty MiB max", |row| row.dirty_max_bytes.map_or_else(String::new, mib)),
-    ("writes", |row| number(row.device_writes.map(|writes| writes as f64))),
+    ("dirty MiB max", |row| row.measured.dirty_max_bytes.map_or_else(String::new, mib)),
+    ("writes", |row| number(row.device.device_writes.map(|writes| writes as f64))),
     ("KiB each", |row| {
-        row.bytes_per_write.map_or_else(String::new, |bytes| format!("{:.1}", bytes / 1024.0))
+        row.device
+            .bytes_per_write
+            .map_or_else(String::new, |bytes| format!("{:.1}", bytes / 1024.0))
     }),
-    ("cpu s", |row| row.cpu_seconds.map_or_else(String::new, |s| format!("{s:.2}"))),
+    ("cpu s", |row| row.measured.cpu_seconds.map_or_else(String::new, |s| format!("{s:.2}"))),
 ];
 
 /// A table with these columns, except those that no row fills and that name no row.
 pub fn table(columns: impl Into<Columns>, rows: &[Row]) -> Table {
     let Columns { names, groups } = columns.into();
     let all = groups.concat();
-    let timed = rows.iter().any(|row| row.host_seconds.is_some());
-    let flushed = rows.iter().any(|row| row.flush_seconds.is_some());
+    let timed = rows.iter().any(|row| row.measured.host_seconds.is_some());
+    let flushed = rows.iter().any(|row| row.measured.flush_seconds.is_some());
     let more = [if timed { TIMING } else { &[] }, if flushed { WRITE_BACK } else { &[] }];
     let fills = |(_, cell): &&Column| rows.iter().any(|row| !cell(row).is_empty());
     let (first, rest) = all.split_at(names);
@@ -228,13 +239,14 @@ pub fn label(row: &Row) -> String {
 
 /// Loads for each MiB that the device read.
 pub fn loads_per_mib(row: &Row) -> String {
-    let ratio = row.ops_per_s.zip(row.device_read_kib_per_s).map(|(ops, kib)| ops / (kib / 1024.0));
+    let ratio =
+        row.ops_per_s.zip(row.device.device_read_kib_per_s).map(|(ops, kib)| ops / (kib / 1024.0));
     ratio.map_or_else(String::new, |ratio| format!("{ratio:.1}"))
 }
 
 /// Milliseconds per second that threads slept.
 pub fn slept(row: &Row) -> String {
-    let rate = row.throttled_ms.zip(row.seconds).map(|(ms, seconds)| ms / seconds);
+    let rate = row.kernel.throttled_ms.zip(row.seconds).map(|(ms, seconds)| ms / seconds);
     number(rate)
 }
 
@@ -262,10 +274,12 @@ fn miss_percent(row: &Row) -> String {
 
 /// A cell about the reads of a database, with pages as KiB an operation.
 fn reading(row: &Row, cell: fn(&DatabaseRow, &dyn Fn(u64) -> String) -> String) -> String {
-    let Some((reads, ops)) = row.database.as_ref().zip(row.ops) else { return String::new() };
+    let Some((reads, ops)) = row.own::<DatabasePart>().database.zip(row.ops) else {
+        return String::new();
+    };
     let kib =
         |pages: u64| format!("{:.2}", (pages * row.page_bytes) as f64 / 1024.0 / ops.max(1) as f64);
-    cell(reads, &kib)
+    cell(&reads, &kib)
 }
 
 /// Refaulted pages of files.
@@ -287,7 +301,11 @@ pub fn p99(row: &Row) -> String {
 }
 
 fn worker(row: &Row, of: fn(&Workers) -> Option<f64>) -> String {
-    row.workers.as_ref().and_then(of).map_or_else(String::new, |number| format!("{number:.1}"))
+    row.own::<TenantsRow>()
+        .workers
+        .as_ref()
+        .and_then(of)
+        .map_or_else(String::new, |number| format!("{number:.1}"))
 }
 
 fn share(row: &Row, from_s: u64) -> String {

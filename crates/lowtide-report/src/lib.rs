@@ -6,7 +6,8 @@
 //!
 //! | file | concept |
 //! |---|---|
-//! | `row`, `outcome`, `reading` | a row of results, and its parts |
+//! | `row`, `outcome`, `reading` | a row of results |
+//! | `parts`, `known` | what an experiment adds to a row; what is left out of it |
 //! | `tally`, `rounds` | counts of threads and slices; systems that took turns |
 //! | `measured`, `measured_table` | rows of such systems |
 //! | `spread` | a median with its extremes |
@@ -16,6 +17,7 @@
 //! | `page` | results as a page of HTML |
 //! | `out`, `progress` | standard output and standard error |
 //! | `interrupt`, `threads` | Ctrl-C; threads that begin together and end with it |
+//! | `exit` | failures, and exit codes |
 //! | `names`, `span`, `count`, `values` | policies, times, numbers and sizes on the command line |
 
 #![forbid(unsafe_code)]
@@ -23,8 +25,10 @@
 pub mod columns;
 pub mod command;
 pub mod count;
+pub mod exit;
 pub mod interrupt;
 pub mod json;
+mod known;
 pub mod legend;
 pub mod measured;
 pub mod measured_table;
@@ -32,6 +36,7 @@ pub mod names;
 pub mod out;
 pub mod outcome;
 pub mod page;
+pub mod parts;
 pub mod progress;
 pub mod reading;
 pub mod rounds;

@@ -1,11 +1,12 @@
 //! The rows of systems that took turns on real memory.
 
 use super::rounds::{Turns, ratio};
-use super::row::{Row, RowLatency};
+use super::row::{DeviceFigures, KernelFigures, MeasuredFigures, Row, RowLatency};
 use super::tally::{Latency, Slice};
 use crate::json::LatencyUs;
 use crate::spread::Spread;
 use crate::table::thousands;
+use std::time::Duration;
 
 impl From<&Latency> for LatencyUs {
     fn from(latency: &Latency) -> Self {
@@ -34,8 +35,6 @@ pub struct Common {
     pub stride: Option<u64>,
     /// The delays of the device, as text.
     pub slowed: Option<String>,
-    /// Seconds from checkpoint to checkpoint.
-    pub checkpoint_seconds: Option<f64>,
 }
 
 impl Row {
@@ -43,7 +42,7 @@ impl Row {
     pub fn of_turns(turns: &Turns) -> Self {
         let sum = turns.sum();
         let back = sum.write_back;
-        let ms = |ns: Option<u64>| ns.map(|ns| ns as f64 / 1e6);
+        let ms = |time: Option<Duration>| time.map(|time| 1e3 * time.as_secs_f64());
         let row = Self {
             world: "real",
             system: turns.system,
@@ -51,21 +50,30 @@ impl Row {
             seconds: Some(sum.seconds),
             rounds: u32::try_from(turns.slices.len()).ok(),
             errors: Some(sum.errors),
-            verified: Some(sum.verified),
             oom: back.oom,
-            throttled_ms: ms(back.throttled_ns),
-            dirty_throttled_ms: ms(back.dirty_throttled_ns),
-            dirty_pauses: back.dirty_pauses,
-            flusher_wakes: back.flusher_wakes,
-            longest_pause_ms: ms(back.longest_pause_ns),
-            flush_seconds: Some(sum.flush_seconds),
-            cpu_seconds: Some(sum.cpu_seconds),
-            dirty_bytes: back.dirty_bytes,
-            dirty_max_bytes: back.dirty_max_bytes,
-            device_write_bytes: Some(sum.write_bytes),
-            device_writes: back.requests,
-            bytes_per_write: bytes_per_write(&sum),
             stat: sum.stat.iter().map(|(name, &count)| (name.clone().into(), count)).collect(),
+            measured: MeasuredFigures {
+                verified: Some(sum.verified),
+                flush_seconds: Some(sum.flush_seconds),
+                cpu_seconds: Some(sum.cpu_seconds),
+                dirty_bytes: back.dirty_bytes,
+                dirty_max_bytes: back.dirty_max_bytes,
+                ..MeasuredFigures::default()
+            },
+            kernel: KernelFigures {
+                throttled_ms: ms(back.throttled),
+                dirty_throttled_ms: ms(back.dirty_throttled),
+                dirty_pauses: back.dirty_pauses,
+                flusher_wakes: back.flusher_wakes,
+                longest_pause_ms: ms(back.longest_pause),
+                ..KernelFigures::default()
+            },
+            device: DeviceFigures {
+                device_write_bytes: Some(sum.write_bytes),
+                device_writes: back.requests,
+                bytes_per_write: bytes_per_write(&sum),
+                ..DeviceFigures::default()
+            },
             ..Self::default()
         };
         row.with_ops(sum.ops)
@@ -75,6 +83,7 @@ impl Row {
     /// operations per second.
     pub fn compared(common: &Common, turns: &Turns, base: &Turns) -> Self {
         let sum = turns.sum();
+        let row = Self::of_turns(turns);
         Self {
             workload: common.workload,
             program: common.workload.starts_with("ycsb").then_some("record store"),
@@ -82,38 +91,58 @@ impl Row {
             data_bytes: Some(common.data_bytes),
             page_bytes: common.page_bytes,
             threads: common.threads,
-            batch: Some(common.batch),
-            stride: common.stride,
             seed: Some(common.seed),
-            slowed: common.slowed.clone(),
             latency_us: Some(RowLatency::Whole(LatencyUs::from(&Latency::from_pairs(
                 &sum.latency,
             )))),
-            ignored: Some(sum.ignored),
-            device_read_bytes: Some(sum.read_bytes),
-            read_amplification: Some(amplification(&sum)),
-            metadata_bytes: sum.metadata_bytes,
-            cached_max_bytes: sum.cached_bytes,
-            round_ops_per_s: Some(turns.slices.iter().map(Slice::rate).collect()),
-            speed_ratio: Some(ratio(turns, base, Slice::rate)),
-            ..Self::of_turns(turns)
+            measured: MeasuredFigures {
+                batch: Some(common.batch),
+                stride: common.stride,
+                ignored: Some(sum.ignored),
+                metadata_bytes: sum.metadata_bytes,
+                cached_max_bytes: sum.cached_bytes,
+                round_ops_per_s: Some(turns.slices.iter().map(Slice::rate).collect()),
+                speed_ratio: Some(ratio(turns, base, Slice::rate)),
+                ..row.measured
+            },
+            device: DeviceFigures {
+                slowed: common.slowed.clone(),
+                device_read_bytes: Some(sum.read_bytes),
+                read_amplification: Some(amplification(&sum)),
+                ..row.device
+            },
+            ..row
         }
     }
 
     /// This row for reads of rows of `row_bytes`: each operation is one of those.
     pub fn of_rows(self, row_bytes: u64, skew: &'static str) -> Self {
-        let (read, ops) = (self.device_read_bytes.unwrap_or(0), self.ops.unwrap_or(0));
+        let (read, ops) = (self.device.device_read_bytes.unwrap_or(0), self.ops.unwrap_or(0));
         Self {
-            row_bytes: Some(row_bytes),
-            skew: Some(skew),
-            device_bytes_per_row: Some(read as f64 / ops.max(1) as f64),
+            measured: MeasuredFigures {
+                row_bytes: Some(row_bytes),
+                skew: Some(skew),
+                ..self.measured
+            },
+            device: DeviceFigures {
+                device_bytes_per_row: Some(read as f64 / ops.max(1) as f64),
+                ..self.device
+            },
             ..self
         }
     }
 
     /// This row for reads at a depth: `iops` counts device reads, and the ratio is of IOPS.
     pub fn at_depth(self, depth: u32, iops: f64, ratio: Spread) -> Self {
-        Self { depth: Some(depth), iops: Some(iops), speed_ratio: Some(ratio), ..self }
+        Self {
+            measured: MeasuredFigures {
+                depth: Some(depth),
+                speed_ratio: Some(ratio),
+                ..self.measured
+            },
+            device: DeviceFigures { iops: Some(iops), ..self.device },
+            ..self
+        }
     }
 }
 
@@ -134,7 +163,7 @@ pub fn amplification(slice: &Slice) -> f64 {
 /// What was checked in all rows together: a line's beginning.
 pub fn checked(rows: &[Row], what: &str) -> String {
     let count = |count: fn(&Row) -> Option<u64>| rows.iter().filter_map(count).sum::<u64>();
-    let [verified, errors] =
-        [count(|row| row.verified), count(|row| row.errors)].map(|count| thousands(count as f64));
+    let [verified, errors] = [count(|row| row.measured.verified), count(|row| row.errors)]
+        .map(|count| thousands(count as f64));
     format!("{verified} {what} verified, {errors} errors")
 }

@@ -1,6 +1,7 @@
 //! The table of a workload.
 
 use lowtide::instruments::MissTimes;
+use std::time::Duration;
 
 use super::measured::{amplification, bytes_per_write};
 use super::rounds::{Turns, ratio};
@@ -153,12 +154,16 @@ pub fn kib_per_write(slice: &Slice) -> String {
 
 /// Milliseconds that dirty throttling paused writers.
 pub fn slept_ms(slice: &Slice) -> String {
-    slice.write_back.dirty_throttled_ns.map_or_else(String::new, |ns| thousands(ns as f64 / 1e6))
+    slice.write_back.dirty_throttled.map_or_else(String::new, milliseconds)
 }
 
 /// Milliseconds of the longest such sleep.
 pub fn longest_ms(slice: &Slice) -> String {
-    slice.write_back.longest_pause_ns.map_or_else(String::new, |ns| thousands(ns as f64 / 1e6))
+    slice.write_back.longest_pause.map_or_else(String::new, milliseconds)
+}
+
+fn milliseconds(time: Duration) -> String {
+    thousands(1e3 * time.as_secs_f64())
 }
 
 fn refaults(slice: &Slice) -> u64 {

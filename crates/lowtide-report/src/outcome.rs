@@ -5,7 +5,21 @@ use lowtide_core::Events;
 use serde::Serialize;
 
 use crate::json::LatencyUs;
+use crate::known::known;
 use crate::spread::Spread;
+
+/// What rows about rounds of several seeds say.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct MixRow {
+    /// Mean seconds of a completed round.
+    pub round_seconds: Option<f64>,
+    /// The same of a published row, in the posting's words.
+    pub rounds_published: Option<&'static str>,
+    /// Runs of several seeds, and how many of them a kill ended.
+    pub seeds: Option<SeedsRow>,
+}
+
+known!(SeedsRow, RetriesRow);
 
 /// An out-of-memory kill.
 #[derive(Clone, Copy, Debug, Serialize)]
@@ -22,6 +36,7 @@ pub struct KillRow {
 
 /// Runs of several seeds.
 #[derive(Clone, Debug, Serialize)]
+#[serde(remote = "Self")]
 pub struct SeedsRow {
     /// The first seed.
     pub first: u64,
@@ -34,10 +49,8 @@ pub struct SeedsRow {
     /// The probability of a kill, in percent: its 95 % confidence interval (Wilson's).
     pub kills_ci95_pct: [f64; 2],
     /// Completed rounds at the kill.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub kill_rounds: Option<Spread>,
     /// Clean file pages at the kill, in bytes.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub kill_clean_file_bytes: Option<Spread>,
 }
 
@@ -84,23 +97,19 @@ impl Naps {
 
 /// Retries of faults, and what they depend on.
 #[derive(Clone, Debug, Default, Serialize)]
+#[serde(remote = "Self")]
 pub struct RetriesRow {
     /// Retries that found their page gone, in percent of the locks that were given up.
     pub miss_per_drop_pct: f64,
     /// How likely a window is longer than a lifetime, both drawn on their own, in percent.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub expected_pct: Option<f64>,
     /// From the end of a fault's I/O to its next look, in virtual microseconds.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub window_us: Option<LatencyUs>,
     /// From the insertion of a page until it was evicted.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub lifetime_us: Option<LatencyUs>,
     /// The shortest of these.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub shortest_lifetime_us: Option<f64>,
     /// Mean wait for the mmap lock.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub mmap_lock_wait_us: Option<f64>,
 }
 

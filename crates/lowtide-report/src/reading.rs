@@ -6,6 +6,13 @@
 
 use serde::Serialize;
 
+/// What rows about a document store say.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct DatabasePart {
+    /// What a document store requested, and what the device read for it.
+    pub database: Option<DatabaseRow>,
+}
+
 /// See the module documentation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct DatabaseRow {

@@ -12,343 +12,232 @@ use lowtide::{Pager, Policy, Stat};
 use lowtide_core::{Events, MemoryStat};
 use lowtide_sim::statistics::Spread as WorkerSpread;
 use lowtide_sim::{MachineStat, PlainCounts};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
-use super::outcome::{CheckpointsRow, KillRow, LaunchesRow, Naps, RetriesRow, SeedsRow};
-use super::reading::DatabaseRow;
 use crate::json::LatencyUs;
+use crate::known::known;
+use crate::parts::{Part, Parts};
 use crate::spread::Spread;
 
 /// Counters by their kernel names, in the kernel's units: events in pages or occurrences, `pgpgin`
 /// and `pgpgout` in KiB, sizes in bytes.
 pub type Counters = BTreeMap<Cow<'static, str>, u64>;
 
-/// See the module documentation.
+/// See the module documentation. An experiment has what only it says in a part of its own
+/// ([`Parts`]), whose fields are among these in the JSON.
 #[derive(Clone, Debug, Default, Serialize)]
+#[serde(remote = "Self")]
 pub struct Row {
     /// The workload's name.
     pub workload: &'static str,
     /// The program of the workload, if `bench` and `sim` have different programs with the same
     /// name.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub program: Option<&'static str>,
     /// The trace, as it was named.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub trace: Option<String>,
     /// `sim`; `real` for published results, which were measured.
     pub world: &'static str,
     /// `lowtide` or `published`.
     pub system: &'static str,
     /// The posting of a published row.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub source: Option<&'static str>,
     /// The policy; empty for another program, and `null` in the JSON.
     #[serde(serialize_with = "or_null")]
     pub policy: String,
     /// The simulated machine's name.
-    #[serde(skip_serializing_if = "String::is_empty")]
+    #[serde(serialize_with = "or_none")]
     pub machine: String,
     /// The budget; absent when it is all of the machine's memory.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub max_bytes: Option<u64>,
     /// Bytes of data: of a trace, of the pages that it touches.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub data_bytes: Option<u64>,
-    /// Different pages that a trace touches.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub footprint_pages: Option<u64>,
     /// Bytes of a page.
     pub page_bytes: u64,
     /// Threads of the workload.
     pub threads: u32,
-    /// Records of a call, on real memory.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub batch: Option<u32>,
     /// The seed.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub seed: Option<u64>,
     /// The size of the experiment relative to the published one, if it is scaled.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub scale: Option<f64>,
-    /// Nodes that the machine is divided into, if there are several.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub nodes: Option<u32>,
     /// Seconds: virtual ones in a simulation.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub seconds: Option<f64>,
     /// Operations.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub ops: Option<u64>,
     /// Operations per second.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub ops_per_s: Option<f64>,
     /// Latency of an operation, in microseconds.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub latency_us: Option<RowLatency>,
-    /// Jain's index of fairness between workers.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub jain: Option<f64>,
-    /// Operations of the workers.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub workers: Option<Workers>,
-    /// Operations by their latency in seconds.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub latency_buckets: Option<Vec<Bucket>>,
-    /// Total time that tasks spun for the lock of the lists.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub lruvec_lock_ms: Option<f64>,
-    /// Total time that tasks spun for the lock of swap slots.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub swap_lock_ms: Option<f64>,
-    /// Processor seconds that programs computed, on a simulated machine.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub user_s: Option<f64>,
-    /// Processor seconds of everything else: faults, reclaim, compression, locks, switches.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub system_s: Option<f64>,
-    /// Bytes of pages in swap at the end, as they were before compression.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub swap_bytes: Option<u64>,
-    /// Memory that compressed pages took at the end.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub zram_bytes: Option<u64>,
-    /// Launches of apps.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub launches: Option<LaunchesRow>,
     /// Accesses to pages.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub accesses: Option<u64>,
     /// Accesses to pages that were not resident.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub misses: Option<u64>,
     /// The share of such accesses; 0 if there were none.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub miss_ratio: Option<f64>,
     /// Operations that the device failed.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub errors: Option<u64>,
     /// Charges that failed, each of which would have been an out-of-memory kill.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub oom: Option<u64>,
     /// Completed rounds.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub rounds: Option<u32>,
-    /// Mean seconds of a completed round.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub round_seconds: Option<f64>,
-    /// The same of a published row, in the posting's words.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub rounds_published: Option<&'static str>,
-    /// The out-of-memory kill that ended the run. Counters are as of the kill.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub kill: Option<KillRow>,
-    /// Runs of several seeds, and how many of them a kill ended.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub seeds: Option<SeedsRow>,
-    /// Bytes that the program had written at the end, or at the kill.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub written_bytes: Option<u64>,
-    /// The speed of writing a file and making it durable.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub mib_per_s: Option<Spread>,
-    /// The device's largest write bandwidth.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub device_write_mib_per_s: Option<f64>,
-    /// Number of pauses by dirty throttling.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub dirty_pauses: Option<u64>,
-    /// Checkpoints, and what reads noticed of them.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub checkpoints: Option<CheckpointsRow>,
-    /// The share of the group's cached file pages that was dirty or under writeback at the kill.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub unclean_pct: Option<f64>,
-    /// Naps of reclaim, by their reason.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub naps: Option<Naps>,
-    /// The published outcome, in the posting's words.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub outcome_published: Option<&'static str>,
-    /// The share of the time in which the device was busy.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub device_util_pct: Option<f64>,
-    /// What was read from it, per virtual second.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub device_read_kib_per_s: Option<f64>,
-    /// What runs beside the tenants: `alone`, `scanner`, or `scanner, low`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub company: Option<&'static str>,
-    /// The share of the tenants' accesses that found their page.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub hit_ratio: Option<f64>,
-    /// Its change relative to the tenants alone, in percent.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub hit_ratio_change_pct: Option<f64>,
-    /// The share for each tenant.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub tenant_hit_ratios: Option<Vec<f64>>,
-    /// Pages that the scanner read per virtual second.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub scanned_pages_per_s: Option<f64>,
-    /// Commands of the device per virtual second.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub device_tps: Option<f64>,
-    /// The device, second by second.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub samples: Option<Vec<DeviceSample>>,
-    /// The throttle policy of `memory.high`; `bpf:NAME` for a program.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub high_policy: Option<String>,
-    /// The program that decides about the limits of a group.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub limits_program: Option<String>,
-    /// `memory.high` of the group.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub high_bytes: Option<u64>,
-    /// `memory.swap.high` of each tenant.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub swap_high_bytes: Option<u64>,
-    /// Whether the group above high needs its memory again: `hot` or `cold`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub memory: Option<&'static str>,
-    /// Whether the kernel reads ahead.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub readahead: Option<bool>,
-    /// The neighbour on the same device, measured in a separate run.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub neighbour: Option<NeighbourRow>,
-    /// Total time that reclaim slept; or that tasks above a limit slept, in experiments about
-    /// limits.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub throttled_ms: Option<f64>,
-    /// Total time that dirty throttling paused writers.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub dirty_throttled_ms: Option<f64>,
-    /// Wakings of the flusher by reclaim.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub flusher_wakes: Option<u64>,
-    /// What a document store requested, and what the device read for it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub database: Option<DatabaseRow>,
-    /// How a simulated fault waits for its I/O, in experiments about that.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub fault_path: Option<&'static str>,
-    /// Retries of faults, and what they depend on.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub retries: Option<RetriesRow>,
-    /// Retried faults whose page was not in the cache any more.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub retry_io_miss: Option<u64>,
-    /// Times that a fault gave a lock up and was to be retried.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub retry_mmap_drop: Option<u64>,
     /// Ratios to another row.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub ratio: Option<Ratio>,
-    /// Contents checked and found correct, on real memory.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub verified: Option<u64>,
-    /// The source of a real device's figures: `diskstats:NAME`, which counts all users, or
-    /// `lowtide`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub device_source: Option<String>,
-    /// Reads that lowtide itself requested of a real device, per second.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub own_reads_per_s: Option<f64>,
-    /// KiB that lowtide itself read from it, per second.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub own_read_kib_per_s: Option<f64>,
-    /// The part of the seconds that the flush took, or what it took after them, on real memory.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub flush_seconds: Option<f64>,
-    /// CPU seconds of a real system, in user and kernel mode.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub cpu_seconds: Option<f64>,
-    /// The longest pause by dirty throttling since a real system began.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub longest_pause_ms: Option<f64>,
-    /// Bytes dirty or under writeback before the last flush, on real memory.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub dirty_bytes: Option<u64>,
-    /// The largest sampled value of those bytes.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub dirty_max_bytes: Option<u64>,
-    /// Bytes written to a real device.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub device_write_bytes: Option<u64>,
-    /// Write requests to a real device.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub device_writes: Option<u64>,
-    /// Mean bytes of such a request.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub bytes_per_write: Option<f64>,
-    /// Artificial delays of a real device.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub slowed: Option<String>,
-    /// Bytes read from a real device.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub device_read_bytes: Option<u64>,
-    /// The same for each byte that was requested; 0 if none was.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub read_amplification: Option<f64>,
-    /// Operations that have no meaning on real memory and were skipped.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub ignored: Option<u64>,
-    /// Pages from one read of a scan to the next, if not one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub stride: Option<u64>,
-    /// Bytes of rows that are read.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub row_bytes: Option<u64>,
-    /// How rows are chosen.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub skew: Option<&'static str>,
-    /// Bytes read from a real device for each row.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub device_bytes_per_row: Option<f64>,
-    /// Reads in flight.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub depth: Option<u32>,
-    /// Reads of a real device per second.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub iops: Option<f64>,
-    /// Memory that a real system needs in addition to the budget.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub metadata_bytes: Option<u64>,
-    /// Most bytes that a real system had in the page cache at the end of a turn.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub cached_max_bytes: Option<u64>,
-    /// Operations per second of each round.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub round_ops_per_s: Option<Vec<f64>>,
-    /// Speed relative to another real system, round by round.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub speed_ratio: Option<Spread>,
-    /// Number of runs of a program.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub program_runs: Option<u64>,
+    /// The kernel's side: locks, waiting, swap, limits.
+    #[serde(flatten)]
+    pub kernel: KernelFigures,
+    /// The device.
+    #[serde(flatten)]
+    pub device: DeviceFigures,
+    /// What is known of a run on real memory, and of the speed of a simulation.
+    #[serde(flatten)]
+    pub measured: MeasuredFigures,
     /// Counters.
     pub stat: Counters,
+    /// The rest.
+    #[serde(flatten)]
+    pub parts: Parts,
+}
+
+/// The kernel's side of a row: locks, waiting, swap, limits.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct KernelFigures {
+    /// Nodes that the machine is divided into, if there are several.
+    pub nodes: Option<u32>,
+    /// Total time that tasks spun for the lock of the lists.
+    pub lruvec_lock_ms: Option<f64>,
+    /// Total time that tasks spun for the lock of swap slots.
+    pub swap_lock_ms: Option<f64>,
+    /// Processor seconds that programs computed, on a simulated machine.
+    pub user_s: Option<f64>,
+    /// Processor seconds of everything else: faults, reclaim, compression, locks, switches.
+    pub system_s: Option<f64>,
+    /// Bytes of pages in swap at the end, as they were before compression.
+    pub swap_bytes: Option<u64>,
+    /// Memory that compressed pages took at the end.
+    pub zram_bytes: Option<u64>,
+    /// Number of pauses by dirty throttling.
+    pub dirty_pauses: Option<u64>,
+    /// `memory.high` of the group.
+    pub high_bytes: Option<u64>,
+    /// `memory.swap.high` of each tenant.
+    pub swap_high_bytes: Option<u64>,
+    /// Total time that reclaim slept; or that tasks above a limit slept, in experiments about
+    /// limits.
+    pub throttled_ms: Option<f64>,
+    /// Total time that dirty throttling paused writers.
+    pub dirty_throttled_ms: Option<f64>,
+    /// Wakings of the flusher by reclaim.
+    pub flusher_wakes: Option<u64>,
+    /// Retried faults whose page was not in the cache any more.
+    pub retry_io_miss: Option<u64>,
+    /// Times that a fault gave a lock up and was to be retried.
+    pub retry_mmap_drop: Option<u64>,
+    /// The longest pause by dirty throttling since a real system began.
+    pub longest_pause_ms: Option<f64>,
+}
+
+/// The device of a row.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct DeviceFigures {
+    /// The device's largest write bandwidth.
+    pub device_write_mib_per_s: Option<f64>,
+    /// The share of the time in which the device was busy.
+    pub device_util_pct: Option<f64>,
+    /// What was read from it, per virtual second.
+    pub device_read_kib_per_s: Option<f64>,
+    /// Commands of the device per virtual second.
+    pub device_tps: Option<f64>,
+    /// The device, second by second.
+    pub samples: Option<Vec<DeviceSample>>,
+    /// The source of a real device's figures: `diskstats:NAME`, which counts all users, or
+    /// `lowtide`.
+    pub device_source: Option<String>,
+    /// Reads that lowtide itself requested of a real device, per second.
+    pub own_reads_per_s: Option<f64>,
+    /// KiB that lowtide itself read from it, per second.
+    pub own_read_kib_per_s: Option<f64>,
+    /// Bytes written to a real device.
+    pub device_write_bytes: Option<u64>,
+    /// Write requests to a real device.
+    pub device_writes: Option<u64>,
+    /// Mean bytes of such a request.
+    pub bytes_per_write: Option<f64>,
+    /// Artificial delays of a real device.
+    pub slowed: Option<String>,
+    /// Bytes read from a real device.
+    pub device_read_bytes: Option<u64>,
+    /// The same for each byte that was requested; 0 if none was.
+    pub read_amplification: Option<f64>,
+    /// Bytes read from a real device for each row.
+    pub device_bytes_per_row: Option<f64>,
+    /// Reads of a real device per second.
+    pub iops: Option<f64>,
+}
+
+/// A row's run on real memory, and the speed of its simulation.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct MeasuredFigures {
+    /// Different pages that a trace touches.
+    pub footprint_pages: Option<u64>,
+    /// Records of a call, on real memory.
+    pub batch: Option<u32>,
+    /// Contents checked and found correct, on real memory.
+    pub verified: Option<u64>,
+    /// The part of the seconds that the flush took, or what it took after them, on real memory.
+    pub flush_seconds: Option<f64>,
+    /// CPU seconds of a real system, in user and kernel mode.
+    pub cpu_seconds: Option<f64>,
+    /// Bytes dirty or under writeback before the last flush, on real memory.
+    pub dirty_bytes: Option<u64>,
+    /// The largest sampled value of those bytes.
+    pub dirty_max_bytes: Option<u64>,
+    /// Operations that have no meaning on real memory and were skipped.
+    pub ignored: Option<u64>,
+    /// Pages from one read of a scan to the next, if not one.
+    pub stride: Option<u64>,
+    /// Bytes of rows that are read.
+    pub row_bytes: Option<u64>,
+    /// How rows are chosen.
+    pub skew: Option<&'static str>,
+    /// Reads in flight.
+    pub depth: Option<u32>,
+    /// Memory that a real system needs in addition to the budget.
+    pub metadata_bytes: Option<u64>,
+    /// Most bytes that a real system had in the page cache at the end of a turn.
+    pub cached_max_bytes: Option<u64>,
+    /// Operations per second of each round.
+    pub round_ops_per_s: Option<Vec<f64>>,
+    /// Speed relative to another real system, round by round.
+    pub speed_ratio: Option<Spread>,
     /// CPU seconds of the simulation on the host.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub host_seconds: Option<f64>,
     /// Simulated accesses to pages per second of one core of the host.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub accesses_per_s: Option<f64>,
     /// Bytes of real memory for each page of data.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes_per_page: Option<f64>,
+}
+
+known!(Row, DeviceSample, Workers);
+
+/// How evenly equal workers were served.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct TenantsRow {
+    /// Jain's index of fairness between workers.
+    pub jain: Option<f64>,
+    /// Operations of the workers.
+    pub workers: Option<Workers>,
+    /// Operations by their latency in seconds.
+    pub latency_buckets: Option<Vec<Bucket>>,
 }
 
 /// A device in one second, as `sar` shows it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[serde(remote = "Self")]
 pub struct DeviceSample {
     /// Commands.
     pub tps: f64,
     /// KiB read.
     pub read_kib: f64,
     /// Busy, in percent; absent where only lowtide's own counters are known.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub util_pct: Option<f64>,
 }
 
@@ -381,21 +270,17 @@ pub struct NeighbourRow {
 
 /// Operations of equal workers, as far as they are known.
 #[derive(Clone, Debug, Default, Serialize)]
+#[serde(remote = "Self")]
 pub struct Workers {
     /// The mean per worker.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub mean: Option<f64>,
     /// The 95 % confidence interval of the mean.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub ci95: Option<[f64; 2]>,
     /// The sample standard deviation.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub stdev: Option<f64>,
     /// The smallest number of a worker.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub least: Option<f64>,
     /// The largest number of a worker.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub most: Option<f64>,
     /// The number of each worker, grouped by tenant.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -505,6 +390,24 @@ impl Row {
         }
     }
 
+    /// This row with a part, instead of one of its type.
+    #[must_use]
+    pub fn with<T: Part>(mut self, part: T) -> Self {
+        self.parts.set(part);
+        self
+    }
+
+    /// A part of its own; the default if it has none of the type.
+    #[must_use]
+    pub fn own<T: Part + Clone + Default>(&self) -> T {
+        self.parts.get().cloned().unwrap_or_default()
+    }
+
+    /// A figure of a part, if the row has the part.
+    pub fn of<T: Part, V>(&self, figure: impl FnOnce(&T) -> V) -> Option<V> {
+        self.parts.get().map(figure)
+    }
+
     /// A counter; 0 if the row has none with that name.
     pub fn count(&self, name: &str) -> u64 {
         self.stat.get(name).copied().unwrap_or(0)
@@ -526,15 +429,21 @@ impl Row {
             ops_per_s: Some(rate(ops as f64)),
             errors: Some(since(|stat| stat.kernel.io_errors)),
             oom: Some(since(|stat| stat.kernel.oom)),
-            device_util_pct: Some(rate(since(|stat| stat.device.busy_ns) as f64 / 1e7)),
-            device_read_kib_per_s: Some(rate(read as f64 / 1024.0)),
-            throttled_ms: Some(since(|stat| stat.kernel.throttled_ns) as f64 / 1e6),
-            dirty_throttled_ms: Some(since(|stat| stat.kernel.dirty_throttled_ns) as f64 / 1e6),
-            dirty_pauses: Some(since(|stat| stat.kernel.dirty_pauses)),
-            flusher_wakes: Some(since(|stat| stat.kernel.flusher_wakes)),
-            retry_io_miss: Some(since(|stat| stat.kernel.retry_io_miss)),
-            retry_mmap_drop: Some(since(|stat| stat.kernel.retry_mmap_drop)),
             stat: counters(&events, &ended.memory, read, written),
+            device: DeviceFigures {
+                device_util_pct: Some(rate(since(|stat| stat.device.busy_ns) as f64 / 1e7)),
+                device_read_kib_per_s: Some(rate(read as f64 / 1024.0)),
+                ..self.device
+            },
+            kernel: KernelFigures {
+                throttled_ms: Some(since(|stat| stat.kernel.throttled_ns) as f64 / 1e6),
+                dirty_throttled_ms: Some(since(|stat| stat.kernel.dirty_throttled_ns) as f64 / 1e6),
+                dirty_pauses: Some(since(|stat| stat.kernel.dirty_pauses)),
+                flusher_wakes: Some(since(|stat| stat.kernel.flusher_wakes)),
+                retry_io_miss: Some(since(|stat| stat.kernel.retry_io_miss)),
+                retry_mmap_drop: Some(since(|stat| stat.kernel.retry_mmap_drop)),
+                ..self.kernel
+            },
             ..self
         };
         row.with_accesses(since(|stat| stat.kernel.accesses), since(|stat| stat.kernel.major))
@@ -555,12 +464,18 @@ impl Row {
         let events = after.memory.events.since(&before.memory.events);
         let row = Self {
             seconds: Some(seconds),
-            verified: Some(pages),
             errors: Some(0),
-            own_reads_per_s: Some(since(|stat| stat.io.reads) as f64 / seconds),
-            own_read_kib_per_s: Some(read as f64 / 1024.0 / seconds),
-            throttled_ms: Some(since(|stat| stat.io.throttled_ns) as f64 / 1e6),
             stat: counters(&events, &after.memory, read, written),
+            measured: MeasuredFigures { verified: Some(pages), ..self.measured },
+            device: DeviceFigures {
+                own_reads_per_s: Some(since(|stat| stat.io.reads) as f64 / seconds),
+                own_read_kib_per_s: Some(read as f64 / 1024.0 / seconds),
+                ..self.device
+            },
+            kernel: KernelFigures {
+                throttled_ms: Some(1e3 * (after.io.throttled - before.io.throttled).as_secs_f64()),
+                ..self.kernel
+            },
             ..self
         };
         row.with_accesses(pages, misses)
@@ -569,7 +484,12 @@ impl Row {
     /// This row with the operations of equal workers.
     pub fn with_workers(self, requests: Vec<u64>) -> Self {
         let spread = WorkerSpread::of(&requests);
-        Self { jain: Some(spread.jain), workers: Some(Workers::of(&spread, requests)), ..self }
+        let own = TenantsRow {
+            jain: Some(spread.jain),
+            workers: Some(Workers::of(&spread, requests)),
+            ..self.own()
+        };
+        Self { ..self }.with(own)
     }
 
     /// This row with the results of its workload in the measured time.
@@ -587,8 +507,9 @@ impl Row {
         }
         let sum = |a: Option<u64>, b: Option<u64>| a.unwrap_or(0) + b.unwrap_or(0);
         self.oom = Some(sum(self.oom, other.oom));
-        self.throttled_ms =
-            Some(self.throttled_ms.unwrap_or(0.0) + other.throttled_ms.unwrap_or(0.0));
+        self.kernel.throttled_ms = Some(
+            self.kernel.throttled_ms.unwrap_or(0.0) + other.kernel.throttled_ms.unwrap_or(0.0),
+        );
         let accesses = sum(self.accesses, other.accesses);
         let misses = sum(self.misses, other.misses);
         self.with_accesses(accesses, misses)
@@ -625,16 +546,19 @@ impl Row {
         let seconds = took.as_secs_f64();
         let rate = |accesses: u64| if seconds > 0.0 { accesses as f64 / seconds } else { 0.0 };
         Self {
-            host_seconds: Some(seconds),
-            accesses_per_s: self.accesses.map(rate),
-            bytes_per_page: (pages > 0).then(|| bytes as f64 / pages as f64),
+            measured: MeasuredFigures {
+                host_seconds: Some(seconds),
+                accesses_per_s: self.accesses.map(rate),
+                bytes_per_page: (pages > 0).then(|| bytes as f64 / pages as f64),
+                ..self.measured
+            },
             ..self
         }
     }
 
     /// The share of operations that took `from_s` seconds, or up to the end of that bucket longer.
     pub fn bucket_share(&self, from_s: u64) -> Option<f64> {
-        let buckets = self.latency_buckets.as_ref()?;
+        let buckets = self.own::<TenantsRow>().latency_buckets?;
         let all: u64 = buckets.iter().map(|bucket| bucket.ops).sum();
         let found = buckets.iter().find(|bucket| bucket.from_s == from_s)?;
         Some(found.ops as f64 / all as f64)
@@ -654,8 +578,13 @@ impl Row {
     }
 }
 
-/// Text, or `null` if it is empty.
-fn or_null<S: serde::Serializer>(text: &str, to: S) -> Result<S::Ok, S::Error> {
+/// Text, or `null` if it is empty: it is known that there is none.
+fn or_null<S: Serializer>(text: &str, to: S) -> Result<S::Ok, S::Error> {
+    if text.is_empty() { to.serialize_unit() } else { to.serialize_str(text) }
+}
+
+/// Text, unless it is empty.
+fn or_none<S: Serializer>(text: &str, to: S) -> Result<S::Ok, S::Error> {
     (!text.is_empty()).then_some(text).serialize(to)
 }
 

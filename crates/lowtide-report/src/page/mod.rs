@@ -34,9 +34,9 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 const STYLE: &str = include_str!("style.css");
 
-/// The page of some results, in their order.
+/// The page of some results, in their order, below `notes` in sentences.
 #[must_use]
-pub fn page(title: &str, documents: &[Document]) -> String {
+pub fn page(title: &str, notes: &[String], documents: &[Document]) -> String {
     let anchors: Vec<String> = (1..=documents.len()).map(|number| format!("r{number}")).collect();
     let counts = tables::Counts::of(documents);
     html! {
@@ -54,6 +54,7 @@ pub fn page(title: &str, documents: &[Document]) -> String {
                 header {
                     h1 { (title) }
                     p.soft { (summary(documents)) }
+                    @for note in notes { p { (note) } }
                     @if documents.len() > 1 { (contents(documents, &anchors)) }
                 }
                 main {

@@ -75,7 +75,7 @@ fn pictures(html: &str) -> Vec<&str> {
 
 #[test]
 fn each_picture_is_well_formed_and_draws_numbers() {
-    let html = page("A page", &all_kinds());
+    let html = page("A page", &[], &all_kinds());
     let found = pictures(&html);
     assert!(found.len() > 8, "{}", found.len());
     for svg in found {
@@ -90,7 +90,7 @@ fn each_picture_is_well_formed_and_draws_numbers() {
 
 #[test]
 fn bars_lines_percentiles_and_seconds_are_all_there() {
-    let html = page("A page", &all_kinds());
+    let html = page("A page", &[], &all_kinds());
     let count = |of: &str| html.matches(of).count();
     // Four bars, one of them with a line from its least to its most, two whiskers at its ends.
     let bars = &html[html.find("Operations a second").unwrap()..html.find("Latency of").unwrap()];
@@ -106,7 +106,7 @@ fn bars_lines_percentiles_and_seconds_are_all_there() {
 
 #[test]
 fn the_page_needs_nothing_from_elsewhere() {
-    let html = page("A page", &all_kinds());
+    let html = page("A page", &[], &all_kinds());
     for from in ["src=", "<link", "@import", "@font-face", "url(http", "<img", "<iframe", "//cdn"] {
         assert!(!html.contains(from), "{from}");
     }
@@ -118,7 +118,7 @@ fn the_page_needs_nothing_from_elsewhere() {
 
 #[test]
 fn every_row_is_named_and_no_name_becomes_markup() {
-    let html = page("<i>&", &all_kinds());
+    let html = page("<i>&", &[], &all_kinds());
     assert!(html.contains("<title>&lt;i&gt;&amp;</title>"));
     for name in ["mglru&lt;1&gt;&amp;", "published v7, lru", "&lt;/script&gt;&quot;mmap'", "opt"] {
         assert!(html.contains(name), "{name}");
@@ -134,7 +134,7 @@ fn every_row_is_named_and_no_name_becomes_markup() {
 #[test]
 fn the_data_are_in_the_page_and_can_be_read_back() {
     let documents = all_kinds();
-    let html = page("A page", &documents);
+    let html = page("A page", &[], &documents);
     let data = html.rsplit_once("id=\"data\">").unwrap().1;
     let data = data.split_once("</script>").unwrap().0;
     let back: Value = serde_json::from_str(data).unwrap();
@@ -145,7 +145,7 @@ fn the_data_are_in_the_page_and_can_be_read_back() {
 
 #[test]
 fn a_verdict_is_counted_and_said_in_words() {
-    let html = page("A page", &all_kinds());
+    let html = page("A page", &[], &all_kinds());
     for tile in ["<b>1</b>✓ reproduced", "<b>1</b>✗ not reproduced", "<b>1</b>– not measured"]
     {
         assert!(html.contains(tile), "{tile}");
@@ -184,7 +184,7 @@ fn strange_rows_are_still_a_page() {
         {}, {"ops_per_s": "fast"}, {"ops_per_s": null, "latency_us": {"p50": -1.0}},
         {"ops_per_s": 1e300, "samples": [1, {"read_kib": 1e308}, {}]}, {"ops_per_s": 0.0},
     ]});
-    for svg in pictures(&page("", &[document(&value)])) {
+    for svg in pictures(&page("", &[], &[document(&value)])) {
         assert!(!svg.contains("NaN") && !svg.contains("inf"), "{svg}");
         Xml::parse(svg).unwrap();
     }
@@ -199,10 +199,10 @@ fn lines_of_a_program_that_ran_are_a_row_each() {
     };
     let text = format!("{}\n{}\n", line(7, 4096), line(8, 8192));
     let document = Document::parse("run.json", &text).unwrap();
-    let html = page("", std::slice::from_ref(&document));
+    let html = page("", &[], std::slice::from_ref(&document));
     for text in ["sort (7)", "sort (8)", "Memory of files, at most", "8K"] {
         assert!(html.contains(text), "{text}");
     }
     let one = Document::parse("run.json", &line(9, 4096)).unwrap();
-    assert!(page("", &[one]).contains("sort (9)"));
+    assert!(page("", &[], &[one]).contains("sort (9)"));
 }
