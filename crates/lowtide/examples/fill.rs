@@ -49,7 +49,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             ran / pages,
             slowest * 1e3,
             stat.dirty.pauses,
-            stat.dirty.longest_pause_ns as f64 / 1e6,
+            stat.dirty.longest_pause.as_secs_f64() * 1e3,
             stat.io.reads,
             stat.io.writes
         );

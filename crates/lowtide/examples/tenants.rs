@@ -12,7 +12,7 @@ const MIB: u64 = 1 << 20;
 /// Opens a file of `bytes` for a tenant.
 fn open(tenant: &Tenant, dir: &Path, bytes: u64) -> Result<View, Box<dyn Error>> {
     let path = dir.join(&*tenant.name()?);
-    Ok(OpenOptions::new().create(bytes).tenant(tenant).open(tenant.pager(), path)?)
+    Ok(OpenOptions::new().create_with_len(bytes).tenant(tenant).open(tenant.pager(), path)?)
 }
 
 #[expect(clippy::print_stdout, reason = "the table is what the example is for")]

@@ -46,6 +46,7 @@ use crate::map::{MapError, MapMut, MapOptions, MapReport};
 use crate::tenant::Tenant;
 use allocator_api2::alloc::{AllocError, Allocator, Layout};
 use lowtide_pin::sync;
+use lowtide_sys::tell;
 use std::fmt;
 use std::num::NonZero;
 use std::ops::Range;
@@ -128,7 +129,7 @@ impl TenantArena {
         let (page, place) = (lowtide_sys::memory::page_size(), self.place(ptr, part));
         let whole = place.start.next_multiple_of(page)..place.end / page * page;
         if let Err(error) = self.memory.clear_own(whole) {
-            tracing::warn!(%error, "pages of a freed block stay in memory or swap");
+            tell!(warn, %error, "pages of a freed block stay in memory or swap");
         }
     }
 

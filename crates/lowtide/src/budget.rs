@@ -2,7 +2,7 @@
 //! and files, advice drawn from them, and ways to share.
 //!
 //! [`Tenant::curve`](crate::Tenant::curve) and [`View::curve`](crate::View::curve) give a curve of
-//! the running program, [`Tenant::advice`](crate::Tenant::advice) a sentence.
+//! the running program, [`Tenant::budget_for_misses`](crate::Tenant::budget_for_misses) a sentence.
 //! [`Tenant::set_share`](crate::Tenant::set_share) divides one budget,
 //! [`Tenant::set_auto`](crate::Tenant::set_auto) lets one set itself.
 
@@ -10,6 +10,7 @@ pub use crate::tenant::{AutoLimits, AutoStat, Share};
 use lowtide_core::Size;
 use lowtide_core::reuse::ReuseCurve;
 use std::fmt;
+use std::time::Duration;
 
 /// A size of memory, and the misses that there would be with it.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -67,11 +68,6 @@ impl Curve {
         self.inner.points.iter().map(|at| self.point(at))
     }
 
-    /// As [`points`](Self::points), of the last minutes: an access counts half after two.
-    pub fn recent(&self) -> impl Iterator<Item = CurvePoint> {
-        self.inner.recent.iter().map(|at| self.point(at))
-    }
-
     /// Accesses to pages. Of the root of a pager without maps all are counted; otherwise several to
     /// one page between two looks are one.
     #[must_use]
@@ -97,16 +93,10 @@ impl Curve {
         self.bytes(self.inner.footprint)
     }
 
-    /// Seconds from the first access to the last.
+    /// Time from the first access to the last.
     #[must_use]
-    pub const fn seconds(&self) -> f64 {
-        self.inner.seconds
-    }
-
-    /// Pages in the sample.
-    #[must_use]
-    pub const fn samples(&self) -> u64 {
-        self.inner.samples
+    pub fn span(&self) -> Duration {
+        Duration::try_from_secs_f64(self.inner.seconds).unwrap_or_default()
     }
 
     /// The standard error of a ratio of misses, for sizes from a sixteenth of the footprint on:
@@ -118,12 +108,11 @@ impl Curve {
     }
 
     /// Accesses that would have missed with this size, first accesses included.
-    #[must_use]
-    pub fn misses_at(&self, bytes: u64) -> f64 {
+    fn misses_at(&self, bytes: u64) -> f64 {
         self.inner.misses(bytes >> self.page_shift)
     }
 
-    /// Their share of the accesses.
+    /// The share of the accesses that would have missed with this size, first accesses included.
     #[must_use]
     pub fn ratio_at(&self, bytes: u64) -> f64 {
         self.misses_at(bytes) / self.accesses
@@ -158,8 +147,7 @@ impl Curve {
     }
 
     /// The size below which more than half of the accesses would have missed, if there is one.
-    #[must_use]
-    pub fn thrashes_below(&self) -> Option<u64> {
+    fn thrashes_below(&self) -> Option<u64> {
         let half = self.accesses / 2.0;
         let first = self.points().find(|point| point.misses <= half);
         first.map(|point| point.bytes).filter(|&bytes| bytes > 0)
@@ -225,9 +213,19 @@ pub struct Advice {
     pub error: f64,
 }
 
+/// The share of first accesses above which there is nothing to advise.
+const READ_ONCE: f64 = 0.97;
+
 impl fmt::Display for Advice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let percent = |ratio: f64| 100.0 * ratio;
+        if self.first > READ_ONCE {
+            let once = percent(self.first);
+            return write!(
+                f,
+                "{once:.1} % of accesses are the first of their page: no budget helps"
+            );
+        }
         write!(f, "with {} {:.1} % of accesses miss", rounded(self.bytes), percent(self.ratio))?;
         if self.first > 0.001 {
             write!(f, " ({:.1} % with any budget, being the first)", percent(self.first))?;
@@ -276,10 +274,10 @@ mod published {
                 (at == last || at % step == 0).then_some(Point { bytes, misses })
             };
             Self {
-                seconds: curve.seconds(),
+                seconds: curve.inner.seconds,
                 accesses: curve.accesses(),
                 cold: curve.first_accesses(),
-                samples: curve.samples(),
+                samples: curve.inner.samples,
                 error: curve.error(),
                 missed: curve.missed(),
                 at_once_bytes: curve.bytes(curve.inner.at_once),

@@ -41,14 +41,13 @@ impl Error {
             | Self::Install { source, .. }
             | Self::SwapIn { source, .. }
             | Self::Write { source, .. }
-            | Self::Name { source, .. }
+            | Self::NameNotDurable { source, .. }
             | Self::Punch { source, .. }
             | Self::Grow { source, .. } => source.kind(),
             Self::Timeout { .. } => ErrorKind::TimedOut,
             Self::OutOfRange { .. } => ErrorKind::UnexpectedEof,
             Self::ReadOnly { .. } => ErrorKind::PermissionDenied,
             Self::OutOfBudget { .. } | Self::NoMemory { .. } => ErrorKind::OutOfMemory,
-            Self::OverLimit { .. } => ErrorKind::WouldBlock,
             Self::Tenant(_) => ErrorKind::InvalidInput,
             Self::HeldHere { .. } | Self::Nested { .. } => ErrorKind::Deadlock,
             Self::NoBarrier => ErrorKind::PermissionDenied,
@@ -66,13 +65,12 @@ impl Error {
             | Self::Install { source, .. }
             | Self::SwapIn { source, .. }
             | Self::Write { source, .. }
-            | Self::Name { source, .. }
+            | Self::NameNotDurable { source, .. }
             | Self::Punch { source, .. }
             | Self::Grow { source, .. } => source.raw_os_error(),
             Self::Timeout { .. } => Some(libc::ETIMEDOUT),
             Self::ReadOnly { .. } => Some(libc::EBADF),
             Self::OutOfBudget { .. } | Self::NoMemory { .. } => Some(libc::ENOMEM),
-            Self::OverLimit { .. } => Some(libc::EAGAIN),
             Self::HeldHere { .. } | Self::Nested { .. } => Some(libc::EDEADLK),
             Self::NoBarrier => Some(libc::EPERM),
             Self::HeldElsewhere { .. } => Some(libc::EBUSY),
@@ -89,7 +87,7 @@ impl OpenError {
             Self::Io { source, .. }
             | Self::Thread { source, .. }
             | Self::Translation { source, .. } => source.kind(),
-            Self::Grow { source, .. } => source.kind(),
+            Self::SetLen { source, .. } => source.kind(),
             Self::TooLarge { .. } => ErrorKind::FileTooLarge,
             Self::TooMany { .. } => ErrorKind::QuotaExceeded,
             Self::NoDirectIo { .. } => ErrorKind::Unsupported,
@@ -109,7 +107,7 @@ impl OpenError {
             Self::Io { source, .. }
             | Self::Thread { source, .. }
             | Self::Translation { source, .. } => source.raw_os_error(),
-            Self::Grow { source, .. } => source.raw_os_error(),
+            Self::SetLen { source, .. } => source.raw_os_error(),
             Self::TooLarge { .. } => Some(libc::EFBIG),
             Self::TooMany { .. } => Some(libc::ENFILE),
             Self::Locked { .. } => Some(libc::EWOULDBLOCK),

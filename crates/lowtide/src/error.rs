@@ -55,9 +55,6 @@ pub enum BuildError {
     /// The limits or timers for dirty data make no sense.
     #[error("impossible settings for dirty data: {0}")]
     DirtyLimits(#[from] DirtyLimitsError),
-    /// A budget that [sets itself](crate::PagerBuilder::max_auto) is impossible.
-    #[error(transparent)]
-    Auto(#[from] TenantError),
     /// The memory for the frames is not available.
     #[error(
         "cannot reserve {bytes} bytes of memory for the page frames: {source}; {}",
@@ -262,7 +259,7 @@ pub enum OpenError {
     },
     /// The file was created, or exists, but cannot be made as long as requested.
     #[error("cannot extend {path} to {bytes} bytes: {}", reason(source))]
-    Grow {
+    SetLen {
         /// The file.
         path: PathBuf,
         /// The requested length.
@@ -346,7 +343,7 @@ pub enum Error {
     /// pages stay dirty and are tried again.
     #[error(
         "cannot write pages {}..{} of {path}: {source}; they stay in memory and are retried until \
-         they are written or discarded{}",
+         they are written or reverted{}",
         pages.start, pages.end, advice(source)
     )]
     Write {
@@ -363,7 +360,7 @@ pub enum Error {
     /// A device did not answer in time.
     #[error(
         "timed out after {} s {what} ({path}): the device is not responding; dirty pages stay \
-         in memory and are retried", waited.as_secs_f64()
+         in memory and are retried", (waited.as_secs_f64() * 1e3).round() / 1e3
     )]
     Timeout {
         /// The file.
@@ -381,7 +378,7 @@ pub enum Error {
         "{path} is on disk, but its name in the directory cannot be made durable: {source}; flush \
          again"
     )]
-    Name {
+    NameNotDurable {
         /// The file.
         path: Arc<PathBuf>,
         /// The error of the directory's file system.
@@ -438,17 +435,6 @@ pub enum Error {
     OutOfBudget {
         /// What the full tenant looked like. Its `Display` is what a kernel's log says.
         report: Arc<OomReport>,
-    },
-    /// The tenant is over a limit, and its threads get this error instead of a sleep.
-    #[error(
-        "tenant {tenant} is over its limit and would have to wait {:.3} s: raise its limits, use \
-         less, or let it be throttled", wait.as_secs_f64()
-    )]
-    OverLimit {
-        /// Its path.
-        tenant: String,
-        /// How long the thread would have slept.
-        wait: Duration,
     },
     /// The tenant cannot do that.
     #[error(transparent)]
@@ -562,6 +548,7 @@ fn memory_advice(error: &io::Error) -> &'static str {
      dropped",
     cause(source)
 )]
+#[non_exhaustive]
 pub struct Unwritten {
     /// The file.
     pub path: Arc<PathBuf>,
@@ -574,6 +561,7 @@ pub struct Unwritten {
 /// A pager that was closed, and could not write everything.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("the pager was closed with data that could not be written: {}", list(files))]
+#[non_exhaustive]
 pub struct CloseError {
     /// The lost pages.
     pub files: Vec<Unwritten>,

@@ -18,10 +18,11 @@
 use crate::error::Error;
 use lowtide_core::auto::AutoStep;
 use lowtide_core::high::handler::SleepCause;
+use lowtide_sys::tell;
 use std::io;
 use std::ops::Range;
 use std::path::Path;
-use tracing::{Level, debug, enabled, warn};
+use tracing::{Level, enabled};
 
 const AUTO: &str = "lowtide::auto";
 const LIMIT: &str = "lowtide::limit";
@@ -41,8 +42,7 @@ pub(crate) fn moves_wanted() -> bool {
 
 /// A limit that sets itself has moved. Sizes are pages.
 pub(crate) fn moved(tenant: &str, before: u64, usage: u64, step: &AutoStep, page_shift: u32) {
-    debug!(
-        target: AUTO,
+    tell!(debug, target: AUTO,
         tenant,
         cause = step.cause.name(),
         limit_bytes = bytes(step.limit, page_shift),
@@ -60,8 +60,7 @@ pub(crate) fn limits_wanted() -> bool {
 
 /// A limit of a tenant was set, in pages.
 pub(crate) fn limit_set(tenant: &str, limit: &str, before: u64, now: u64, page_shift: u32) {
-    debug!(
-        target: LIMIT,
+    tell!(debug, target: LIMIT,
         tenant,
         limit,
         bytes = bytes(now, page_shift),
@@ -77,14 +76,13 @@ pub(crate) fn throttles_wanted() -> bool {
 
 /// A thread goes to sleep for a limit.
 pub(crate) fn throttled(tenant: &str, sleep_ns: u64, cause: SleepCause) {
-    debug!(target: THROTTLE, tenant, sleep_ns, ?cause, "a thread sleeps for a limit");
+    tell!(debug, target: THROTTLE, tenant, sleep_ns, ?cause, "a thread sleeps for a limit");
 }
 
 /// An operation gives up, if it does for want of room.
 pub(crate) fn gave_up(error: &Error) {
     let Error::OutOfBudget { report } = error else { return };
-    warn!(
-        target: ROOM,
+    tell!(warn, target: ROOM,
         tenant = report.tenant,
         payer = report.payer,
         asked_bytes = report.asked_bytes,
@@ -98,14 +96,13 @@ pub(crate) fn gave_up(error: &Error) {
 /// Pages could not be written.
 pub(crate) fn write_failed(path: &Path, pages: &Range<u64>, error: &io::Error) {
     let path = path.display();
-    warn!(target: WRITE, %path, ?pages, %error, "write-back failed; the pages stay dirty");
+    tell!(warn, target: WRITE, %path, ?pages, %error, "write-back failed; the pages stay dirty");
 }
 
 /// A file could not be synced.
 pub(crate) fn sync_failed(path: &Path, error: &io::Error) {
     let path = path.display();
-    warn!(
-        target: WRITE,
+    tell!(warn, target: WRITE,
         %path,
         %error,
         "the file could not be synced; what was written since the last time is written again"

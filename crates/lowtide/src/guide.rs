@@ -11,12 +11,12 @@
 //! that lowtide has in memory are read with direct I/O where the file system has it, and are not in
 //! the page cache as well.
 //!
-//! * *Enough*: measure. Record a run (`lowtide bench … --record FILE`) and compute a miss-ratio
+//! * *Enough*: measure. Record a run (`lowtide run --record FILE`) and compute a miss-ratio
 //!   curve (`lowtide sim trace FILE --mrc --advise 0.01`), or look at a running program:
-//!   [`Tenant::advice`] is the budget with which a tenant would have stopped waiting, and
-//!   [`Stat::hit_ratio`] the share of the reads that found their page in memory. Pages that were
-//!   read ahead are no hits: a scan has a ratio of zero, however fast it is. To watch it, keep the
-//!   last snapshot:
+//!   [`Tenant::budget_for_misses`] is the budget at which at most a share of its accesses misses,
+//!   and [`Stat::hit_ratio`] the share of the reads that found their page in memory. Pages
+//!   that were read ahead are no hits: a scan has a ratio of zero, however fast it is. To watch it,
+//!   keep the last snapshot:
 //!
 //! ```
 //! # let file = tempfile::NamedTempFile::new()?;
@@ -51,7 +51,7 @@
 //! A base page ([`PagerBuilder::base_page`]) is what is read, evicted and written: 4 KiB by
 //! default. Smaller ones, down to 512 bytes, hold more of what is used where records are small and
 //! scattered; larger ones cost less to describe. Files that are read in large pieces can have
-//! larger folios ([`OpenOptions::folio_order`]) in the same pager.
+//! larger folios ([`folio_order`](crate::advanced::OpenAdvanced::folio_order)) in the same pager.
 //!
 //! # Threads
 //!
@@ -85,7 +85,8 @@
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let dir = tempfile::tempdir()?;
 //! # let pager = lowtide::Pager::builder().max(lowtide::Size::mib(1)).build()?;
-//! # let view = lowtide::OpenOptions::new().create(1 << 20).open(&pager, dir.path().join("data"))?;
+//! # let options = lowtide::OpenOptions::new().create_with_len(1 << 20);
+//! # let view = options.open(&pager, dir.path().join("data"))?;
 //! let reader = view.clone();
 //! let record = spawn_blocking(move || {
 //!     let mut record = [0; 100];
@@ -123,16 +124,19 @@
 //!
 //! # Signals
 //!
-//! lowtide installs no handler, and system calls that a signal interrupts are repeated. Do not call
-//! it *in* a handler: set a flag or write to a pipe there, and act on it in a thread. A program
-//! that wants its data after SIGTERM handles the signal, and drops or [closes](Pager::close) its
-//! pagers; what is on disk after each way to stop is a table on the front page of this crate.
+//! lowtide installs no handler, its threads block all signals, and system calls that a signal
+//! interrupts are repeated. Do not call it *in* a handler: set a flag or write to a pipe there, and
+//! act on it in a thread. A program that wants its data after SIGTERM handles the signal, and drops
+//! or [closes](Pager::close) its pagers; what is on disk after each way to stop is a table on the
+//! front page of this crate.
 //!
 //! # Sandboxes
 //!
-//! Install seccomp filters before the first pager is built. The pager notices what is forbidden
-//! then, and does it in another way: without io_uring transfers are system calls, without
-//! `membarrier` each hit costs a fence. It cannot replace what is forbidden *later*: without
+//! Before the first pager is built, give capabilities up, and install seccomp filters: a pager's
+//! threads keep the rights that there are then, and the C library ends a process (`SIGABRT`) whose
+//! threads do not agree whether a change of user is allowed. The pager notices what is forbidden,
+//! and does it in another way: without io_uring transfers are system calls, without `membarrier`
+//! each hit costs a fence. It cannot replace what is forbidden *later*: without
 //! `membarrier` pages that are read often cannot be evicted or stored to any more, and operations
 //! on them fail with [`Error::NoBarrier`]. `lowtide doctor` prints what a machine allows.
 #![allow(unused_imports, reason = "for the links")]

@@ -10,7 +10,7 @@
 //! # let dir = tempfile::tempdir()?;
 //! # let path = dir.path().join("data");
 //! let pager = Pager::builder().max(Size::mib(8)).policy("mglru".parse()?).build()?;
-//! let view = OpenOptions::new().create(64 << 20).open(&pager, &path)?;
+//! let view = OpenOptions::new().create_with_len(64 << 20).open(&pager, &path)?;
 //! view.write_at(5_000_000, b"hello")?;
 //! view.flush()?;
 //!
@@ -26,7 +26,7 @@
 //! under one of them. Reading gives a guard, [`Page`]; a hit costs about as much as a pointer into
 //! a memory map, a miss one read of the device and no more, however many threads want the page.
 //!
-//! An [`Region`] region is memory without a file that may be larger than its budget: pages that are
+//! A [`Region`] is memory without a file that may be larger than its budget: pages that are
 //! not used are compressed ([`SwapOptions`]).
 //!
 //! The [`guide`] says how large a budget should be, and what threads, async code, `fork` and
@@ -91,7 +91,7 @@
 //! | feature | adds | costs |
 //! |---|---|---|
 //! | `alloc` | `lowtide::alloc`: an arena for collections that take an allocator | two crates |
-//! | `bpf` | `Tenant::attach`: eBPF programs that decide about limits | a virtual machine |
+//! | `run` | `map::run`: memory that a program mapped itself; for hosts, not stable | nothing |
 //! | `status` | `Pager::publish_status`: what `lowtide top` and `stat` read | JSON, a thread |
 //! | `zstd` | pages that stay cold in swap are compressed again | a C compiler |
 //! | `instruments` | `lowtide::instruments`: failing devices, counters; not stable | nothing |
@@ -106,6 +106,7 @@
 //! |---|---|
 //! | `pager`, `config`, `stat`, `error`, `errno` | budgets, counters, errors; the [`guide`] |
 //! | [`budget`], `recorder` | how much memory is needed; accesses recorded as a trace |
+//! | [`advanced`] | settings in the kernel's own terms |
 //! | `view` | the pages of an open file: the hit path, guards, adapters |
 //! | `fault` | misses, of one page or many; waiting for other threads |
 //! | `ahead` | reading ahead, and around |
@@ -117,10 +118,11 @@
 //! | `tenant` | budgets within the budget: limits, reservations, the kernel's files |
 //! | `thread_locals` | what a thread of a pager does before it begins |
 //! | `publish` | what the feature `status` adds |
-//! | `programs`, `instruments` | what the features `bpf` and `instruments` add |
+//! | [`hooks`] | what a program sees that decides about limits, and what it may answer |
+//! | `instruments` | what the feature `instruments` adds |
 #![deny(unsafe_code)]
-// What only instruments look at is kept without them, too.
-#![cfg_attr(not(feature = "instruments"), allow(dead_code, unreachable_pub))]
+// What only instruments and hosts look at is kept without them, too.
+#![cfg_attr(not(all(feature = "instruments", feature = "run")), allow(dead_code, unreachable_pub))]
 
 mod ahead;
 #[cfg(feature = "alloc")]
@@ -139,7 +141,6 @@ pub mod instruments;
 pub mod map;
 mod pager;
 mod pool;
-mod programs;
 #[cfg(feature = "status")]
 mod publish;
 mod recorder;
@@ -153,32 +154,33 @@ mod view;
 mod writeback;
 
 pub use anon::{Elements, PageMut, Region, RegionOptions, TenantVec};
-pub use config::{IoMode, PagerBuilder};
+pub use config::advanced;
+pub use config::{IoMode, PagerBuilder, UnknownIoMode};
 pub use error::{BuildError, CloseError, Error, OpenError, Unwritten};
+pub use lowtide_core::counters::{DirtyStat, IoStat, Stat};
 pub use lowtide_core::high::handler::HighPolicy;
 pub use lowtide_core::psi::{Pressure, PressureLine};
 pub use lowtide_core::{
-    DirtyLimits, DirtyLimitsError, DirtyShare, DirtyTimers, Events, Lists, MemcgEvents, MemoryStat,
-    Policy, PolicyError, Size, SizeError, Switches,
+    DirtyLimits, DirtyLimitsError, DirtyShare, Events, MemcgEvents, MemoryStat, Policy,
+    PolicyError, Size, SizeError,
 };
 pub use lowtide_io::{IoEngine, UnknownIoEngine};
-pub use lowtide_swap::{CreateError as SwapFileError, FileStat};
+pub use lowtide_swap::CreateError as SwapFileError;
 pub use pager::Pager;
 pub use space::open::OpenOptions;
-pub use stat::{DirtyStat, IoStat, Stat};
 pub use swap::{SwapOptions, SwapStat};
 pub use tenant::{
-    Consumer, ExportError, OnStall, OomReport, Reservation, Tenant, TenantBuilder, TenantError,
-    TenantFile, TenantLimits, Unwritable,
+    Consumer, OomReport, Reservation, Settled, Tenant, TenantBuilder, TenantError, TenantFile,
+    TenantLimits, Unwritable,
 };
-pub use view::{Cursor, Page, PageCursor, View};
+pub use view::{Cursor, Flow, Page, PageCursor, View};
 
-/// What status pages say, and reading those of other processes. Feature `status`.
+/// Programs that decide about limits: [`Tenant::set_hooks`].
+pub use lowtide_core::hooks;
+
+/// Status pages: their contents, and how to read those of other processes. Feature `status`.
 #[cfg(feature = "status")]
 pub use lowtide_status as status;
-
-#[cfg(feature = "bpf")]
-pub use lowtide_bpf::{LoadError, Programs};
 
 /// The programs in the README and in the documents compile.
 #[cfg(doctest)]

@@ -8,13 +8,12 @@ use crate::pool::background::Threads;
 use crate::publish::Publication;
 use crate::recorder::Recorder;
 use crate::space::open::OpenOptions;
-use crate::stat::{DirtyStat, Stat};
+use crate::stat::dirty_stat;
 use crate::swap::Kept;
-use crate::tenant::{ExportError, Exporter};
 use crate::view::View;
+use lowtide_core::counters::{DirtyStat, Stat};
 use lowtide_core::{MemcgId, MemoryStat};
 use lowtide_io::IoEngine;
-use lowtide_swap::FileStat;
 use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
@@ -69,19 +68,14 @@ impl PagerBuilder {
     /// [`BuildError`] names the choice that is impossible, or what the kernel refused.
     pub fn build(self) -> Result<Pager, BuildError> {
         let pool = Pool::new(&self)?;
-        let exporter = self.export_dir.map(Exporter::new);
-        let threads = Threads::start(&pool, exporter)?;
+        let threads = Threads::start(&pool)?;
         let inner = Inner {
             #[cfg(feature = "status")]
             publication: Publication::default(),
             pool,
             threads,
         };
-        let pager = Pager { inner: Arc::new(inner) };
-        if let Some(limits) = self.auto {
-            pager.root().set_auto(limits)?;
-        }
-        Ok(pager)
+        Ok(Pager { inner: Arc::new(inner) })
     }
 }
 
@@ -128,7 +122,7 @@ impl Pager {
         if pool.is_poisoned() {
             return DirtyStat::default();
         }
-        DirtyStat::of(&state.engine, MemcgId::ROOT, pool.page_shift)
+        dirty_stat(&state.engine, MemcgId::ROOT, pool.page_shift)
     }
 
     /// One consistent snapshot of the counters. Takes the pool's lock for a moment, and reads
@@ -156,24 +150,23 @@ impl Pager {
             (MemoryStat::default(), DirtyStat::default(), 0)
         } else {
             let tables = pool.table_bytes(&state);
-            let dirty = DirtyStat::of(&state.engine, MemcgId::ROOT, pool.page_shift);
+            let dirty = dirty_stat(&state.engine, MemcgId::ROOT, pool.page_shift);
             (kept.among(state.engine.stat(MemcgId::ROOT)), dirty, tables)
         };
-        Stat {
-            poisoned,
-            memory,
-            unwritten_bytes: (memory.file_dirty + memory.file_writeback) * memory.page_bytes,
-            failed_pages: failed,
-            io: pool.io.snapshot(),
-            dirty,
-            budget_bytes: pool.budget_bytes(),
-            resident_bytes: state.resident.resident_bytes(),
-            huge_bytes,
-            frame_metadata_bytes: tables as u64,
-            translation_bytes: translation,
-            hits: pool.io.hits(),
-            misses: pool.io.misses(),
-        }
+        let mut stat = Stat::default();
+        stat.poisoned = poisoned;
+        stat.memory = memory;
+        stat.unwritten_bytes = (memory.file_dirty + memory.file_writeback) * memory.page_bytes;
+        stat.failed_pages = failed;
+        stat.io = pool.io.counts.snapshot();
+        stat.dirty = dirty;
+        stat.budget_bytes = pool.budget_bytes();
+        stat.resident_bytes = state.resident.resident_bytes();
+        stat.huge_bytes = huge_bytes;
+        stat.frame_metadata_bytes = tables as u64;
+        stat.translation_bytes = translation;
+        (stat.hits, stat.misses) = (pool.io.hits(), pool.io.misses());
+        stat
     }
 
     /// Records accesses to a sample of the pages in a file, as a trace in lowtide's text format,
@@ -194,13 +187,6 @@ impl Pager {
         })?;
         pool.check().map_err(io::Error::other)?;
         if file.is_some() { Err(io::ErrorKind::AlreadyExists.into()) } else { Ok(()) }
-    }
-
-    /// Figures of the swap file; `None` if there is none
-    /// ([`SwapOptions::file`](crate::SwapOptions::file)).
-    #[must_use]
-    pub fn swap_file(&self) -> Option<FileStat> {
-        self.inner.pool.swap_file.as_ref().map(|file| file.stat())
     }
 
     /// Lines for people: which I/O engine was chosen and why, how each open file is read, and
@@ -227,16 +213,5 @@ impl Pager {
     #[must_use]
     pub fn io_engine(&self) -> IoEngine {
         self.inner.pool.backend.engine()
-    }
-
-    /// Brings the directory of [`PagerBuilder::export_dir`](crate::PagerBuilder::export_dir) up to
-    /// date now. No-op without one.
-    ///
-    /// # Errors
-    /// [`ExportError`] names the first file that could not be written. All others have been, and
-    /// nothing else is affected.
-    pub fn export(&self) -> Result<(), ExportError> {
-        let Inner { pool, threads, .. } = &*self.inner;
-        threads.exporter().map_or(Ok(()), |exporter| exporter.round(pool))
     }
 }

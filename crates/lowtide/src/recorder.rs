@@ -15,6 +15,7 @@ use crate::pool::service::Service;
 use crate::thread_locals;
 use lowtide_core::SpaceId;
 use lowtide_core::reuse::Rate;
+use lowtide_sys::tell;
 use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::fs::File;
@@ -99,7 +100,7 @@ impl Recorder {
         pool.lock().reuse.begin_log();
         let recorder = Arc::new(Self { ends: AtomicBool::new(false), thread: Mutex::new(None) });
         let (of_thread, pool) = (Arc::clone(&recorder), Arc::clone(pool));
-        let thread = thread_locals::spawn("lowtide-record", move || {
+        let thread = thread_locals::spawn_beside("lowtide-record", move || {
             let mut ends = false;
             while !ends {
                 ends = of_thread.ends.load(Relaxed);
@@ -109,7 +110,7 @@ impl Recorder {
                     std::thread::park_timeout(PAUSE);
                 }
                 if let Err(error) = trace.go_on(&pool) {
-                    tracing::error!(%error, "the recording ends here");
+                    tell!(error, %error, "the recording ends here");
                     pool.lock().reuse.end_log();
                     return;
                 }

@@ -8,17 +8,29 @@
 use crate::pool::account;
 use crate::{map, store};
 use lowtide_pin::hazard;
+use lowtide_sys::{room, threads};
 use std::io;
 use std::sync::mpsc;
-use std::thread::{Builder, JoinHandle};
+use std::thread::JoinHandle;
 
-/// Starts a thread of a pager, and waits until it has registered its thread-locals.
+/// Starts a thread of a pager, in the [`room`], and waits until its thread-locals are registered.
 ///
 /// # Errors
 /// The thread cannot be started.
 pub(crate) fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
+    room::enter(|| spawn_beside(name, run))
+}
+
+/// The same, with the table of the calling thread: for what has a file of the program's.
+///
+/// # Errors
+/// The thread cannot be started.
+pub(crate) fn spawn_beside(
+    name: &str,
+    run: impl FnOnce() + Send + 'static,
+) -> io::Result<JoinHandle<()>> {
     let (begun, begins) = mpsc::sync_channel::<()>(0);
-    let thread = Builder::new().name(name.to_owned()).spawn(move || {
+    let thread = threads::spawn(name, move || {
         register();
         drop(begun);
         run();

@@ -2,9 +2,7 @@
 
 #![expect(unsafe_code, reason = "blocks of an allocator")]
 
-#[path = "common/mapped.rs"]
-mod mapped;
-
+use crate::common::mapped::{check_empty, or_skip};
 use allocator_api2::alloc::{Allocator, Layout};
 use allocator_api2::boxed::Box;
 use allocator_api2::vec::Vec;
@@ -12,7 +10,6 @@ use hashbrown::HashMap;
 use lowtide::alloc::{LARGE, TenantArena};
 use lowtide::map::MapError;
 use lowtide::{Pager, Size, SwapOptions, Tenant};
-use mapped::{check_empty, or_skip};
 use std::hash::{BuildHasherDefault, DefaultHasher};
 
 fn tenant() -> (Pager, Tenant) {

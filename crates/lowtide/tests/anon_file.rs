@@ -9,8 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-mod common;
-use common::{Dir, noise};
+use crate::common::{Dir, noise};
 
 const PAGE: u64 = 4096;
 
@@ -505,7 +504,9 @@ fn limits_shrink_below_usage_while_sixteen_threads_swap_to_a_file_that_fails_now
                 if working.load(Relaxed) == 0 {
                     break;
                 }
-                tenant.set_max(["1M", "512K", "256K"][round % 3].parse::<Size>().unwrap()).unwrap();
+                let _ = tenant
+                    .set_max(["1M", "512K", "256K"][round % 3].parse::<Size>().unwrap())
+                    .unwrap();
                 tenant.set_swap_max(["2M", "512K"][round % 2].parse::<Size>().unwrap()).unwrap();
                 pager.validate().unwrap();
                 // Those that work need the lock, which is given to whom comes first.
@@ -529,7 +530,8 @@ fn a_budget_below_what_is_compressed_pushes_the_coldest_to_the_file() {
     let before = tenant.swap_stat().unwrap();
     assert!(before.memory_bytes > 2 << 20, "{before}");
     let was_in_file = pager.swap_file().unwrap().used;
-    assert!(tenant.set_max(Size::kib(512)).unwrap(), "usage has come down");
+    let settled = tenant.set_max(Size::kib(512)).unwrap();
+    assert_eq!(settled, lowtide::Settled::Yes, "usage has come down");
     assert!(tenant.usage().unwrap() <= 512 << 10);
     let after = tenant.swap_stat().unwrap();
     let file = pager.swap_file().unwrap();
@@ -589,7 +591,7 @@ fn pages_that_were_evicted_together_come_back_together_while_that_is_of_use() {
     assert!(tenant.usage().unwrap() <= 2 << 20);
     drop(heap);
     let file = pager.swap_file().unwrap();
-    assert_eq!(file.ahead, file.ahead_hits + file.ahead_wasted, "{file:?}");
+    assert_eq!(file.ahead, file.ahead_hits + file.ahead_unused, "{file:?}");
     check_empty(&pager);
 }
 

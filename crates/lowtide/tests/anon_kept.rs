@@ -1,9 +1,7 @@
 //! Pages that come back from the swap file keep their slot while they are not stored to: evicted
 //! again they need no write. What ends that, and that nothing of it stays behind.
 
-mod common;
-
-use common::{Dir, noise};
+use crate::common::{Dir, noise};
 use lowtide::{Error, Pager, Region, Size, SwapOptions, Tenant};
 
 const PAGE: u64 = 4096;

@@ -1,14 +1,13 @@
 //! A process that is killed while it swaps to a file leaves nothing behind.
 
+use crate::common::Dir;
+use crate::common::scene::again;
 use lowtide::{Pager, Size, SwapOptions};
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::{Command, Stdio};
-
-mod common;
-use common::Dir;
+use std::process::Stdio;
 
 /// The variable by which the process that is to be killed knows where its swap file goes.
 const PLACE: &str = "LOWTIDE_TEST_KILLED_IN";
@@ -53,8 +52,10 @@ fn swap_for_ever(dir: &Path) -> ! {
 
 /// The swap file of a process: a regular file without a name that is open, below a folder.
 fn swap_file(process: u32, dir: &Path) -> Option<std::fs::Metadata> {
-    let open = std::fs::read_dir(format!("/proc/{process}/fd")).ok()?;
-    open.flatten().find_map(|entry| {
+    // Its threads do not have one table of descriptors.
+    let tasks = std::fs::read_dir(format!("/proc/{process}/task")).ok()?;
+    let tables = tasks.flatten().filter_map(|task| std::fs::read_dir(task.path().join("fd")).ok());
+    tables.flatten().flatten().find_map(|entry| {
         let target = std::fs::read_link(entry.path()).ok()?;
         let of = std::fs::metadata(entry.path()).ok()?;
         (target.starts_with(dir) && of.is_file() && of.nlink() == 0).then_some(of)
@@ -68,10 +69,9 @@ fn a_process_that_is_killed_while_it_swaps_leaves_no_file() {
     }
     let dir = Dir::new();
     let place = dir.path().canonicalize().unwrap();
-    let this = "a_process_that_is_killed_while_it_swaps_leaves_no_file";
+    let this = "anon_killed::a_process_that_is_killed_while_it_swaps_leaves_no_file";
     // All that it could leave is below this folder.
-    let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", this, "--nocapture", "--test-threads=1"])
+    let mut child = again(this)
         .env(PLACE, &place)
         .env("TMPDIR", &place)
         .current_dir(&place)

@@ -1,8 +1,6 @@
 //! Pages of a region that are freed lazily: dropped when memory is needed, kept when stored to.
 
-mod common;
-
-use common::{Dir, noise};
+use crate::common::{Dir, noise};
 use lowtide::{Error, Pager, Policy, Region, Size, SwapOptions, Tenant};
 
 const PAGE: u64 = 4096;

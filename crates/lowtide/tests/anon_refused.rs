@@ -8,8 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-mod common;
-use common::{Dir, noise};
+use crate::common::{Dir, noise};
 
 const PAGE: u64 = 4096;
 /// Pages that the tenant may have.
@@ -122,8 +121,32 @@ fn the_error_of_a_full_budget_says_why_swap_takes_no_more() {
         let text = error.to_string();
         assert!(text.contains("that swap does not take") && text.contains(why), "{text}");
         // With room again it goes on.
-        tenant.set_max(Size::new(4 * MAX * PAGE)).unwrap();
+        let _ = tenant.set_max(Size::new(4 * MAX * PAGE)).unwrap();
         heap.page_mut(2 * MAX - 1).unwrap().copy_from_slice(&noise(1, 1));
+        pager.validate().unwrap();
+    }
+}
+
+/// Those that swap refuses stay together, at the end that is looked at first: how many batches of
+/// them there are says nothing of the pages behind them.
+#[test]
+fn pages_that_compress_go_to_swap_from_behind_many_that_do_not() {
+    const HARD: u64 = 600;
+    let dir = Dir::new();
+    for policy in ["mglru", "mglru-7.1", "lru", "tide"] {
+        let pager = pager(policy, Refusal::NoFile, dir.path());
+        let tenant = pager.tenant("heap").max(Size::new((HARD + MAX) * PAGE)).create().unwrap();
+        let heap = tenant.region((HARD + 4 * MAX) * PAGE).unwrap();
+        for page in 0..HARD {
+            heap.page_mut(page).unwrap().copy_from_slice(&noise(page, 1));
+        }
+        for page in HARD..HARD + 4 * MAX {
+            let stored = heap.page_mut(page).map(|mut guard| guard.fill(page as u8));
+            stored.unwrap_or_else(|error| panic!("{policy}, page {page}: {error}"));
+        }
+        for page in HARD..HARD + 4 * MAX {
+            assert_eq!(heap.page(page).unwrap()[9], page as u8, "{policy}, page {page}");
+        }
         pager.validate().unwrap();
     }
 }

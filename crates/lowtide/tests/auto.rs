@@ -70,16 +70,25 @@ fn a_tenant_gets_what_it_uses_and_gives_back_what_it_uses_no_more() {
 fn a_tenant_that_is_not_accessed_gives_memory_back_while_the_program_computes() {
     let dir = tempfile::tempdir().unwrap();
     let (_pager, tenant, view) = opened(dir.path(), 8 * MIB, 32);
-    read_until(&view, 4 * MIB / 4096, &tenant, |tenant| high(tenant) >= 3 * MIB);
-    let (began, before, limit) = (Instant::now(), tenant.usage().unwrap(), high(&tenant));
-    while tenant.usage().unwrap() > before / 2 {
+    // What is in memory must be well above the least, to which it gives back. A slow device lets
+    // the limit grow long before that much has come in.
+    read_until(&view, 8 * MIB / 4096, &tenant, |tenant| {
+        high(tenant) >= 6 * MIB && tenant.usage().unwrap() >= 6 * MIB
+    });
+    let (began, before) = (Instant::now(), tenant.usage().unwrap());
+    while tenant.usage().unwrap() > before / 3 {
         assert!(began.elapsed() < PATIENCE, "{:?}", tenant.auto().unwrap());
+        // A fifth of a processor is not idle, and leaves the rest to other tests.
         let computing = Instant::now();
-        while computing.elapsed() < Duration::from_millis(20) {
+        while computing.elapsed() < Duration::from_millis(4) {
             std::hint::spin_loop();
         }
+        std::thread::sleep(Duration::from_millis(16));
     }
-    assert!(high(&tenant) >= limit / 4 * 3, "it is idle, not small: {:?}", tenant.auto().unwrap());
+    // It may shrink while pages are still active. A limit that had made the pages leave by
+    // shrinking would be as small as what is left.
+    let left = tenant.usage().unwrap();
+    assert!(high(&tenant) >= left / 4 * 5, "it is idle, not small: {:?}", tenant.auto().unwrap());
 }
 
 #[test]
@@ -87,8 +96,9 @@ fn the_root_can_have_such_a_limit() {
     let dir = tempfile::tempdir().unwrap();
     let path = make(dir.path(), 24 * MIB);
     let auto = AutoLimits::new(Size::mib(1), Size::mib(32));
-    let pager = Pager::builder().max_auto(auto).build().unwrap();
+    let pager = Pager::builder().max(Size::mib(32)).build().unwrap();
     let (root, view) = (pager.root(), pager.open(&path).unwrap());
+    root.set_auto(auto).unwrap();
     read_until(&view, 16 * MIB / 4096, &root, |root| high(root) >= 14 * MIB);
     assert_eq!(root.limits().unwrap().max, Size::mib(32));
 }
@@ -116,9 +126,13 @@ fn guards_on_more_than_the_limit_cost_no_operation() {
     let view = OpenOptions::new().tenant(&tenant).open(&pager, &path).unwrap();
     let guards: Vec<_> = (0..8 * MIB / 4096).map(|page| view.page(page).unwrap()).collect();
     let began = Instant::now();
-    while high(&tenant) < 8 * MIB {
+    // Misses are what shows that the limit is too low: a tenant that waits for nothing may keep it.
+    for page in (8 * MIB / 4096..16 * MIB / 4096).cycle() {
+        if high(&tenant) >= 8 * MIB {
+            break;
+        }
         assert!(began.elapsed() < PATIENCE, "{:?}", tenant.auto().unwrap());
-        std::thread::sleep(Duration::from_millis(10));
+        drop(view.page(page).unwrap());
     }
     drop(guards);
 }
@@ -132,8 +146,8 @@ fn other_settings_end_it_or_are_refused() {
         AutoLimits::new(least, most),
         AutoLimits::new(0, most),
         AutoLimits::new(most, Size::MAX),
-        AutoLimits { target: f64::NAN, ..AutoLimits::new(most, least) },
-        AutoLimits { target: 2.0, ..AutoLimits::new(most, least) },
+        AutoLimits::new(most, least).with_target(f64::NAN),
+        AutoLimits::new(most, least).with_target(2.0),
     ] {
         let refused = tenant.set_auto(wrong);
         assert!(matches!(refused, Err(TenantError::AutoLimits { .. })), "{wrong:?}");
@@ -142,10 +156,11 @@ fn other_settings_end_it_or_are_refused() {
     let bounds = AutoLimits::new(most, least);
     tenant.set_auto(bounds).unwrap();
     assert_eq!(tenant.auto().unwrap().map(|stat| stat.limits), Some(bounds));
-    tenant.set_high(Size::mib(1)).unwrap();
+    let _ = tenant.set_high(Size::mib(1)).unwrap();
     assert_eq!((tenant.auto().unwrap(), high(&tenant)), (None, MIB));
     tenant.set_auto(bounds).unwrap();
-    assert!(tenant.stop_auto().unwrap() && !tenant.stop_auto().unwrap());
+    tenant.set_auto(None).unwrap();
+    assert_eq!(tenant.auto().unwrap(), None);
     assert_eq!(high(&tenant), u64::MAX);
     tenant.set_auto(bounds).unwrap();
     tenant.remove().unwrap();

@@ -2,13 +2,10 @@
 
 #![expect(unsafe_code, reason = "mapping a file is unsafe: others could change it")]
 
-#[path = "common/mapped.rs"]
-mod mapped;
-
+use crate::common::mapped::{PAGE, file, or_skip, word};
 use lowtide::budget::{Curve, Share};
 use lowtide::map::{MapMode, MapOptions};
 use lowtide::{OpenOptions, Pager, Size, Tenant, View};
-use mapped::{PAGE, file, or_skip, word};
 use std::time::Duration;
 
 /// A pager without background threads: it looks at its sample when a curve is wanted.
@@ -57,6 +54,16 @@ fn a_circle_needs_room_for_all_of_it_whatever_the_budget_is() {
 }
 
 #[test]
+fn the_advice_for_a_single_pass_is_that_no_budget_helps() {
+    let file = file(2000);
+    let pager = pager(4000);
+    let view = pager.open(file.path()).unwrap();
+    read(&pager, &view, 0..2000);
+    let advice = pager.root().budget_for_misses(0.02).unwrap().unwrap();
+    assert!(advice.to_string().ends_with("no budget helps"), "{advice}");
+}
+
+#[test]
 fn the_advice_names_a_budget_what_it_misses_and_where_thrashing_begins() {
     let file = file(2000);
     let pager = pager(4000);
@@ -68,7 +75,7 @@ fn the_advice_names_a_budget_what_it_misses_and_where_thrashing_begins() {
             read(&pager, &view, (0..100).chain(part..part + 33).map(|page| page % 2000));
         }
     }
-    let advice = pager.root().advice(0.02).unwrap().unwrap();
+    let advice = pager.root().budget_for_misses(0.02).unwrap().unwrap();
     assert!(advice.bytes > bytes(500) && advice.ratio < advice.first + 0.021, "{advice:?}");
     let text = advice.to_string();
     assert!(text.starts_with("with ") && text.contains("% of accesses miss"), "{text}");
@@ -160,6 +167,28 @@ fn touches_through_a_pointer_count() {
         assert!(accesses > 3000.0 && accesses < 9000.0, "{mode:?}: {accesses}");
         assert!(curve.ratio_at(bytes(1100)) < 0.5, "{mode:?}: {curve}");
     }
+}
+
+#[test]
+fn a_single_pass_through_a_pointer_is_one_access_to_a_page_however_slow_it_is() {
+    let file = file(8000);
+    let pager = Pager::builder().max(Size::new(bytes(4096))).build().unwrap();
+    // SAFETY: no one changes the file.
+    let made = unsafe { MapOptions::new().mode(MapMode::Userfault).map(&pager, file.as_file()) };
+    let Some(map) = or_skip(made) else { return };
+    // Windows of 256 pages are read ahead, which wait for many looks until they are touched.
+    for first in (0..8000).step_by(20) {
+        for page in first..first + 20 {
+            assert_eq!(word(&map, page * PAGE), (page * PAGE) as u64);
+        }
+        root(&pager);
+    }
+    assert!(pager.stat().io.ahead_pages > 4000, "{:?}", pager.stat().io);
+    let curve = root(&pager);
+    let again = curve.accesses() / curve.first_accesses();
+    assert!(again < 1.02, "{again} accesses to a page: {curve}");
+    let advice = curve.advice(0.02).to_string();
+    assert!(advice.ends_with("no budget helps"), "{advice}");
 }
 
 /// Two files under one budget of 600 pages: most accesses are of 5000 pages at random, and every

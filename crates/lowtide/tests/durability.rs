@@ -4,11 +4,10 @@
 //! Ways to stop that end a process are tried on a child: this test binary again, with a test's name
 //! and an environment variable that makes it the child.
 
-mod common;
-
-use common::{Dir, byte_at, make_file};
-use lowtide::instruments::{Inject, InjectOp, Request, Verdict};
-use lowtide::{DirtyTimers, Error, OpenOptions, Pager, Size, View};
+use crate::common::scene::again;
+use crate::common::{Dir, byte_at, make_file};
+use lowtide::instruments::{DirtyTimers, Inject, InjectOp, Request, Verdict};
+use lowtide::{Error, OpenOptions, Pager, Size, View};
 use rustix::process::{Pid, Signal};
 use std::io::{BufRead, BufReader};
 use std::ops::Range;
@@ -183,7 +182,7 @@ fn a_file_that_grows_is_durable_with_its_length_and_its_name() {
     let path = dir.path().join("new");
     let count = Arc::new(Count::default());
     let pager = counted(&count, true);
-    let view = OpenOptions::new().create(0).open(&pager, &path).unwrap();
+    let view = OpenOptions::new().create_with_len(0).open(&pager, &path).unwrap();
     view.flush().unwrap();
     assert_eq!(count.syncs.load(SeqCst), 1, "its name and its length of 0 are news");
     view.write_at(10, b"some bytes").unwrap();
@@ -191,7 +190,7 @@ fn a_file_that_grows_is_durable_with_its_length_and_its_name() {
     assert_eq!(std::fs::read(&path).unwrap(), [&[0; 10][..], b"some bytes"].concat());
     // A relative name has a folder, too.
     let name = format!("durability-{}", std::process::id());
-    let here = OpenOptions::new().create(5).open(&pager, &name).unwrap();
+    let here = OpenOptions::new().create_with_len(5).open(&pager, &name).unwrap();
     let flushed = here.flush();
     std::fs::remove_file(&name).unwrap();
     flushed.unwrap();
@@ -257,7 +256,7 @@ fn a_panic_in_the_callers_code_leaves_whole_pages_that_are_written() {
     let view = open(&pager, &path);
     fill(&view, 0..40, 3);
     let caught = catch_unwind(AssertUnwindSafe(|| {
-        view.get_many(&[1, 2, 100, 200], |_, _| panic!("the caller's own")).unwrap();
+        view.get_many(&[1, 2, 100, 200], |_, _| -> () { panic!("the caller's own") }).unwrap();
     }));
     caught.unwrap_err();
     let caught = catch_unwind(AssertUnwindSafe(move || {
@@ -273,8 +272,7 @@ fn a_panic_in_the_callers_code_leaves_whole_pages_that_are_written() {
 
 /// Runs a test of this file in a child, which finds the path in its environment.
 fn child(test: &str, path: &Path) -> Child {
-    Command::new(std::env::current_exe().unwrap())
-        .args([test, "--exact", "--nocapture", "--test-threads", "1"])
+    again(test)
         .env("LOWTIDE_DURABILITY_CHILD", path)
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
@@ -334,12 +332,12 @@ fn killed_by(signal: Signal, test: &str) {
 
 #[test]
 fn sigterm_without_a_handler_keeps_what_was_flushed() {
-    killed_by(Signal::TERM, "sigterm_without_a_handler_keeps_what_was_flushed");
+    killed_by(Signal::TERM, "durability::sigterm_without_a_handler_keeps_what_was_flushed");
 }
 
 #[test]
 fn sigkill_keeps_what_was_flushed() {
-    killed_by(Signal::KILL, "sigkill_keeps_what_was_flushed");
+    killed_by(Signal::KILL, "durability::sigkill_keeps_what_was_flushed");
 }
 
 /// A file system of a few megabytes in a file, mounted for a test.
@@ -392,7 +390,7 @@ fn a_disk_that_is_really_full_keeps_pages_until_there_is_room() {
     {
         let pager = Pager::builder().max(Size::mib(8)).build().unwrap();
         // A hole: its blocks are found when it is written.
-        let view = OpenOptions::new().create(256 * PAGE).open(&pager, &path).unwrap();
+        let view = OpenOptions::new().create_with_len(256 * PAGE).open(&pager, &path).unwrap();
         view.flush().unwrap();
         let mut bytes = 8_usize << 20;
         while std::fs::write(&filler, vec![1; bytes]).is_err() {

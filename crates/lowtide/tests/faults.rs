@@ -1,9 +1,7 @@
 //! What a failing device does to a user: a typed error for all callers concerned, nothing lost,
 //! nothing stuck.
 
-mod common;
-
-use common::{Dir, byte_at, make_file};
+use crate::common::{Dir, byte_at, make_file};
 use lowtide::instruments::{Gate, Inject, InjectOp, Request, Verdict};
 use lowtide::{DirtyLimits, DirtyShare, Error, IoEngine, OpenOptions, Pager, Size};
 use std::io;
@@ -73,7 +71,8 @@ fn a_read_error_reaches_the_reader_and_the_page_can_be_read_once_the_device_work
             };
             assert_eq!((failed, source.raw_os_error()), (page, Some(5)));
         }
-        let error = view.get_many(&[1, 2, 3], |_, _| panic!("nothing can be shown")).unwrap_err();
+        let error =
+            view.get_many(&[1, 2, 3], |_, _| -> () { panic!("nothing can be shown") }).unwrap_err();
         assert!(matches!(error, Error::Read { .. }), "{error}");
         assert_eq!(pager.stat().memory.current, 0, "a failed read gives its frame back");
         pager.validate().unwrap();
@@ -189,10 +188,7 @@ fn a_budget_full_of_unwritable_pages_is_a_typed_error_and_recovers() {
         .max(Size::kib(128))
         .memory_timeout(Duration::from_millis(500))
         // The budget is the limit.
-        .dirty_limits(DirtyLimits {
-            background: DirtyShare::Percent(50),
-            hard: DirtyShare::Percent(100),
-        })
+        .dirty_limits(DirtyLimits::new(DirtyShare::Percent(50), DirtyShare::Percent(100)))
         .inject(inject)
         .build()
         .unwrap();
@@ -200,7 +196,7 @@ fn a_budget_full_of_unwritable_pages_is_a_typed_error_and_recovers() {
     device.writes.store(true, SeqCst);
     let full = (0..256_u64).find_map(|page| view.write_at(page * 4096, &page.to_le_bytes()).err());
     let Some(Error::OutOfBudget { report }) = full else { panic!("{full:?}") };
-    assert!(report.dirty_bytes() > 0);
+    assert!(report.stat.file_dirty + report.stat.file_writeback > 0);
     device.writes.store(false, SeqCst);
     for page in 0..256_u64 {
         view.write_at(page * 4096, &page.to_le_bytes()).unwrap();
@@ -224,7 +220,7 @@ fn a_panic_in_a_callback_leaves_nothing_in_flight() {
     for pages in [0..4, 10..50] {
         let list: Vec<u64> = pages.clone().collect();
         let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            view.get_many(&list, |_, _| panic!("the caller's own"))
+            view.get_many(&list, |_, _| -> () { panic!("the caller's own") })
         }));
         assert!(caught.is_err());
         for page in pages {
@@ -318,11 +314,11 @@ fn a_name_that_is_not_durable_is_an_error_of_every_flush_until_it_is() {
     let dir = Dir::new();
     let path = dir.path().join("new");
     let (device, pager) = refusing(InjectOp::Name, libc::EIO);
-    let view = OpenOptions::new().create(8192).open(&pager, &path).unwrap();
+    let view = OpenOptions::new().create_with_len(8192).open(&pager, &path).unwrap();
     view.write_at(0, &[7; 8192]).unwrap();
     for _ in 0..2 {
         let error = view.flush().unwrap_err();
-        assert!(matches!(error, Error::Name { .. }), "{error}");
+        assert!(matches!(error, Error::NameNotDurable { .. }), "{error}");
         assert_eq!(error.raw_os_error(), Some(libc::EIO));
         assert!(std::fs::read(&path).unwrap() == [7; 8192], "the bytes are there");
     }
@@ -337,20 +333,20 @@ fn a_name_that_was_not_durable_when_its_file_was_closed_is_made_so_by_the_next_t
     let dir = Dir::new();
     let path = dir.path().join("new");
     let (device, pager) = refusing(InjectOp::Name, libc::EIO);
-    drop(OpenOptions::new().create(8192).open(&pager, &path).unwrap());
+    drop(OpenOptions::new().create_with_len(8192).open(&pager, &path).unwrap());
     let view = OpenOptions::new().write(true).open(&pager, &path).unwrap();
     view.write_at(0, &[7; 100]).unwrap();
     let error = view.flush().unwrap_err();
-    assert!(matches!(error, Error::Name { .. }), "{error}");
+    assert!(matches!(error, Error::NameNotDurable { .. }), "{error}");
     device.2.store(false, SeqCst);
     view.flush().unwrap();
     // So it is when the file was made and could not be opened.
     let path = dir.path().join("short");
     let (_device, pager) = refusing_two(InjectOp::Name, InjectOp::Extend);
-    OpenOptions::new().create(8192).open(&pager, &path).unwrap_err();
+    OpenOptions::new().create_with_len(8192).open(&pager, &path).unwrap_err();
     let view = OpenOptions::new().write(true).open(&pager, &path).unwrap();
     let error = view.flush().unwrap_err();
-    assert!(matches!(error, Error::Name { .. }), "{error}");
+    assert!(matches!(error, Error::NameNotDurable { .. }), "{error}");
 }
 
 /// Refuses two kinds of operations.
@@ -374,7 +370,7 @@ fn a_file_that_cannot_be_made_longer_or_shorter_says_so_once() {
     let dir = Dir::new();
     let path = make_file(&dir, 8192);
     let (_device, pager) = refusing(InjectOp::Extend, libc::ENOSPC);
-    let error = OpenOptions::new().create(1 << 20).open(&pager, &path).unwrap_err();
+    let error = OpenOptions::new().create_with_len(1 << 20).open(&pager, &path).unwrap_err();
     let full = io::Error::from_raw_os_error(libc::ENOSPC);
     assert_eq!(
         error.to_string(),

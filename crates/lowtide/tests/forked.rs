@@ -3,11 +3,9 @@
 
 #![expect(unsafe_code, reason = "fork(2) and its handlers")]
 
-#[path = "common/mapped.rs"]
-mod mapped;
-
+use crate::common::mapped::{PAGE, file, pager, word};
+use crate::common::scene::alone;
 use lowtide::View;
-use mapped::{PAGE, file, pager, word};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::channel;
@@ -29,31 +27,33 @@ extern "C" fn read_all() {
 
 #[test]
 fn a_handler_of_fork_reads_pages_for_which_others_have_to_go() {
-    // Handlers run in the reverse order: this one, which is the first, after any of the library.
-    // SAFETY: a function of this kind, and the program is not unloaded.
-    unsafe { libc::pthread_atfork(Some(read_all), None, None) };
-    let (file, pager) = (file(PAGES as usize), pager("256K"));
-    assert!(FILE.set(pager.open(file.path()).unwrap()).is_ok());
-    // The library's handlers come with the first page.
-    read_all();
-    let (ended, end) = channel();
-    std::thread::spawn(move || {
-        // SAFETY: the child has this thread alone, and ends at once.
-        let child = unsafe { libc::fork() };
-        if child == 0 {
-            // SAFETY: as above.
-            unsafe { libc::_exit(7) };
-        }
-        let mut status = 0;
-        // SAFETY: a child of this process, and a place for its status.
-        unsafe { libc::waitpid(child, &raw mut status, 0) };
-        ended.send(libc::WEXITSTATUS(status)).unwrap();
+    alone(|| {
+        // Handlers run in the reverse order: this one, which is the first, after the library's.
+        // SAFETY: a function of this kind, and the program is not unloaded.
+        unsafe { libc::pthread_atfork(Some(read_all), None, None) };
+        let (file, pager) = (file(PAGES as usize), pager("256K"));
+        assert!(FILE.set(pager.open(file.path()).unwrap()).is_ok());
+        // The library's handlers come with the first page.
+        read_all();
+        let (ended, end) = channel();
+        std::thread::spawn(move || {
+            // SAFETY: the child has this thread alone, and ends at once.
+            let child = unsafe { libc::fork() };
+            if child == 0 {
+                // SAFETY: as above.
+                unsafe { libc::_exit(7) };
+            }
+            let mut status = 0;
+            // SAFETY: a child of this process, and a place for its status.
+            unsafe { libc::waitpid(child, &raw mut status, 0) };
+            ended.send(libc::WEXITSTATUS(status)).unwrap();
+        });
+        let Ok(status) = end.recv_timeout(Duration::from_secs(60)) else {
+            // Nothing that the thread has can be given back.
+            eprintln!("fork waits for itself");
+            std::process::abort();
+        };
+        assert_eq!((status, READ.load(Relaxed)), (7, 2 * PAGES));
+        assert!(pager.stat().memory.events.pgsteal > PAGES / 2, "pages had to go");
     });
-    let Ok(status) = end.recv_timeout(Duration::from_secs(60)) else {
-        // Nothing that the thread has can be given back.
-        eprintln!("fork waits for itself");
-        std::process::abort();
-    };
-    assert_eq!((status, READ.load(Relaxed)), (7, 2 * PAGES));
-    assert!(pager.stat().memory.events.pgsteal > PAGES / 2, "pages had to go");
 }

@@ -4,9 +4,9 @@
 //! Patience and deadline are endless here. So a thread that keeps what the guard's thread wants
 //! while it waits for the guard never lets go, and the test hangs until its watch ends it.
 
-mod common;
-
-use common::Dir;
+use crate::common;
+use crate::common::Dir;
+use lowtide::advanced::OpenAdvanced as _;
 use lowtide::{Error, OpenOptions, Pager, Size, View};
 use std::fmt::Debug;
 use std::fs::File;

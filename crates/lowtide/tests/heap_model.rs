@@ -9,12 +9,8 @@
 
 #![expect(unsafe_code, reason = "another length of memory")]
 
-mod common;
-#[path = "common/kernel.rs"]
-mod kernel;
-
-use common::Dir;
-use kernel::Kernel;
+use crate::common::Dir;
+use crate::common::kernel::Kernel;
 use lowtide::TenantError;
 use lowtide::instruments::Verdict;
 use lowtide::instruments::{Inject, InjectOp, Request};
@@ -360,15 +356,15 @@ impl World<'_> {
     fn well<T>(&mut self, look: impl FnOnce(&mut Self) -> T) -> T {
         let kept = [&self.device.reads, &self.device.writes].map(|every| every.swap(0, Relaxed));
         let root = self.pager.root();
-        root.set_max(size(8 * FRAMES)).unwrap();
+        let _ = root.set_max(size(8 * FRAMES)).unwrap();
         self.tenant.set_swap_max(Size::MAX).unwrap();
-        self.tenant.set_max(Size::MAX).unwrap();
+        let _ = self.tenant.set_max(Size::MAX).unwrap();
         let found = look(self);
         self.device.reads.store(kept[0], Relaxed);
         self.device.writes.store(kept[1], Relaxed);
-        self.tenant.set_max(self.limits.0).unwrap();
+        let _ = self.tenant.set_max(self.limits.0).unwrap();
         self.tenant.set_swap_max(self.limits.1).unwrap();
-        root.set_max(size(FRAMES + 24)).unwrap();
+        let _ = root.set_max(size(FRAMES + 24)).unwrap();
         found
     }
 
@@ -378,7 +374,7 @@ impl World<'_> {
         match *op {
             Op::Limit { frames } => {
                 self.limits.0 = size(frames);
-                self.tenant.set_max(self.limits.0).unwrap();
+                let _ = self.tenant.set_max(self.limits.0).unwrap();
             }
             Op::SwapMax { pages } => {
                 self.limits.1 = pages.map_or(Size::MAX, size);
@@ -504,7 +500,7 @@ impl World<'_> {
             }
         });
         self.pager.validate().unwrap();
-        self.tenant.set_max(size(0)).unwrap();
+        let _ = self.tenant.set_max(size(0)).unwrap();
         let root = self.pager.root();
         let events = self.pager.stat().memory.events;
         self.seen.swapped_out.fetch_add(events.pswpout, Relaxed);
@@ -566,7 +562,7 @@ fn play(setting: &Setting, ops: &[Op], seen: &Seen) {
         .inject(Arc::<Device>::clone(&device))
         .build()
         .unwrap();
-    pager.root().set_max(size(FRAMES + 24)).unwrap();
+    let _ = pager.root().set_max(size(FRAMES + 24)).unwrap();
     let tenant = pager.tenant("heap").max(size(FRAMES)).create().unwrap();
     let regions = setting.pointers.map(|pointer| Heap::new(&pager, &tenant, 40 * PAGE, pointer));
     let (kernel, limits) = (Kernel::new(), (size(FRAMES), Size::MAX));

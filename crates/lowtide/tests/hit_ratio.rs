@@ -1,8 +1,6 @@
 //! What `Stat` says about hits and misses, to who decides how large the budget is.
 
-mod common;
-
-use common::{Dir, make_file};
+use crate::common::{Dir, make_file};
 use lowtide::{OpenOptions, Pager, Size, Stat, View};
 use std::hint::black_box;
 

@@ -1,25 +1,14 @@
 //! Large folios bring pages in and write them many at a time: no byte differs because of it.
 
-mod common;
-
-use common::Dir;
+use crate::common::{Dir, eventually};
+use lowtide::advanced::OpenAdvanced as _;
 use lowtide::{OpenOptions, Pager, Size};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
-use std::time::{Duration, Instant};
 
 const PAGE: u64 = 4096;
 
 fn pager(bytes: &str) -> Pager {
     Pager::builder().max(bytes.parse::<Size>().unwrap()).build().unwrap()
-}
-
-/// Waits for something that another thread does. Only a hang makes it fail.
-fn eventually(what: &str, mut happened: impl FnMut() -> bool) {
-    let began = Instant::now();
-    while !happened() {
-        assert!(began.elapsed() < Duration::from_secs(60), "{what}: not within a minute");
-        std::thread::sleep(Duration::from_millis(1));
-    }
 }
 
 #[test]
@@ -28,8 +17,11 @@ fn a_folio_that_was_stored_in_a_hole_is_no_hole_any_more() {
         let dir = Dir::new();
         let path = dir.path().join("new");
         let pager = pager("32M");
-        let view =
-            OpenOptions::new().create(8 << 20).folio_order(order).open(&pager, &path).unwrap();
+        let view = OpenOptions::new()
+            .create_with_len(8 << 20)
+            .folio_order(order)
+            .open(&pager, &path)
+            .unwrap();
         let pages = 1 << order;
         let mut expected = vec![7; (pages * PAGE) as usize];
         view.write_at(0, &expected).unwrap();
@@ -51,20 +43,23 @@ fn a_folio_that_was_stored_in_a_hole_is_no_hole_any_more() {
     }
 }
 
+/// Rounds of stores, each beside hundreds of flushes.
+const ROUNDS: u32 = 10;
+
 /// Whole folios are stored while a thread does nothing but flush.
 #[test]
 fn what_is_stored_in_whole_folios_beside_flushes_is_in_the_file() {
-    let begun = Instant::now();
-    let mut round = 0;
-    while begun.elapsed() < Duration::from_secs(4) {
+    for round in 0..ROUNDS {
         for order in [4, 9] {
-            round += 1;
             let dir = Dir::new();
             let path = dir.path().join("file");
             let pager = pager("32M");
             let (bytes, folio) = (8_u64 << 20, PAGE << order);
-            let view =
-                OpenOptions::new().create(bytes).folio_order(order).open(&pager, &path).unwrap();
+            let view = OpenOptions::new()
+                .create_with_len(bytes)
+                .folio_order(order)
+                .open(&pager, &path)
+                .unwrap();
             let value = 1 + round as u8 % 250;
             let stop = AtomicBool::new(false);
             std::thread::scope(|scope| {

@@ -1,9 +1,8 @@
 //! Files that get longer and shorter, by this pager and by others: what is past the end is never
 //! seen again.
 
-mod common;
-
-use common::Dir;
+use crate::common::Dir;
+use lowtide::advanced::OpenAdvanced as _;
 use lowtide::instruments::{Inject, InjectOp, Request, Verdict};
 use lowtide::{Error, OpenOptions, Pager, Size, View};
 use std::fs::File;
@@ -204,7 +203,7 @@ fn a_length_alone_is_made_durable_by_flush() {
 fn a_growth_that_fails_leaves_file_and_view_as_they_were() {
     let dir = Dir::new();
     let (pager, path) = (pager(), dir.path().join("data"));
-    let options = OpenOptions::new().create(3).growth(Size::mib(1));
+    let options = OpenOptions::new().create_with_len(3).growth(Size::mib(1));
     let view = options.open(&pager, &path).unwrap();
     view.write_at(0, b"abc").unwrap();
     for far in [2 << 20, 2 << 40, u64::MAX - 10] {
@@ -222,11 +221,15 @@ fn a_growth_that_fails_leaves_file_and_view_as_they_were() {
     ));
     drop(view);
     // Room is made for what a file is created with, and there is a default.
-    let view = OpenOptions::new().create(2 << 40).growth(Size::mib(1)).open(&pager, &path).unwrap();
+    let view = OpenOptions::new()
+        .create_with_len(2 << 40)
+        .growth(Size::mib(1))
+        .open(&pager, &path)
+        .unwrap();
     view.write_at((2 << 40) + 5, b"x").unwrap();
     drop(view);
     let absurd = dir.path().join("absurd");
-    let error = OpenOptions::new().create(1 << 62).open(&pager, &absurd).unwrap_err();
+    let error = OpenOptions::new().create_with_len(1 << 62).open(&pager, &absurd).unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::FileTooLarge, "{error}");
     assert!(!absurd.exists(), "it was not made");
 }
@@ -288,7 +291,7 @@ fn what_others_cut_off_does_not_come_back() {
 fn a_store_of_nothing_changes_nothing_and_a_read_of_nothing_succeeds() {
     let dir = Dir::new();
     let pager = pager();
-    let view = OpenOptions::new().create(0).open(&pager, dir.path().join("data")).unwrap();
+    let view = OpenOptions::new().create_with_len(0).open(&pager, dir.path().join("data")).unwrap();
     view.write_at(10, &[]).unwrap();
     assert_eq!(view.len(), 0);
     view.read_at(0, &mut []).unwrap();
@@ -300,7 +303,7 @@ fn a_thread_with_a_guard_stores_while_a_cut_waits_for_the_store_that_waits_for_t
     let dir = Dir::new();
     let path = dir.path().join("data");
     let pager =
-        Pager::builder().max(Size::mib(2)).memory_timeout(Duration::from_secs(5)).build().unwrap();
+        Pager::builder().max(Size::mib(2)).memory_timeout(Duration::from_secs(60)).build().unwrap();
     let view = sevens(&pager, &path, 8 * PAGE, 0);
     let guard = view.page(1).unwrap();
     let view = &view;

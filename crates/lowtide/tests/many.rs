@@ -1,9 +1,9 @@
 //! One call for many pages: its reads overlap, share the pool's lock, and wait for no hits.
 
-mod common;
-
-use common::{Dir, make_file};
+use crate::common::{Dir, make_file};
+use lowtide::advanced::PagerAdvanced as _;
 use lowtide::{Pager, Size};
+use std::ops::ControlFlow;
 use std::time::Duration;
 
 /// Every other page, so that no two are read together.
@@ -60,4 +60,20 @@ fn a_page_that_is_read_is_shown_before_a_long_row_of_hits_ends() {
     .unwrap();
     assert_eq!(hits, 19_999);
     assert!(hits_before.unwrap() < hits, "it was read when all others had been shown");
+}
+
+#[test]
+fn a_closure_that_has_seen_enough_ends_the_call_and_its_reads() {
+    let dir = Dir::new();
+    let path = make_file(&dir, 2 << 20);
+    let pager = Pager::builder().max(Size::mib(4)).depth(4).build().unwrap();
+    let view = pager.open(&path).unwrap();
+    let mut shown = 0;
+    view.get_many(&scattered(256), |_, _| {
+        shown += 1;
+        if shown == 3 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    })
+    .unwrap();
+    assert_eq!(shown, 3);
+    assert!(pager.stat().misses < 16, "no more than were on their way: {}", pager.stat().misses);
 }

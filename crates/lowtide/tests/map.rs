@@ -2,12 +2,9 @@
 
 #![expect(unsafe_code, reason = "mapping a file is unsafe: others could change it")]
 
-#[path = "common/mapped.rs"]
-mod mapped;
-
-use lowtide::map::{Advice, Map, MapError, MapMode, MapOptions};
+use crate::common::mapped::{PAGE, await_cached, cached_bytes, file, pager, random, word};
+use lowtide::map::{Access, Map, MapError, MapMode, MapOptions};
 use lowtide::{OpenError, OpenOptions, Pager, Size};
-use mapped::{PAGE, await_cached, cached_bytes, file, pager, random, word};
 use std::fs::File;
 use std::time::{Duration, Instant};
 
@@ -35,6 +32,17 @@ fn map(pager: &Pager, file: &File) -> Option<Map> {
         }
         Err(error) => panic!("{error}"),
     }
+}
+
+#[test]
+fn what_is_cached_of_a_file_leaves_when_it_is_mirrored() {
+    let (file, pager) = (file(1024), pager("1M"));
+    let before = cached_bytes(file.as_file());
+    let Some(map) = map(&pager, file.as_file()) else { return };
+    let left = cached_bytes(file.as_file());
+    // The machine may have taken some before.
+    assert!(left <= before / 8, "{left} bytes stay of {before}");
+    assert_eq!(word(&map, 700 * PAGE), 700 * PAGE as u64);
 }
 
 #[test]
@@ -78,7 +86,7 @@ fn pages_that_are_touched_again_and_again_stay_and_a_scan_goes_by() {
     let file = file(4096);
     let pager = pager("2M");
     let Some(map) = map(&pager, file.as_file()) else { return };
-    map.advise(Advice::Random).unwrap();
+    map.advise(Access::Random).unwrap();
     let hot = 64;
     let mut came_back = 0;
     for round in 0..40 {
@@ -220,7 +228,7 @@ fn pages_that_are_soon_wanted_come_in_before_they_are_touched() {
     let file = file(256);
     let pager = pager("4M");
     let Some(map) = map(&pager, file.as_file()) else { return };
-    map.advise_range(Advice::WillNeed, 10 * PAGE..110 * PAGE).unwrap();
+    map.advise_range(Access::WillNeed, 10 * PAGE..110 * PAGE).unwrap();
     let began = Instant::now();
     while map.report().resident_bytes < 100 * PAGE as u64 {
         assert!(began.elapsed() < Duration::from_secs(60), "{}", map.report());
@@ -230,7 +238,7 @@ fn pages_that_are_soon_wanted_come_in_before_they_are_touched() {
         assert_eq!(word(&map, page * PAGE), (page * PAGE) as u64);
     }
     assert_eq!(map.report().faults, 0);
-    assert!(map.advise_range(Advice::WillNeed, 0..map.len() + 1).is_err());
+    assert!(map.advise_range(Access::WillNeed, 0..map.len() + 1).is_err());
 }
 
 #[test]
@@ -270,7 +278,7 @@ fn a_mapping_of_the_kernel_that_is_read_in_order_is_read_ahead_within_its_budget
     let (mut most, mut unread) = (0, 0);
     for round in 0..3 {
         if round == 2 {
-            map.advise(Advice::Random).unwrap();
+            map.advise(Access::Random).unwrap();
             unread = pager.stat().io.ahead_pages;
         }
         for page in 0..16_384 {

@@ -3,12 +3,11 @@
 
 #![expect(unsafe_code, reason = "the program maps and unmaps by itself")]
 
-#[path = "common/mapped.rs"]
-mod mapped;
-
+use crate::common::mapped;
+use crate::common::mapped::{PAGE, await_cached, cached_bytes, file, pager, random, word};
+use crate::common::scene::alone;
 use lowtide::Pager;
 use lowtide::map::{Adopted, MapError, MapOptions};
-use mapped::{PAGE, await_cached, cached_bytes, file, pager, random, word};
 use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd};
 use std::ptr;
@@ -125,6 +124,23 @@ fn a_part_that_is_unmapped_can_have_other_memory_and_the_rest_is_kept_within_the
 }
 
 #[test]
+fn what_is_taken_over_twice_is_kept_until_both_are_forgotten() {
+    let (file, pager) = (file(PAGES), pager("1M"));
+    let own = Own::of(file.as_file());
+    let twice = (adopt(&pager, file.as_file(), own), adopt(&pager, file.as_file(), own));
+    let (Some(one), Some(other)) = twice else { return own.unmap() };
+    press(&pager, own, 0, 1000);
+    drop(one);
+    // Its pages are still noticed, and go.
+    press(&pager, own, 0, 1000);
+    await_cached(file.as_file(), 1 << 20);
+    assert!(other.resident_bytes() <= 1 << 20);
+    drop(other);
+    own.unmap();
+    pager.validate().unwrap();
+}
+
+#[test]
 fn a_mapping_that_is_taken_over_begins_with_a_page_and_has_bytes() {
     let (file, pager) = (file(PAGES), pager("1M"));
     let own = Own::of(file.as_file());
@@ -178,40 +194,43 @@ fn addresses() -> usize {
 
 #[test]
 fn a_file_takes_few_addresses_besides_those_of_its_mapping_and_may_grow_all_the_same() {
-    let (file, pager) = (file(PAGES), pager("1M"));
-    let own = Own::of(file.as_file());
-    // The first mapping starts threads, whose stacks and heaps have addresses.
-    let Some(first) = adopt(&pager, file.as_file(), own) else { return own.unmap() };
-    let before = addresses();
-    let files: Vec<_> = (0..8).map(|_| mapped::file(PAGES)).collect();
-    let maps: Vec<_> = files.iter().map(|file| Own::of(file.as_file())).collect();
-    let kept: Vec<_> = files
-        .iter()
-        .zip(&maps)
-        .map(|(file, own)| adopt(&pager, file.as_file(), *own).expect("as the first"))
-        .collect();
-    let each = (addresses() - before) / files.len();
-    // Other tests of this process may take some meanwhile.
-    assert!(each <= 256 << 20, "{each} bytes of addresses for each file");
-    drop(kept);
-    maps.into_iter().for_each(Own::unmap);
-    // A mapping of what the file has become: 60 GiB, nearly all of it a hole.
-    let long = 60_u64 << 30;
-    file.as_file().set_len(long).unwrap();
-    let end = long - (PAGES * PAGE) as u64;
-    let (len, flags) = (PAGES * PAGE, libc::MAP_SHARED);
-    let fd = file.as_file().as_raw_fd();
-    // SAFETY: a new mapping at an address of the kernel's choice.
-    let start =
-        unsafe { libc::mmap(ptr::null_mut(), len, libc::PROT_READ, flags, fd, end as libc::off_t) };
-    assert_ne!(start, libc::MAP_FAILED);
-    let last = Own { start: start.cast(), pages: PAGES };
-    let options = MapOptions::new().offset(end);
-    // SAFETY: a mapping of this file, which is forgotten before it is unmapped.
-    let more = unsafe { options.adopt(&pager, file.as_file().as_fd(), last.start, len) }.unwrap();
-    assert_eq!(word(last.bytes(), 5 * PAGE), 0);
-    drop((more, first));
-    last.unmap();
-    own.unmap();
-    pager.validate().unwrap();
+    alone(|| {
+        let (file, pager) = (file(PAGES), pager("1M"));
+        let own = Own::of(file.as_file());
+        // The first mapping starts threads, whose stacks and heaps have addresses.
+        let Some(first) = adopt(&pager, file.as_file(), own) else { return own.unmap() };
+        let before = addresses();
+        let files: Vec<_> = (0..8).map(|_| mapped::file(PAGES)).collect();
+        let maps: Vec<_> = files.iter().map(|file| Own::of(file.as_file())).collect();
+        let kept: Vec<_> = files
+            .iter()
+            .zip(&maps)
+            .map(|(file, own)| adopt(&pager, file.as_file(), *own).expect("as the first"))
+            .collect();
+        let each = (addresses() - before) / files.len();
+        assert!(each <= 256 << 20, "{each} bytes of addresses for each file");
+        drop(kept);
+        maps.into_iter().for_each(Own::unmap);
+        // A mapping of what the file has become: 60 GiB, nearly all of it a hole.
+        let long = 60_u64 << 30;
+        file.as_file().set_len(long).unwrap();
+        let end = long - (PAGES * PAGE) as u64;
+        let (len, flags) = (PAGES * PAGE, libc::MAP_SHARED);
+        let fd = file.as_file().as_raw_fd();
+        // SAFETY: a new mapping at an address of the kernel's choice.
+        let start = unsafe {
+            libc::mmap(ptr::null_mut(), len, libc::PROT_READ, flags, fd, end as libc::off_t)
+        };
+        assert_ne!(start, libc::MAP_FAILED);
+        let last = Own { start: start.cast(), pages: PAGES };
+        let options = MapOptions::new().offset(end);
+        // SAFETY: a mapping of this file, which is forgotten before it is unmapped.
+        let more =
+            unsafe { options.adopt(&pager, file.as_file().as_fd(), last.start, len) }.unwrap();
+        assert_eq!(word(last.bytes(), 5 * PAGE), 0);
+        drop((more, first));
+        last.unmap();
+        own.unmap();
+        pager.validate().unwrap();
+    });
 }

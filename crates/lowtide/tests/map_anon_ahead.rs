@@ -1,13 +1,9 @@
 //! Memory without a file behind a pointer comes back in clusters where it is touched in order, and
 //! page by page where it is not. What is counted is requests and faults, not time.
 
-#[path = "common/mapped.rs"]
-mod mapped;
-
-use lowtide::map::run::with_blocks;
+use crate::common::mapped::{PAGE, check_empty, or_skip, random};
 use lowtide::map::{MapMut, MapOptions};
 use lowtide::{Pager, Size, SwapOptions, Tenant};
-use mapped::{PAGE, check_empty, or_skip, random};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -160,28 +156,6 @@ fn nothing_is_read_ahead_where_that_is_not_wanted() {
         memory[page * PAGE] = 1;
     }
     settles_at(&memory, pages);
-    drop(memory);
-    check_empty(&pager);
-}
-
-#[test]
-fn zeroes_that_come_early_stay_within_their_block() {
-    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-    let (pager, tenant) = tenant(dir.path());
-    // Blocks of 40 pages, of which every other one belongs to no one.
-    let end_of = |offset: u64| {
-        let block = offset / (40 * PAGE as u64);
-        if block.is_multiple_of(2) { (block + 1) * 40 * PAGE as u64 } else { 0 }
-    };
-    let options = MapOptions::new().tenant(&tenant).len(BUDGET);
-    let Some(mut memory) = or_skip(with_blocks(options, end_of).map_anon(&pager)) else { return };
-    let blocks = BUDGET / PAGE / 80;
-    for page in (0..blocks).flat_map(|block| block * 80..block * 80 + 40) {
-        memory[page * PAGE] = 1;
-    }
-    let faults = memory.report().faults;
-    assert!(faults <= blocks as u64 * 20, "{faults} faults for {blocks} blocks of 40 pages");
-    settles_at(&memory, blocks * 40);
     drop(memory);
     check_empty(&pager);
 }

@@ -2,12 +2,9 @@
 //! file and are only read: evicted again they need no write. What ends that, and that no store is
 //! lost by it.
 
-#[path = "common/mapped.rs"]
-mod mapped;
-
+use crate::common::mapped::{PAGE, check_empty, or_skip, random};
 use lowtide::map::MapMut;
 use lowtide::{Pager, Size, SwapOptions, Tenant};
-use mapped::{PAGE, check_empty, or_skip, random};
 use std::hint::black_box;
 use std::path::Path;
 

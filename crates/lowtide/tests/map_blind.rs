@@ -3,15 +3,10 @@
 
 #![expect(unsafe_code, reason = "mapping is unsafe, and so are filters")]
 
-#[path = "common/mapped.rs"]
-mod mapped;
-#[path = "common/scene.rs"]
-mod scene;
-
+use crate::common::mapped::{PAGE, await_cached, file, pager, random, word};
+use crate::common::scene::{PAGEMAP_SCAN, SKIPPED, assert_well, child, hide, ioctl, refuse};
 use lowtide::Pager;
 use lowtide::map::{MapError, MapMode, MapOptions};
-use mapped::{PAGE, await_cached, file, pager, random, word};
-use scene::{PAGEMAP_SCAN, SKIPPED, assert_well, child, hide, ioctl, refuse};
 use std::fs::File;
 
 const PAGES: usize = 4096;
@@ -55,60 +50,55 @@ fn kept_by_mincore(file: &File, pager: &Pager, word_of_it: &str) {
 
 #[test]
 fn without_proc_a_mapping_of_the_kernel_is_kept_by_what_is_cached_and_a_mirror_is_refused() {
-    let played = child(
-        "without_proc_a_mapping_of_the_kernel_is_kept_by_what_is_cached_and_a_mirror_is_refused",
-        || {
-            let (file, pager) = (file(PAGES), pager("2M"));
-            if !hide(c"/proc") {
-                eprintln!("this user cannot mount: {}", std::io::Error::last_os_error());
-                return SKIPPED;
-            }
-            kept_by_mincore(file.as_file(), &pager, "/proc/self/pagemap");
-            let view = pager.open(file.path()).unwrap();
-            assert_eq!(word(&view.page(2).unwrap(), 0), 2 * PAGE as u64, "views need no /proc");
-            0
-        },
-    );
+    let played = child(|| {
+        let file = file(PAGES);
+        // Threads of pagers have the mounts of the one that starts the first of them.
+        if !hide(c"/proc") {
+            eprintln!("this user cannot mount: {}", std::io::Error::last_os_error());
+            return SKIPPED;
+        }
+        let pager = pager("2M");
+        kept_by_mincore(file.as_file(), &pager, "/proc/self/pagemap");
+        let view = pager.open(file.path()).unwrap();
+        assert_eq!(word(&view.page(2).unwrap(), 0), 2 * PAGE as u64, "views need no /proc");
+        0
+    });
     played.iter().for_each(assert_well);
 }
 
 #[test]
 fn a_sandbox_or_kernel_that_does_not_scan_page_tables_leaves_what_is_cached() {
-    let played =
-        child("a_sandbox_or_kernel_that_does_not_scan_page_tables_leaves_what_is_cached", || {
-            let (file, pager) = (file(PAGES), pager("2M"));
-            // As a kernel before 6.7 answers.
-            if !refuse(&[ioctl(PAGEMAP_SCAN)], libc::ENOTTY) {
-                eprintln!("this kernel takes no seccomp filter");
-                return SKIPPED;
-            }
-            kept_by_mincore(file.as_file(), &pager, "PAGEMAP_SCAN");
-            0
-        });
+    let played = child(|| {
+        let (file, pager) = (file(PAGES), pager("2M"));
+        // As a kernel before 6.7 answers.
+        if !refuse(&[ioctl(PAGEMAP_SCAN)], libc::ENOTTY) {
+            eprintln!("this kernel takes no seccomp filter");
+            return SKIPPED;
+        }
+        kept_by_mincore(file.as_file(), &pager, "PAGEMAP_SCAN");
+        0
+    });
     played.iter().for_each(assert_well);
 }
 
 #[test]
 fn a_file_that_others_own_is_refused_since_the_kernel_hides_what_is_cached_of_it() {
-    let played = child(
-        "a_file_that_others_own_is_refused_since_the_kernel_hides_what_is_cached_of_it",
-        || {
-            let (named, pager) = (file(16), pager("1M"));
-            let file = File::open(named.path()).unwrap();
-            drop(named);
-            let other = 65_534;
-            // SAFETY: the call takes numbers.
-            if unsafe { libc::setresuid(other, other, other) } != 0
-                || !refuse(&[ioctl(PAGEMAP_SCAN)], libc::ENOTTY)
-            {
-                eprintln!("this user cannot become another");
-                return SKIPPED;
-            }
-            let options = MapOptions::new().mode(MapMode::PageCache);
-            let text = refused(&pager, &file, &options, false);
-            assert!(text.contains("/proc/self/pagemap") || text.contains("PAGEMAP_SCAN"), "{text}");
-            0
-        },
-    );
+    let played = child(|| {
+        let (named, pager) = (file(16), pager("1M"));
+        let file = File::open(named.path()).unwrap();
+        drop(named);
+        let other = 65_534;
+        // SAFETY: the call takes numbers.
+        if unsafe { libc::setresuid(other, other, other) } != 0
+            || !refuse(&[ioctl(PAGEMAP_SCAN)], libc::ENOTTY)
+        {
+            eprintln!("this user cannot become another");
+            return SKIPPED;
+        }
+        let options = MapOptions::new().mode(MapMode::PageCache);
+        let text = refused(&pager, &file, &options, false);
+        assert!(text.contains("/proc/self/pagemap") || text.contains("PAGEMAP_SCAN"), "{text}");
+        0
+    });
     played.iter().for_each(assert_well);
 }

@@ -3,14 +3,9 @@
 
 #![expect(unsafe_code, reason = "mapping is unsafe, and so is fork")]
 
-#[path = "common/mapped.rs"]
-mod mapped;
-#[path = "common/scene.rs"]
-mod scene;
-
+use crate::common::mapped::{PAGE, pager};
+use crate::common::scene::{SKIPPED, assert_well, child, private_mounts};
 use lowtide::map::{Map, MapError, MapMode, MapOptions};
-use mapped::{PAGE, pager};
-use scene::{SKIPPED, assert_well, child, private_mounts};
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::unix::fs::FileExt;
@@ -143,18 +138,12 @@ fn read_all_of_a_broken_device(way: MapMode) -> i32 {
 
 #[test]
 fn pages_that_a_device_cannot_read_are_sigbus_in_a_mapping_and_the_others_have_their_bytes() {
-    let played = child(
-        "pages_that_a_device_cannot_read_are_sigbus_in_a_mapping_and_the_others_have_their_bytes",
-        || read_all_of_a_broken_device(MapMode::PageCache),
-    );
+    let played = child(|| read_all_of_a_broken_device(MapMode::PageCache));
     played.iter().for_each(assert_well);
 }
 
 #[test]
 fn pages_that_a_device_cannot_read_fail_in_a_mirror_and_the_others_have_their_bytes() {
-    let played = child(
-        "pages_that_a_device_cannot_read_fail_in_a_mirror_and_the_others_have_their_bytes",
-        || read_all_of_a_broken_device(MapMode::Userfault),
-    );
+    let played = child(|| read_all_of_a_broken_device(MapMode::Userfault));
     played.iter().for_each(assert_well);
 }

@@ -2,12 +2,9 @@
 
 #![expect(unsafe_code, reason = "mapping a file is unsafe: others could change it")]
 
-#[path = "common/mapped.rs"]
-mod mapped;
-
-use lowtide::map::{Advice, Map, MapError, MapMode, MapMut, MapOptions, RemapOptions};
+use crate::common::mapped::{PAGE, await_cached, file, pager, random, word};
+use lowtide::map::{Access, Map, MapError, MapMode, MapMut, MapOptions, RemapOptions};
 use lowtide::{OpenOptions, Pager};
-use mapped::{PAGE, await_cached, file, pager, random, word};
 use std::borrow::{Borrow, BorrowMut};
 use std::collections::HashMap;
 use std::fs::File;
@@ -271,7 +268,7 @@ fn parts_are_flushed_and_parts_that_are_not_in_the_map_are_refused() {
         for error in [
             map.flush_range(part.clone()),
             map.flush_async_range(part.clone()),
-            map.advise_range(Advice::WillNeed, part.clone()),
+            map.advise_range(Access::WillNeed, part.clone()),
         ] {
             assert_eq!(error.unwrap_err().kind(), ErrorKind::InvalidInput, "{part:?}");
         }
@@ -284,13 +281,13 @@ fn advice_is_taken_in_both_modes() {
     let file = file(64);
     let pager = pager("1M");
     let all = [
-        Advice::Normal,
-        Advice::Random,
-        Advice::Sequential,
-        Advice::WillNeed,
-        Advice::PopulateRead,
-        Advice::DontDump,
-        Advice::DontFork,
+        Access::Normal,
+        Access::Random,
+        Access::Sequential,
+        Access::WillNeed,
+        Access::PopulateRead,
+        Access::DontDump,
+        Access::DontFork,
     ];
     for way in [MapMode::PageCache, MapMode::Userfault] {
         // SAFETY: as in `map_mut`.
@@ -306,7 +303,7 @@ fn advice_is_taken_in_both_modes() {
             map.advise_range(advice, 5000..5000 + 20 * PAGE).unwrap();
             assert_eq!(word(&map, 20 * PAGE), 20 * PAGE as u64);
         }
-        map.advise(Advice::PopulateRead).unwrap();
+        map.advise(Access::PopulateRead).unwrap();
     }
 }
 

@@ -3,13 +3,10 @@
 
 #![expect(unsafe_code, reason = "the program maps and unmaps by itself")]
 
-#[path = "common/mapped.rs"]
-mod mapped;
-
+use crate::common::mapped::{PAGE, file, pager, word};
 use lowtide::Pager;
 use lowtide::map::run::Placed;
 use lowtide::map::{MapError, MapOptions};
-use mapped::{PAGE, file, pager, word};
 use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd};
 use std::ptr;
@@ -66,7 +63,7 @@ fn load(start: *mut u8, page: usize) -> Option<u64> {
             unsafe { std::slice::from_raw_parts(ptr::with_exposed_provenance::<u8>(at), PAGE) };
         says.send(word(bytes, 0))
     });
-    said.recv_timeout(Duration::from_secs(30)).ok()
+    said.recv_timeout(Duration::from_secs(60)).ok()
 }
 
 #[test]

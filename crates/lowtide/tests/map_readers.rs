@@ -1,6 +1,7 @@
 //! Promise: whatever reads all memory of the process (a debugger, a scanner, a crash handler)
 //! changes no byte of a map that is stored to, and makes no memory: of a file and without one.
 
+use crate::common::scene::alone;
 use lowtide::map::{MapError, MapMode, MapMut, MapOptions};
 use lowtide::{Pager, Size, SwapOptions};
 use std::fs::File;
@@ -92,83 +93,90 @@ fn skip<T>(made: Result<T, MapError>) -> Option<T> {
 
 #[test]
 fn a_file_that_is_stored_to_keeps_its_bytes_and_every_store() {
-    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-    let path = dir.path().join("file");
-    std::fs::write(&path, (0..PAGES).flat_map(|page| [value(page); PAGE]).collect::<Vec<_>>())
-        .unwrap();
-    let pager = Pager::builder().max(Size::mib(1)).build().unwrap();
-    let file = File::options().read(true).write(true).open(&path).unwrap();
-    // SAFETY: the file is this test's.
-    #[allow(unsafe_code)]
-    let made = unsafe { MapOptions::new().mode(MapMode::Userfault).map_mut(&pager, &file) };
-    let Some(mut map) = skip(made) else { return };
-    assert_eq!(wrong(&map, 0), 0);
-    (0..PAGES).for_each(|page| map[page * PAGE + 1] = value(page));
-    assert_eq!(wrong(&map, 1), 0);
-    assert!(shmem() <= 2 * BUDGET, "{} bytes", shmem());
-    map.flush().unwrap();
-    drop(map);
-    let bytes = std::fs::read(&path).unwrap();
-    let lost = (0..PAGES).filter(|page| bytes[page * PAGE + 1] != value(*page)).count();
-    assert_eq!(lost, 0, "stores are not in the file");
+    alone(|| {
+        let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        let path = dir.path().join("file");
+        std::fs::write(&path, (0..PAGES).flat_map(|page| [value(page); PAGE]).collect::<Vec<_>>())
+            .unwrap();
+        let pager = Pager::builder().max(Size::mib(1)).build().unwrap();
+        let file = File::options().read(true).write(true).open(&path).unwrap();
+        // SAFETY: the file is this test's.
+        #[allow(unsafe_code)]
+        let made = unsafe { MapOptions::new().mode(MapMode::Userfault).map_mut(&pager, &file) };
+        let Some(mut map) = skip(made) else { return };
+        assert_eq!(wrong(&map, 0), 0);
+        (0..PAGES).for_each(|page| map[page * PAGE + 1] = value(page));
+        assert_eq!(wrong(&map, 1), 0);
+        assert!(shmem() <= 2 * BUDGET, "{} bytes", shmem());
+        map.flush().unwrap();
+        drop(map);
+        let bytes = std::fs::read(&path).unwrap();
+        let lost = (0..PAGES).filter(|page| bytes[page * PAGE + 1] != value(*page)).count();
+        assert_eq!(lost, 0, "stores are not in the file");
+    });
 }
 
 /// Between mapping memory and registering it with `userfaultfd(2)` the kernel makes zeroes.
 #[test]
 fn what_is_read_while_a_map_is_made_is_not_kept() {
-    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-    let path = dir.path().join("file");
-    std::fs::write(&path, vec![1; 64 * PAGE]).unwrap();
-    let file = File::options().read(true).write(true).open(&path).unwrap();
-    let pager = Pager::builder().max(Size::mib(1)).build().unwrap();
-    let ended = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            let memory = File::open("/proc/self/mem").unwrap();
-            while !ended.load(Relaxed) {
-                for address in beginnings() {
-                    read(&memory, address);
+    alone(|| {
+        let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        let path = dir.path().join("file");
+        std::fs::write(&path, vec![1; 64 * PAGE]).unwrap();
+        let file = File::options().read(true).write(true).open(&path).unwrap();
+        let pager = Pager::builder().max(Size::mib(1)).build().unwrap();
+        let ended = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let memory = File::open("/proc/self/mem").unwrap();
+                while !ended.load(Relaxed) {
+                    for address in beginnings() {
+                        read(&memory, address);
+                    }
+                }
+            });
+            for round in 0..3000_u32 {
+                let stored = 2 + (round % 200) as u8;
+                // SAFETY: the file is this test's.
+                #[allow(unsafe_code)]
+                let made =
+                    unsafe { MapOptions::new().mode(MapMode::Userfault).map_mut(&pager, &file) };
+                let Some(mut map) = skip(made) else { break };
+                let was = map[0];
+                map[0] = stored;
+                map.flush().unwrap();
+                drop(map);
+                let mut now = [0];
+                file.read_exact_at(&mut now, 0).unwrap();
+                if was == 0 || now[0] != stored {
+                    ended.store(true, Relaxed);
+                    panic!("round {round}: {was} was loaded, and {now:?} is in the file");
                 }
             }
+            ended.store(true, Relaxed);
         });
-        for round in 0..3000_u32 {
-            let stored = 2 + (round % 200) as u8;
-            // SAFETY: the file is this test's.
-            #[allow(unsafe_code)]
-            let made = unsafe { MapOptions::new().mode(MapMode::Userfault).map_mut(&pager, &file) };
-            let Some(mut map) = skip(made) else { break };
-            let was = map[0];
-            map[0] = stored;
-            map.flush().unwrap();
-            drop(map);
-            let mut now = [0];
-            file.read_exact_at(&mut now, 0).unwrap();
-            if was == 0 || now[0] != stored {
-                ended.store(true, Relaxed);
-                panic!("round {round}: {was} was loaded, and {now:?} is in the file");
-            }
-        }
-        ended.store(true, Relaxed);
     });
 }
 
 #[test]
 fn memory_without_a_file_keeps_its_bytes_and_its_budget() {
-    let swap = SwapOptions::compressed(Size::mib(4));
-    let pager = Pager::builder().max(Size::mib(1)).swap(swap).build().unwrap();
-    let options = MapOptions::new().len(PAGES * PAGE).growth(64 << 20);
-    let Some(mut map) = skip(options.map_anon(&pager)) else { return };
-    (0..PAGES).for_each(|page| map[page * PAGE..][..PAGE].fill(value(page)));
-    assert_eq!(wrong(&map, 0), 0);
-    assert_eq!(wrong(&map, PAGE - 1), 0);
-    assert!(pager.root().usage().unwrap() <= BUDGET);
-    assert!(shmem() <= 2 * BUDGET, "{} bytes", shmem());
-    // A core dump has the map, and not the addresses that it may grow into.
-    let dumped: usize = mappings()
-        .iter()
-        .filter(|(_, flags)| !flags.split(' ').any(|flag| flag == "dd"))
-        .map(|(range, _)| range.len())
-        .sum();
-    assert_eq!(dumped, PAGES * PAGE);
-    pager.validate().unwrap();
+    alone(|| {
+        let swap = SwapOptions::compressed(Size::mib(4));
+        let pager = Pager::builder().max(Size::mib(1)).swap(swap).build().unwrap();
+        let options = MapOptions::new().len(PAGES * PAGE).growth(64 << 20);
+        let Some(mut map) = skip(options.map_anon(&pager)) else { return };
+        (0..PAGES).for_each(|page| map[page * PAGE..][..PAGE].fill(value(page)));
+        assert_eq!(wrong(&map, 0), 0);
+        assert_eq!(wrong(&map, PAGE - 1), 0);
+        assert!(pager.root().usage().unwrap() <= BUDGET);
+        assert!(shmem() <= 2 * BUDGET, "{} bytes", shmem());
+        // A core dump has the map, and not the addresses that it may grow into.
+        let dumped: usize = mappings()
+            .iter()
+            .filter(|(_, flags)| !flags.split(' ').any(|flag| flag == "dd"))
+            .map(|(range, _)| range.len())
+            .sum();
+        assert_eq!(dumped, PAGES * PAGE);
+        pager.validate().unwrap();
+    });
 }

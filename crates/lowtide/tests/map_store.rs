@@ -3,17 +3,15 @@
 
 #![expect(unsafe_code, reason = "mapping a file is unsafe: others could change it")]
 
-#[path = "common/mapped.rs"]
-mod mapped;
-
+use crate::common::mapped;
+use crate::common::mapped::{PAGE, pager, random, word};
+use crate::common::scene::again;
 use lowtide::instruments::{Inject, InjectOp, Request, Verdict};
 use lowtide::map::{Map, MapError, MapMode, MapMut, MapOptions};
 use lowtide::{DirtyLimits, DirtyShare, OpenError, OpenOptions, Pager, Size};
-use mapped::{PAGE, pager, random, word};
 use std::fs::File;
 use std::io::ErrorKind;
 use std::os::unix::fs::FileExt;
-use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -42,7 +40,7 @@ fn made<M>(result: Result<M, MapError>) -> Option<M> {
 /// In hundredths of what could be dirty.
 fn limits(background: u32, hard: u32) -> DirtyLimits {
     let [background, hard] = [background, hard].map(DirtyShare::Percent);
-    DirtyLimits { background, hard }
+    DirtyLimits::new(background, hard)
 }
 
 fn options() -> MapOptions {
@@ -179,7 +177,7 @@ fn no_store_is_lost_that_races_with_write_back_flushes_and_eviction() {
 
 #[test]
 fn a_program_that_is_killed_has_in_the_file_what_it_had_flushed() {
-    const NAME: &str = "a_program_that_is_killed_has_in_the_file_what_it_had_flushed";
+    const NAME: &str = "map_store::a_program_that_is_killed_has_in_the_file_what_it_had_flushed";
     const PAGES: usize = 256;
     if let Ok(path) = std::env::var(CHILD) {
         let pager = pager("256K");
@@ -199,11 +197,7 @@ fn a_program_that_is_killed_has_in_the_file_what_it_had_flushed() {
     // proves nothing, and the program is played again.
     for _ in 0..20 {
         let file = file(PAGES * PAGE);
-        let ended = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", NAME, "--nocapture", "--test-threads=1"])
-            .env(CHILD, file.path())
-            .output()
-            .unwrap();
+        let ended = again(NAME).env(CHILD, file.path()).output().unwrap();
         if ended.status.code() == Some(77) {
             return eprintln!("SKIPPED: {}", String::from_utf8_lossy(&ended.stderr));
         }

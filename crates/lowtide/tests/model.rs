@@ -3,9 +3,8 @@
 //!
 //! `LOWTIDE_MODEL_CASES` says how many sequences are played.
 
-mod common;
-
-use common::Dir;
+use crate::common::Dir;
+use lowtide::advanced::OpenAdvanced as _;
 use lowtide::{Error, OpenOptions, Pager, Size, View};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestCaseError, TestRunner};
@@ -287,7 +286,7 @@ impl World<'_> {
         let all = self.view().read_to_vec(0..len).unwrap();
         self.same(0, &all)?;
         self.flush()?;
-        self.pager.validate().map_err(TestCaseError::fail)
+        self.pager.validate().map_err(|broken| TestCaseError::fail(broken.to_string()))
     }
 }
 
@@ -304,7 +303,7 @@ fn play(
     let pager =
         Pager::builder().max(max.parse::<Size>().unwrap()).base_page(page).background(background);
     let pager = pager.memory_timeout(Duration::from_secs(20)).build().unwrap();
-    let other = OpenOptions::new().create(2 * frames * page as u64);
+    let other = OpenOptions::new().create_with_len(2 * frames * page as u64);
     let other = other.open(&pager, dir.path().join("other")).unwrap();
     File::create(&path).unwrap();
     let (model, page) = (Vec::new(), page as u64);

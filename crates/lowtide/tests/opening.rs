@@ -1,9 +1,8 @@
 //! Opening and closing: one file at a time, whatever happens to its name, and nothing that waits
 //! for a device holds up the files of another.
 
-mod common;
-
-use common::{Dir, byte_at, make_file};
+use crate::common::{Dir, byte_at, make_file};
+use lowtide::advanced::OpenAdvanced as _;
 use lowtide::instruments::{Gate, Inject, InjectOp, Request, Verdict};
 use lowtide::{Error, OpenError, OpenOptions, Pager, Size};
 use std::fs::File;
@@ -69,7 +68,7 @@ fn of_several_that_create_a_new_file_one_succeeds() {
     let dir = Dir::new();
     let (pager, path) = (pager(), dir.path().join("new"));
     let made = std::thread::scope(|scope| {
-        let create = || OpenOptions::new().create_new(PAGE).open(&pager, &path);
+        let create = || OpenOptions::new().create_new_with_len(PAGE).open(&pager, &path);
         let threads: Vec<_> = (0..8).map(|_| scope.spawn(create)).collect();
         let made: Vec<_> = threads.into_iter().map(|thread| thread.join().unwrap()).collect();
         let refused = made.iter().filter_map(|made| made.as_ref().err());
@@ -86,7 +85,8 @@ fn a_file_without_a_name_is_opened_written_flushed_and_closed() {
     let pager = pager();
     let mut file = tempfile::tempfile_in(dir.path()).unwrap();
     file.write_all(b"before").unwrap();
-    let view = writing().create(PAGE).open_file(&pager, file.try_clone().unwrap()).unwrap();
+    let view =
+        writing().create_with_len(PAGE).open_file(&pager, file.try_clone().unwrap()).unwrap();
     assert_eq!(view.read_to_vec(0..6).unwrap(), b"before");
     view.write_at(3 * PAGE, b"behind").unwrap();
     view.flush().unwrap();
@@ -98,7 +98,7 @@ fn a_file_without_a_name_is_opened_written_flushed_and_closed() {
     // What appends, appends; a view writes at its offset.
     let path = dir.path().join("log");
     let appending = File::options().append(true).create(true).open(&path).unwrap();
-    let view = writing().create(100).open_file(&pager, appending).unwrap();
+    let view = writing().create_with_len(100).open_file(&pager, appending).unwrap();
     view.write_at(10, b"here").unwrap();
     view.close().unwrap();
     assert_eq!(
@@ -140,7 +140,8 @@ fn a_file_with_more_pages_than_can_be_numbered_is_refused() {
         assert_eq!(error.kind(), ErrorKind::FileTooLarge);
     }
     let (dir, bytes) = (Dir::new(), (4 << 50) + 1);
-    let error = OpenOptions::new().create(bytes).open(&pager, dir.path().join("new")).unwrap_err();
+    let error =
+        OpenOptions::new().create_with_len(bytes).open(&pager, dir.path().join("new")).unwrap_err();
     assert!(matches!(error, OpenError::TooLarge { .. }), "{error}");
     assert!(!dir.path().join("new").exists(), "nothing was created");
     file.set_len(PAGE).unwrap();
@@ -154,21 +155,25 @@ fn a_lock_is_asked_for_as_long_as_wanted_while_other_files_are_opened() {
     let path = make_file(&dir, PAGE);
     let (pager, other) = (pager(), Pager::builder().max(Size::mib(1)).build().unwrap());
     let holder = writing().open(&other, &path).unwrap();
-    let begun = Instant::now();
     let error = writing().lock_timeout(Duration::ZERO).open(&pager, &path).unwrap_err();
     assert!(
-        matches!(error, OpenError::Locked { .. }) && error.kind() == ErrorKind::WouldBlock,
+        matches!(error, OpenError::Locked { waited: Duration::ZERO, .. })
+            && error.kind() == ErrorKind::WouldBlock,
         "{error}"
     );
     assert!(error.to_string().contains("died"), "{error}");
-    assert!(begun.elapsed() < Duration::from_secs(10), "it waited as long as by default");
     std::thread::scope(|scope| {
         let patient = writing().lock_timeout(Duration::MAX);
         let (pager, path) = (&pager, &path);
         let waiting = scope.spawn(move || patient.open(pager, path));
         // These need not wait for it: they would forever.
         for _ in 0..20 {
-            drop(OpenOptions::new().create(PAGE).open(pager, dir.path().join("free")).unwrap());
+            drop(
+                OpenOptions::new()
+                    .create_with_len(PAGE)
+                    .open(pager, dir.path().join("free"))
+                    .unwrap(),
+            );
         }
         assert!(!waiting.is_finished());
         drop(holder);
@@ -235,8 +240,9 @@ fn files_that_cannot_be_made_leave_no_descriptors() {
     let pager = Pager::builder().max(Size::mib(1)).inject(Arc::new(Short));
     let pager = pager.build().unwrap();
     for n in 0..20 {
-        let error = OpenOptions::new().create(PAGE).open(&pager, folder.join(format!("{n}")));
-        assert!(matches!(error, Err(OpenError::Grow { .. })), "{error:?}");
+        let error =
+            OpenOptions::new().create_with_len(PAGE).open(&pager, folder.join(format!("{n}")));
+        assert!(matches!(error, Err(OpenError::SetLen { .. })), "{error:?}");
     }
     let open = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
     let open = open.filter_map(|fd| std::fs::read_link(fd.path()).ok());
@@ -275,7 +281,7 @@ fn a_read_that_hangs_stops_no_other_file_and_no_pager_from_closing() {
         let begun = Instant::now();
         while !view.is_resident(0)
             && pager.stat().memory.current == 0
-            && begun.elapsed().as_secs() < 10
+            && begun.elapsed().as_secs() < 60
         {
             std::thread::yield_now();
         }
@@ -292,7 +298,7 @@ fn a_read_that_hangs_stops_no_other_file_and_no_pager_from_closing() {
         drop(writing().open(&self::pager(), &path).unwrap());
         if drop_the_pager {
             drop(pager);
-            assert!(begun.elapsed() < Duration::from_secs(20), "deadlines are kept");
+            assert!(begun.elapsed() < Duration::from_secs(60), "deadlines are kept");
             continue;
         }
         // When the device answers, what was left behind is cleared up.
@@ -318,7 +324,7 @@ fn a_pager_is_dropped_while_a_read_hangs() {
     let view = pager.open(&path).unwrap();
     view.prefetch(0..8 * PAGE);
     let begun = Instant::now();
-    while pager.stat().memory.current == 0 && begun.elapsed().as_secs() < 10 {
+    while pager.stat().memory.current == 0 && begun.elapsed().as_secs() < 60 {
         std::thread::yield_now();
     }
     // Returns at all: the gate is closed.
@@ -347,7 +353,7 @@ fn a_cursor_reads_writes_and_seeks_as_a_file_does() {
     let dir = Dir::new();
     let pager = pager();
     let path = dir.path().join("text");
-    let view = OpenOptions::new().create(0).open(&pager, &path).unwrap();
+    let view = OpenOptions::new().create_with_len(0).open(&pager, &path).unwrap();
     let mut cursor = view.cursor();
     for i in 0..5000 {
         writeln!(cursor, "line {i}").unwrap();

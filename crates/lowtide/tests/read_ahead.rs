@@ -1,14 +1,11 @@
 //! Read-ahead: what is read in order is there before it is requested, and nothing else is read.
 
-mod common;
-
-use common::{Dir, byte_at, make_file};
+use crate::common::{Dir, byte_at, eventually, make_file};
 use lowtide::instruments::{Gate, Inject, InjectOp, Request, Verdict};
-use lowtide::{OpenOptions, Pager, Size, View};
+use lowtide::{OpenOptions, Pager, Settled, Size, View};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
 
 fn size(text: &str) -> Size {
     text.parse().unwrap()
@@ -49,15 +46,6 @@ fn open(pager: &Pager, path: &Path, window: &str) -> View {
 fn read(view: &View, page: u64) {
     let bytes = view.page(page).unwrap();
     assert!(bytes.iter().zip(page * 4096..).all(|(byte, at)| *byte == byte_at(at)), "page {page}");
-}
-
-/// Waits for what background threads do.
-fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !is_so() {
-        assert!(begun.elapsed() < Duration::from_secs(30), "{what}");
-        std::thread::sleep(Duration::from_millis(1));
-    }
 }
 
 #[test]
@@ -220,7 +208,7 @@ fn windows_follow_a_budget_that_is_lowered() {
     let ahead = || pager.stat().io.ahead_pages;
     let before = ahead();
     assert!(before > 0);
-    assert!(pager.root().set_max(size("192K")).unwrap());
+    assert_eq!(pager.root().set_max(size("192K")).unwrap(), Settled::Yes);
     (0..48).for_each(|page| read(&view, 500 + page));
     assert_eq!(ahead(), before, "a sixteenth of 48 pages is no window");
     pager.validate().unwrap();

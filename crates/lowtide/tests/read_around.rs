@@ -2,12 +2,9 @@
 
 #![expect(unsafe_code, reason = "mapping a file is unsafe: others could change it")]
 
-#[path = "common/mapped.rs"]
-mod mapped;
-
-use lowtide::map::{Advice, MapError, MapMode, MapOptions};
+use crate::common::mapped::{PAGE, file, pager, random, word};
+use lowtide::map::{Access, MapError, MapMode, MapOptions};
 use lowtide::{OpenOptions, Pager, Size, View};
-use mapped::{PAGE, file, pager, random, word};
 
 fn open(pager: &Pager, path: &std::path::Path, window: &str) -> View {
     OpenOptions::new().read_ahead(window.parse::<Size>().unwrap()).open(pager, path).unwrap()
@@ -76,7 +73,7 @@ fn a_map_that_is_read_backwards_has_few_faults_unless_it_is_advised_to_be_random
     backwards();
     let faults = map.report().faults;
     assert!(faults < 1024, "{faults} faults for 4096 pages");
-    map.advise(Advice::Random).unwrap();
+    map.advise(Access::Random).unwrap();
     let (before, ahead) = (map.report().faults, pager.stat().io.ahead_pages);
     backwards();
     assert!(map.report().faults - before > 3000, "advised to be random");

@@ -1,8 +1,6 @@
 //! Readers: pages one at a time, behind a slot that is kept.
 
-mod common;
-
-use common::{Dir, noise};
+use crate::common::{Dir, noise};
 use lowtide::{Error, OpenOptions, Pager, Policy, Size, View};
 use std::cell::RefCell;
 use std::time::Duration;
@@ -37,9 +35,9 @@ fn every_page_of_a_file_of_four_budgets_is_what_it_is_with_every_policy() {
         // Few pages again and again, and all of them in between.
         let pages = (0..40_000_u64).map(|n| if n % 8 > 0 { n * 7 % 64 } else { n / 8 % 1024 });
         for page in pages {
-            assert!(reader.read(page).unwrap() == noise(page, 1), "{name}: page {page}");
+            assert!(reader.page(page).unwrap() == noise(page, 1), "{name}: page {page}");
         }
-        assert!(matches!(reader.read(1024), Err(Error::OutOfRange { .. })), "{name}");
+        assert!(matches!(reader.page(1024), Err(Error::OutOfRange { .. })), "{name}");
         drop(reader);
         pager.validate().unwrap();
         let after = pager.stat();
@@ -61,7 +59,7 @@ fn the_last_page_is_kept_until_the_next_or_the_release_or_the_end() {
     };
     let mut reader = view.page_cursor();
     for _ in 0..3 {
-        let bytes = reader.read(5).unwrap();
+        let bytes = reader.page(5).unwrap();
         assert!(bytes == noise(5, 1));
     }
     assert!(!reclaimed(5), "it is held, so it stays");
@@ -70,11 +68,11 @@ fn the_last_page_is_kept_until_the_next_or_the_release_or_the_end() {
     assert!(matches!(store(), Err(Error::HeldHere { .. })), "{:?}", store());
     let elsewhere = std::thread::scope(|scope| scope.spawn(store).join().unwrap());
     assert!(matches!(elsewhere, Err(Error::HeldElsewhere { .. })), "{elsewhere:?}");
-    assert!(reader.read(5).unwrap() == noise(5, 1));
+    assert!(reader.page(5).unwrap() == noise(5, 1));
     reader.release();
     store().unwrap();
-    assert_eq!(reader.read(5).unwrap()[0], 9);
-    reader.read(6).unwrap();
+    assert_eq!(reader.page(5).unwrap()[0], 9);
+    reader.page(6).unwrap();
     store().unwrap();
     view.flush().unwrap();
     assert!(reclaimed(5) && !reclaimed(6));
@@ -92,7 +90,7 @@ fn readers_and_guards_of_one_thread_hold_their_own_pages() {
     for round in 0..4 {
         for (at, reader) in readers.iter_mut().enumerate() {
             let page = at as u64 + 20 * (round % 2);
-            assert!(reader.read(page).unwrap() == noise(page, 1));
+            assert!(reader.page(page).unwrap() == noise(page, 1));
         }
         for _ in 0..4 {
             pager.root().reclaim(Size::new(1 << 20)).unwrap();
@@ -102,7 +100,7 @@ fn readers_and_guards_of_one_thread_hold_their_own_pages() {
         // The same page through a guard and a reader: either may go first.
         let first = &mut readers[0];
         let guard = view.page(20 * (round % 2)).unwrap();
-        assert!(first.read(20 * (round % 2)).unwrap() == &guard[..]);
+        assert!(first.page(20 * (round % 2)).unwrap() == &guard[..]);
     }
     drop(readers);
     assert!(guards.iter().zip(40..).all(|(guard, page)| guard[..] == noise(page, 1)));
@@ -123,17 +121,17 @@ fn a_reader_reads_what_its_thread_holds_while_a_store_waits_for_it() {
         std::thread::sleep(Duration::from_millis(50));
         let mut reader = view.page_cursor();
         for page in [7, 8, 7] {
-            assert!(reader.read(page).unwrap() == noise(page, 1));
+            assert!(reader.page(page).unwrap() == noise(page, 1));
         }
         drop(guard);
         // From here on the store may have come between.
-        assert!(reader.read(7).unwrap()[1..] == noise(7, 1)[1..]);
-        reader.read(9).unwrap();
+        assert!(reader.page(7).unwrap()[1..] == noise(7, 1)[1..]);
+        reader.page(9).unwrap();
         // It may have given up; what counts is that it ended.
         drop(store.join().unwrap());
     });
     view.write_at(7 * PAGE, &[1]).unwrap();
-    assert_eq!(view.page_cursor().read(7).unwrap()[0], 1);
+    assert_eq!(view.page_cursor().page(7).unwrap()[0], 1);
 }
 
 #[test]
@@ -144,9 +142,9 @@ fn a_reader_that_outlives_the_records_of_its_thread_is_sound() {
     struct Late(lowtide::PageCursor<'static>);
     impl Drop for Late {
         fn drop(&mut self) {
-            assert!(self.0.read(3).unwrap() == noise(3, 1));
+            assert!(self.0.page(3).unwrap() == noise(3, 1));
             // One that is made after they have been given back.
-            assert!(view_of(self).page_cursor().read(4).unwrap() == noise(4, 1));
+            assert!(view_of(self).page_cursor().page(4).unwrap() == noise(4, 1));
         }
     }
     thread_local!(static LATE: RefCell<Option<Late>> = const { RefCell::new(None) });

@@ -7,11 +7,8 @@ use lowtide::{IoMode, Pager, Size};
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 use rustix::process::{Resource, Rlimit, setrlimit};
 
-mod common;
-use common::Dir;
-#[path = "common/scene.rs"]
-mod scene;
-use scene::{Call, SKIPPED, assert_well, child, refuse};
+use crate::common::Dir;
+use crate::common::scene::{Call, SKIPPED, assert_well, child, refuse};
 
 const PAGE: usize = 4096;
 
@@ -52,7 +49,7 @@ fn a_sandbox_that_refuses_the_advice_that_frames_need_is_named() {
         assert!(!error.contains("smaller budget"), "{error}");
         0
     };
-    let played = child("a_sandbox_that_refuses_the_advice_that_frames_need_is_named", scene);
+    let played = child(scene);
     played.iter().for_each(assert_well);
 }
 
@@ -71,7 +68,7 @@ fn advice_that_only_helps_is_done_without() {
         assert!(populated.is_ok(), "{}", populated.unwrap_err());
         0
     };
-    child("advice_that_only_helps_is_done_without", scene).iter().for_each(assert_well);
+    child(scene).iter().for_each(assert_well);
 }
 
 /// A file is opened, and most addresses are left to the program.
@@ -100,7 +97,7 @@ fn room_to_grow_takes_a_part_of_limited_addresses() {
         assert_eq!(view.len(), (1 << 30) + 1);
         0
     };
-    child("room_to_grow_takes_a_part_of_limited_addresses", scene).iter().for_each(assert_well);
+    child(scene).iter().for_each(assert_well);
 }
 
 #[test]
@@ -125,5 +122,5 @@ fn a_file_that_takes_no_direct_io_is_named_as_it_was() {
         assert!(report.contains("buffered") && !report.contains("/proc/"), "{report}");
         0
     };
-    child("a_file_that_takes_no_direct_io_is_named_as_it_was", scene).iter().for_each(assert_well);
+    child(scene).iter().for_each(assert_well);
 }

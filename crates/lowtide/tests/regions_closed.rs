@@ -1,12 +1,13 @@
 //! Regions and tenants that end while threads reclaim: nothing of them is left, whatever the
 //! patience of the pager and however long the device of the swap file takes.
 
+use crate::common::eventually;
 use lowtide::instruments::{Gate, Inject, InjectOp, Request, Verdict};
 use lowtide::{Pager, PagerBuilder, Region, Size, SwapOptions, Tenant, TenantError};
 use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 const PAGE: u64 = 4096;
 
@@ -39,14 +40,6 @@ impl Inject for Device {
     }
 }
 
-fn eventually(what: &str, mut happened: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !happened() {
-        assert!(begun.elapsed() < Duration::from_secs(60), "{what}: not within a minute");
-        std::thread::sleep(Duration::from_millis(1));
-    }
-}
-
 /// A page that does not compress.
 fn noise(seed: u64) -> Vec<u8> {
     let mut x = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
@@ -73,7 +66,7 @@ fn builder(device: &Arc<Device>, dir: &tempfile::TempDir) -> PagerBuilder {
 fn ends_with_nothing(pager: Pager, tenant: Tenant, device: Arc<Device>) {
     pager.validate().unwrap();
     // What is charged ahead is given back, too.
-    tenant.set_max(Size::new(0)).unwrap();
+    let _ = tenant.set_max(Size::new(0)).unwrap();
     let used = || (tenant.usage().unwrap(), tenant.swap_usage().unwrap());
     eventually("all is given back", || used() == (0, 0));
     assert_eq!(pager.swap_file().map_or(0, |file| file.used), 0);
@@ -172,7 +165,7 @@ fn a_guard_that_was_forgotten_keeps_its_page_and_no_more() {
         drop(heap);
         assert_eq!((tenant.swap_usage().unwrap(), pager.swap_file().unwrap().used), (0, 0));
         // What is charged ahead is given back, too.
-        tenant.set_max(Size::new(0)).unwrap();
+        let _ = tenant.set_max(Size::new(0)).unwrap();
         assert_eq!(tenant.usage().unwrap(), PAGE);
         pager.validate().unwrap();
         tenant.remove().unwrap();

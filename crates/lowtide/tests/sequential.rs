@@ -1,8 +1,7 @@
 //! Reads of many neighbouring pages: joined into few transfers, and right at every edge.
 
-mod common;
-
-use common::{Dir, byte_at, make_file};
+use crate::common::{Dir, byte_at, make_file};
+use lowtide::advanced::OpenAdvanced as _;
 use lowtide::instruments::{Gate, Inject, InjectOp, Request, Verdict};
 use lowtide::{Error, IoEngine, OpenOptions, Pager, Size, View};
 use std::io;
@@ -215,7 +214,7 @@ fn guards_and_stores_meet_joined_reads_and_see_whole_pages() {
     let dir = Dir::new();
     let path = dir.path().join("stamped");
     let pager = Pager::builder().max(Size::mib(1)).build().unwrap();
-    let view = OpenOptions::new().create(PAGES * 4096).open(&pager, &path).unwrap();
+    let view = OpenOptions::new().create_with_len(PAGES * 4096).open(&pager, &path).unwrap();
     for page in 0..PAGES {
         view.write_at(page * 4096, &[0; 4096]).unwrap();
     }

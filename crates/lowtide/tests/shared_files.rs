@@ -1,9 +1,8 @@
 //! One file, opened several times: by one pager its views are coherent; other pagers and processes
 //! are kept away.
 
-mod common;
-
-use common::{Dir, byte_at, make_file};
+use crate::common::{Dir, byte_at, make_file};
+use lowtide::advanced::OpenAdvanced as _;
 use lowtide::{Error, OpenError, OpenOptions, Pager, Size, Tenant};
 use std::fs::File;
 use std::time::Duration;

@@ -1,9 +1,8 @@
 //! Where pages must stand still while they are written, a store waits for the write; elsewhere it
 //! does not.
 
-mod common;
-
-use common::{Dir, make_file};
+use crate::common::{Dir, make_file};
+use lowtide::advanced::OpenAdvanced as _;
 use lowtide::instruments::{Gate, Inject, InjectOp, Request, Verdict};
 use lowtide::{Error, OpenOptions, Pager, Size};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};

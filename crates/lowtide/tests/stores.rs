@@ -1,15 +1,14 @@
 //! What a user relies on who writes: the right bytes at every edge, no read that is not needed, one
 //! version of a page for each guard, and nothing stuck when the device fails.
 
-mod common;
-
-use common::{Dir, byte_at, make_file};
+use crate::common::{Dir, byte_at, eventually, make_file};
+use lowtide::advanced::OpenAdvanced as _;
 use lowtide::instruments::{Inject, InjectOp, Request, Verdict};
 use lowtide::{Error, OpenOptions, Pager, Size, View};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 const PAGE: u64 = 4096;
 
@@ -19,15 +18,6 @@ fn pager(pages: u64) -> Pager {
 
 fn reads(pager: &Pager) -> u64 {
     pager.stat().io.reads
-}
-
-/// Waits for something that another thread does. Only a hang makes it fail.
-fn eventually(what: &str, mut happened: impl FnMut() -> bool) {
-    let began = Instant::now();
-    while !happened() {
-        assert!(began.elapsed() < Duration::from_secs(60), "{what}: not within a minute");
-        std::thread::sleep(Duration::from_millis(1));
-    }
 }
 
 #[test]
@@ -205,7 +195,7 @@ fn two_writers_behind_the_end_do_not_erase_each_other() {
     let dir = Dir::new();
     let path = dir.path().join("grows");
     let pager = pager(64);
-    let view = OpenOptions::new().create(0).open(&pager, &path).unwrap();
+    let view = OpenOptions::new().create_with_len(0).open(&pager, &path).unwrap();
     let pages = 600;
     std::thread::scope(|scope| {
         for half in 0..2_u64 {

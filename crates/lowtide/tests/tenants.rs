@@ -1,14 +1,12 @@
 //! What a user of tenants relies on: limits that hold, a tree that may change at any time, and one
 //! budget for pages and for the program's own memory.
 
-mod common;
-
-use common::{Dir, byte_at};
+use crate::common::{Dir, byte_at, local_events};
 use lowtide::{
-    Error, OpenError, OpenOptions, Pager, Size, Tenant, TenantError, TenantLimits, View,
+    Error, OpenError, OpenOptions, Pager, Settled, Size, Tenant, TenantError, TenantLimits, View,
 };
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const PAGE: u64 = 4096;
 
@@ -55,7 +53,7 @@ fn usage_stays_within_max_while_a_larger_file_is_read() {
     assert_eq!(pager.stat().memory.file, resident(&small), "what a tenant uses its ancestors use");
     let events = small.events().unwrap();
     assert!(events.max > 0 && events.oom == 0);
-    assert_eq!(pager.root().local_events().unwrap().max, 0);
+    assert_eq!(local_events(&pager.root(), "max"), 0);
     assert_eq!(pager.root().events().unwrap().max, events.max, "events go up");
     assert!(small.stat().unwrap().events.pgmajfault >= 512);
     pager.validate().unwrap();
@@ -95,7 +93,7 @@ fn a_limit_of_an_ancestor_holds_for_everything_below_it() {
         assert!(a.usage().unwrap() + b.usage().unwrap() <= mid.usage().unwrap());
     }
     assert!(resident(&a) > 0 && resident(&b) > 0);
-    assert!(top.local_events().unwrap().max > 0 && a.events().unwrap().max == 0);
+    assert!(local_events(&top, "max") > 0 && a.events().unwrap().max == 0);
     pager.validate().unwrap();
 }
 
@@ -144,10 +142,10 @@ fn lowering_max_evicts_and_says_whether_that_was_enough() {
     let t = pager.tenant("t").create().unwrap();
     let view = t.open(&path).unwrap();
     touch(&view, 0..200);
-    assert!(t.set_max(pages(80)).unwrap());
+    assert_eq!(t.set_max(pages(80)).unwrap(), Settled::Yes);
     assert!(t.usage().unwrap() <= 80 * PAGE);
     let guards: Vec<_> = (0..40).map(|page| view.page(page).unwrap()).collect();
-    assert!(!t.set_max(pages(10)).unwrap(), "forty pages are held");
+    assert_eq!(t.set_max(pages(10)).unwrap(), Settled::Later, "forty pages are held");
     assert_eq!(t.limits().unwrap().max, pages(10), "it is set all the same");
     assert_eq!((t.usage().unwrap(), t.events().unwrap().oom), (40 * PAGE, 1));
     assert!(matches!(view.page(100), Err(Error::OutOfBudget { .. })));
@@ -175,7 +173,7 @@ fn above_high_whoever_charged_evicts_before_he_charges_more() {
     assert!(t.usage().unwrap() <= (100 + 64) * PAGE);
     let events = t.events().unwrap();
     assert!(events.high > 0 && events.oom == 0 && events.max == 0);
-    assert!(t.set_high(pages(40)).unwrap());
+    assert_eq!(t.set_high(pages(40)).unwrap(), Settled::Yes);
     assert!(t.usage().unwrap() <= 40 * PAGE);
     pager.validate().unwrap();
 }
@@ -215,7 +213,7 @@ fn a_tenant_that_is_removed_leaves_everything_to_its_parent() {
     let counted = child.stat().unwrap().events;
     assert_eq!(parent.remove(), Err(TenantError::HasChildren { path: "/parent".into() }));
     child.remove().unwrap();
-    assert!(child.is_gone() && pager.find("parent/child").is_none());
+    assert!(is_gone(&child) && pager.find("parent/child").is_none());
     assert_eq!(child.usage(), Err(TenantError::Gone));
     assert_eq!(child.remove(), Err(TenantError::Gone));
     assert_eq!(
@@ -231,7 +229,7 @@ fn a_tenant_that_is_removed_leaves_everything_to_its_parent() {
     drop(reserved);
     assert_eq!(parent.stat().unwrap().reserved, 0);
     let again = parent.child("child").create().unwrap();
-    assert!(again != child && child.is_gone(), "the old handle does not find the new tenant");
+    assert!(again != child && is_gone(&child), "the old handle does not find the new tenant");
     drop(view);
     pager.validate().unwrap();
     again.remove().unwrap();
@@ -279,7 +277,7 @@ fn a_handle_of_a_removed_tenant_never_finds_another_one() {
     // Each has the place of the one before: more often than a place has serial numbers.
     for _ in 0..70_000 {
         let tenant = pager.tenant("a").create().unwrap();
-        assert!(old != tenant && old.is_gone() && !tenant.is_gone());
+        assert!(old != tenant && is_gone(&old) && !is_gone(&tenant));
         tenant.remove().unwrap();
     }
     let last = pager.tenant("a").create().unwrap();
@@ -324,7 +322,8 @@ fn names_are_unique_among_siblings_and_may_be_strange() {
         assert_eq!(pager.tenant(name).create().unwrap_err(), exists);
     }
     for name in ["", "a/b", "/", "a\0"] {
-        let Err(TenantError::Name { name: refused, .. }) = pager.tenant(name).create() else {
+        let Err(TenantError::InvalidName { name: refused, .. }) = pager.tenant(name).create()
+        else {
             panic!("{name:?} was taken")
         };
         assert_eq!(refused, name);
@@ -362,12 +361,13 @@ fn limits_are_rounded_down_to_pages_and_the_root_has_only_max() {
         .high(Size::new(12_287))
         .create()
         .unwrap();
-    let expected = TenantLimits { low: pages(1), high: pages(2), ..TenantLimits::default() };
+    let mut expected = TenantLimits::default();
+    (expected.low, expected.high) = (pages(1), pages(2));
     assert_eq!(t.limits().unwrap(), expected);
     t.set_min(pages(3)).unwrap();
     t.set_low(pages(4)).unwrap();
     t.set_swap_max(pages(5)).unwrap();
-    let expected = TenantLimits { min: pages(3), low: pages(4), swap_max: pages(5), ..expected };
+    (expected.min, expected.low, expected.swap_max) = (pages(3), pages(4), pages(5));
     assert_eq!(t.limits().unwrap(), expected);
     let root = pager.root();
     assert_eq!(root.set_min(pages(1)), Err(TenantError::Root));
@@ -379,7 +379,7 @@ fn limits_are_rounded_down_to_pages_and_the_root_has_only_max() {
         };
         assert_eq!(min_bytes, 32 * PAGE);
     }
-    assert!(root.set_max(pages(40)).unwrap());
+    assert_eq!(root.set_max(pages(40)).unwrap(), Settled::Yes);
     pager.validate().unwrap();
 }
 
@@ -447,9 +447,20 @@ fn a_reservation_that_fails_half_way_charges_nothing() {
     let guards: Vec<_> = (0..30).map(|page| view.page(page).unwrap()).collect();
     assert!(matches!(t.reserve(pages(40)), Err(Error::OutOfBudget { .. })));
     assert_eq!((t.stat().unwrap().reserved, t.events().unwrap().oom), (0, 1));
-    let kept = t.reserve(pages(34)).unwrap();
+    // Others may keep the processors for longer than the pager waits.
+    let begun = Instant::now();
+    let kept = loop {
+        match t.reserve(pages(34)) {
+            Err(_) if begun.elapsed() < Duration::from_secs(60) => {}
+            reserved => break reserved.unwrap(),
+        }
+    };
     drop(guards);
     drop((kept, view));
     assert_eq!(pager.stat().memory.reserved, 0);
     pager.validate().unwrap();
+}
+
+fn is_gone(tenant: &Tenant) -> bool {
+    tenant.usage() == Err(TenantError::Gone)
 }

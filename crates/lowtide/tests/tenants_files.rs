@@ -1,17 +1,12 @@
-//! The kernel's files: their texts, read by a parser that was written for the kernel's, and the
-//! directory that has them.
+//! The kernel's files: their texts, read by a parser that was written for the kernel's.
 
-mod common;
-
-use common::{Dir, byte_at};
+use crate::common::{Dir, byte_at};
 use lowtide::{DirtyLimits, DirtyShare, OpenOptions, Pager, Size, Tenant, TenantFile};
 use procfs_core::{FromRead, MemoryPressure, VmStat};
 use std::collections::HashMap;
 use std::fs;
-use std::io::ErrorKind;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
-use std::time::{Duration, Instant};
+use std::path::PathBuf;
+use std::time::Duration;
 
 const PAGE: u64 = 4096;
 
@@ -72,7 +67,7 @@ fn busy(dir: &Dir, pager: &Pager) -> (Tenant, Tenant, Vec<Box<dyn std::any::Any>
     child.reclaim(pages(5)).unwrap();
     assert!(child.reserve(pages(200)).is_err());
     let written = OpenOptions::new()
-        .create(50 * PAGE)
+        .create_with_len(50 * PAGE)
         .tenant(&top)
         .open(pager, dir.path().join("two"))
         .unwrap();
@@ -84,7 +79,7 @@ fn busy(dir: &Dir, pager: &Pager) -> (Tenant, Tenant, Vec<Box<dyn std::any::Any>
 
 fn pager(max: u64) -> Pager {
     // What is written stays dirty until it is flushed.
-    let dirty = DirtyLimits { background: DirtyShare::Percent(90), hard: DirtyShare::Percent(100) };
+    let dirty = DirtyLimits::new(DirtyShare::Percent(90), DirtyShare::Percent(100));
     Pager::builder()
         .max(pages(max))
         .background(false)
@@ -192,159 +187,4 @@ fn memory_pressure_is_read_by_a_parser_for_the_kernels() {
         assert!((0.0..=100.0).contains(&record.avg10) && (0.0..=100.0).contains(&record.avg300));
     }
     assert!(pressure.full.total <= pressure.some.total);
-}
-
-fn names(dir: &Path) -> Vec<String> {
-    let entries = fs::read_dir(dir).unwrap();
-    let mut names: Vec<_> =
-        entries.map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
-    names.retain(|name| !TenantFile::ALL.iter().any(|file| file.name() == name));
-    names.sort();
-    names
-}
-
-#[test]
-fn the_directory_follows_the_tree() {
-    let (dir, to) = (Dir::new(), Dir::new());
-    let top = to.path().join("not/there/yet");
-    let pager =
-        Pager::builder().max(pages(512)).background(false).export_dir(&top).build().unwrap();
-    let (one, child, _open) = busy(&dir, &pager);
-    pager.tenant("memory.stat").create().unwrap();
-    pager.tenant("..").create().unwrap().child("a/b".split('/').next().unwrap()).create().unwrap();
-    pager.tenant(&"long".repeat(100)).create().unwrap();
-    pager.export().unwrap();
-    let long = names(&top).into_iter().find(|n| n.starts_with("long")).unwrap();
-    assert_eq!(names(&top), ["%2E.", "%6Demory.stat", &long, "top"]);
-    for tenant in [&one, &child, &pager.root()] {
-        let at = top.join(tenant.path().unwrap().trim_start_matches('/'));
-        for file in TenantFile::ALL {
-            assert_eq!(
-                fs::read_to_string(at.join(file.name())).unwrap(),
-                tenant.text(file).unwrap(),
-                "{file:?}"
-            );
-        }
-    }
-    child.move_to(&pager.root()).unwrap();
-    one.rename("renamed").unwrap();
-    pager.find("../a").unwrap().remove().unwrap();
-    pager.export().unwrap();
-    assert_eq!(names(&top), ["%2E.", "%6Demory.stat", "child", &long, "renamed"]);
-    assert!(names(&top.join("%2E.")).is_empty() && names(&top.join("renamed")).is_empty());
-    assert!(top.join("child/memory.current").exists() && !top.join("top").exists());
-    assert!(pager.export_error().is_none());
-}
-
-#[test]
-fn what_is_not_ours_is_not_removed() {
-    let to = Dir::new();
-    let pager =
-        Pager::builder().max(pages(64)).background(false).export_dir(to.path()).build().unwrap();
-    let t = pager.tenant("t").create().unwrap();
-    pager.export().unwrap();
-    let note = to.path().join("t/note");
-    fs::write(&note, "mine").unwrap();
-    t.remove().unwrap();
-    let error = pager.export().unwrap_err();
-    assert_eq!(
-        (error.source.kind(), error.path.as_path()),
-        (ErrorKind::DirectoryNotEmpty, to.path().join("t").as_path())
-    );
-    assert_eq!(fs::read_to_string(&note).unwrap(), "mine");
-    fs::remove_file(&note).unwrap();
-    pager.export().unwrap();
-    assert!(!to.path().join("t").exists() && pager.export_error().is_none());
-}
-
-#[test]
-fn a_full_disk_stops_nothing_and_heals() {
-    let (dir, to) = (Dir::new(), Dir::new());
-    let pager =
-        Pager::builder().max(pages(64)).background(false).export_dir(to.path()).build().unwrap();
-    let t = pager.tenant("t").create().unwrap();
-    pager.export().unwrap();
-    let view = t.open(file(&dir, "data", 100)).unwrap();
-    let old = fs::read_to_string(to.path().join("t/memory.current")).unwrap();
-    drop(view.page(0).unwrap());
-    // What is written to the temporary name goes to a device that is always full.
-    std::os::unix::fs::symlink("/dev/full", to.path().join("t/.new")).unwrap();
-    let error = pager.export().unwrap_err();
-    assert_eq!((error.source.kind(), error.others), (ErrorKind::StorageFull, 0), "{error}");
-    assert!(error.to_string().contains("memory.current"));
-    assert_eq!(
-        fs::read_to_string(to.path().join("t/memory.current")).unwrap(),
-        old,
-        "the old text is whole"
-    );
-    assert_eq!(
-        fs::read_to_string(to.path().join("t/memory.stat")).unwrap(),
-        t.text(TenantFile::Stat).unwrap(),
-        "the others were written"
-    );
-    assert_eq!(pager.export_error().unwrap().to_string(), error.to_string());
-    drop(view.page(1).unwrap());
-    pager.export().unwrap();
-    assert_eq!(
-        fs::read_to_string(to.path().join("t/memory.current")).unwrap(),
-        t.text(TenantFile::Current).unwrap()
-    );
-    assert!(pager.export_error().is_none() && names(&to.path().join("t")).is_empty());
-}
-
-#[test]
-fn a_directory_that_cannot_be_made_is_an_error_and_nothing_else() {
-    let to = Dir::new();
-    let top = to.path().join("file");
-    fs::write(&top, "in the way").unwrap();
-    let pager = Pager::builder()
-        .max(pages(64))
-        .background(false)
-        .export_dir(top.join("x"))
-        .build()
-        .unwrap();
-    pager.tenant("t").create().unwrap();
-    let error = pager.export().unwrap_err();
-    assert_eq!((error.source.kind(), error.others), (ErrorKind::NotADirectory, 1));
-    fs::remove_file(&top).unwrap();
-    pager.export().unwrap();
-    assert!(top.join("x/t/memory.max").exists());
-    // The directory is cleared: what changes is written again.
-    fs::remove_dir_all(&top).unwrap();
-    pager.find("t").unwrap().set_max(pages(5)).unwrap();
-    pager.export().unwrap();
-    assert_eq!(fs::read_to_string(top.join("x/t/memory.max")).unwrap(), "20480\n");
-}
-
-#[test]
-fn the_background_thread_exports_and_readers_see_whole_texts() {
-    let (dir, to) = (Dir::new(), Dir::new());
-    let pager = Pager::builder().max(pages(512)).export_dir(to.path()).build().unwrap();
-    let t = pager.tenant("t").max(pages(40)).create().unwrap();
-    let view = t.open(file(&dir, "data", 100)).unwrap();
-    let path = to.path().join("t/memory.stat");
-    let done = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        let reader = scope.spawn(|| {
-            let mut seen = 0;
-            while !done.load(SeqCst) {
-                let Ok(text) = fs::read_to_string(&path) else { continue };
-                assert_eq!(text.lines().count(), STAT_KEYS.split_whitespace().count());
-                seen += 1;
-            }
-            seen
-        });
-        let deadline = Instant::now() + Duration::from_secs(60);
-        while !path.exists() {
-            assert!(Instant::now() < deadline, "nothing is exported");
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        for page in 0..300 {
-            drop(view.page(page % 100).unwrap());
-            pager.export().unwrap();
-        }
-        done.store(true, SeqCst);
-        assert!(reader.join().unwrap() > 0);
-    });
-    assert_eq!(fs::read_to_string(&path).unwrap(), t.text(TenantFile::Stat).unwrap());
 }

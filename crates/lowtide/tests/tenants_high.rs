@@ -1,9 +1,10 @@
 //! Above a limit: threads pay, tenants choose how, programs decide, and neighbours are left alone.
 
-mod common;
-
-use common::Dir;
-use lowtide::{Error, HighPolicy, OnStall, Pager, Size, Tenant, TenantError, View};
+use crate::common;
+use crate::common::Dir;
+use lowtide::hooks::{LimitHooks, LimitSnapshot, ThrottleAnswer};
+use lowtide::{Error, HighPolicy, Pager, Size, Tenant, View};
+use lowtide_bpf::Programs;
 use std::time::{Duration, Instant};
 
 const PAGE: u64 = 4096;
@@ -54,12 +55,12 @@ fn a_thread_that_thrashes_sleeps_and_the_time_is_pressure() {
         let (pager, tenant, view) = thrasher(&dir, policy);
         thrash(&view, |result| {
             result.unwrap();
-            (pager.stat().io.throttled_ns > 20_000_000).then_some(())
+            (pager.stat().io.throttled > Duration::from_millis(20)).then_some(())
         });
         let pressure = tenant.pressure().unwrap();
-        assert!(pressure.some.total_ns > 0, "{policy}");
+        assert!(!pressure.some.total.is_zero(), "{policy}");
         assert!(
-            pressure.throttle.total_ns > 0 && pressure.throttle.total_ns <= pressure.some.total_ns,
+            !pressure.throttle.total.is_zero() && pressure.throttle.total <= pressure.some.total,
             "{policy}"
         );
         let text = pressure.to_string();
@@ -78,14 +79,18 @@ fn a_thread_that_thrashes_sleeps_and_the_time_is_pressure() {
 fn advice_asks_for_what_the_tenant_misses_and_for_no_more_than_that_when_nobody_waits() {
     let dir = Dir::new();
     let (pager, tenant, view) = thrasher(&dir, HighPolicy::Overage);
-    assert_eq!(tenant.stall_advice().unwrap(), tenant.usage().unwrap(), "no thread has waited");
+    assert_eq!(
+        tenant.budget_for_stalls().unwrap(),
+        tenant.usage().unwrap(),
+        "no thread has waited"
+    );
     let mut touches = 0;
     thrash(&view, |result| {
         result.unwrap();
         touches += 512;
         (touches > 20_000).then_some(())
     });
-    let advice = tenant.stall_advice().unwrap();
+    let advice = tenant.budget_for_stalls().unwrap();
     assert!(
         advice > tenant.usage().unwrap() + 64 * PAGE,
         "{advice} for a file of {}",
@@ -94,31 +99,27 @@ fn advice_asks_for_what_the_tenant_misses_and_for_no_more_than_that_when_nobody_
     drop(pager);
 }
 
+/// A program whose threads never sleep: the tenant is over its `high`, and grows up to `max`.
 #[test]
-fn whoever_asked_for_an_error_gets_one_instead_of_a_sleep() {
-    let dir = Dir::new();
-    let (pager, tenant, view) = thrasher(&dir, HighPolicy::RefaultRecency);
-    tenant.set_on_stall(OnStall::Error).unwrap();
-    let error = thrash(&view, Result::err);
-    let Error::OverLimit { tenant: path, wait } = &error else { panic!("{error}") };
-    assert_eq!(path, "/thrasher");
-    assert!((Duration::from_nanos(1)..=Duration::from_secs(2)).contains(wait));
-    assert_eq!(pager.stat().io.throttled_ns, 0, "no thread slept");
-    assert!(error.to_string().contains("/thrasher"), "{error}");
-}
-
-#[test]
-fn whoever_asked_to_grow_grows_to_max_and_no_further() {
+fn a_tenant_whose_program_answers_zero_never_sleeps() {
+    #[derive(Debug)]
+    struct Awake;
+    impl LimitHooks for Awake {
+        fn throttle(&mut self, _: &LimitSnapshot) -> ThrottleAnswer {
+            ThrottleAnswer::Exactly(0)
+        }
+    }
     let dir = Dir::new();
     let (pager, tenant, view) = thrasher(&dir, HighPolicy::StallDebt);
-    tenant.set_on_stall(OnStall::Grow).unwrap();
-    tenant.set_max(pages(PAGES * 3 / 4)).unwrap();
+    tenant.set_hooks(Some(Box::new(Awake))).unwrap();
+    let mut touches = 0;
     thrash(&view, |result| {
         result.unwrap();
-        (tenant.usage().unwrap() >= (PAGES * 3 / 4 - 64) * PAGE).then_some(())
+        touches += 512;
+        (touches > 20_000).then_some(())
     });
-    assert!(tenant.usage().unwrap() <= PAGES * 3 / 4 * PAGE);
-    assert_eq!(pager.stat().io.throttled_ns, 0);
+    assert!(tenant.events().unwrap().high > 0);
+    assert_eq!(pager.stat().io.throttled, Duration::ZERO, "no thread slept");
 }
 
 /// §15: a program is loaded, replaced and removed while threads run; the kernel patch's penalty as
@@ -128,25 +129,30 @@ fn a_program_decides_while_threads_run() {
     let object = include_bytes!("../../../examples/bpf/refault_recency.bpf.o");
     let dir = Dir::new();
     let (pager, tenant, view) = thrasher(&dir, HighPolicy::Overage);
-    let noop = tenant.attach(include_bytes!("../../../examples/bpf/noop.bpf.o"), "noop").unwrap();
+    let load = |object: &[u8], name| Programs::load(object, name).unwrap();
+    let noop = load(include_bytes!("../../../examples/bpf/noop.bpf.o"), "noop");
+    assert!(tenant.set_hooks(Some(Box::new(noop.clone()))).unwrap().is_none(), "none before it");
     thrash(&view, |result| {
         result.unwrap();
         (noop.status().iter().map(|hook| hook.runs).sum::<u64>() > 3).then_some(())
     });
-    assert_eq!(pager.stat().io.throttled_ns, 0, "a program without an opinion changes nothing");
-    let refused = tenant.attach(b"\x7fELF of nothing", "broken").unwrap_err();
-    assert!(matches!(refused, TenantError::Program(_)), "{refused}");
-    let patch = tenant.attach(object, "refault_recency").unwrap();
+    assert_eq!(
+        pager.stat().io.throttled,
+        Duration::ZERO,
+        "a program without an opinion changes nothing"
+    );
+    let patch = load(object, "refault_recency");
+    let before = tenant.set_hooks(Some(Box::new(patch.clone()))).unwrap().expect("the first");
+    assert!(format!("{before:?}").contains("noop"), "{before:?}");
     tenant.set_high_policy(HighPolicy::StallDebt).unwrap();
     thrash(&view, |result| {
         result.unwrap();
-        (pager.stat().io.throttled_ns > 0).then_some(())
+        (!pager.stat().io.throttled.is_zero()).then_some(())
     });
     assert!(patch.status().iter().any(|hook| hook.runs > 0 && hook.failures == 0));
-    assert!(tenant.detach().unwrap());
-    assert!(!tenant.detach().unwrap(), "there is none any more");
-    let runs =
-        |programs: &lowtide::Programs| programs.status().iter().map(|hook| hook.runs).sum::<u64>();
+    assert!(tenant.set_hooks(None).unwrap().is_some());
+    assert!(tenant.set_hooks(None).unwrap().is_none(), "there is none any more");
+    let runs = |programs: &Programs| programs.status().iter().map(|hook| hook.runs).sum::<u64>();
     let before = runs(&patch);
     let mut touches = 0;
     tenant.set_high_policy(HighPolicy::Overage).unwrap();
@@ -175,13 +181,13 @@ fn an_innocent_neighbour_never_sleeps() {
         });
         thrash(&view, |result| {
             result.unwrap();
-            (pager.stat().io.throttled_ns > 0).then_some(())
+            (!pager.stat().io.throttled.is_zero()).then_some(())
         });
         neighbour.join().unwrap();
     });
-    assert_eq!(quiet.pressure().unwrap().throttle.total_ns, 0);
+    assert_eq!(quiet.pressure().unwrap().throttle.total, Duration::ZERO);
     assert_eq!(quiet.events().unwrap().high, 0);
-    assert!(tenant.pressure().unwrap().throttle.total_ns > 0);
+    assert!(!tenant.pressure().unwrap().throttle.total.is_zero());
 }
 
 #[test]
@@ -190,7 +196,7 @@ fn memory_that_cannot_be_evicted_makes_whoever_charges_it_wait() {
     let (pager, tenant, view) = thrasher(&dir, HighPolicy::Overage);
     let held = tenant.reserve(pages(PAGES)).unwrap();
     assert!(
-        pager.stat().io.throttled_ns >= 1_000_000_000,
+        pager.stat().io.throttled >= Duration::from_secs(1),
         "the reservation had to wait, and got what it wanted"
     );
     assert!(tenant.usage().unwrap() >= PAGES * PAGE);

@@ -5,9 +5,7 @@
 //! The test is bounded by operations, and what each thread does follows from a seed.
 //! `LOWTIDE_STRESS_SECONDS=600` repeats it with new seeds for so long.
 
-mod common;
-
-use common::{Dir, byte_at};
+use crate::common::{Dir, byte_at};
 use lowtide::budget::Share;
 use lowtide::{Error, OpenOptions, Pager, Size, Tenant, TenantError, View};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
@@ -146,7 +144,7 @@ impl Storm {
             }
             8 => {
                 if let Some(curve) = leaf.curve().unwrap() {
-                    assert!(curve.misses_at(0) >= curve.misses_at(curve.footprint()), "{curve}");
+                    assert!(curve.ratio_at(0) >= curve.ratio_at(curve.footprint()), "{curve}");
                     assert!(
                         curve.footprint() <= curve.accesses().ceil() as u64 * PAGE,
                         "{curve:?}"
@@ -155,7 +153,7 @@ impl Storm {
             }
             _ => {
                 let top = &self.tops[random.below(2) as usize];
-                top.set_max(pages(300 + n)).unwrap();
+                let _ = top.set_max(pages(300 + n)).unwrap();
             }
         }
     }
@@ -271,7 +269,7 @@ impl Storm {
     /// When all is quiet there is room for all, and then everything is given back.
     fn end(self) {
         for tenant in self.tops.iter().chain(&self.leaves) {
-            tenant.set_max(Size::MAX).unwrap();
+            let _ = tenant.set_max(Size::MAX).unwrap();
             tenant.set_min(Size::new(0)).unwrap();
         }
         for view in &self.views {

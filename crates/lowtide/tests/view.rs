@@ -1,9 +1,8 @@
 //! What a user of one view relies on: the right bytes, at every edge of a file, under every I/O
 //! engine.
 
-mod common;
-
-use common::{Dir, byte_at, make_file};
+use crate::common::{Dir, byte_at, make_file};
+use lowtide::advanced::{OpenAdvanced as _, PagerAdvanced as _};
 use lowtide::{Error, IoEngine, IoMode, OpenError, OpenOptions, Pager, Size};
 
 const KIB: u64 = 1024;
@@ -122,7 +121,7 @@ fn writes_are_read_back_before_and_after_eviction_and_by_others_after_flush() {
     let dir = Dir::new();
     let path = dir.path().join("new");
     let pager = pager("256K");
-    let view = OpenOptions::new().create(4096 * KIB).open(&pager, &path).unwrap();
+    let view = OpenOptions::new().create_with_len(4096 * KIB).open(&pager, &path).unwrap();
     for i in 0..1024_u64 {
         view.write_at(i * 4096 + i % 1000, &i.to_le_bytes()).unwrap();
     }
@@ -157,7 +156,7 @@ fn a_write_behind_the_end_makes_the_file_longer_by_that_much() {
     let dir = Dir::new();
     let path = dir.path().join("grows");
     let pager = pager("256K");
-    let view = OpenOptions::new().create(0).open(&pager, &path).unwrap();
+    let view = OpenOptions::new().create_with_len(0).open(&pager, &path).unwrap();
     assert!(view.is_empty());
     assert!(matches!(view.page(0), Err(Error::OutOfRange { offset: 0, bytes: 4096, len: 0, .. })));
     view.write_at(10_000, b"end").unwrap();
@@ -229,7 +228,7 @@ fn guards_keep_their_pages_and_a_budget_full_of_them_is_a_typed_error() {
     let view = pager.open(&path).unwrap();
     let guards: Vec<_> = (0..32).map(|page| view.page(page).unwrap()).collect();
     let Err(Error::OutOfBudget { report }) = view.page(40) else { panic!("all frames are held") };
-    assert_eq!((report.limit_bytes, report.dirty_bytes(), &*report.tenant), (128 * KIB, 0, "/"));
+    assert_eq!((report.limit_bytes, report.stat.file_dirty, &*report.tenant), (128 * KIB, 0, "/"));
     for (guard, page) in guards.iter().zip(0..) {
         assert!(guard.iter().zip(page * 4096..).all(|(b, at)| *b == byte_at(at)));
     }

@@ -1,10 +1,9 @@
 //! How long operations wait, and for what: patience and deadlines hold, "forever" is one of them,
 //! and what has no end of its own is given one.
 
-mod common;
-
-use common::{Dir, make_file};
-use lowtide::{Error, OpenOptions, Pager, Size, TenantError};
+use crate::common::{Dir, make_file};
+use lowtide::advanced::OpenAdvanced as _;
+use lowtide::{Error, OpenOptions, Pager, Settled, Size, TenantError};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -45,7 +44,7 @@ fn the_longest_duration_means_for_ever() {
         view.write_at(3 * PAGE, b"x").unwrap();
     });
     view.revert(0..256 * PAGE).unwrap();
-    assert!(pager.root().set_max(pages(32)).unwrap());
+    assert_eq!(pager.root().set_max(pages(32)).unwrap(), Settled::Yes);
     view.write_at(0, b"y").unwrap();
     drop(view);
     pager.close().unwrap();
@@ -202,9 +201,9 @@ fn background_reclaim_keeps_a_part_of_the_budget_free_that_there_is_now() {
         let resident = pager.stat().memory.file;
         assert!(resident >= budget - 64, "{what}: {resident} of {budget} pages are left");
     };
-    assert!(pager.root().set_max(pages(256)).unwrap());
+    assert_eq!(pager.root().set_max(pages(256)).unwrap(), Settled::Yes);
     rests("max", 256);
-    assert!(pager.root().set_max(pages(65_536)).unwrap());
+    assert_eq!(pager.root().set_max(pages(65_536)).unwrap(), Settled::Yes);
     let reserved = pager.root().reserve(pages(65_536 - 200)).unwrap();
     rests("reservation", 200);
     drop(reserved);

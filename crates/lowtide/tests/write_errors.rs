@@ -1,9 +1,7 @@
 //! Devices that fail, fill up, or hang while pages are written: nothing is lost, no thread is
 //! stuck, each handle gets the error.
 
-mod common;
-
-use common::{Dir, byte_at, make_file};
+use crate::common::{Dir, byte_at, eventually, make_file};
 use lowtide::instruments::{Gate, Inject, InjectOp, Request, Verdict};
 use lowtide::{DirtyLimits, DirtyShare, Error, IoEngine, OpenOptions, Pager, Size, View};
 use std::collections::BTreeSet;
@@ -68,14 +66,11 @@ impl Device {
         Pager::builder()
             .max(max.parse::<Size>().unwrap())
             .background(background)
-            .io_timeout(Duration::from_secs(20))
+            .io_timeout(Duration::from_secs(60))
             // Longer than a flusher waits for a processor on a busy machine.
-            .memory_timeout(Duration::from_secs(20))
+            .memory_timeout(Duration::from_secs(60))
             // Nothing is written before it is requested or has to be.
-            .dirty_limits(DirtyLimits {
-                background: DirtyShare::Percent(90),
-                hard: DirtyShare::Percent(95),
-            })
+            .dirty_limits(DirtyLimits::new(DirtyShare::Percent(90), DirtyShare::Percent(95)))
             .inject(inject)
             .build()
             .unwrap()
@@ -95,15 +90,6 @@ fn pages_of(view: &View, pages: Range<u64>, version: u64) {
 fn version(path: &PathBuf, page: u64) -> u64 {
     let bytes = std::fs::read(path).unwrap();
     u64::from_le_bytes(bytes[(page * PAGE) as usize..][..8].try_into().unwrap())
-}
-
-/// Waits for something that a thread in the background will do; not forever.
-fn eventually(what: &str, mut done: impl FnMut() -> bool) {
-    let begin = Instant::now();
-    while !done() {
-        assert!(begin.elapsed() < Duration::from_secs(60), "{what} never happened");
-        std::thread::sleep(Duration::from_millis(2));
-    }
 }
 
 fn write_error(result: Result<(), Error>) -> (Range<u64>, u64, i32) {
@@ -468,7 +454,7 @@ fn a_device_that_never_answers_does_not_keep_a_pager_from_going() {
         let error = pager.close().unwrap_err();
         assert!(matches!(error.files[0].source, Error::Timeout { .. }), "{error}");
         assert!(
-            begin.elapsed() < Duration::from_secs(30),
+            begin.elapsed() < Duration::from_secs(60),
             "three deadlines, and some time to be scheduled"
         );
     }
@@ -548,7 +534,7 @@ fn a_full_disk_is_named_to_the_writer_that_finds_no_room() {
         .build()
         .unwrap();
     let full = dir.path().join("full");
-    let view = OpenOptions::new().create(16 << 20).open(&pager, &full).unwrap();
+    let view = OpenOptions::new().create_with_len(16 << 20).open(&pager, &full).unwrap();
     let error = (0..16)
         .find_map(|mib| view.write_at(mib << 20, &[7; 1 << 20]).err())
         .expect("there is no room");
@@ -609,15 +595,14 @@ fn a_write_that_was_under_way_when_a_sync_failed_is_repeated_before_the_next_syn
     let pager = Pager::builder()
         .max(Size::mib(1))
         // All that is dirty is written at once, also without a flush.
-        .dirty_limits(DirtyLimits {
-            background: DirtyShare::Percent(1),
-            hard: DirtyShare::Percent(90),
-        })
+        .dirty_limits(DirtyLimits::new(DirtyShare::Percent(1), DirtyShare::Percent(90)))
         .inject(inject)
         .build()
         .unwrap();
-    let view =
-        OpenOptions::new().create(20 * PAGE + 100).open(&pager, dir.path().join("data")).unwrap();
+    let view = OpenOptions::new()
+        .create_with_len(20 * PAGE + 100)
+        .open(&pager, dir.path().join("data"))
+        .unwrap();
     view.write_at(0, &[1; PAGE as usize]).unwrap();
     let until = |what: &str, done: &dyn Fn(&[Range<u64>]) -> bool| {
         let begun = Instant::now();

@@ -103,7 +103,7 @@ struct Stream {
     limit: u64,
     /// Pages until the end of a rest.
     rest: u64,
-    /// [`Space::ahead_wasted`] at the last request.
+    /// [`Space::wasted_pages`] at the last request.
     wasted: u64,
     /// When it was used last.
     used: u64,
@@ -239,7 +239,7 @@ impl ReadAhead {
         let Some(index) = goes_on.or_else(|| streams.all.iter().position(near)) else {
             let index = streams.oldest();
             self.marks[index].store(NONE, Relaxed);
-            let wasted = space.ahead_wasted.load(Relaxed);
+            let wasted = space.wasted_pages.load(Relaxed);
             let (first, next, limit) = (request.start, request.end, self.max);
             let begun = Stream { first, next, limit, wasted, missed: pages, ..Stream::default() };
             *streams.touch(index) = begun;
@@ -299,7 +299,7 @@ impl ReadAhead {
         pool: &Pool,
         space: &Space,
     ) -> Option<Range<u64>> {
-        let wasted = space.ahead_wasted.load(Relaxed);
+        let wasted = space.wasted_pages.load(Relaxed);
         let lost = wasted - std::mem::replace(&mut stream.wasted, wasted);
         if lost * 8 > stream.size.max(WINDOW_MIN) {
             stream.limit /= 2;
@@ -427,16 +427,18 @@ pub(crate) fn note_access(
 /// Whether an access is the first use of a page that was read ahead, which it counts.
 #[inline]
 pub(crate) fn first_use(pool: &Pool, space: &Space, page: u64, frame: u32) -> bool {
-    let first = pool.unused.take(frame).is_some();
-    if first {
-        pool.io.ahead_used.fetch_add(1, Relaxed);
-        if let Some(anon) = &space.anon {
-            anon.ahead_ended(true);
-        }
-        space.around.touched(page);
+    let Some(ahead) = pool.unused.take(frame) else { return false };
+    pool.io.counts.ahead_used.fetch_add(1, Relaxed);
+    if let Some(anon) = &space.anon {
+        anon.ahead_ended(true);
+    }
+    space.around.touched(page);
+    // Behind a pointer the sample has it since it came in. Of a heap this may be a later touch.
+    let is_noted = space.mapped.is_some() && (space.anon.is_none() || ahead != Ahead::Unseen);
+    if !is_noted {
         pool.sample_marks.touch(frame);
     }
-    first
+    true
 }
 
 /// Notes the touch of a page that a program reaches through a pointer.
@@ -464,7 +466,7 @@ pub(crate) fn note_ahead(pool: &Pool, frames: Range<u32>, arrived: Option<Ahead>
         }
     }
     if arrived.is_some() {
-        pool.io.ahead_pages.fetch_add(u64::from(frames.end - frames.start), Relaxed);
+        pool.io.counts.ahead_pages.fetch_add(u64::from(frames.end - frames.start), Relaxed);
     }
 }
 
@@ -478,7 +480,7 @@ pub(crate) fn note_evicted(pool: &Pool, space: &Space, page: u64, frames: Range<
         }
         // Only of folios of one page.
         space.around.evicted(page);
-        space.ahead_wasted.fetch_add(wasted, Relaxed);
-        pool.io.ahead_wasted.fetch_add(wasted, Relaxed);
+        space.wasted_pages.fetch_add(wasted, Relaxed);
+        pool.io.counts.ahead_wasted.fetch_add(wasted, Relaxed);
     }
 }

@@ -10,6 +10,7 @@ use crate::pool::Pool;
 use crate::space::Space;
 use lowtide_core::SpaceId;
 use lowtide_io::Deadline;
+use lowtide_sys::{room, threads};
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -92,12 +93,13 @@ impl Readers {
                 return;
             }
         }
-        let mut threads = lowtide_pin::sync::lock(&self.threads);
-        if threads.len() < THREADS {
+        let mut started = lowtide_pin::sync::lock(&self.threads);
+        if started.len() < THREADS {
             let (pool, shared) = (Arc::clone(pool), Arc::clone(&self.shared));
-            let thread = std::thread::Builder::new().name("lowtide-ahead".to_owned());
             // Where no thread can be started, the existing ones do it, or none does.
-            threads.extend(thread.spawn(move || serve(&pool, &shared)).ok());
+            let (run, in_room) = (move || serve(&pool, &shared), space.mapped.is_some());
+            let spawn = if in_room { room::spawn } else { threads::spawn };
+            started.extend(spawn("lowtide-ahead", run).ok());
         }
     }
 

@@ -3,7 +3,7 @@
 //! The last handle is gone, so no thread has a guard on a page or owns one, but those that reclaim:
 //! a pass compresses pages, or writes them to the swap file, or moves them there from memory, for
 //! as long as the device takes. The thread that drops the last handle waits for them for as long as
-//! the pager's patience, and not longer. What they have then keeps the region among the *orphans*,
+//! the pager's timeout, and not longer. What they have then keeps the region among the *orphans*,
 //! and a pass that has given back what it had looks at all of those again:
 //!
 //! ```text
@@ -28,6 +28,7 @@ use lowtide_core::FolioId;
 use lowtide_io::Deadline;
 use lowtide_pin::hazard;
 use lowtide_pin::translation::{Entry, State as EntryState};
+use lowtide_sys::tell;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -109,7 +110,7 @@ fn end(pool: &Pool, space: &Arc<Space>) -> bool {
     pool.freed.wake_all();
     if forgotten {
         let path = space.path_ref().display();
-        tracing::warn!(%path, "a region was dropped, and a guard on a page of it forgotten");
+        tell!(warn, %path, "a region was dropped, and a guard on a page of it forgotten");
     }
     true
 }

@@ -61,7 +61,7 @@ pub(crate) fn leave_swap(pool: &Pool, space: &Space, (page, frame): (u64, u32), 
             let id = FolioId(frame);
             if !slot.is_in_file() {
                 let group = state.engine.group_of_space(space.id);
-                let loaded = ZswapEvents { zswpin: 1, ..ZswapEvents::default() };
+                let loaded = ZswapEvents::loaded(1);
                 state.engine.count_zswap(group, &loaded);
             }
             if !state.engine.swap_fault_from(id, false, !keeps, Task::FAULT) {

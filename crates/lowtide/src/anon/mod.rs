@@ -64,7 +64,7 @@ pub(crate) use discard::discard_pages;
 pub(crate) use fill::{fill, give_back, leave_swap};
 pub(crate) use kept::{StoresInOrder, give_some_up, keeps_slot, stored_through_a_pointer};
 pub use page::PageMut;
-pub(crate) use pages::{AnonPages, ExtentOf};
+pub(crate) use pages::AnonPages;
 pub(crate) use region::Open;
 pub use region::{Region, RegionOptions};
 pub(crate) use together::{ZEROES, bring_together};

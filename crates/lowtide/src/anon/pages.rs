@@ -4,26 +4,9 @@ use super::lazy::LazyPages;
 use super::slots::Slots;
 use crate::swap::{Slot, Store};
 use lowtide_swap::ReadAhead;
-use std::fmt;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, OnceLock};
-
-/// Says where the block ends that has a byte of a region.
-#[derive(Clone)]
-pub(crate) struct ExtentOf(Arc<dyn Fn(u64) -> u64 + Send + Sync>);
-
-impl ExtentOf {
-    pub(crate) fn new(end_of: impl Fn(u64) -> u64 + Send + Sync + 'static) -> Self {
-        Self(Arc::new(end_of))
-    }
-}
-
-impl fmt::Debug for ExtentOf {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("ExtentOf")
-    }
-}
+use std::sync::{Arc, Mutex};
 
 /// What a space has instead of a file.
 #[derive(Debug)]
@@ -33,8 +16,6 @@ pub(crate) struct AnonPages {
     pub(crate) ahead: ReadAhead,
     /// Pages in memory that have a slot (`kept.rs`).
     kept: AtomicU64,
-    /// Where memory ends that is filled in order, if the region is several blocks.
-    extent: OnceLock<ExtentOf>,
     /// Pages that reclaim may drop (`lazy.rs`).
     pub(crate) lazy: LazyPages,
     /// Taken out when the region is closed: what it drops takes the pool's lock.
@@ -47,20 +28,9 @@ impl AnonPages {
             slots: Slots::default(),
             ahead: ReadAhead::default(),
             kept: AtomicU64::new(0),
-            extent: OnceLock::new(),
             lazy: LazyPages::default(),
             store: Mutex::new(store),
         }
-    }
-
-    /// The region is several blocks, whose ends this knows. Called once, before it is used.
-    pub(crate) fn set_extent(&self, extent: ExtentOf) {
-        assert!(self.extent.set(extent).is_ok(), "a region is made once");
-    }
-
-    /// Where the block ends that has a byte. Called without the pool's lock.
-    pub(super) fn end_of(&self, offset: u64) -> u64 {
-        self.extent.get().map_or(u64::MAX, |extent| (extent.0)(offset))
     }
 
     /// Where its pages go that are evicted. Not to be dropped under the pool's lock.

@@ -319,8 +319,8 @@ impl Region {
     /// Copies bytes from the region, from any offset. Each page counts as accessed.
     ///
     /// # Errors
-    /// As [`page`](Region::page); [`Error::OutOfRange`] when the range ends behind the region. Part
-    /// of the buffer may have been filled.
+    /// As [`page`](Region::page); [`Error::OutOfRange`] when the range ends past the end of the
+    /// region. Part of the buffer may have been filled.
     pub fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), Error> {
         access::copy_out(&self.pool, &self.space, offset, buf)
     }
@@ -330,8 +330,8 @@ impl Region {
     /// written as a whole is not loaded.
     ///
     /// # Errors
-    /// As [`page_mut`](Region::page_mut); [`Error::OutOfRange`] when the range ends behind the
-    /// region. Pages before the failing one have been written.
+    /// As [`page_mut`](Region::page_mut); [`Error::OutOfRange`] when the range ends past the end of
+    /// the region. Pages before the failing one have been written.
     pub fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), Error> {
         access::copy_in(&self.pool, &self.space, offset, bytes)
     }
@@ -358,7 +358,7 @@ impl Region {
     /// that store takes half a microsecond more.
     ///
     /// # Errors
-    /// [`Error::OutOfRange`] when the range ends behind the region.
+    /// [`Error::OutOfRange`] when the range ends past the end of the region.
     pub fn advise_free(&self, bytes: Range<u64>) -> Result<(), Error> {
         discard::free_lazily(&self.pool, &self.space, bytes)
     }

@@ -95,13 +95,13 @@ pub(crate) fn bring_together(
 /// The pages that are not in memory, and where in swap they are.
 fn absent(pool: &Pool, space: &Space, pages: Range<u64>, zeroes: &mut usize) -> Vec<Choice> {
     let slots = space.anon().slots.run(pages.clone());
-    let mut filled = None;
+    let mut is_filled = None;
     let choice = |(page, slot): (u64, Slot)| {
         let EntryState::Absent { shadow } = space.table.get(page)?.load() else { return None };
         if shadow != 0 {
             return (!slot.is_none()).then_some(Choice { page, shadow, slot });
         }
-        if page >= *filled.get_or_insert_with(|| filled_up_to(pool, space, pages.start)) {
+        if !*is_filled.get_or_insert_with(|| is_filled_before(pool, space, pages.start)) {
             return None;
         }
         *zeroes = zeroes.checked_sub(1)?;
@@ -110,17 +110,16 @@ fn absent(pool: &Pool, space: &Space, pages: Range<u64>, zeroes: &mut usize) -> 
     pages.clone().zip(slots).filter_map(choice).collect()
 }
 
-/// The page up to which pages that are nowhere may come, from `page` on: memory is filled there,
-/// and those that no thread needs can leave again.
-fn filled_up_to(pool: &Pool, space: &Space, page: u64) -> u64 {
+/// Whether pages that are nowhere may come, from `page` on: memory is filled there, and those that
+/// no thread needs can leave again.
+fn is_filled_before(pool: &Pool, space: &Space, page: u64) -> bool {
     let is_somewhere = |page| {
         let state = space.table.get(page).map(Entry::load);
         state.is_some_and(|state| state != EntryState::Absent { shadow: 0 })
     };
-    let is_filled = page >= FILLED
+    page >= FILLED
         && (page - FILLED..page).all(is_somewhere)
-        && pool.lock().engine.free_swap_pages() >= (16 * ZEROES) as u64;
-    if is_filled { space.anon().end_of(page << pool.page_shift) >> pool.page_shift } else { 0 }
+        && pool.lock().engine.free_swap_pages() >= (16 * ZEROES) as u64
 }
 
 /// Leaves those that come with one page at no further cost to the thread that waits for it.
@@ -278,7 +277,7 @@ fn publish(pool: &Pool, space: &Space, coming: Vec<Coming>, wanted: Option<u64>)
                     state.engine.count_fault(group, !is_new);
                 }
                 if !is_new && !slot.is_in_file() {
-                    let loaded = ZswapEvents { zswpin: 1, ..ZswapEvents::default() };
+                    let loaded = ZswapEvents::loaded(1);
                     state.engine.count_zswap(group, &loaded);
                 }
                 if !is_new {

@@ -99,7 +99,7 @@ impl Region {
     ///
     /// # Errors
     /// As [`read_at`](Region::read_at).
-    pub fn load_slice<T: Pod>(&self, index: u64, to: &mut [T]) -> Result<(), Error> {
+    pub(crate) fn load_slice<T: Pod>(&self, index: u64, to: &mut [T]) -> Result<(), Error> {
         self.read_at(offset_of::<T>(index), bytemuck::cast_slice_mut(to))
     }
 
@@ -107,7 +107,7 @@ impl Region {
     ///
     /// # Errors
     /// As [`write_at`](Region::write_at).
-    pub fn store_slice<T: Pod>(&self, index: u64, from: &[T]) -> Result<(), Error> {
+    pub(crate) fn store_slice<T: Pod>(&self, index: u64, from: &[T]) -> Result<(), Error> {
         self.write_at(offset_of::<T>(index), bytemuck::cast_slice(from))
     }
 

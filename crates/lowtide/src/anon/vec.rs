@@ -7,6 +7,7 @@
 use super::Region;
 use crate::error::Error;
 use crate::tenant::Tenant;
+use crate::view::Flow;
 use bytemuck::Pod;
 use std::fmt;
 
@@ -139,7 +140,7 @@ impl<T: Pod> TenantVec<T> {
         Ok(Some(value))
     }
 
-    /// Copies an element; `None` behind the last.
+    /// Copies an element; `None` past the last.
     ///
     /// # Errors
     /// As [`Region::read_at`].
@@ -156,7 +157,7 @@ impl<T: Pod> TenantVec<T> {
     /// As [`Region::write_at`]; the element is unchanged.
     ///
     /// # Panics
-    /// Behind the last element.
+    /// An index past the last element.
     #[track_caller]
     pub fn set(&mut self, index: u64, value: T) -> Result<(), Error> {
         let len = self.len();
@@ -185,17 +186,20 @@ impl<T: Pod> TenantVec<T> {
     }
 
     /// Calls `each` with all elements in order, up to a page of them at a time. They are copied
-    /// before, so that `each` may use other regions.
+    /// before, so that `each` may use other regions. It may end the call early, as in
+    /// [`get_many`](crate::View::get_many).
     ///
     /// # Errors
     /// As [`Region::read_at`].
-    pub fn for_each_chunk(&self, mut each: impl FnMut(&[T])) -> Result<(), Error> {
+    pub fn for_each_chunk<F: Flow>(&self, mut each: impl FnMut(&[T]) -> F) -> Result<(), Error> {
         let mut buffer = vec![T::zeroed(); Self::BUFFERED];
         let mut at = 0;
         while at < self.stored {
             let count = (self.stored - at).min(buffer.len() as u64) as usize;
             self.region.load_slice(at, &mut buffer[..count])?;
-            each(&buffer[..count]);
+            if each(&buffer[..count]).is_break() {
+                return Ok(());
+            }
             at += count as u64;
         }
         if !self.tail.is_empty() {

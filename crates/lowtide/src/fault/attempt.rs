@@ -16,7 +16,7 @@
 //! ```
 //!
 //! Slices become longer: guards that are dropped after a while, but overlap, are outwaited by one
-//! that is long enough. The waits as a whole end with the pager's patience, for guards, and with
+//! that is long enough. The waits as a whole end with the pager's timeout, for guards, and with
 //! its deadline for the device, for pages that are being read or written.
 //!
 //! One thing is kept between attempts: the announcement of a change, while it waits for nothing but

@@ -471,6 +471,7 @@ impl Pool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::advanced::OpenAdvanced as _;
     use crate::{OpenOptions, Pager, Size};
     use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
@@ -483,7 +484,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let pager = Pager::builder().max(Size::mib(32)).build().unwrap();
         let view = OpenOptions::new()
-            .create(2 << 20)
+            .create_with_len(2 << 20)
             .folio_order(9)
             .open(&pager, dir.path().join("file"))
             .unwrap();
@@ -508,13 +509,13 @@ mod tests {
             })
         };
         let begun = Instant::now();
-        while waited.load(SeqCst) < 10 && begun.elapsed() < Duration::from_secs(5) {
+        while waited.load(SeqCst) < 10 && begun.elapsed() < Duration::from_secs(60) {
             assert!(pool.claim_folio(&space, 3).is_none(), "its last page is resident");
             assert_eq!(space.table.entry(3).load(), EntryState::Absent { shadow: 0 });
         }
         end.store(true, SeqCst);
         // Without a wake-up it sleeps forever.
-        woken.recv_timeout(Duration::from_secs(20)).expect("the waiter was woken");
+        woken.recv_timeout(Duration::from_secs(60)).expect("the waiter was woken");
         waiter.join().unwrap();
         assert!(waited.load(SeqCst) > 0);
     }
@@ -535,8 +536,10 @@ mod tests {
             .memory_timeout(Duration::from_secs(5))
             .build()
             .unwrap();
-        let view =
-            OpenOptions::new().create(1 << 20).open(&pager, dir.path().join("file")).unwrap();
+        let view = OpenOptions::new()
+            .create_with_len(1 << 20)
+            .open(&pager, dir.path().join("file"))
+            .unwrap();
         view.write_at(0, &[1; 4096]).unwrap();
         let space = pager.inner.pool.lock().spaces.iter().flatten().next().unwrap().clone();
         let first = view.page(0).unwrap();
@@ -571,8 +574,10 @@ mod tests {
     fn a_store_in_a_callback_to_a_page_that_others_hold_is_an_error_and_no_deadlock() {
         let dir = tempfile::tempdir().unwrap();
         let pager = Pager::builder().max(Size::mib(1)).build().unwrap();
-        let view =
-            OpenOptions::new().create(1 << 20).open(&pager, dir.path().join("file")).unwrap();
+        let view = OpenOptions::new()
+            .create_with_len(1 << 20)
+            .open(&pager, dir.path().join("file"))
+            .unwrap();
         let mut errors = Vec::new();
         let (held, go) = std::sync::mpsc::channel();
         let (stored, done) = std::sync::mpsc::channel();

@@ -447,8 +447,17 @@ impl<'p> Pipeline<'p> {
         #[expect(unsafe_code, reason = "destinations are raw memory")]
         let bytes = unsafe { std::slice::from_raw_parts(to.at, bytes) };
         let how = Arrival::ahead(bytes.len() >> shift);
-        if mapped.install(run[0].claim.page, bytes, how, false).is_ok() {
-            run[..whole].iter_mut().for_each(|piece| piece.installed = Some(how));
+        if mapped.install(run[0].claim.page, bytes, how, false).is_err() {
+            return;
+        }
+        run[..whole].iter_mut().for_each(|piece| piece.installed = Some(how));
+        // Of the pages of the live sample no first touch goes unseen, or it would be taken for a
+        // later one.
+        let is_in = |piece: &&Piece| self.pool.sample_marks.has(piece.frame);
+        let sampled: Vec<&Piece> = run[..whole].iter().filter(is_in).collect();
+        for near in sampled.chunk_by(|one, next| one.claim.end() == next.claim.page) {
+            let pages = near[0].claim.page..near[near.len() - 1].claim.end();
+            mapped.look(pages, &mut |_| ());
         }
     }
 

@@ -4,30 +4,40 @@
 use super::area::Stores;
 use super::error::MapError;
 use super::mode::MapMode;
+use super::noticed::WatchedFile;
 use super::options::MapOptions;
 use super::server::{LET_GO, LOOK};
 use super::space::{Body, check_page_size, open_space, page_tables};
-use super::watch::{WatchedFile, Watcher};
+use super::sweeper::sweeper_of;
+use super::watch::Watcher;
 use super::watched::{Mapping, Watched};
 use crate::ahead::readahead::window_pages;
 use crate::error::Error;
 use crate::pager::Pager;
+use crate::space::backing::FileKey;
 use crate::view::Open;
 use lowtide_io::Deadline;
+use lowtide_sys::file;
 use lowtide_sys::memory::page_size;
 use lowtide_sys::page_cache::{self, Advice};
+use lowtide_sys::room::{Own, bring};
 use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
+
+static NEXT: AtomicU64 = AtomicU64::new(0);
 
 /// A mapping that was taken over: watched, and kept within the budget, until this is dropped.
 ///
-/// The mapping itself stays the program's, and works as usual.
+/// The mapping itself stays the program's, and works as usual. Addresses that were taken over twice
+/// stay within the budget until both ends.
 #[derive(Debug)]
 pub struct Adopted {
+    /// Among all of the process.
+    number: u64,
     file: Arc<WatchedFile>,
     addresses: Range<usize>,
     /// The page of the file that the first address has.
@@ -41,6 +51,26 @@ pub struct Adopted {
     end: u64,
 }
 
+/// A file that is mapped, in a table of descriptors that is not the program's: it takes none of
+/// these, and when it is closed the program loses no lock (`fcntl(2)`). A child of `fork` has to
+/// open it again.
+#[derive(Clone, Debug)]
+pub struct MapFile(Arc<Own<File>>);
+
+impl MapFile {
+    /// The file of a descriptor.
+    ///
+    /// # Errors
+    /// Why the file can neither be opened again nor its descriptor duplicated.
+    pub fn of(file: BorrowedFd<'_>) -> io::Result<Self> {
+        bring(file).map(|own| Self(Arc::new(own)))
+    }
+
+    const fn own(&self) -> &Arc<Own<File>> {
+        &self.0
+    }
+}
+
 /// How the program uses a file that is watched.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Use {
@@ -52,11 +82,10 @@ pub(super) enum Use {
 
 impl MapOptions {
     /// Takes over a mapping that the program made of `file` from [`offset`](MapOptions::offset) on:
-    /// the way [`MapMode::PageCache`], for memory that the program mapped itself. Mappings of one
+    /// [`MapMode::PageCache`] for memory that the program mapped itself. Mappings of one
     /// file for one tenant share their pages.
     ///
-    /// Cached pages of the file that are not in use are dropped, so that all that comes in is
-    /// noticed.
+    /// Drops cached pages of the file that are not in use, so that later faults can be observed.
     ///
     /// # Errors
     /// [`MapError`] says what is wrong with the range, or what the kernel refuses.
@@ -73,6 +102,26 @@ impl MapOptions {
         address: *const u8,
         len: usize,
     ) -> Result<Adopted, MapError> {
+        let file = MapFile::of(file).map_err(MapError::kernel("dup(2)"))?;
+        // SAFETY: the caller's promise.
+        unsafe { self.adopt_file(pager, &file, address, len) }
+    }
+
+    /// The same, of a file that is open already.
+    ///
+    /// # Errors
+    /// As [`adopt`](Self::adopt).
+    ///
+    /// # Safety
+    /// As [`adopt`](Self::adopt).
+    #[expect(unsafe_code, reason = "entries of page tables are taken out at these addresses")]
+    pub unsafe fn adopt_file(
+        &self,
+        pager: &Pager,
+        file: &MapFile,
+        address: *const u8,
+        len: usize,
+    ) -> Result<Adopted, MapError> {
         let page = page_size();
         let range = |why| MapError::Range { offset: self.offset, len: len as u64, why };
         let start = address.addr();
@@ -84,15 +133,15 @@ impl MapOptions {
             .and_then(|len| start.checked_add(len))
             .map(|end| start..end)
             .ok_or_else(|| range("no address space is as large"))?;
-        self.adopt_as(pager, file, addresses, Stores::Never)
+        self.take_over(pager, file.own(), addresses, Stores::Never)
     }
 
     /// Takes over a mapping from [`offset`](MapOptions::offset) on: whole pages, at least one.
     /// `stores` says what would be lost if it were zapped.
-    pub(super) fn adopt_as(
+    pub(super) fn take_over(
         &self,
         pager: &Pager,
-        file: BorrowedFd<'_>,
+        file: &Arc<Own<File>>,
         addresses: Range<usize>,
         stores: Stores,
     ) -> Result<Adopted, MapError> {
@@ -106,11 +155,11 @@ impl MapOptions {
             .map_err(MapError::kernel("starting a thread"))?;
         let first = self.offset >> pool.page_shift;
         let end = first + (addresses.len() >> pool.page_shift) as u64;
-        let size = lowtide_sys::file::size(file).map_err(MapError::kernel("fstat(2)"))?;
+        let size = file.with(|file| file::size(file)).map_err(MapError::kernel("fstat(2)"))?;
         let file = self.watched_file(pager, &watcher, file, (group, Use::Mapped(stores)), end)?;
         let sees_touches = file.watched.sees_touches();
         let exact = sees_touches && watcher.make_exact(&addresses);
-        if self.read_ahead != Some(u64::MAX) {
+        if !self.keep_kernel_read_ahead {
             // Best effort: with read-around more comes in than is used.
             drop(page_cache::advise(addresses.clone(), Advice::Random));
             if sees_touches {
@@ -118,7 +167,8 @@ impl MapOptions {
                 lowtide_pin::sync::lock(&file.streams).allow(largest);
             }
         }
-        let mapping = Mapping { addresses: addresses.clone(), first };
+        let number = NEXT.fetch_add(1, Relaxed);
+        let mapping = Mapping { addresses: addresses.clone(), first, owner: number };
         if stores == Stores::Private || !sees_touches {
             file.watched.add_copies(mapping);
         } else {
@@ -126,8 +176,8 @@ impl MapOptions {
         }
         let page_shift = pool.page_shift;
         let end = size.min(end << page_shift);
-        let ahead = self.read_ahead != Some(u64::MAX);
-        Ok(Adopted { file, addresses, first, exact, ahead, watcher, page_shift, end })
+        let ahead = !self.keep_kernel_read_ahead;
+        Ok(Adopted { number, file, addresses, first, exact, ahead, watcher, page_shift, end })
     }
 
     /// The file as it is watched already, or from now on.
@@ -135,7 +185,7 @@ impl MapOptions {
         &self,
         pager: &Pager,
         watcher: &Watcher,
-        file: BorrowedFd<'_>,
+        file: &Arc<Own<File>>,
         (group, use_of): (lowtide_core::MemcgId, Use),
         end: u64,
     ) -> Result<Arc<WatchedFile>, MapError> {
@@ -144,15 +194,16 @@ impl MapOptions {
             Use::Read => (Stores::Never, true),
         };
         let pool = &pager.inner.pool;
-        let _one_at_a_time = watcher.adopting();
-        let key = crate::space::backing::FileKey::of(file).map_err(MapError::kernel("fstat(2)"))?;
+        let _one_at_a_time = watcher.one_at_a_time();
+        let key = file.with(|file| FileKey::of(file)).map_err(MapError::kernel("fstat(2)"))?;
         let found = watcher.find(|space| {
             space.backing.key() == key && pool.lock().engine.group_of_space(space.id) == group
         });
+        let is_visible = || file.with(|file| Ok(page_cache::is_visible(file))).unwrap_or(false);
         if let Some(found) = found {
-            let seen = page_cache::is_visible(file) && !stores.are_private();
+            let seen = is_visible() && !stores.are_private();
             if !reads && !found.watched.sees_touches() && !seen {
-                drop(page_tables(MapMode::PageCache)?);
+                drop(page_tables(pool, MapMode::PageCache)?);
             }
             found.space.make_room(end << pool.page_shift).map_err(|error| MapError::Mode {
                 mode: MapMode::PageCache,
@@ -160,45 +211,49 @@ impl MapOptions {
             })?;
             return Ok(found);
         }
-        let own = file.try_clone_to_owned().map_err(MapError::kernel("dup(2)"))?;
-        let pagemap = page_tables(MapMode::PageCache).map(Some).or_else(|error| {
-            let seen = page_cache::is_visible(&own) && !stores.are_private();
+        let sweeper = sweeper_of(pager)?;
+        let pagemap = page_tables(pool, MapMode::PageCache).map(Some).or_else(|error| {
+            let seen = is_visible() && !stores.are_private();
             if seen || reads { Ok(None) } else { Err(error) }
         })?;
         let watched =
-            Arc::new(Watched::new(own.into(), pagemap, pool.page_shift, pool.young_faults));
+            Arc::new(Watched::new(Arc::clone(file), pagemap, pool.page_shift, pool.young_faults));
         // Pages that are cached already may be in large folios, of which no part can be dropped.
-        drop(page_cache::drop_cached(watched.file(), 0, 0));
+        drop(watched.drop_cached(0..0));
         let body: Body = Arc::<Watched>::clone(&watched);
         let space = open_space(
             pool,
             group,
-            file,
+            (file, None),
             (body, MapMode::PageCache, stores == Stores::Shared),
             end,
         )?;
         let open = Some(Open::new(pager.clone(), Arc::clone(&space)));
-        let (admitted, streams, swept, noted) = Default::default();
+        let (admitted, streams, noted) = Default::default();
         let wishes = Mutex::default();
-        let file =
-            Arc::new(WatchedFile { space, watched, admitted, streams, swept, noted, wishes, open });
+        let file = Arc::new(WatchedFile { space, watched, admitted, streams, noted, wishes, open });
         watcher.add(&file);
+        sweeper.add(&file.space, Some(&file));
         Ok(file)
     }
 }
 
 impl Adopted {
-    /// Stops managing this address range; nothing in it is evicted any more. When this returns the
-    /// program may unmap them or put other memory there.
+    /// Stops managing this address range; nothing in it is evicted any more, unless it was taken
+    /// over a second time. When this returns the program may unmap them or put other memory there.
     pub fn forget(&self, addresses: Range<usize>) {
         let start = addresses.start.max(self.addresses.start);
         let end = addresses.end.min(self.addresses.end);
         if start >= end {
             return;
         }
-        for forgotten in self.file.watched.forget(&(start..end)) {
+        for forgotten in self.file.watched.forget(&(start..end), self.number) {
             if self.exact {
                 self.watcher.make_coarse(&forgotten);
+            }
+            if self.ahead {
+                // What the program advised before cannot be known; its next advice counts.
+                drop(page_cache::advise(forgotten, Advice::Normal));
             }
         }
     }
@@ -257,14 +312,14 @@ impl Adopted {
     }
 
     /// The file, as it was given.
-    pub(super) fn file(&self) -> &File {
+    pub(super) fn file(&self) -> &Arc<Own<File>> {
         self.file.watched.file()
     }
 
     /// The error for pages that were in the file when it was mapped and are not any more.
     pub(super) fn missing_end(&self) -> Option<Error> {
         let (path, page_bytes) = (self.file.space.path(), 1_u64 << self.page_shift);
-        let source = match lowtide_sys::file::size(self.file()) {
+        let source = match self.file().with(|file| file::size(file)) {
             Ok(size) if size >= self.end => return None,
             Ok(size) => {
                 let page = size.div_ceil(page_bytes);
@@ -285,15 +340,13 @@ impl Adopted {
 
     /// Whether touches of single pages are seen. If not, a page looks touched when one of
     /// its neighbours was.
-    #[must_use]
-    pub const fn is_exact(&self) -> bool {
+    pub(super) const fn is_exact(&self) -> bool {
         self.exact
     }
 
     /// Whether it is seen which pages are touched. If not, page tables cannot be scanned, and pages
     /// leave in the order in which they came.
-    #[must_use]
-    pub fn sees_touches(&self) -> bool {
+    pub(super) fn sees_touches(&self) -> bool {
         self.file.watched.sees_touches()
     }
 
@@ -303,9 +356,14 @@ impl Adopted {
         self.file.space.table.resident() << self.page_shift
     }
 
+    /// Bytes of the file that are in memory beyond these, since they are in use elsewhere: other
+    /// processes have mapped them.
+    pub(super) fn elsewhere_bytes(&self) -> u64 {
+        self.file.space.elsewhere_bytes()
+    }
+
     /// Pages of the file that were noticed to have come in.
-    #[must_use]
-    pub fn admitted(&self) -> u64 {
+    pub(super) fn admitted(&self) -> u64 {
         self.file.admitted.load(Relaxed)
     }
 }

@@ -17,7 +17,7 @@ use super::adopt::Adopted;
 use super::error::MapError;
 use super::mirror::{Mirror, Stored, Window};
 use super::mode::MapMode;
-use super::options::{Advice, MapOptions};
+use super::options::{Access, MapOptions};
 use super::report::MapReport;
 use super::serve::{serve, server_of};
 use super::server::{Served, Server};
@@ -25,13 +25,16 @@ use super::space::{check_page_size, page_tables};
 use crate::error::Error;
 use crate::pager::Pager;
 use crate::pool::Pool;
-use lowtide_sys::file::{OpenMode, reopen};
 use lowtide_sys::memory::page_size;
 use lowtide_sys::page_cache;
-use lowtide_sys::shared::{Access, SharedMapping, Sharing, memfd};
+use lowtide_sys::room::{Own, bring};
+use lowtide_sys::shared::{Rights, SharedMapping, Sharing, memfd};
+use lowtide_sys::tell;
+use lowtide_sys::userfault::UserFault;
+use std::fs::File;
 use std::io;
 use std::ops::Range;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -141,7 +144,8 @@ impl Area {
             // A map that a system call cannot read would surprise.
             MapMode::Auto => match pager.inner.threads.service(Server::start) {
                 Ok(server)
-                    if !server.faults().user_mode_only() && page_tables(MapMode::Auto).is_ok() =>
+                    if !server.faults().fact(UserFault::user_mode_only)
+                        && page_tables(pool, MapMode::Auto).is_ok() =>
                 {
                     Self::mirrored(options, pager, file, &pages, stores)?
                 }
@@ -152,7 +156,7 @@ impl Area {
         area.place(start + within);
         area.memory = memory;
         if options.populate {
-            area.advise(Advice::WillNeed, 0..area.len).map_err(MapError::kernel("madvise(2)"))?;
+            area.advise(Access::WillNeed, 0..area.len).map_err(MapError::kernel("madvise(2)"))?;
         }
         Ok(area)
     }
@@ -208,7 +212,9 @@ impl Area {
         let bounds = bounds.map(|bounds| (bounds, false));
         let mirror = Self::mirror(pool, &server, pages, bounds)?;
         let start = mirror.addresses().start;
-        let served = serve(options, pager, file, (&server, mirror), pages)?;
+        let writer = writes.then_some(file);
+        let file = bring(file).map_err(MapError::kernel("dup(2)"))?;
+        let served = serve(options, pager, (&file, writer), (&server, mirror), pages)?;
         Ok((start, Memory::Mirror { served, server }))
     }
 
@@ -220,16 +226,18 @@ impl Area {
         stores: Option<(Range<u64>, bool)>,
     ) -> Result<Mirror, MapError> {
         let len = ((pages.end - pages.start) as usize) << pool.page_shift;
-        let memory = memfd("lowtide", len as u64).map_err(MapError::kernel("memfd_create(2)"))?;
-        let access = if stores.is_some() { Access::ReadWrite } else { Access::Read };
-        let window = SharedMapping::map(&memory, 0, len, access, Sharing::Shared, false)
-            .map_err(MapError::kernel("mmap(2)"))?;
+        let memory = Own::make(|| memfd("lowtide", len as u64));
+        let memory = memory.map_err(MapError::kernel("memfd_create(2)"))?;
+        let access = if stores.is_some() { Rights::ReadWrite } else { Rights::Read };
+        let window =
+            |memory: &File| SharedMapping::map(memory, 0, len, access, Sharing::Shared, false);
+        let window = memory.with(window).map_err(MapError::kernel("mmap(2)"))?;
         page_cache::dont_fork(window.addresses())
             .map_err(MapError::kernel("madvise(MADV_DONTFORK)"))?;
         // As the kernel leaves out its own mapping of a file. A dump that has it is only larger.
         let _ = page_cache::advise(window.addresses(), page_cache::Advice::DontDump);
         let stored = stores.map(|(bounds, heap)| Stored { bounds, heap });
-        let pagemap = page_tables(MapMode::Userfault)?;
+        let pagemap = page_tables(pool, MapMode::Userfault)?;
         let faults = Arc::clone(server.faults());
         let rest = (pool.page_shift, pages.start, pool.young_faults);
         Ok(Mirror::new(memory, Window::Own(window), faults, pagemap, rest, stored))
@@ -246,45 +254,40 @@ impl Area {
         let shift = pager.inner.pool.page_shift;
         let (offset, len) = (pages.start << shift, ((pages.end - pages.start) as usize) << shift);
         let file_is_writable = is_read_write(file)?;
-        // A mapping that may become writable can be watched page by page.
-        let own = match stores {
-            Stores::Never => reopen(file, OpenMode::READ_WRITE).ok(),
-            _ => None,
-        };
-        let mapped = own.as_ref().map_or(file, AsFd::as_fd);
         let (access, sharing) = match stores {
-            Stores::Never => (Access::Read, Sharing::Shared),
-            Stores::Shared => (Access::ReadWrite, Sharing::Shared),
-            Stores::Private => (Access::ReadWrite, Sharing::Private),
-            Stores::PrivateLater => (Access::Read, Sharing::Private),
+            Stores::Never => (Rights::Read, Sharing::Shared),
+            Stores::Shared => (Rights::ReadWrite, Sharing::Shared),
+            Stores::Private => (Rights::ReadWrite, Sharing::Private),
+            Stores::PrivateLater => (Rights::Read, Sharing::Private),
         };
-        let window = SharedMapping::map(mapped, offset, len, access, sharing, false)
+        let window = SharedMapping::map(file, offset, len, access, sharing, false)
             .map_err(MapError::kernel("mmap(2)"))?;
         let start = window.addresses().start;
         let options = options.clone().offset(offset);
-        let adopted = options.adopt_as(pager, file, window.addresses(), stores)?;
+        let brought = Arc::new(bring(file).map_err(MapError::kernel("dup(2)"))?);
+        let adopted = options.take_over(pager, &brought, window.addresses(), stores)?;
         Ok((start, Memory::PageCache { window, adopted, stores, file_is_writable }))
     }
 
     /// Says how a part of the map, in bytes, will be used.
-    pub(super) fn advise(&self, advice: Advice, part: Range<usize>) -> io::Result<()> {
+    pub(super) fn advise(&self, access: Access, part: Range<usize>) -> io::Result<()> {
         let part = self.part(part)?;
         if part.is_empty() || self.is_foreign() {
             return Ok(());
         }
-        match (&self.memory, advice) {
-            (Memory::Nothing, _) | (Memory::Mirror { .. }, Advice::DontFork) => Ok(()),
-            (Memory::Mirror { served, .. }, Advice::Normal | Advice::Sequential) => {
+        match (&self.memory, access) {
+            (Memory::Nothing, _) | (Memory::Mirror { .. }, Access::DontFork) => Ok(()),
+            (Memory::Mirror { served, .. }, Access::Normal | Access::Sequential) => {
                 served.ahead.resume();
                 Ok(())
             }
-            (Memory::Mirror { served, .. }, Advice::Random) => {
+            (Memory::Mirror { served, .. }, Access::Random) => {
                 served.ahead.pause();
                 Ok(())
             }
             // Nothing is read ahead from swap.
-            (Memory::Mirror { served, .. }, Advice::WillNeed) if served.mirror.is_heap() => Ok(()),
-            (Memory::Mirror { served, .. }, Advice::WillNeed) => {
+            (Memory::Mirror { served, .. }, Access::WillNeed) if served.mirror.is_heap() => Ok(()),
+            (Memory::Mirror { served, .. }, Access::WillNeed) => {
                 let page = |at: usize| served.mirror.page_at(self.base.addr().get() + at);
                 let pages = page(part.start)..page(part.end - 1) + 1;
                 self.pager.inner.threads.read_ahead(&served.space, pages);
@@ -292,29 +295,29 @@ impl Area {
             }
             (memory, _) => {
                 let addresses = self.addresses_of(&part);
-                let order = matches!(advice, Advice::Normal | Advice::Random | Advice::Sequential);
+                let order = matches!(access, Access::Normal | Access::Random | Access::Sequential);
                 if order
                     && let Memory::PageCache { adopted, .. } = memory
-                    && adopted.advise(addresses.clone(), advice == Advice::Random)
+                    && adopted.advise(addresses.clone(), access == Access::Random)
                 {
                     return Ok(());
                 }
-                if advice == Advice::WillNeed
+                if access == Access::WillNeed
                     && let Memory::PageCache { adopted, .. } = memory
                     && adopted.will_need(addresses.clone())
                 {
                     return Ok(());
                 }
-                match advice {
-                    Advice::Normal => page_cache::advise(addresses, page_cache::Advice::Normal),
-                    Advice::Random => page_cache::advise(addresses, page_cache::Advice::Random),
-                    Advice::Sequential => {
+                match access {
+                    Access::Normal => page_cache::advise(addresses, page_cache::Advice::Normal),
+                    Access::Random => page_cache::advise(addresses, page_cache::Advice::Random),
+                    Access::Sequential => {
                         page_cache::advise(addresses, page_cache::Advice::Sequential)
                     }
-                    Advice::WillNeed => page_cache::will_need(addresses),
-                    Advice::PopulateRead => page_cache::populate_read(addresses),
-                    Advice::DontDump => page_cache::advise(addresses, page_cache::Advice::DontDump),
-                    Advice::DontFork => page_cache::dont_fork(addresses),
+                    Access::WillNeed => page_cache::will_need(addresses),
+                    Access::PopulateRead => page_cache::populate_read(addresses),
+                    Access::DontDump => page_cache::advise(addresses, page_cache::Advice::DontDump),
+                    Access::DontFork => page_cache::dont_fork(addresses),
                 }
             }
         }
@@ -346,7 +349,7 @@ impl Area {
 
     pub(super) fn report(&self) -> MapReport {
         let shift = self.pager.inner.pool.page_shift;
-        let mut swapped_bytes = 0;
+        let (mut elsewhere_bytes, mut swapped_bytes) = (0, 0);
         let (mode, how, resident_bytes, faults) = match &self.memory {
             Memory::Nothing => (MapMode::Auto, "no bytes", 0, 0),
             Memory::Mirror { served, .. } => {
@@ -363,6 +366,7 @@ impl Area {
                     (false, _) => "system calls may use the memory, too",
                 };
                 let resident = served.space.table.resident() << shift;
+                elsewhere_bytes = served.space.elsewhere_bytes();
                 if mirror.is_heap() {
                     swapped_bytes = served.space.anon().swapped_pages() << shift;
                 }
@@ -377,10 +381,12 @@ impl Area {
                     _ if adopted.is_exact() => "touches of single pages are seen",
                     _ => "a page looks touched when a neighbour was",
                 };
+                elsewhere_bytes = adopted.elsewhere_bytes();
                 (MapMode::PageCache, how, adopted.resident_bytes(), adopted.admitted())
             }
         };
-        MapReport { mode, how, bytes: self.len as u64, resident_bytes, swapped_bytes, faults }
+        let bytes = self.len as u64;
+        MapReport { mode, how, bytes, resident_bytes, elsewhere_bytes, swapped_bytes, faults }
     }
 
     /// A child of `fork` has neither the memory of mirrors nor threads that write.
@@ -429,7 +435,7 @@ impl Drop for Area {
                 if file && Arc::strong_count(&served) > 1 {
                     // What was stored is in the file when this returns.
                     served.flush(0..u64::MAX).unwrap_or_else(|error| {
-                        tracing::warn!(%error, "a map is dropped before all of it was written");
+                        tell!(warn, %error, "a map is dropped before all of it was written");
                     });
                 }
             }

@@ -3,18 +3,19 @@
 use super::area::{Area, Memory, Stores};
 use super::error::MapError;
 use super::mode::MapMode;
-use super::options::{Advice, MapOptions};
+use super::options::{Access, MapOptions};
 use super::remap::RemapOptions;
 use super::report::MapReport;
 use super::writable::MapMut;
 use crate::error::Error;
 use crate::pager::Pager;
-use lowtide_sys::shared::Access;
+use lowtide_sys::shared::Rights;
 use std::borrow::Borrow;
 use std::fmt;
 use std::io;
 use std::ops::{Deref, Range};
 use std::os::fd::AsFd;
+use std::sync::Arc;
 
 /// A file behind a pointer, under a budget. Dereferences to its bytes.
 ///
@@ -54,17 +55,17 @@ impl Map {
     ///
     /// # Errors
     /// The kernel's.
-    pub fn advise(&self, advice: Advice) -> io::Result<()> {
-        self.0.advise(advice, 0..self.0.len)
+    pub fn advise(&self, access: Access) -> io::Result<()> {
+        self.0.advise(access, 0..self.0.len)
     }
 
     /// Says how a part of the map, in bytes, will be used. In `userfault` mode
-    /// [`Advice::Normal`], [`Advice::Random`] and [`Advice::Sequential`] are about the whole map.
+    /// [`Access::Normal`], [`Access::Random`] and [`Access::Sequential`] are about the whole map.
     ///
     /// # Errors
     /// `InvalidInput` if the part is not in the map; else the kernel's.
-    pub fn advise_range(&self, advice: Advice, bytes: Range<usize>) -> io::Result<()> {
-        self.0.advise(advice, bytes)
+    pub fn advise_range(&self, access: Access, bytes: Range<usize>) -> io::Result<()> {
+        self.0.advise(access, bytes)
     }
 
     /// Makes the map longer or shorter, in bytes. See [`RemapOptions`].
@@ -75,7 +76,7 @@ impl Map {
     /// unchanged.
     ///
     /// # Safety
-    /// Pointers from before are invalid if the map moves, and behind the new end.
+    /// Pointers from before are invalid if the map moves, and past the new end.
     #[expect(unsafe_code, reason = "a slice that code keeps beyond a borrow would dangle")]
     pub unsafe fn remap(&mut self, len: usize, options: RemapOptions) -> Result<(), MapError> {
         self.0.remap(len, options)
@@ -96,7 +97,7 @@ impl Map {
             Memory::Nothing => {}
             Memory::Mirror { served, .. } if served.mirror.is_stored_to() => {
                 let writable = MapError::kernel("mprotect(2)");
-                served.mirror.permit(Access::ReadWrite).map_err(writable)?;
+                served.mirror.permit(Rights::ReadWrite).map_err(writable)?;
             }
             Memory::Mirror { .. } => {
                 let why = "it keeps a mirror of the file, from which no store reaches the file; \
@@ -117,15 +118,13 @@ impl Map {
                         let offset = options.offset >> shift << shift;
                         let again = options.clone().offset(offset);
                         let addresses = window.addresses();
-                        let file = adopted.file().try_clone();
-                        let file = file.map_err(MapError::kernel("dup(2)"))?;
-                        *adopted =
-                            again.adopt_as(pager, file.as_fd(), addresses, Stores::Private)?;
+                        let file = Arc::clone(adopted.file());
+                        *adopted = again.take_over(pager, &file, addresses, Stores::Private)?;
                         *stores = Stores::Private;
                     }
                     Stores::Shared | Stores::Private => {}
                 }
-                window.protect(Access::ReadWrite).map_err(writable)?;
+                window.protect(Rights::ReadWrite).map_err(writable)?;
             }
         }
         Ok(MapMut(area))
@@ -139,7 +138,7 @@ impl Map {
         self.0.error()
     }
 
-    /// What the map is doing. Cost: a look at the translation of each page.
+    /// How the map works now. Cost: a look at the translation of each page.
     #[must_use]
     pub fn report(&self) -> MapReport {
         self.0.report()

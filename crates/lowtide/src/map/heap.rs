@@ -34,7 +34,7 @@ use super::error::MapError;
 use super::mirror::Mirror;
 use super::mode::MapMode;
 use super::options::MapOptions;
-use super::serve::{Kept, begin, server_of};
+use super::serve::{Opened, begin, server_of};
 use super::space::{Body, check_page_size};
 use crate::ahead::readahead::window_pages;
 use crate::anon::{Open, discard_pages};
@@ -83,15 +83,12 @@ impl Area {
         let mirror = Arc::new(mirror);
         let body: Body = Arc::<Mirror>::clone(&mirror);
         let region = Open::new(pager, group, None, len as u64..room as u64, Some(body))?;
-        if let Some(extent) = &options.extent {
-            region.space().anon().set_extent(extent.clone());
-        }
         let window = options.read_ahead.unwrap_or(WINDOW_BYTES);
         let window = window_pages(pool, Some(window));
         let (space, wishes) = (Arc::clone(region.space()), (window, options.on_error.clone()));
         // SAFETY: the window was just made, for this memory alone.
         #[expect(unsafe_code, reason = "the mirror decides what its memory contains")]
-        let served = unsafe { begin(&server, mirror, space, Kept::Region(region), wishes)? };
+        let served = unsafe { begin(&server, mirror, space, Opened::Region(region), wishes)? };
         area.place(served.mirror.addresses().start);
         area.memory = Memory::Mirror { served, server };
         area.dump(0..len, page_cache::Advice::DoDump)?;

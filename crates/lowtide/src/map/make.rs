@@ -40,9 +40,9 @@ impl MapOptions {
     /// In `pagecache` mode a page with stores that are not written yet stays in memory until the
     /// kernel has written it, so a program that stores faster than the device writes exceeds its
     /// budget, by what the kernel's own limits on dirty pages permit. In `userfault` mode such a
-    /// program waits, by the dirty limits of the [tenant](crate::Tenant::set_dirty_limits). What a
-    /// device stores past the page cache (a read with `O_DIRECT` into the map, a registered buffer
-    /// of io_uring) is not noticed there.
+    /// program waits, by the dirty limits of the [tenant](crate::Tenant::set_dirty_limits). Stores
+    /// of a device past the page cache (a read with `O_DIRECT` into the map, a registered buffer of
+    /// io_uring) are not noticed there.
     ///
     /// # Errors
     /// As [`map`](Self::map); [`MapError::Mode`] for a file that is open for writing in this pager;

@@ -22,9 +22,10 @@
 //! it missing at its next load, and waits as for any other.
 //!
 //! **The end.** The addresses may be the program's own, and become something else later
-//! ([`Placed`](super::Placed)), or a part of them may. So whatever touches them holds the right to
-//! do so meanwhile (`reach.rs`), and [`Mirror::detach`] and [`Mirror::lend`] wait for it and take
-//! it away.
+//! ([`Placed`](super::run::Placed)). What is there then is not the mirror's: zapping it would lose
+//! bytes, and a page that is installed there would be another's. So whatever touches addresses
+//! holds the right to do so meanwhile ([`Mirror::reach`]), and [`Mirror::detach`] waits for it and
+//! takes it away.
 //!
 //! **Stores.** Write-back, and swap, take the bytes of resident pages by `pread(2)` from the memfd:
 //! no fault that this process would have to serve itself, and nothing that could make a page. There
@@ -34,19 +35,21 @@
 
 use super::page_bits::PageBits;
 use super::pages::{Arrival, MappedPages, StoredPages};
-use super::reach::{Pages, Reach};
 use super::sample;
+use super::space::{PageTables, scan};
 use lowtide_sys::page_cache;
-use lowtide_sys::pagemap::{Categories, Pagemap, Query, Region};
-use lowtide_sys::shared::{Access, SharedMapping};
-use lowtide_sys::userfault::{CopyError, Modes, UserFault};
+use lowtide_sys::pagemap::{Categories, Query, Region};
+use lowtide_sys::room::Own;
+use lowtide_sys::shared::{Rights, SharedMapping};
+use lowtide_sys::tell;
+use lowtide_sys::userfault::{CopyError, UserFault};
 use std::cell::RefCell;
 use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, RwLockReadGuard};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
 /// Which pages are mapped.
 pub(super) const PRESENT: Query = Query {
@@ -98,18 +101,18 @@ pub(super) fn will_answer(stores: impl Iterator<Item = u64>) {
 /// The memory of one map. See the module documentation.
 #[derive(Debug)]
 pub(crate) struct Mirror {
-    memory: File,
+    memory: Own<File>,
     window: Window,
-    faults: Arc<UserFault>,
-    pagemap: Pagemap,
+    faults: Arc<Own<UserFault>>,
+    pagemap: PageTables,
     page_shift: u32,
     /// The page of the file that the window begins with.
     first: u64,
     pages: u64,
     fresh: PageBits,
-    /// Whether being brought in counts as a touch ([`PagerBuilder::young_faults`]).
+    /// Whether being brought in counts as a touch ([`young_faults`]).
     ///
-    /// [`PagerBuilder::young_faults`]: crate::PagerBuilder::young_faults
+    /// [`young_faults`]: crate::advanced::PagerAdvanced::young_faults
     young_faults: bool,
     /// The process that made it.
     process: u32,
@@ -117,8 +120,8 @@ pub(crate) struct Mirror {
     stored: Option<Stored>,
     /// It may, now.
     writable: AtomicBool,
-    /// Where its addresses lead.
-    reach: Reach,
+    /// A pointer leads to it.
+    attached: RwLock<bool>,
     /// The memory is gone.
     closed: AtomicBool,
     /// What was stored cannot be taken from the memory.
@@ -155,16 +158,16 @@ pub(super) struct Stored {
 
 impl Mirror {
     pub(super) fn new(
-        memory: File,
+        memory: Own<File>,
         window: Window,
-        faults: Arc<UserFault>,
-        pagemap: Pagemap,
+        faults: Arc<Own<UserFault>>,
+        pagemap: PageTables,
         (page_shift, first, young_faults): (u32, u64, bool),
         stored: Option<Stored>,
     ) -> Self {
         let pages = (window.addresses().len() >> page_shift) as u64;
         let fresh = PageBits::new(pages);
-        let (reach, closed) = (Reach::new(), AtomicBool::new(false));
+        let (attached, closed) = (RwLock::new(true), AtomicBool::new(false));
         Self {
             memory,
             window,
@@ -178,7 +181,7 @@ impl Mirror {
             process: std::process::id(),
             writable: AtomicBool::new(stored.is_some()),
             stored,
-            reach,
+            attached,
             closed,
             #[cfg(test)]
             broken: AtomicBool::new(false),
@@ -202,7 +205,7 @@ impl Mirror {
 
     /// Whether only user code's faults are served.
     pub(super) fn user_mode_only(&self) -> bool {
-        self.faults.user_mode_only()
+        self.faults.fact(UserFault::user_mode_only)
     }
 
     /// Whether the program may store to it.
@@ -223,19 +226,20 @@ impl Mirror {
     /// Pages of a heap have been given up: what was remembered of them goes, too, and a page that
     /// could not be brought in is as new.
     pub(super) fn forget(&self, pages: Range<u64>) {
-        let Some(reach) = self.reach() else { return };
-        for own in reach.own(self.clip(pages)) {
+        let Some(_reach) = self.reach() else { return };
+        let own = self.clip(pages);
+        if !own.is_empty() {
             self.zap(self.range(own));
         }
     }
 
     /// Lets the program store, or ends that.
-    pub(super) fn permit(&self, access: Access) -> io::Result<()> {
+    pub(super) fn permit(&self, access: Rights) -> io::Result<()> {
         match &self.window {
             Window::Own(mapping) => mapping.protect(access)?,
             Window::Placed(_) => return Err(io::ErrorKind::Unsupported.into()),
         }
-        self.writable.store(access == Access::ReadWrite, Relaxed);
+        self.writable.store(access == Rights::ReadWrite, Relaxed);
         Ok(())
     }
 
@@ -249,24 +253,23 @@ impl Mirror {
         if !self.is_stored_to() {
             return;
         }
-        let Some(reach) = self.reach() else { return };
-        for own in reach.own(pages) {
-            if let Err(error) = self.set_protection(own.clone(), false) {
-                tracing::error!(%error, ?own, "a thread that stores to a map cannot go on");
-            }
+        let Some(_reach) = self.reach() else { return };
+        if let Err(error) = self.set_protection(pages.clone(), false) {
+            tell!(error, %error, ?pages, "a thread that stores to a map cannot go on");
         }
     }
 
     /// Wakes the threads that wait for a page; they fault again.
     pub(super) fn wake(&self, page: u64) {
-        if let Err(error) = self.faults.wake(self.addresses_of(page)) {
-            tracing::error!(%error, "a thread that waits for a page cannot be woken");
+        if let Err(error) = self.faults.with(|faults| faults.wake(self.addresses_of(page))) {
+            tell!(error, %error, "a thread that waits for a page cannot be woken");
         }
     }
 
     fn set_protection(&self, pages: Range<u64>, protect: bool) -> io::Result<()> {
         loop {
-            match self.faults.write_protect(self.range(pages.clone()), protect) {
+            let range = self.range(pages.clone());
+            match self.faults.with(|faults| faults.write_protect(range, protect)) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     std::thread::yield_now();
                 }
@@ -276,59 +279,21 @@ impl Mirror {
     }
 
     /// The right to touch the addresses, if a pointer leads to any.
-    fn reach(&self) -> Option<RwLockReadGuard<'_, Pages>> {
-        self.reach.get()
+    fn reach(&self) -> Option<RwLockReadGuard<'_, bool>> {
+        let attached = self.attached.read().unwrap_or_else(PoisonError::into_inner);
+        attached.then_some(attached)
     }
 
-    /// Whether no pointer leads to a page any more.
-    pub(super) fn is_out_of_reach(&self, page: u64) -> bool {
-        self.reach().is_none_or(|reach| !reach.leads_to(page))
-    }
-
-    /// Lends pages to the program: `replace` puts other memory at their addresses. If it fails,
-    /// nothing changes. Threads that wait for these pages look again.
-    pub(super) fn lend(
-        &self,
-        pages: &Range<u64>,
-        replace: impl FnOnce() -> io::Result<()>,
-    ) -> io::Result<()> {
-        let mut reach = self.reach.change();
-        replace()?;
-        reach.lend(pages.clone());
-        if let Err(error) = self.faults.wake(self.range(pages.clone())) {
-            tracing::error!(%error, "threads that wait for a page of a map cannot be woken");
-        }
-        Ok(())
-    }
-
-    /// Takes the place of what is at the addresses of lent pages, in one step. Nothing can be
-    /// touched there before the protection is changed.
-    pub(super) fn take_back(&self, pages: &Range<u64>) -> io::Result<()> {
-        let mut reach = self.reach.change();
-        let (range, from) =
-            (self.range(pages.clone()), (pages.start - self.first) << self.page_shift);
-        // SAFETY: the program has lent these addresses, and gives them back.
-        #[expect(unsafe_code, reason = "another mapping is replaced")]
-        let placed = unsafe { SharedMapping::place(&self.memory, from, &range, Access::None) };
-        placed?;
-        page_cache::dont_fork(range.clone())?;
-        page_cache::advise(range.clone(), page_cache::Advice::DontDump)?;
-        // SAFETY: the addresses are the map's alone, no page of theirs is in the memory, and a
-        // missing one gets what swap has.
-        #[expect(unsafe_code, reason = "the mirror decides what its memory contains")]
-        let registered =
-            unsafe { self.faults.register(range, Modes::MISSING | Modes::WRITE_PROTECT) };
-        registered?;
-        // As when the window begins.
-        self.punch(pages)?;
-        reach.take_back(pages);
-        Ok(())
+    /// Whether no pointer leads to it any more.
+    pub(super) fn is_detached(&self) -> bool {
+        self.reach().is_none()
     }
 
     /// Makes pages of the window missing, and gives their memory back.
     fn punch(&self, pages: &Range<u64>) -> io::Result<()> {
         let bytes = |page: u64| (page - self.first) << self.page_shift;
-        page_cache::punch(&self.memory, bytes(pages.start)..bytes(pages.end))
+        let bytes = bytes(pages.start)..bytes(pages.end);
+        self.memory.with(|memory| page_cache::punch(memory, bytes))
     }
 
     /// The same, of all pages.
@@ -347,12 +312,14 @@ impl Mirror {
     /// is closed. No-op in a child made by `fork`, where descriptors lead to the parent's memory.
     pub(super) fn detach(&self) {
         let detached = self.detach_and(|| match &self.window {
-            Window::Own(mapping) => self.faults.unregister(mapping.addresses()),
+            Window::Own(mapping) => {
+                self.faults.with(|faults| faults.unregister(mapping.addresses()))
+            }
             // Whatever is there now is not ours.
             Window::Placed(_) => Ok(()),
         });
         if let Err(error) = detached {
-            tracing::error!(%error, "a map stays registered until its memory is gone");
+            tell!(error, %error, "a map stays registered until its memory is gone");
         }
     }
 
@@ -362,31 +329,32 @@ impl Mirror {
         if std::process::id() != self.process {
             return Ok(());
         }
-        let mut reach = self.reach.change();
-        if !reach.attached {
+        let mut attached = self.attached.write().unwrap_or_else(PoisonError::into_inner);
+        if !*attached {
             return Ok(());
         }
         let replaced = replace();
         // The kernel forgets who has to be woken only when the descriptor is closed, so this works
         // for memory that is gone, too.
-        reach.attached = matches!(self.window, Window::Placed(_)) && replaced.is_err();
-        if !reach.attached
-            && let Err(error) = self.faults.wake(self.window.addresses())
+        *attached = matches!(self.window, Window::Placed(_)) && replaced.is_err();
+        if !*attached
+            && let Err(error) = self.faults.with(|faults| faults.wake(self.window.addresses()))
         {
-            tracing::error!(%error, "threads that wait for a page of a map cannot be woken");
+            tell!(error, %error, "threads that wait for a page of a map cannot be woken");
         }
         replaced
     }
 
     /// Makes each touch of a page `SIGBUS`.
     pub(super) fn poison(&self, page: u64) -> Result<(), CopyError> {
-        let Some(_reach) = self.reach().filter(|reach| reach.leads_to(page)) else { return Ok(()) };
-        self.faults.poison(self.addresses_of(page)).map(|_| ())
+        let Some(_reach) = self.reach() else { return Ok(()) };
+        self.fault(|faults| faults.poison(self.addresses_of(page))).map(|_| ())
     }
 
     /// Bytes of memory that the mirror has, as the kernel counts them.
     pub(super) fn memory_bytes(&self) -> u64 {
-        rustix::fs::fstat(&self.memory).map_or(0, |stat| stat.st_blocks as u64 * 512)
+        let stat = self.memory.with(|memory| Ok(rustix::fs::fstat(memory)?));
+        stat.map_or(0, |stat| stat.st_blocks as u64 * 512)
     }
 
     /// Pages of the file that are in the window.
@@ -400,14 +368,22 @@ impl Mirror {
         at(pages.start)..at(pages.end)
     }
 
+    /// Answers faults.
+    fn fault<R: Send>(
+        &self,
+        answer: impl FnOnce(&UserFault) -> Result<R, CopyError> + Send,
+    ) -> Result<R, CopyError> {
+        self.faults.with(|faults| Ok(answer(faults))).unwrap_or_else(|e| Err(CopyError::Io(e)))
+    }
+
     /// Which of these pages are mapped, as runs.
     fn present(&self, pages: Range<u64>) -> Vec<Region> {
         let (pages, mut found) = (self.clip(pages), Vec::new());
         if pages.is_empty() || self.closed.load(Relaxed) {
             return found;
         }
-        if let Err(error) = self.pagemap.scan(self.range(pages), &PRESENT, &mut found) {
-            tracing::error!(%error, "touches of a map cannot be seen");
+        if let Err(error) = scan(&self.pagemap, self.range(pages), &PRESENT, &mut found) {
+            tell!(error, %error, "touches of a map cannot be seen");
         }
         found
     }
@@ -432,9 +408,7 @@ impl Mirror {
         let count = (bytes.len() >> self.page_shift) as u64;
         // Pages outside of the window come with a large folio, and no pointer leads to them.
         let pages = self.clip(first..first + count);
-        let leads =
-            |reach: &RwLockReadGuard<'_, Pages>| pages.clone().all(|page| reach.leads_to(page));
-        let Some(_reach) = self.reach().filter(leads) else {
+        let Some(_reach) = self.reach() else {
             return (0, Err(io::Error::new(io::ErrorKind::NotConnected, "the map is gone")));
         };
         let touched = how == Arrival::Touched;
@@ -480,9 +454,9 @@ impl Mirror {
         while done < bytes.len() {
             let (at, rest) = (start + done, &bytes[done..]);
             let copied = if quiet {
-                self.faults.copy_quietly(at, rest, protected)
+                self.fault(|faults| faults.copy_quietly(at, rest, protected))
             } else {
-                self.faults.copy(at, rest, protected)
+                self.fault(|faults| faults.copy(at, rest, protected))
             };
             let gone_on = match copied {
                 Ok(copied) => {
@@ -496,7 +470,8 @@ impl Mirror {
                 Err(CopyError::Present) => {
                     // Memory that could not be given back, perhaps of an older version.
                     let from = (at - self.window.addresses().start) as u64;
-                    page_cache::punch(&self.memory, from..from + (1 << self.page_shift))
+                    let page = from..from + (1 << self.page_shift);
+                    self.memory.with(|memory| page_cache::punch(memory, page))
                 }
                 Err(error) => Err(io_error(error)),
             };
@@ -513,33 +488,31 @@ impl Mirror {
         #[expect(unsafe_code, reason = "zapping is unsafe for private mappings")]
         let zapped = unsafe { page_cache::zap(range) };
         if let Err(error) = zapped {
-            tracing::error!(%error, "touches of a map cannot be seen");
+            tell!(error, %error, "touches of a map cannot be seen");
         }
     }
 }
 
 impl MappedPages for Mirror {
     fn look(&self, pages: Range<u64>, touched: &mut dyn FnMut(u64)) {
-        let Some(reach) = self.reach() else { return };
-        for own in reach.own(self.clip(pages)) {
-            let found = self.present(own);
-            let (Some(first), Some(last)) = (found.first(), found.last()) else { continue };
-            let present = first.range().start..last.range().end;
-            for region in &found {
-                for address in region.range().step_by(1 << self.page_shift) {
-                    let page = self.page_at(address);
-                    if !self.fresh.take(page - self.first) {
-                        touched(page);
-                    }
+        let Some(_reach) = self.reach() else { return };
+        let found = self.present(pages);
+        let (Some(first), Some(last)) = (found.first(), found.last()) else { return };
+        let present = first.range().start..last.range().end;
+        for region in &found {
+            for address in region.range().step_by(1 << self.page_shift) {
+                let page = self.page_at(address);
+                if !self.fresh.take(page - self.first) {
+                    touched(page);
                 }
             }
-            self.zap(present);
         }
+        self.zap(present);
     }
 
     fn see(&self, pages: Range<u64>, touched: &mut dyn FnMut(u64)) {
-        let Some(reach) = self.reach() else { return };
-        for region in reach.own(self.clip(pages)).flat_map(|own| self.present(own)) {
+        let Some(_reach) = self.reach() else { return };
+        for region in self.present(pages) {
             let addresses = region.range().step_by(1 << self.page_shift);
             addresses.for_each(|address| touched(self.page_at(address)));
         }
@@ -551,7 +524,7 @@ impl MappedPages for Mirror {
             return;
         }
         if let Err(error) = self.punch_all() {
-            tracing::error!(%error, "the memory of a map is given back later");
+            tell!(error, %error, "the memory of a map is given back later");
         }
     }
 
@@ -579,7 +552,7 @@ impl MappedPages for Mirror {
             return;
         }
         if let Err(error) = self.punch(&pages) {
-            tracing::error!(%error, "memory of a map cannot be given back");
+            tell!(error, %error, "memory of a map cannot be given back");
         }
     }
 }
@@ -591,8 +564,8 @@ impl StoredPages for Mirror {
 
     fn protect(&self, pages: Range<u64>) -> io::Result<()> {
         // Without a pointer there are no stores.
-        let Some(reach) = self.reach() else { return Ok(()) };
-        reach.own(pages).try_for_each(|own| self.set_protection(own, true))
+        let Some(_reach) = self.reach() else { return Ok(()) };
+        self.set_protection(pages, true)
     }
 
     fn read(&self, offset: u64, to: &mut [u8]) -> io::Result<()> {
@@ -606,7 +579,7 @@ impl StoredPages for Mirror {
             start <= offset && end <= start + (self.pages << self.page_shift),
             "bytes that are not in a map are read: {offset}..{end}"
         );
-        self.memory.read_exact_at(to, offset - start)
+        self.memory.with(|memory| memory.read_exact_at(to, offset - start))
     }
 }
 

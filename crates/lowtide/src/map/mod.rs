@@ -30,13 +30,13 @@
 //! | `mirror`, `server`, `serve` | `userfault` mode: this process serves page faults |
 //! | `heap` | there, memory without a file: its pages come from swap |
 //! | `landing` | memory in which bytes arrive and from which they are written |
-//! | `frozen`, `gate`, `reach` | there, a heap without stores for a moment; parts that are lent |
 //! | `sample` | there, what is seen of windows that are read ahead |
 //! | `stores` | there, what is stored: noticed, written back, never lost |
 //! | `watched`, `watch`, `adopt` | `pagecache` mode: the kernel's mapping, watched and trimmed |
-//! | `placed` | `userfault` mode at addresses of the program's own |
-//! | `reads`, `noted` | there, files that are read through descriptors |
 //! | `streams` | read-ahead for the kernel's mappings |
+//! | `noticed` | what of them is charged |
+//! | `sweep`, `sweeper` | what the kernel has of any file that is mapped, beyond that |
+//! | `run` | memory and files of programs that know nothing of lowtide |
 //! | `copy` | private mappings that are stored to |
 //!
 #![doc = include_str!("corners.md")]
@@ -45,58 +45,44 @@ mod adopt;
 mod area;
 mod copy;
 mod error;
-mod frozen;
-mod gate;
 mod handle;
 mod heap;
 mod landing;
 mod make;
 mod mirror;
 mod mode;
-mod noted;
+mod noticed;
 mod on_error;
 mod options;
 mod page_bits;
 mod pages;
-mod placed;
-mod reach;
-mod reads;
 mod remap;
 mod report;
+#[cfg(feature = "run")]
+pub mod run;
+#[cfg(not(feature = "run"))]
+mod run;
 mod sample;
 mod serve;
 mod server;
 mod space;
 mod stores;
 mod streams;
+mod sweep;
+mod sweeper;
 mod watch;
 mod watched;
 mod writable;
 
-pub use adopt::Adopted;
+pub use adopt::{Adopted, MapFile};
 pub use error::MapError;
 pub use handle::Map;
 pub(crate) use landing::{Landing, register_blocks};
 pub(crate) use mirror::register_lists;
 pub use mode::{MapMode, UnknownMapMode};
-pub use options::{Advice, MapOptions};
+pub use options::{Access, MapOptions};
 pub(crate) use pages::{Arrival, MappedPages, StoredPages};
 pub use remap::RemapOptions;
 pub use report::MapReport;
+pub(crate) use space::PageTables;
 pub use writable::MapMut;
-
-/// What `lowtide run` needs of maps beyond what a program does. None of it is stable.
-#[doc(hidden)]
-pub mod run {
-    pub use super::frozen::{Frozen, NotFrozen};
-    pub use super::options::with_blocks;
-    pub use super::placed::Placed;
-    pub use super::reads::Reads;
-
-    /// Bytes of anonymous memory that the pager has for pages: frames, in use and free, which the
-    /// budget holds together with the pages of maps. Cost: the pool's lock.
-    #[must_use]
-    pub fn arena_bytes(pager: &crate::Pager) -> u64 {
-        pager.inner.pool.lock().resident.resident_bytes()
-    }
-}

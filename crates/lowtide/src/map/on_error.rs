@@ -1,6 +1,7 @@
 //! A function of the program that hears of pages that cannot be brought in.
 
 use crate::error::Error;
+use lowtide_sys::room;
 use std::fmt;
 use std::sync::Arc;
 
@@ -14,7 +15,8 @@ impl OnError {
     }
 
     pub(super) fn call(&self, error: &Error) {
-        (self.0)(error);
+        // It is the program's, and has the program's descriptors.
+        room::outside(|| (self.0)(error));
     }
 }
 

@@ -3,7 +3,6 @@
 use super::error::MapError;
 use super::mode::MapMode;
 use super::on_error::OnError;
-use crate::anon::ExtentOf;
 use crate::error::Error;
 use crate::pager::Pager;
 use crate::tenant::Tenant;
@@ -11,10 +10,10 @@ use lowtide_core::MemcgId;
 use lowtide_core::Size;
 use std::sync::Arc;
 
-/// How a part of a map will be used, as `madvise(2)` has it.
+/// How a part of a map will be accessed, as `madvise(2)` has it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
-pub enum Advice {
+pub enum Access {
     /// Nothing special: what is read in order is read ahead.
     Normal,
     /// Nothing is read ahead from now on.
@@ -42,8 +41,8 @@ pub struct MapOptions {
     pub(super) tenant: Option<Tenant>,
     pub(super) mode: MapMode,
     pub(super) read_ahead: Option<u64>,
+    pub(super) keep_kernel_read_ahead: bool,
     pub(super) growth: usize,
-    pub(super) extent: Option<ExtentOf>,
     pub(super) on_error: Option<OnError>,
 }
 
@@ -99,6 +98,15 @@ impl MapOptions {
         self
     }
 
+    /// Keeps the kernel's own read-ahead (default: false), and reads nothing ahead here: in
+    /// [`MapMode::PageCache`], where otherwise the kernel brings in touched pages alone. Pages
+    /// that it reads count only when they are noticed, so the budget is exceeded for longer.
+    #[must_use]
+    pub fn keep_kernel_read_ahead(mut self, keep: bool) -> Self {
+        self.keep_kernel_read_ahead = keep;
+        self
+    }
+
     /// Calls this for every page that cannot be brought in, before a touch of it is `SIGBUS`: to
     /// write a message, or to note what the handler of the signal needs. Only `userfault` mode
     /// knows of such pages; [`Map::error`](super::Map::error) keeps the first error.
@@ -129,19 +137,4 @@ impl MapOptions {
             None => Ok(MemcgId::ROOT),
         }
     }
-}
-
-/// Memory of these options is several blocks: `end_of` says, of an offset in bytes, where the block
-/// ends that has it. Zeroes that come before they are touched stay within it: past its end they
-/// would be no block's, and would be charged.
-///
-/// It is called by threads that serve page faults, so it waits for nothing that a thread of the
-/// program has while it touches this memory: it says 0 instead, which is that none come.
-#[must_use]
-pub fn with_blocks(
-    mut options: MapOptions,
-    end_of: impl Fn(u64) -> u64 + Send + Sync + 'static,
-) -> MapOptions {
-    options.extent = Some(ExtentOf::new(end_of));
-    options
 }

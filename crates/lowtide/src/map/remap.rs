@@ -8,7 +8,7 @@
 use super::area::{Area, Memory};
 use super::error::MapError;
 use super::mode::MapMode;
-use std::os::fd::AsFd;
+use std::sync::Arc;
 
 /// How a map may change its length. Mirrors `RemapOptions` of the crate `memmap2`.
 #[derive(Clone, Copy, Debug, Default)]
@@ -60,12 +60,12 @@ impl Area {
                 return Err(MapError::Mode { mode: MapMode::Userfault, why: why.to_owned() });
             }
         };
-        let file = adopted.file().try_clone().map_err(MapError::kernel("dup(2)"))?;
+        let file = Arc::clone(adopted.file());
         adopted.retire();
         let resized = window.resize(bytes, how.may_move);
         let addresses = window.addresses();
         let again = self.options.clone().offset(first);
-        let taken = again.adopt_as(&self.pager, file.as_fd(), addresses.clone(), stores);
+        let taken = again.take_over(&self.pager, &file, addresses.clone(), stores);
         if resized.is_ok() {
             self.len = len;
             self.options.len = Some(len);

@@ -1,7 +1,6 @@
 //! Beginning to serve the faults of a mirror.
 
 use super::error::MapError;
-use super::gate::Gate;
 use super::mirror::Mirror;
 use super::mode::MapMode;
 use super::on_error::OnError;
@@ -9,11 +8,15 @@ use super::options::MapOptions;
 use super::server::{Served, Server};
 use super::space::{Body, open_space};
 use super::stores::Storing;
+use super::sweep::drop_at_once;
+use super::sweeper::sweeper_of;
 use crate::ahead::readahead::{ReadAhead, window_pages};
 use crate::anon::{self, StoresInOrder};
 use crate::pager::Pager;
 use crate::space::Space;
 use crate::view::Open;
+use lowtide_sys::room::Own;
+use std::fs::File;
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::AtomicU64;
@@ -38,16 +41,17 @@ pub(super) fn server_of(pager: &Pager) -> Result<Arc<Server>, MapError> {
 pub(super) fn serve(
     options: &MapOptions,
     pager: &Pager,
-    file: BorrowedFd<'_>,
+    file: (&Own<File>, Option<BorrowedFd<'_>>),
     (server, mirror): (&Server, Mirror),
     pages: &Range<u64>,
 ) -> Result<Arc<Served>, MapError> {
     let pool = &pager.inner.pool;
     let (group, writes) = (options.group(pager)?, mirror.is_stored_to());
+    let sweeper = sweeper_of(pager)?;
     let mirror = Arc::new(mirror);
     let body: Body = Arc::<Mirror>::clone(&mirror);
     let space = open_space(pool, group, file, (body, MapMode::Userfault, writes), pages.end)?;
-    let open = Kept::File(Open::new(pager.clone(), Arc::clone(&space)));
+    let open = Opened::File(Open::new(pager.clone(), Arc::clone(&space)));
     if writes {
         space.decide_stable(None);
         pool.attach_device(&space)?;
@@ -56,13 +60,14 @@ pub(super) fn serve(
     // SAFETY: the window was just made, for this map alone, and no thread has a pointer to it; of a
     // mirror that is placed the caller has promised that (`MapOptions::serve`).
     #[expect(unsafe_code, reason = "the mirror decides what its memory contains")]
-    unsafe {
-        begin(server, mirror, space, open, wishes)
-    }
+    let served = unsafe { begin(server, mirror, space, open, wishes) }?;
+    drop_at_once(&served.space);
+    sweeper.add(&served.space, None);
+    Ok(served)
 }
 
 /// What a mirror keeps open.
-pub(super) enum Kept {
+pub(super) enum Opened {
     File(Open),
     Region(anon::Open),
 }
@@ -77,13 +82,13 @@ pub(super) unsafe fn begin(
     server: &Server,
     mirror: Arc<Mirror>,
     space: Arc<Space>,
-    kept: Kept,
+    opened: Opened,
     (window, on_error): (u64, Option<OnError>),
 ) -> Result<Arc<Served>, MapError> {
     let cursor = AtomicU64::new(lowtide_pin::sync::lock(&space.ledger).cursor());
-    let (open, region) = match kept {
-        Kept::File(open) => (Some(open), None),
-        Kept::Region(region) => (None, Some(region)),
+    let (open, region) = match opened {
+        Opened::File(open) => (Some(open), None),
+        Opened::Region(region) => (None, Some(region)),
     };
     let served = Arc::new(Served {
         space,
@@ -94,7 +99,6 @@ pub(super) unsafe fn begin(
         faults: AtomicU64::new(0),
         storing: Storing::default(),
         in_order: StoresInOrder::default(),
-        gate: Gate::default(),
         cursor,
         open,
         region,

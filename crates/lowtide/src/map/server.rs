@@ -17,7 +17,6 @@
 //! A server thread works for all tenants. So it never sleeps for one that is over its `high`: it
 //! evicts, and the sleep is let off.
 
-use super::gate::Gate;
 use super::mirror::{Mirror, forget_installed, has_installed, will_answer};
 use super::on_error::OnError;
 use super::pages::MappedPages;
@@ -36,6 +35,8 @@ use crate::view::Open;
 use crate::writeback;
 use lowtide_io::Deadline;
 use lowtide_pin::translation::{Entry, State};
+use lowtide_sys::room::Own;
+use lowtide_sys::tell;
 use lowtide_sys::userfault::{CopyError, Event, Features, Modes, Scope, UserFault};
 use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
 use std::collections::BTreeMap;
@@ -60,8 +61,6 @@ const PART: u64 = 64;
 /// How long dropping a map waits for the threads that serve it. A device that hangs keeps them, and
 /// on a machine with more work than processors they may wait for one.
 pub(super) const LET_GO: Duration = Duration::from_secs(5);
-/// How long faults of a frozen heap are put off at a time.
-const PUT_OFF: Duration = Duration::from_micros(500);
 /// Time between two looks whether they are done.
 pub(super) const LOOK: Duration = Duration::from_micros(20);
 
@@ -82,8 +81,6 @@ pub(super) struct Served {
     pub(super) storing: Storing,
     /// Where stores to a heap come in order.
     pub(super) in_order: StoresInOrder,
-    /// Closed while a heap is frozen.
-    pub(super) gate: Gate,
     /// The failures of writes that the handle knows of.
     pub(super) cursor: AtomicU64,
     /// Keeps the file open. Taken only on drop.
@@ -158,12 +155,12 @@ impl Wanted {
 /// See the module documentation.
 #[derive(Debug)]
 pub(crate) struct Server {
-    faults: Arc<UserFault>,
+    faults: Arc<Own<UserFault>>,
     /// The maps, by the address behind their last.
     maps: RwLock<Maps>,
     closing: AtomicBool,
     /// Wakes the threads when they are to end.
-    end: OwnedFd,
+    end: Own<OwnedFd>,
     threads: Mutex<Vec<JoinHandle<()>>>,
     /// Threads that bring in what nothing waits for.
     ahead: AtomicUsize,
@@ -178,8 +175,8 @@ fn lock_write(maps: &RwLock<Maps>) -> RwLockWriteGuard<'_, Maps> {
 impl Service for Server {
     fn close(&self) -> Vec<JoinHandle<()>> {
         self.closing.store(true, Relaxed);
-        if let Err(error) = rustix::io::write(&self.end, &1_u64.to_ne_bytes()) {
-            tracing::error!(%error, "the threads that serve maps cannot be woken");
+        if let Err(error) = self.end.with(|end| Ok(rustix::io::write(end, &1_u64.to_ne_bytes())?)) {
+            tell!(error, %error, "the threads that serve maps cannot be woken");
         }
         std::mem::take(&mut lowtide_pin::sync::lock(&self.threads))
     }
@@ -192,14 +189,15 @@ impl Server {
     /// A step, and why the kernel refuses it.
     pub(crate) fn start(pool: &Arc<Pool>) -> Result<Arc<Self>, (&'static str, io::Error)> {
         let wanted = Features::MISSING_SHMEM | Features::WP_SHMEM | Features::POISON;
-        let faults = UserFault::open(Scope::Any, wanted).map_err(|e| ("userfaultfd(2)", e))?;
-        if faults.features() != wanted {
-            let lacks = format!("the kernel lacks {:?}", wanted - faults.features());
+        let faults =
+            Own::make(|| UserFault::open(Scope::Any, wanted)).map_err(|e| ("userfaultfd(2)", e))?;
+        if faults.fact(UserFault::features) != wanted {
+            let lacks = format!("the kernel lacks {:?}", wanted - faults.fact(UserFault::features));
             let error = io::Error::new(io::ErrorKind::Unsupported, lacks);
             return Err(("userfaultfd(2)", error));
         }
-        let end = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
-            .map_err(|e| ("eventfd(2)", e.into()))?;
+        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+        let end = Own::make(|| Ok(eventfd(0, flags)?)).map_err(|e| ("eventfd(2)", e))?;
         let server = Arc::new(Self {
             faults: Arc::new(faults),
             maps: RwLock::default(),
@@ -221,7 +219,7 @@ impl Server {
         Ok(server)
     }
 
-    pub(super) fn faults(&self) -> &Arc<UserFault> {
+    pub(super) fn faults(&self) -> &Arc<Own<UserFault>> {
         &self.faults
     }
 
@@ -239,8 +237,10 @@ impl Server {
         let mut maps = lock_write(&self.maps);
         maps.insert(end, Arc::clone(served));
         // SAFETY: the caller's promise; and a missing page gets what the file has there.
-        let registered =
-            unsafe { self.faults.register(range, Modes::MISSING | Modes::WRITE_PROTECT) };
+        let register = |faults: &UserFault| unsafe {
+            faults.register(range, Modes::MISSING | Modes::WRITE_PROTECT)
+        };
+        let registered = self.faults.with(register);
         let begun = registered.and_then(|()| served.mirror.begin());
         if begun.is_err() {
             maps.remove(&end);
@@ -264,7 +264,7 @@ impl Server {
         let _serving = Serving::begin();
         let waiting = match self.wait_set() {
             Ok(waiting) => waiting,
-            Err(error) => return tracing::error!(%error, "cannot wait for page faults"),
+            Err(error) => return tell!(error, %error, "cannot wait for page faults"),
         };
         let mut events = [Event::default(); BATCH];
         // Stores that have to wait, and until when.
@@ -273,9 +273,9 @@ impl Server {
             let now = Instant::now();
             let mut wanted: Vec<_> =
                 later.extract_if(.., |(at, _)| *at <= now).map(|(_, wanted)| wanted).collect();
-            match self.faults.read_events(&mut events) {
+            match self.faults.with(|faults| faults.read_events(&mut events)) {
                 Ok(count) => self.find(&events[..count], &mut wanted),
-                Err(error) => tracing::error!(%error, "cannot read page faults"),
+                Err(error) => tell!(error, %error, "cannot read page faults"),
             }
             if !wanted.is_empty() {
                 self.serve(pool, wanted, &mut later);
@@ -290,7 +290,7 @@ impl Server {
             if let Err(error) = epoll::wait(&waiting, &mut ready, next.as_ref())
                 && error != rustix::io::Errno::INTR
             {
-                return tracing::error!(%error, "cannot wait for page faults");
+                return tell!(error, %error, "cannot wait for page faults");
             }
         }
     }
@@ -310,12 +310,14 @@ impl Server {
     }
 
     /// What one thread waits for. A fault wakes one of the threads, and not all of them.
-    fn wait_set(&self) -> rustix::io::Result<OwnedFd> {
+    fn wait_set(&self) -> io::Result<OwnedFd> {
         let set = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let data = epoll::EventData::new_u64(0);
         let one_of_all = epoll::EventFlags::IN | epoll::EventFlags::EXCLUSIVE;
-        epoll::add(&set, &*self.faults, data, one_of_all)?;
-        epoll::add(&set, &self.end, data, epoll::EventFlags::IN)?;
+        let gone = || io::Error::from(io::ErrorKind::NotFound);
+        let (faults, end) = self.faults.here().zip(self.end.here()).ok_or_else(gone)?;
+        epoll::add(&set, faults, data, one_of_all)?;
+        epoll::add(&set, end, data, epoll::EventFlags::IN)?;
         Ok(set)
     }
 
@@ -333,20 +335,14 @@ impl Server {
         now.dedup_by_key(|w| (w.space(), w.page));
         for of_map in now.chunk_by(|a, b| a.space() == b.space()) {
             if of_map[0].served.mirror.is_heap() {
-                match of_map[0].served.gate.enter() {
-                    Some(_inside) => self.serve_heap(pool, of_map),
-                    None => {
-                        let at = Instant::now() + PUT_OFF;
-                        later.extend(of_map.iter().map(|wanted| (at, wanted.clone())));
-                    }
-                }
+                self.serve_heap(pool, of_map);
             } else {
                 self.serve_file(pool, of_map);
             }
         }
         // What it owes is paid without a sleep, before it takes the next faults.
         if let Err(error) = pool.settle(Pay::Reclaim) {
-            tracing::error!(%error, "a thread that serves page faults cannot reclaim");
+            tell!(error, %error, "a thread that serves page faults cannot reclaim");
         }
     }
 
@@ -398,11 +394,6 @@ impl Server {
         let windows = self.look_ahead(pool, served, wanted);
         let mut zeroes = anon::ZEROES;
         for &Wanted { page, store, .. } in wanted {
-            if served.mirror.is_out_of_reach(page) {
-                // Other memory is there: its threads look again.
-                served.mirror.wake(page);
-                continue;
-            }
             if let Some(window) = windows.iter().find(|window| window.start == page + 1) {
                 let with = page..window.end.min(page + PART);
                 anon::bring_together(pool, &served.space, with, Some(page), &mut zeroes);
@@ -438,8 +429,7 @@ impl Server {
                 let part = move |at: u64| at..end.min(at + PART);
                 (start..end).step_by(PART as usize).map(part)
             });
-            let must_end = || served.gate.is_closed() || self.closing.load(Relaxed);
-            for part in parts.take_while(|_| !must_end()) {
+            for part in parts.take_while(|_| !self.closing.load(Relaxed)) {
                 anon::bring_together(pool, &served.space, part, None, &mut zeroes);
             }
         }
@@ -476,12 +466,12 @@ impl Server {
 
     /// The threads that touch a page get a signal from now on, unless it came in after all.
     fn poison(&self, pool: &Pool, served: &Served, page: u64, error: Error) {
-        if served.mirror.is_out_of_reach(page) {
+        if served.mirror.is_detached() {
             // Its threads look again, at other memory.
             return;
         }
         let path = served.space.path_ref().display();
-        tracing::error!(%path, page, %error, "a page of a map cannot be brought in: the thread \
+        tell!(error, %path, page, %error, "a page of a map cannot be brought in: the thread \
             that touches it gets SIGBUS");
         if let Some(on_error) = &served.on_error {
             on_error.call(&error);
@@ -509,7 +499,7 @@ impl Server {
             Ok(()) => {}
             // It came in after all.
             Err(CopyError::Present) => served.mirror.wake(page),
-            Err(error) => tracing::error!(%error, "a page cannot be poisoned"),
+            Err(error) => tell!(error, %error, "a page cannot be poisoned"),
         }
     }
 }

@@ -12,8 +12,13 @@ use crate::tenant::TenantError;
 use lowtide_core::MemcgId;
 use lowtide_sys::file::path_of;
 use lowtide_sys::memory::page_size;
-use lowtide_sys::pagemap::Pagemap;
+use lowtide_sys::pagemap::{Pagemap, Query, Region};
+use lowtide_sys::room::Own;
+use std::fs::File;
+use std::io;
+use std::ops::Range;
 use std::os::fd::BorrowedFd;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -32,13 +37,50 @@ pub(super) fn check_page_size(pool: &Pool) -> Result<(), MapError> {
 }
 
 /// The page tables of this process, which both ways scan for touched pages.
-pub(super) fn page_tables(way: MapMode) -> Result<Pagemap, MapError> {
-    let pagemap = Pagemap::open().map_err(MapError::kernel("opening /proc/self/pagemap"))?;
-    if !pagemap.can_scan() {
+pub(crate) type PageTables = Arc<Own<Pagemap>>;
+
+/// Those of a pager, opened for its first map.
+pub(super) fn page_tables(pool: &Pool, way: MapMode) -> Result<PageTables, MapError> {
+    if let Some(there) = pool.page_tables.get() {
+        return Ok(Arc::clone(there));
+    }
+    let pagemap = Own::make(Pagemap::open);
+    let pagemap = pagemap.map_err(MapError::kernel("opening /proc/self/pagemap"))?;
+    if !pagemap.with(|map| Ok(map.can_scan())).unwrap_or(false) {
         let why = "the kernel cannot scan page tables (PAGEMAP_SCAN, Linux 6.7)".to_owned();
         return Err(MapError::Mode { mode: way, why });
     }
-    Ok(pagemap)
+    Ok(Arc::clone(pool.page_tables.get_or_init(|| Arc::new(pagemap))))
+}
+
+/// [`Pagemap::scan`].
+pub(super) fn scan(
+    tables: &PageTables,
+    addresses: Range<usize>,
+    query: &Query,
+    found: &mut Vec<Region>,
+) -> io::Result<()> {
+    tables.with(|map| map.scan(addresses, query, found))
+}
+
+/// The descriptors of a file behind pointers: for reads, in the room; for writes, if there are any,
+/// in the table of the program, whose threads write back.
+fn open(
+    path: &Path,
+    file: &Own<File>,
+    writer: Option<BorrowedFd<'_>>,
+    wanted: impl Fn(bool) -> Wanted + Sync,
+) -> Result<(Own<Descriptors>, Option<Descriptors>), MapError> {
+    let io = |source| OpenError::Io { path: path.to_owned(), source };
+    let reads = Own::try_make(|| {
+        let given = file.fact(File::try_clone).map_err(io)?;
+        Ok::<_, OpenError>(Descriptors::of_file(path, given.into(), &wanted(false))?.for_reads())
+    });
+    let writes = writer.map(|writer| {
+        let given = writer.try_clone_to_owned().map_err(io)?;
+        Descriptors::of_file(path, given, &wanted(true))
+    });
+    Ok((reads.map_err(MapError::kernel("starting a thread"))??, writes.transpose()?))
 }
 
 /// Makes a space of a file that has `pages` pages. In `pagecache` mode the kernel brings its
@@ -47,26 +89,30 @@ pub(super) fn page_tables(way: MapMode) -> Result<Pagemap, MapError> {
 pub(super) fn open_space(
     pool: &Pool,
     group: MemcgId,
-    file: BorrowedFd<'_>,
+    (file, writer): (&Own<File>, Option<BorrowedFd<'_>>),
     (body, way, stores): (Body, MapMode, bool),
     pages: u64,
 ) -> Result<Arc<Space>, MapError> {
     let cached = way == MapMode::PageCache;
-    let link = path_of(file);
-    let path = std::fs::read_link(&link).unwrap_or(link);
-    let given = file.try_clone_to_owned().map_err(MapError::kernel("dup(2)"))?;
+    let name = |file: &File| {
+        let link = path_of(file);
+        Ok(std::fs::read_link(&link).unwrap_or(link))
+    };
+    let path = file.with(name).map_err(MapError::kernel("readlink(2)"))?;
     let mode = if cached { IoMode::Buffered } else { pool.io_mode };
     // The kernel writes what is stored to mappings of its own.
     let write = stores && !cached;
-    let wanted = Wanted { write, create: Create::No, mode, page_bytes: pool.page_bytes() };
-    let descriptors = Descriptors::of_file(&path, given, &wanted)?;
+    let page_bytes = pool.page_bytes();
+    let wanted = |write| Wanted { write, create: Create::No, mode, page_bytes };
+    let (descriptors, writes) = open(&path, file, writer.filter(|_| write), wanted)?;
+    let key = descriptors.fact(Descriptors::key);
     let _one_at_a_time = lowtide_pin::sync::lock(&pool.opening);
     let state = pool.lock();
     if pool.is_poisoned() {
         return Err(OpenError::Poisoned { path }.into());
     }
     let written = |space: &Arc<Space>| space.is_writable() && !space.is_closed();
-    if (!cached || stores) && state.spaces_of(descriptors.key()).any(written) {
+    if (!cached || stores) && state.spaces_of(key).any(written) {
         return Err(MapError::Mode {
             mode: way,
             why: format!(
@@ -78,11 +124,12 @@ pub(super) fn open_space(
     }
     drop(state);
     // Two that write whole pages would lose each other's stores.
-    let held = if write { descriptors.try_lock(&path, true) } else { Held::Nothing };
+    let lock = |writes: &Descriptors| writes.try_lock(&path, true);
+    let held = writes.as_ref().map_or(Held::Nothing, lock);
     if held == Held::Elsewhere {
         return Err(OpenError::Locked { path, waited: Duration::ZERO }.into());
     }
-    let backing = Backing::new(&path, descriptors, held);
+    let backing = Backing::in_room(&path, descriptors, writes, held);
     let mut state = pool.lock();
     if !state.engine.alive(group) {
         backing.unlock();

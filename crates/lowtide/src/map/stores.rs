@@ -127,7 +127,7 @@ impl Storing {
         let balance = state.engine.balance_dirty(&mut account.dirtier, space.id, pool.now());
         let group = state.group_of(Payer::Space(space.id));
         drop(state);
-        let written = pool.io.write_bytes.load(Relaxed);
+        let written = pool.io.counts.write_bytes.load(Relaxed);
         let gave_up = balance.again && account.gave_up == Some(written);
         account.until = None;
         if !balance.again || gave_up || pool.closing.load(Relaxed) {

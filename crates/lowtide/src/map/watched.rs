@@ -17,7 +17,7 @@
 //!
 //! None of this loses a byte. Only pages that the scan shows as pages of a file are zapped: should
 //! the program have put other memory there without our notice, it is not of a file, and stays. A
-//! dirty page is not dropped: the kernel begins to write it, and it goes later.
+//! dirty page is not dropped: it is written, and goes then (`sweep.rs`).
 //!
 //! **Neighbours.** A fault maps up to 16 cached neighbours of the page, which look as if they had
 //! been touched. Where a mapping can be registered for asynchronous write protection
@@ -29,17 +29,20 @@
 //! `MADV_PAGEOUT` in the order in which they came (`copy.rs`), and nothing is read ahead, since it
 //! cannot be seen how far a reader has come.
 
-use super::copy::{Copies, cut};
+use super::copy::{Copies, cut, without};
 use super::mirror::PRESENT;
 use super::page_bits::PageBits;
 use super::pages::{Arrival, MappedPages};
-use lowtide_sys::page_cache;
-use lowtide_sys::pagemap::{Categories, Pagemap, Query, Region, mincore};
+use super::space::{PageTables, scan};
+use lowtide_sys::page_cache::{self, CacheStat};
+use lowtide_sys::pagemap::{Categories, Query, Region, mincore};
+use lowtide_sys::room::Own;
+use lowtide_sys::tell;
 use std::fs::File;
 use std::io;
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, Ordering::Acquire, Ordering::Release};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::atomic::{AtomicBool, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// Pages that are mapped, and pages that are swapped out: with what they are of.
 pub(super) const IN_USE: Query = Query {
@@ -67,6 +70,8 @@ const FOLIO_MAX: u64 = 2 << 20;
 pub(super) struct Mapping {
     pub(super) addresses: Range<usize>,
     pub(super) first: u64,
+    /// Of whom it is: what one takes over twice is forgotten twice.
+    pub(super) owner: u64,
 }
 
 impl Mapping {
@@ -84,14 +89,16 @@ impl Mapping {
 /// All mappings of one file. See the module documentation.
 #[derive(Debug)]
 pub(crate) struct Watched {
-    file: File,
+    file: Arc<Own<File>>,
     /// None where they cannot be scanned.
-    pagemap: Option<Pagemap>,
+    pagemap: Option<PageTables>,
     page_shift: u32,
     young_faults: bool,
     state: Mutex<State>,
     /// Nothing is charged for the file any more.
     ended: AtomicBool,
+    /// Pages were dirty at the last look.
+    dirty: AtomicBool,
 }
 
 /// What the program's calls change.
@@ -118,16 +125,17 @@ impl State {
 
 impl Watched {
     pub(super) fn new(
-        file: File,
-        pagemap: Option<Pagemap>,
+        file: Arc<Own<File>>,
+        pagemap: Option<PageTables>,
         page_shift: u32,
         young_faults: bool,
     ) -> Self {
         let state = Mutex::new(State::default());
-        Self { file, pagemap, page_shift, young_faults, state, ended: AtomicBool::new(false) }
+        let (ended, dirty) = Default::default();
+        Self { file, pagemap, page_shift, young_faults, state, ended, dirty }
     }
 
-    pub(super) const fn file(&self) -> &File {
+    pub(super) const fn file(&self) -> &Arc<Own<File>> {
         &self.file
     }
 
@@ -138,6 +146,11 @@ impl Watched {
 
     fn state(&self) -> MutexGuard<'_, State> {
         lowtide_pin::sync::lock(&self.state)
+    }
+
+    /// Some pages of the file are dirty now, or none.
+    pub(super) fn note_dirty(&self, any: bool) {
+        self.dirty.store(any, Relaxed);
     }
 
     /// Watches a mapping from now on.
@@ -163,12 +176,16 @@ impl Watched {
         }
     }
 
-    /// Looks at addresses no more, and takes nothing away there: when this returns the program may
-    /// put other memory there. Returns those that were watched.
-    pub(super) fn forget(&self, gone: &Range<usize>) -> Vec<Range<usize>> {
+    /// Looks at addresses of an owner no more, and takes nothing away there for it: when this
+    /// returns, and no other owner has them, the program may put other memory there. Returns those
+    /// that are watched no more.
+    pub(super) fn forget(&self, gone: &Range<usize>, owner: u64) -> Vec<Range<usize>> {
         let mut state = self.state();
-        let mut forgotten = cut(&mut state.mappings, gone, self.page_shift);
-        forgotten.extend(cut(state.copies.mappings_mut(), gone, self.page_shift));
+        let mut forgotten = cut(&mut state.mappings, gone, owner, self.page_shift);
+        forgotten.extend(cut(state.copies.mappings_mut(), gone, owner, self.page_shift));
+        for other in state.mappings.iter().chain(state.copies.mappings()) {
+            forgotten = without(forgotten, &other.addresses);
+        }
         forgotten
     }
 
@@ -192,7 +209,7 @@ impl Watched {
                 self.cached(mapping, addresses, runs)?;
                 continue;
             };
-            pagemap.scan(addresses, &IN_USE, &mut found)?;
+            scan(pagemap, addresses, &IN_USE, &mut found)?;
             let regions = found.iter().filter(|region| is_of_file(region));
             runs.extend(regions.map(|region| self.pages_of(mapping, region.range())));
         }
@@ -212,7 +229,7 @@ impl Watched {
             let part = start..start.saturating_add(PART).min(addresses.end);
             let pages = self.pages_of(mapping, part.clone());
             let (offset, len) = (pages.start << self.page_shift, part.len() as u64);
-            if page_cache::cachestat(&self.file, offset, len).is_ok_and(|stat| stat.cached == 0) {
+            if self.cachestat(offset, len).is_ok_and(|stat| stat.cached == 0) {
                 continue;
             }
             resident.clear();
@@ -237,8 +254,10 @@ impl Watched {
         for first in pages.clone().step_by(step as usize) {
             let (start, end) = (first, (first + step).min(pages.end));
             let (start, end) = (start << self.page_shift, end << self.page_shift);
-            if let Err(error) = page_cache::read_ahead(&self.file, start, end - start) {
-                tracing::debug!(%error, "nothing is read ahead");
+            if let Err(error) =
+                self.file.with(|file| page_cache::read_ahead(file, start, end - start))
+            {
+                tell!(debug, %error, "nothing is read ahead");
             }
         }
     }
@@ -256,8 +275,8 @@ impl Watched {
         state.mappings.clear();
         state.copies = Copies::default();
         state.closed = true;
-        if let Err(error) = page_cache::drop_cached(&self.file, 0, 0) {
-            tracing::debug!(%error, "pages of a file stay cached");
+        if let Err(error) = self.drop_cached(0..0) {
+            tell!(debug, %error, "pages of a file stay cached");
         }
     }
 
@@ -275,24 +294,37 @@ impl Watched {
     /// `gone`, before them: a folio goes as a whole.
     fn drop_folios(&self, gone: Range<u64>, now: Range<u64>) {
         let (start, len) = (now.start << self.page_shift, (now.end - now.start) << self.page_shift);
-        if page_cache::cachestat(&self.file, start, len).is_ok_and(|stat| stat.cached > 0) {
+        if self.cachestat(start, len).is_ok_and(|stat| stat.cached > 0) {
             let first = now.start.saturating_sub(FOLIO_MAX >> self.page_shift).max(gone.start);
             if let Err(error) = self.drop_cached(first..now.end) {
-                tracing::error!(%error, "pages of a map cannot be dropped");
+                tell!(error, %error, "pages of a map cannot be dropped");
             }
         }
+    }
+
+    /// Whether some of these pages wait to be written, or for the end of that.
+    fn are_dirty(&self, pages: &Range<u64>) -> bool {
+        let (start, len) =
+            (pages.start << self.page_shift, (pages.end - pages.start) << self.page_shift);
+        self.dirty.load(Relaxed)
+            && self.cachestat(start, len).is_ok_and(|stat| stat.dirty + stat.writeback > 0)
+    }
+
+    /// What the page cache has of some bytes.
+    pub(super) fn cachestat(&self, offset: u64, len: u64) -> io::Result<CacheStat> {
+        self.file.with(|file| page_cache::cachestat(file, offset, len))
     }
 
     /// Drops cached pages that no engine knows of.
     pub(super) fn drop_cached(&self, pages: Range<u64>) -> io::Result<()> {
         let (start, end) = (pages.start << self.page_shift, pages.end << self.page_shift);
-        page_cache::drop_cached(&self.file, start, end - start)
+        self.file.with(|file| page_cache::drop_cached(file, start, end - start))
     }
 
     /// Drops pages for which there is no room, as far as nothing uses them.
     pub(super) fn drop_uncharged(&self, pages: Range<u64>) {
         if let Err(error) = self.drop_cached(pages) {
-            tracing::error!(%error, "pages of a file cannot be dropped");
+            tell!(error, %error, "pages of a file cannot be dropped");
         }
     }
 
@@ -310,7 +342,7 @@ impl Watched {
         };
         let mut entries = Vec::new();
         for region in found.iter().filter(|region| is_of_file(region)) {
-            if pagemap.entries(region.range(), &mut entries).is_err() {
+            if pagemap.with(|map| map.entries(region.range(), &mut entries)).is_err() {
                 entries.clear();
             }
             for (page, entry) in self.pages_of(mapping, region.range()).zip(&entries) {
@@ -333,7 +365,7 @@ impl Watched {
             if end > at
                 && let Err(error) = self.drop_cached(at..end)
             {
-                tracing::error!(%error, "pages of a map cannot be dropped");
+                tell!(error, %error, "pages of a map cannot be dropped");
             }
             at = end + 1;
         }
@@ -349,8 +381,8 @@ impl Watched {
                 continue;
             }
             found.clear();
-            if let Err(error) = pagemap.scan(addresses, &IN_USE, &mut found) {
-                tracing::error!(%error, "touches of a map cannot be seen");
+            if let Err(error) = scan(pagemap, addresses, &IN_USE, &mut found) {
+                tell!(error, %error, "touches of a map cannot be seen");
             }
             let (Some(first), Some(last)) = (found.first(), found.last()) else { continue };
             let all = first.range().start..last.range().end;
@@ -363,7 +395,7 @@ impl Watched {
                 of_file.map(Region::range).try_for_each(take_out)
             };
             if let Err(error) = zapped {
-                tracing::error!(%error, "touches of a map cannot be seen");
+                tell!(error, %error, "touches of a map cannot be seen");
             }
             for region in found.iter().filter(|region| is_of_file(region)) {
                 each(self.pages_of(mapping, region.range()));
@@ -408,6 +440,10 @@ impl MappedPages for Watched {
         }
         self.zap(&state, &pages, |_| ());
         state.copies.page_out(self.pagemap.as_ref(), &pages, self.page_shift);
+        if self.are_dirty(&pages) {
+            // To drop them is to write them, and to wait for the device: `sweep.rs` does.
+            return;
+        }
         self.drop_unshared(&state, &pages);
         if state.gone.end == pages.start {
             state.gone.end = pages.end;

@@ -11,12 +11,12 @@
 use super::area::{Area, Memory, Stores};
 use super::error::MapError;
 use super::handle::{Map, debug};
-use super::options::Advice;
+use super::options::Access;
 use super::remap::RemapOptions;
 use super::report::MapReport;
 use crate::error::Error;
 use lowtide_sys::page_cache;
-use lowtide_sys::shared::Access;
+use lowtide_sys::shared::Rights;
 use std::borrow::{Borrow, BorrowMut};
 use std::fmt;
 use std::io;
@@ -116,8 +116,8 @@ impl MapMut {
     pub fn make_read_only(self) -> Result<Map, MapError> {
         let protected = match &self.0.memory {
             Memory::Nothing => Ok(()),
-            Memory::Mirror { served, .. } => served.mirror.permit(Access::Read),
-            Memory::PageCache { window, .. } => window.protect(Access::Read),
+            Memory::Mirror { served, .. } => served.mirror.permit(Rights::Read),
+            Memory::PageCache { window, .. } => window.protect(Rights::Read),
         };
         protected.map_err(MapError::kernel("mprotect(2)"))?;
         Ok(Map(self.0))
@@ -127,16 +127,16 @@ impl MapMut {
     ///
     /// # Errors
     /// The kernel's.
-    pub fn advise(&self, advice: Advice) -> io::Result<()> {
-        self.0.advise(advice, 0..self.0.len)
+    pub fn advise(&self, access: Access) -> io::Result<()> {
+        self.0.advise(access, 0..self.0.len)
     }
 
     /// Says how a part of the map, in bytes, will be used.
     ///
     /// # Errors
     /// `InvalidInput` if the part is not in the map; else the kernel's.
-    pub fn advise_range(&self, advice: Advice, bytes: Range<usize>) -> io::Result<()> {
-        self.0.advise(advice, bytes)
+    pub fn advise_range(&self, access: Access, bytes: Range<usize>) -> io::Result<()> {
+        self.0.advise(access, bytes)
     }
 
     /// Makes the map longer or shorter, in bytes. Stores are kept, except in a private map past a
@@ -146,7 +146,7 @@ impl MapMut {
     /// As [`Map::remap`].
     ///
     /// # Safety
-    /// Pointers from before are invalid if the map moves, and behind the new end.
+    /// Pointers from before are invalid if the map moves, and past the new end.
     #[expect(unsafe_code, reason = "a slice that code keeps beyond a borrow would dangle")]
     pub unsafe fn remap(&mut self, len: usize, options: RemapOptions) -> Result<(), MapError> {
         self.0.remap(len, options)
@@ -173,7 +173,7 @@ impl MapMut {
         self.0.error()
     }
 
-    /// What the map is doing. Cost: a look at the translation of each page.
+    /// How the map works now. Cost: a look at the translation of each page.
     #[must_use]
     pub fn report(&self) -> MapReport {
         self.0.report()
@@ -199,7 +199,8 @@ impl MapMut {
         match &self.0.memory {
             Memory::PageCache { adopted, stores: Stores::Shared, .. } if !part.is_empty() => {
                 let start = self.0.options.offset + part.start as u64;
-                page_cache::start_writing_range(adopted.file(), start, part.len() as u64)
+                let len = part.len() as u64;
+                adopted.file().with(|file| page_cache::start_writing_range(file, start, len))
             }
             Memory::Mirror { served, .. } if !part.is_empty() => {
                 self.0.check_own()?;

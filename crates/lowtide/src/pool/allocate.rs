@@ -56,37 +56,42 @@ impl Pool {
     /// until the contents are there.
     ///
     /// Reclaims when a group is full, and waits for frames when there is nothing to reclaim, but
-    /// not longer than the pool's patience; for a large folio not at all.
+    /// not longer than the pool's timeout; for a large folio not at all.
     pub(crate) fn allocate(&self, space: &Space, new: &NewFolio) -> Allocated {
         let pages = 1 << new.order;
         let payer = Payer::Space(space.id);
-        let state = self.lock();
+        let mut state = self.lock();
         // One that comes back from swap may have a frame of the reserve, and need not wait.
         let from_swap = space.anon.is_some() && new.shadow != 0;
-        let may_borrow =
+        let mut may_borrow =
             from_swap && state.group_of(payer).is_some_and(|group| state.swaps.can_borrow(group));
-        let wait = new.order == 0 && !may_borrow && !new.spare;
-        let effort = if wait { Effort::Wait } else { Effort::Reclaim };
-        let (mut state, charged) = self.charge(state, payer, pages, new.task, effort);
-        let group = match charged {
-            Ok(group) => group,
-            Err(_) if self.is_poisoned() => return Allocated::Failed(Error::Poisoned),
-            Err(_) if new.order > 0 || new.spare => return Allocated::TooLarge,
-            // What it takes in swap is free soon.
-            Err(full) if from_swap && let Some(frame) = state.swaps.borrow(full.payer) => {
-                if space.mapped.is_some() {
-                    // Its page has memory elsewhere.
-                    self.unback(&mut state, frame);
+        let may_wait = new.order == 0 && !new.spare;
+        let group = loop {
+            let effort = if may_wait && !may_borrow { Effort::Wait } else { Effort::Reclaim };
+            let charged;
+            (state, charged) = self.charge(state, payer, pages, new.task, effort);
+            match charged {
+                Ok(group) => break group,
+                Err(_) if self.is_poisoned() => return Allocated::Failed(Error::Poisoned),
+                Err(_) if !may_wait => return Allocated::TooLarge,
+                // What it takes in swap is free soon.
+                Err(full) if from_swap && let Some(frame) = state.swaps.borrow(full.payer) => {
+                    if space.mapped.is_some() {
+                        // Its page has memory elsewhere.
+                        self.unback(&mut state, frame);
+                    }
+                    let stall = self.place_in(&mut state, new, full.payer, frame);
+                    return Allocated::Frame(frame, stall);
                 }
-                let stall = self.place_in(&mut state, new, full.payer, frame);
-                return Allocated::Frame(frame, stall);
-            }
-            Err(Full { nested: true, .. }) => return Allocated::Nested,
-            Err(full) => {
-                let error = out_of_budget(&mut state, full, pages, self.page_shift);
-                drop(state);
-                events::gave_up(&error);
-                return Allocated::Failed(error);
+                // Other threads have the reserve by now.
+                Err(_) if may_borrow => may_borrow = false,
+                Err(Full { nested: true, .. }) => return Allocated::Nested,
+                Err(full) => {
+                    let error = out_of_budget(&mut state, full, pages, self.page_shift);
+                    drop(state);
+                    events::gave_up(&error);
+                    return Allocated::Failed(error);
+                }
             }
         };
         match self.place(&mut state, space, new, group) {

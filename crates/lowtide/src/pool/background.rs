@@ -9,16 +9,17 @@ use super::divide::divide_all;
 use super::looks::Looks;
 use super::reclaim::{PIECE, piece};
 use super::service::Service;
-use super::{Pool, State, StateGuard};
+use super::{Pool, StateGuard};
 use crate::ahead::readers::Readers;
 use crate::error::BuildError;
 use crate::space::Space;
 use crate::swap;
-use crate::tenant::Exporter;
 use crate::thread_locals;
 use lowtide_core::limits::PUBLISH_INTERVAL_NS;
 use lowtide_core::{MemcgId, Reason, Reclaim, Task};
 use lowtide_io::Deadline;
+use lowtide_sys::room::enter;
+use lowtide_sys::tell;
 use std::any::Any;
 use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
@@ -40,28 +41,22 @@ const JOIN_PAUSE: Duration = Duration::from_micros(100);
 pub(crate) struct Threads {
     pool: Arc<Pool>,
     joins: Vec<JoinHandle<()>>,
-    readers: Readers,
+    /// Those of files that views read, and those of maps, which are in the room.
+    readers: [Readers; 2],
     /// Those of maps, from the first one on: one of each type.
     services: Mutex<Vec<Arc<dyn Service>>>,
-    exporter: Option<Arc<Exporter>>,
 }
 
 impl Threads {
-    pub(crate) fn start(pool: &Arc<Pool>, exporter: Option<Exporter>) -> Result<Self, BuildError> {
-        let exporter = exporter.map(Arc::new);
+    pub(crate) fn start(pool: &Arc<Pool>) -> Result<Self, BuildError> {
         let mut threads = Self {
             pool: Arc::clone(pool),
             joins: Vec::new(),
-            readers: Readers::default(),
+            readers: Default::default(),
             services: Mutex::default(),
-            exporter: exporter.clone(),
         };
-        if !pool.background {
-            return Ok(threads);
-        }
-        threads.spawn("lowtide-kswapd", kswapd)?;
-        if let Some(exporter) = exporter {
-            threads.spawn("lowtide-export", move |pool| exporter.run(pool))?;
+        if pool.background {
+            threads.spawn("lowtide-kswapd", kswapd)?;
         }
         Ok(threads)
     }
@@ -87,11 +82,6 @@ impl Threads {
         Ok(started)
     }
 
-    /// Exports the files of tenants, if there is a directory for them.
-    pub(crate) fn exporter(&self) -> Option<&Exporter> {
-        self.exporter.as_deref()
-    }
-
     fn spawn(
         &mut self,
         name: &str,
@@ -106,14 +96,16 @@ impl Threads {
     /// Reads a range ahead: in the background, or, without background threads, at once.
     pub(crate) fn read_ahead(&self, space: &Arc<Space>, pages: Range<u64>) {
         if self.pool.background {
+            let readers = &self.readers[usize::from(space.mapped.is_some())];
             let (first, second) = halves(&self.pool, space, pages);
-            self.readers.request(&self.pool, space, first);
+            readers.request(&self.pool, space, first);
             if !second.is_empty() {
-                self.readers.request(&self.pool, space, second);
+                readers.request(&self.pool, space, second);
             }
         } else {
             // A page that cannot be read ahead will say so when it is wanted.
-            drop(self.pool.read_ahead(space, pages));
+            let read = || Ok(self.pool.read_ahead(space, pages));
+            drop(if space.mapped.is_some() { enter(read) } else { read() });
         }
     }
 }
@@ -131,10 +123,7 @@ fn halves(pool: &Pool, space: &Space, pages: Range<u64>) -> (Range<u64>, Range<u
 impl Drop for Threads {
     fn drop(&mut self) {
         self.pool.close();
-        if let Some(exporter) = &self.exporter {
-            exporter.close();
-        }
-        self.joins.extend(self.readers.close());
+        self.joins.extend(self.readers.iter().flat_map(Readers::close));
         for service in lowtide_pin::sync::lock(&self.services).drain(..) {
             self.joins.extend(service.close());
         }
@@ -154,7 +143,8 @@ impl Drop for Threads {
             } else {
                 // It has the pool, so what the device may still write to stays where it is.
                 let name = thread.thread().name().unwrap_or_default();
-                tracing::error!(
+                tell!(
+                    error,
                     name,
                     "a device does not answer; a thread that waits for it is left behind"
                 );
@@ -174,9 +164,7 @@ fn kswapd(pool: &Pool) {
             divide_all(&mut state);
             state = pool.trim(state);
             state = swap::maintain(pool, state);
-            if !state.programs.is_empty() {
-                state = serve_programs(pool, state);
-            }
+            state = serve_programs(pool, state);
         }
         state = looks.turn(pool, state);
         let free = state.engine.margin(MemcgId::ROOT);
@@ -196,20 +184,16 @@ fn kswapd(pool: &Pool) {
     }
 }
 
-/// Reclaims what programs request by themselves. Cost: O(programs).
+/// Reclaims what tenants' programs want in advance. Cost: O(tenants).
 fn serve_programs<'a>(pool: &'a Pool, mut state: StateGuard<'a>) -> StateGuard<'a> {
     let now = pool.now();
-    let attached: Vec<MemcgId> = state.programs.keys().copied().collect();
+    let engine = &mut state.engine;
+    let hooked: Vec<MemcgId> =
+        engine.below(MemcgId::ROOT).filter(|&id| engine.has_hooks(id)).collect();
     let mut wanted = Vec::new();
-    for id in attached {
-        let State { engine, programs, .. } = &mut *state;
+    for id in hooked {
         wanted.push((id, engine.ask_proactive(id, now)));
-        let requests = programs[&id].take_requests();
-        // A program may name groups that it knows from snapshots: its own and those below.
-        for request in requests {
-            let group = engine.below(id).find(|at| at.number() == request.group);
-            wanted.extend(group.map(|group| (group, request.pages.min(engine.usage(group)))));
-        }
+        wanted.extend(engine.take_requests(id));
     }
     for (id, pages) in wanted {
         let mut left = pages;

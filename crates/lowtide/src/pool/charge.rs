@@ -5,7 +5,7 @@
 //! for a thing is looked up under the lock each time, because a tenant may be removed while its
 //! charge reclaims: then its parent pays.
 //!
-//! **Waiting.** A charge that finds nothing to evict is tried again until the pager's patience
+//! **Waiting.** A charge that finds nothing to evict is tried again until the pager's timeout
 //! ends, as long as something in the full group may become evictable: guards are dropped and writes
 //! end. The thread that waits writes dirty pages below the full group itself. An attempt may look
 //! at every page of the group, so the pauses between fruitless attempts grow, and an attempt ends
@@ -13,9 +13,9 @@
 //!
 //! Four conditions end the charge early, because no waiting changes them: guards of this thread pin
 //! all pages; the dirty pages could not be written, at several attempts, also since the wait began;
-//! there are anonymous pages only, and swap has refused those of the full group as often; the
-//! kernel refuses the barrier that shows which pages are being read. Where pages do not go to swap
-//! for a reason that may pass, that takes some more attempts.
+//! there are anonymous pages only, and swap has refused as many as there are, twice, and has taken
+//! none meanwhile; the kernel refuses the barrier that shows which pages are being read. Where
+//! pages do not go to swap for a reason that may pass, that takes some more attempts.
 //!
 //! A thread inside a callback of `get_many` waits long enough for a write to end, and no longer. It
 //! pins the page that it is shown, and perhaps has reads in flight. Several such threads may pin
@@ -25,7 +25,7 @@ use super::oom::held_here;
 use super::payer::{Effort, Full, Payer};
 use super::{Pool, State, StateGuard};
 use crate::fault::nested::is_nested;
-use crate::swap::REFUSAL;
+use crate::swap::{REFUSAL, Tried};
 use lowtide_core::{Charge, MemcgId, Next, Reclaim, Task};
 use lowtide_io::Deadline;
 use lowtide_pin::hazard;
@@ -50,9 +50,8 @@ const MANY_GUARDS: usize = 64;
 struct Failed {
     /// To write any of the open files.
     writes: u64,
-    /// To store a batch of victims of the full group in swap: none of them went. Those that may go
-    /// the next time count for less.
-    swaps: u64,
+    /// To store pages of the full group in swap.
+    swaps: Tried,
 }
 
 impl State {
@@ -71,7 +70,7 @@ impl State {
 impl Pool {
     /// Charges pages to the group that pays. Returns that group; the charge is valid until the lock
     /// is released. Reclaims when a group is full, and waits if nothing can be reclaimed, but not
-    /// longer than the pool's patience; less than that if `effort` says so.
+    /// longer than the pool's timeout; less than that if `effort` says so.
     pub(crate) fn charge<'a>(
         &'a self,
         mut state: StateGuard<'a>,
@@ -188,7 +187,13 @@ impl Pool {
     fn is_hopeless(&self, state: &mut State, over: MemcgId, failed: Failed) -> bool {
         // One try may have begun before the trouble was over.
         let tried = state.failed_rounds() >= failed.writes + 2;
-        let refused = state.refusals(over) >= failed.swaps + 2 * REFUSAL;
+        let refused = state.tried(over).refused.saturating_sub(failed.swaps.refused);
+        // Many batches have few pages, and those that never go are together: a few batches say
+        // nothing of the other pages.
+        let refused = refused > 0 && {
+            let stat = state.engine.stat(over);
+            refused >= 2 * REFUSAL * (stat.anon - stat.reserved)
+        };
         hazard::is_refused()
             || !state.engine.may_become_reclaimable(over)
             || (tried && !state.engine.has_clean(over) && state.unwritable(over).is_some())
@@ -225,22 +230,28 @@ impl Pool {
 
 impl State {
     /// What had failed when this charge began to wait for room in a group: now, if it has just
-    /// begun to.
+    /// begun to. Where swap has taken pages since, it begins again for swap.
     fn failed_since(&self, before: &mut Option<(MemcgId, Failed)>, over: MemcgId) -> Failed {
-        match *before {
-            Some((same, failed)) if same == over => failed,
-            _ => before.insert((over, self.failed(over))).1,
+        let now = self.failed(over);
+        match before {
+            Some((same, failed)) if *same == over => {
+                if failed.swaps.taken != now.swaps.taken {
+                    failed.swaps = now.swaps;
+                }
+                *failed
+            }
+            _ => before.insert((over, now)).1,
         }
     }
 
     /// What has failed so far, where a group is full.
     fn failed(&self, over: MemcgId) -> Failed {
-        Failed { writes: self.failed_rounds(), swaps: self.refusals(over) }
+        Failed { writes: self.failed_rounds(), swaps: self.tried(over) }
     }
 
-    /// How often swap has taken nothing of a batch of pages of a group and those below it, weighed.
-    fn refusals(&self, over: MemcgId) -> u64 {
-        self.swaps.refusals(|group| self.engine.is_within(group, over))
+    /// What was tried to store of a group and those below it.
+    fn tried(&self, over: MemcgId) -> Tried {
+        self.swaps.tried(|group| self.engine.is_within(group, over))
     }
 
     /// How often writing any of the open files has failed so far.

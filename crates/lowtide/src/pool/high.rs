@@ -33,7 +33,6 @@ use super::{Pool, State, StateGuard};
 use crate::error::Error;
 use crate::events;
 use crate::fault::nested::{is_nested, is_serving};
-use crate::tenant::OnStall;
 use lowtide_core::high::handler::{HighPolicy, NOT_WORTH_NS};
 use lowtide_core::high::{self, HighNext, Payment, Refaulted};
 use lowtide_core::{MemcgId, Task};
@@ -155,7 +154,7 @@ impl Pool {
     /// flight it is a no-op, and the debt stays.
     ///
     /// # Errors
-    /// [`Error::OverLimit`] instead of a sleep, for tenants with that option.
+    /// [`Error::Poisoned`].
     #[cold]
     pub(crate) fn settle_high(&self) -> Result<(), Error> {
         self.settle(if is_serving() { Pay::Reclaim } else { Pay::All })
@@ -191,10 +190,6 @@ impl Pool {
     fn pay(&self, over: Over, how: Pay) -> Result<(), Error> {
         let mut state = self.lock();
         let Some(group) = state.group_of(over.payer) else { return Ok(()) };
-        let on_stall = state.on_stall.get(&group).copied().unwrap_or_default();
-        if on_stall == OnStall::Grow {
-            return Ok(());
-        }
         let mut pages = over.pages;
         let mut payment = Payment::new(&state.engine, group, &mut pages);
         let mut reclaimed = None;
@@ -219,10 +214,6 @@ impl Pool {
                     self.reclaim_stall(&mut state, group, false);
                 }
                 Some(HighNext::Sleep { .. }) if how == Pay::Reclaim => return Ok(()),
-                Some(HighNext::Sleep { ns, .. }) if on_stall == OnStall::Error => {
-                    let tenant = state.names.path(&state.engine, group);
-                    return Err(Error::OverLimit { tenant, wait: Duration::from_nanos(ns) });
-                }
                 Some(HighNext::Sleep { ns, cause }) => {
                     if events::throttles_wanted() {
                         let tenant = state.names.path(&state.engine, group);
@@ -247,7 +238,7 @@ impl Pool {
         while in_time && !self.closing.load(Relaxed) {
             (state, in_time) = state.wait_with(|guard| until.wait(&self.throttled, guard));
         }
-        self.io.throttled_ns.fetch_add(ns, Relaxed);
+        self.io.counts.throttled.fetch_add(ns, Relaxed);
         if let Some(change) = self.account(|account| account.psi.leave_throttle()) {
             state.engine.psi_change(group, change, self.now());
         }

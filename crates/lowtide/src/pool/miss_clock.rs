@@ -18,7 +18,7 @@ use super::lock::{LockClock, LockTimes, nanos_since};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
 
-/// What misses have taken while they were measured. See
+/// Times of the misses that were measured. See
 /// [`Pager::miss_times`](crate::Pager::miss_times).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct MissTimes {

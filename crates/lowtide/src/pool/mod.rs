@@ -4,7 +4,8 @@
 //! |---|---|
 //! | `state` | [`Pool`], and what its lock protects |
 //! | `lock`, `wakeup` | how long the lock is held; a condition that is cheap without waiters |
-//! | `allocate`, `frames`, `resident` | taking frames; which are free; which have memory |
+//! | `allocate`, `frames` | taking frames; which are free |
+//! | `arena`, `resident` | their addresses; which of them have memory |
 //! | `charge`, `payer`, `oom` | which group pays; waiting for room; the report if there is none |
 //! | `high`, `account` | what a thread pays for being above `high`, and what it owes |
 //! | `auto`, `setter` | limits that set themselves; the thread that does it |
@@ -14,6 +15,7 @@
 
 pub(crate) mod account;
 pub(crate) mod allocate;
+mod arena;
 pub(crate) mod auto;
 pub(crate) mod background;
 mod charge;

@@ -27,7 +27,7 @@ pub(crate) struct Full {
 /// What a charge that finds no room may cost.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Effort {
-    /// Reclaim, and waiting for room until the pager's patience ends.
+    /// Reclaim, and waiting for room until the pager's timeout ends.
     Wait,
     /// Reclaim, tried again as often as it frees something.
     Reclaim,

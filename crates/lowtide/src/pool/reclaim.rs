@@ -20,7 +20,7 @@ use super::{Pool, State, StateGuard, end_orphans};
 use crate::ahead::readahead::{note_evicted, note_touch};
 use crate::space::Space;
 use crate::swap::{fill_reserves, swap_out};
-use lowtide_core::limits::{LOOK_AROUND_MAX, TABLE_ENTRIES};
+use lowtide_core::limits::{LOOK_AROUND_MAX, SWAP_CLUSTER_MAX, TABLE_ENTRIES};
 use lowtide_core::{
     AgeJob, Engine, Facts, Folio, FolioId, FolioState, Freed, MemcgId, Reason, Reclaim, References,
     Shadow, Step, TableKey, Task, Unmapped, Victim, Window,
@@ -53,8 +53,8 @@ pub(crate) struct Translations<'a> {
 }
 
 /// Batches of an invocation, all of whose pages swap has refused, after which it leaves the
-/// anonymous pages of their group alone.
-const REFUSED_BATCHES: u32 = 2;
+/// anonymous pages of their group alone, if there are pages of files instead.
+const REFUSED_BATCHES: u64 = 2;
 
 /// Pages of maps that were looked at together, as runs: by space, and in order. One look at a run
 /// costs what one look at a page does.
@@ -204,7 +204,7 @@ struct Stuck {
     /// Those in a row whose pages are all pinned.
     pinned: u32,
     /// The group whose batches swap refuses, and how many of them.
-    refused: (MemcgId, u32),
+    refused: (MemcgId, u64),
 }
 
 impl Stuck {
@@ -221,13 +221,21 @@ impl Stuck {
         }
         // Guards are dropped at any moment; swap has room when something else has happened, and
         // file pages of the group, or pages of others, can go now.
-        if self.refused.1 == REFUSED_BATCHES {
+        if self.refused.1 >= REFUSED_BATCHES && self.have_all_been_tried(reclaim, engine) {
             reclaim.swap_refused(engine);
             self.refused.1 = 0;
         }
         if self.pinned >= PINNED_BATCHES {
             reclaim.give_up();
         }
+    }
+
+    /// Whether no anonymous page of the group is worth a try any more. Those that swap refuses are
+    /// together, since it has taken those that were between them: where there is nothing else to
+    /// evict, as many batches are tried as the group has pages for.
+    fn have_all_been_tried(&self, reclaim: &Reclaim, engine: &mut Engine) -> bool {
+        engine.has_file(reclaim.target())
+            || self.refused.1 * SWAP_CLUSTER_MAX >= engine.stat(self.refused.0).anon
     }
 }
 
@@ -283,7 +291,7 @@ impl Pool {
                 Step::Walk => state = self.walk(state, reclaim.age_job()),
                 Step::WakeFlushers => {
                     self.fault_sites.mark(FaultSite::ReclaimWokeFlushers);
-                    self.io.flusher_wakes.fetch_add(1, Relaxed);
+                    self.io.counts.flusher_wakes.fetch_add(1, Relaxed);
                     if self.background {
                         self.ask_to_flush(&mut state, MemcgId::ROOT);
                     } else {

@@ -50,10 +50,16 @@ impl SampleMarks {
         3 * size_of_val(&*self.sampled.0)
     }
 
+    /// Whether the page of a frame is in the sample.
+    #[inline]
+    pub(crate) fn has(&self, frame: u32) -> bool {
+        self.sampled.get(frame)
+    }
+
     /// Notes an access that sets no young bit. Cost: one load, mostly.
     #[inline]
     pub(crate) fn touch(&self, frame: u32) {
-        if self.sampled.get(frame) && !self.touched.get(frame) {
+        if self.has(frame) && !self.touched.get(frame) {
             self.touched.set(frame);
         }
     }
@@ -130,7 +136,8 @@ impl Placed {
     ) {
         let Self { kind, payer, missed, .. } = *self;
         let page = (self.space, self.page);
-        // Behind a pointer the first touch of a page that was read ahead may not be seen.
+        // Behind a pointer a page that was read ahead may be gone before its first touch is seen.
+        // So it counts as accessed now, and that touch does not (`readahead.rs`).
         if !self.touched && !kind.dear {
             reuse.expect(page, kind, payer);
         } else if !reuse.note(page, kind, payer, missed) {

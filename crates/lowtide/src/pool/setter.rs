@@ -137,7 +137,7 @@ fn set_limit<'a>(
         let State { engine, autos, names, reuse, .. } = &mut *state;
         let Some(auto) = autos.get_mut(&id) else { return state };
         let events = engine.stat(id).events;
-        let refaults = events.workingset_refault_anon + events.workingset_refault_file;
+        let refaults = events.refaults();
         let reads = events.pgmajfault;
         let came_back = refaults - std::mem::replace(&mut auto.refaults, refaults);
         let came = reads.saturating_sub(std::mem::replace(&mut auto.reads, reads));

@@ -13,6 +13,7 @@
 //! Lock order: [`Pool::opening`], then the pool's lock, then a wait bucket, a device's queue or a
 //! space's ledger. Nothing is awaited under the pool's lock but its own condition variables.
 
+use super::arena::Arena;
 use super::auto::{Auto, pages_to_keep};
 use super::frames::Frames;
 use super::lock::TimedGuard;
@@ -26,25 +27,26 @@ use crate::config::PagerBuilder;
 use crate::error::{BuildError, Error};
 use crate::fault::late_reads::LateReads;
 use crate::fault::wait::WaitTable;
-use crate::programs::Programs;
+use crate::map::PageTables;
 use crate::space::Space;
 use crate::space::backing::{FileKey, NewName};
 use crate::stat::IoCounters;
 use crate::swap::{Backing, Limits, Swaps};
-use crate::tenant::{Names, OnStall, Reservations};
+use crate::tenant::{Names, Reservations};
 use crate::writeback::Devices;
 use lowtide_core::reuse::Reuse;
 use lowtide_core::{
     AccessCounts, Dirtier, Engine, EngineConfig, FolioId, MemcgId, Size, SpaceId, Swap,
 };
-use lowtide_io::{Arena, Backend, FaultSites, Numbers, Options};
+use lowtide_io::{Backend, FaultSites, Numbers, Options};
 use lowtide_pin::translation::State as EntryState;
 use lowtide_swap::SwapFile;
 use lowtide_sys::memcg::Limit;
-use lowtide_sys::memory::{HugePages, Mapping};
+use lowtide_sys::memory::Mapping;
+use lowtide_sys::tell;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Condvar, Mutex, Weak};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
 /// Frames that a translation can name.
@@ -79,14 +81,10 @@ pub(crate) struct State {
     pub(crate) reservations: Reservations,
     /// The stores of compressed pages.
     pub(crate) swaps: Swaps,
-    /// What is done instead for tenants that must not be throttled.
-    pub(crate) on_stall: HashMap<MemcgId, OnStall>,
     /// Tenants whose budget is divided among those below by benefit.
     pub(crate) by_benefit: BTreeSet<MemcgId>,
     /// How pages are used again.
     pub(crate) reuse: Reuse,
-    /// Programs that decide about tenants' limits, for the reclaim that they request by themselves.
-    pub(crate) programs: HashMap<MemcgId, Programs>,
     /// The limits that set themselves.
     pub(crate) autos: HashMap<MemcgId, Auto>,
 }
@@ -104,10 +102,8 @@ impl State {
             names: Names::default(),
             reservations: Reservations::default(),
             swaps: Swaps::new(swap_frames),
-            on_stall: HashMap::new(),
             by_benefit: BTreeSet::new(),
             reuse: Reuse::default(),
-            programs: HashMap::new(),
             autos: HashMap::new(),
         }
     }
@@ -232,6 +228,8 @@ pub(crate) struct Pool {
     pub(crate) dirtiers_left: Arc<DirtiersLeft>,
     pub(crate) accesses: Arc<AccessCounts>,
     pub(crate) backend: Backend,
+    /// Those of the process, from the first map on.
+    pub(crate) page_tables: OnceLock<PageTables>,
     pub(crate) fault_sites: Arc<FaultSites>,
     pub(crate) waits: WaitTable,
     pub(crate) io: IoCounters,
@@ -253,7 +251,7 @@ pub(crate) struct Pool {
     pub(crate) closing: AtomicBool,
     born: Instant,
     /// Last, so that it outlives the backend, which may have registered it with the kernel.
-    arena: Mapping,
+    arena: Arena,
 }
 
 /// How many pools there were in this process.
@@ -318,13 +316,16 @@ fn engine_of(config: &PagerBuilder, frames: u32) -> Result<Engine, BuildError> {
 }
 
 /// The memory of as many frames, if the process may have it.
-fn arena_of(config: &PagerBuilder, frames: u32) -> Result<Mapping, BuildError> {
+fn arena_of(config: &PagerBuilder, frames: u32) -> Result<Arena, BuildError> {
     let bytes = frames as usize * config.page_bytes;
     check_limit(bytes as u64, lowtide_sys::memcg::own_limit())?;
     let memory = |source| BuildError::Memory { bytes: bytes as u64, source };
-    let arena = Mapping::new(bytes, HugePages::Yes).map_err(memory)?;
+    let arena = Arena::new(bytes);
     if config.populate {
         arena.populate(0..bytes).map_err(memory)?;
+    } else {
+        // A sandbox that refuses what addresses need is known now, and not at the first fault.
+        Mapping::reserve(1).map_err(memory)?;
     }
     Ok(arena)
 }
@@ -344,17 +345,17 @@ impl Pool {
         let swap_file = file.map(make).transpose()?;
         let arena = arena_of(config, frames)?;
         lowtide_sys::membarrier::register();
+        // Registering pins, and so takes, all of it.
         // SAFETY: fields drop in the order of their declaration, and `arena` is declared last; no
-        // part of it is ever unmapped or moved before. Nothing of it is discarded either, if it is
-        // registered: then it is populated, and pinned (`resident.rs`).
+        // part of it is ever unmapped or moved before. Nothing of it is discarded either: it is
+        // populated, and pinned (`resident.rs`).
         #[expect(unsafe_code, reason = "promised where the arena is made")]
-        let registered = unsafe { Arena::new(arena.as_ptr(), frames as usize * page_bytes) };
+        let register = || unsafe { lowtide_io::Arena::new(arena.at(0), arena.len()) };
         let fault_sites = Arc::<FaultSites>::default();
         let backend = Backend::open(Options {
             engine: config.io_engine,
             depth: config.depth,
-            // Registering pins, and so takes, all of it.
-            arena: config.populate.then_some(registered),
+            arena: config.populate.then(register),
             inject: config.inject.clone(),
             sites: Arc::clone(&fault_sites),
             numbers,
@@ -383,6 +384,7 @@ impl Pool {
             devices: Devices::default(),
             dirtiers_left: Arc::default(),
             backend,
+            page_tables: OnceLock::new(),
             fault_sites,
             waits: WaitTable::new(),
             io: IoCounters::default(),
@@ -443,12 +445,17 @@ impl Pool {
         self.arena.huge_bytes()
     }
 
+    /// Address of the first frame; null where there are no addresses for them.
+    pub(crate) fn frames_base(&self) -> *mut u8 {
+        self.arena.base()
+    }
+
     /// Address of a frame.
     #[inline]
     pub(crate) fn frame_ptr(&self, frame: u32) -> *mut u8 {
         // A product, not a shift: on x86 a shift by a variable is three operations, and hits count
         // them.
-        self.arena.as_ptr().wrapping_add(frame as usize * self.page_bytes)
+        self.arena.at(frame as usize * self.page_bytes)
     }
 
     /// The bytes of a frame that the caller has pinned, by a slot or because it is in no
@@ -483,7 +490,7 @@ impl Pool {
     /// Gives the memory behind a frame back, which is to stand for memory elsewhere.
     pub(crate) fn unback(&self, state: &mut State, frame: u32) {
         if let Err(error) = state.resident.unback(&self.arena, frame, 0) {
-            tracing::error!(%error, "a page of a heap has memory twice");
+            tell!(error, %error, "a page of a heap has memory twice");
         }
     }
 
@@ -491,8 +498,7 @@ impl Pool {
     pub(crate) fn take_arena_frames(&self, state: &mut State, order: u8) -> Option<u32> {
         let frame = state.frames.alloc(order)?;
         let whole = state.engine.max(MemcgId::ROOT) >= u64::from(self.frames);
-        let generous = whole && state.autos.is_empty();
-        let outcome = state.resident.back(&self.arena, frame, order, generous);
+        let outcome = state.resident.back(&self.arena, frame, order, whole);
         Self::taken(state, frame, order, outcome)
     }
 
@@ -513,10 +519,11 @@ impl Pool {
         }
     }
 
-    /// From now on frames get the memory that they need and no more, so that all of it can go back.
-    pub(crate) fn be_frugal(&self, state: &mut State) {
-        if let Err(error) = state.resident.be_frugal(&self.arena) {
-            tracing::warn!(%error, "memory goes back in huge pages, and later");
+    /// From now on frames get the memory that they need and no more, so that all of it can go back,
+    /// but for some pages that never do.
+    pub(crate) fn be_frugal(&self, state: &mut State, kept: u64) {
+        if let Err(error) = state.resident.be_frugal(&self.arena, kept << self.page_shift) {
+            tell!(warn, %error, "memory goes back in huge pages, and later");
         }
     }
 

@@ -17,9 +17,9 @@ use crate::pager::Pager;
 use lowtide_status::{Error, Origin, PagerStatus};
 
 impl Pager {
-    /// What it and its tenants do, in the form of a status page. `hits` to `write_bytes` are those
-    /// of [`Pager::stat`]. All but the policy is zero after a defect of the pager
-    /// ([`Error::Poisoned`](crate::Error::Poisoned)).
+    /// The state of the pager and its tenants, in the form of a status page. `hits` to
+    /// `write_bytes` are those of [`Pager::stat`]. All but the policy is zero after a defect of the
+    /// pager ([`Error::Poisoned`](crate::Error::Poisoned)).
     ///
     /// Cost: O(tenants) and O(open files), some microseconds for each tenant, with the pool's lock
     /// taken once for each. At most 500 tenants have figures, those with the most memory.
@@ -45,7 +45,7 @@ impl Pager {
     /// pager.publish_status(status::Origin::Library)?;
     /// // As `lowtide stat PID` does, in another process:
     /// let page = status::read(std::process::id())?;
-    /// assert_eq!(page.pagers[0].tenants[0].max_bytes, Some(8 << 20));
+    /// assert_eq!(page.pagers[0].tenants[0].stat.max_bytes, Some(8 << 20));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn publish_status(&self, origin: Origin) -> Result<(), Error> {

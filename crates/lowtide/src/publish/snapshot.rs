@@ -10,6 +10,7 @@
 use crate::budget::Curve;
 use crate::pool::{Pool, StateGuard};
 use crate::space::Space;
+use lowtide_core::counters::{Stat, TenantStat};
 use lowtide_core::{AgeClass, MemcgId};
 use lowtide_status::{Generation, PagerStatus, TenantStatus};
 use std::cmp::Reverse;
@@ -25,7 +26,6 @@ const FILES_MAX: usize = 16;
 
 /// The figures of a pager.
 pub(super) fn of(pool: &Pool) -> PagerStatus {
-    let io = pool.io.snapshot();
     let state = pool.lock();
     let engine = &state.engine;
     let policy = engine.policy().to_string();
@@ -56,22 +56,16 @@ pub(super) fn of(pool: &Pool) -> PagerStatus {
         status.curve = curve.as_ref().map(lowtide_status::Curve::from);
         Some(status)
     });
+    let mut stat = Stat::default();
+    stat.resident_bytes = resident_bytes;
+    stat.frame_metadata_bytes = metadata_bytes;
+    stat.failed_pages = failed_pages;
+    (stat.hits, stat.misses) = (pool.io.hits(), pool.io.misses());
+    stat.io = pool.io.counts.snapshot();
     PagerStatus {
         policy,
         page_bytes: pool.page_bytes() as u64,
-        resident_bytes,
-        metadata_bytes,
-        hits: pool.io.hits(),
-        misses: pool.io.misses(),
-        reads: io.reads,
-        read_bytes: io.read_bytes,
-        writes: io.writes,
-        write_bytes: io.write_bytes,
-        ahead_pages: io.ahead_pages,
-        ahead_used: io.ahead_used,
-        ahead_wasted: io.ahead_wasted,
-        throttled_ns: io.throttled_ns,
-        failed_pages,
+        stat,
         tenants: tenants.collect(),
         tenants_left_out,
     }
@@ -106,13 +100,13 @@ fn tenant(pool: &Pool, mut state: StateGuard<'_>, id: MemcgId) -> TenantStatus {
     let path = state.names.path(&state.engine, id);
     let engine = &mut state.engine;
     let pressure = engine.pressure(id, now);
-    let (stat, limits, events) = (engine.stat(id), engine.limits(id), engine.limit_events(id));
-    let bytes = |pages: u64| pages.saturating_mul(stat.page_bytes);
+    let (memory, limits, events) = (engine.stat(id), engine.limits(id), engine.limit_events(id));
+    let bytes = |pages: u64| pages.saturating_mul(memory.page_bytes);
     let limit = |pages: u64| (pages != u64::MAX).then(|| bytes(pages));
-    let at = &stat.events;
-    let generations = engine.ages(id).into_iter().map(|age| generation(age, now, stat.page_bytes));
-    TenantStatus {
-        path,
+    let at = &memory.events;
+    let generations =
+        engine.ages(id).into_iter().map(|age| generation(age, now, memory.page_bytes));
+    let stat = TenantStat {
         usage_bytes: bytes(engine.usage(id)),
         peak_bytes: bytes(engine.peak(id)),
         max_bytes: limit(limits.max),
@@ -120,23 +114,22 @@ fn tenant(pool: &Pool, mut state: StateGuard<'_>, id: MemcgId) -> TenantStatus {
         low_bytes: bytes(limits.low),
         min_bytes: bytes(limits.min),
         swap_bytes: bytes(engine.swap_usage(id)),
-        file_bytes: bytes(stat.file),
-        anon_bytes: bytes(stat.anon),
-        dirty_bytes: bytes(stat.file_dirty),
-        writeback_bytes: bytes(stat.file_writeback),
+        file_bytes: bytes(memory.file),
+        anon_bytes: bytes(memory.anon),
+        dirty_bytes: bytes(memory.file_dirty),
+        writeback_bytes: bytes(memory.file_writeback),
         faults: at.pgfault,
-        refaults: at.workingset_refault_anon + at.workingset_refault_file,
+        refaults: at.refaults(),
         scanned: at.pgscan,
         evicted: at.pgsteal,
-        stall_some_ns: pressure.some.total_ns,
+        stall_some_ns: pressure.some.total.as_nanos() as u64,
         stall_some_avg10: f64::from(pressure.some.averages[0]) / 100.0,
-        stall_full_ns: pressure.full.total_ns,
+        stall_full_ns: pressure.full.total.as_nanos() as u64,
         high_events: events.high,
         max_events: events.max,
         oom_events: events.oom,
-        generations: generations.collect(),
-        ..TenantStatus::default()
-    }
+    };
+    TenantStatus { path, stat, generations: generations.collect(), ..TenantStatus::default() }
 }
 
 fn generation(age: AgeClass, now: u64, page_bytes: u64) -> Generation {

@@ -13,6 +13,7 @@ use crate::pool::Pool;
 use crate::thread_locals;
 use lowtide_pin::sync::lock;
 use lowtide_status::{Error, Origin, Writer};
+use lowtide_sys::tell;
 use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError, mpsc};
 use std::thread::{self, JoinHandle};
@@ -123,7 +124,7 @@ fn run(mut writer: Writer) {
         }
         let pagers = publisher.pools.iter().map(|pool| snapshot::of(pool)).collect();
         if let Err(error) = writer.publish(pagers) {
-            tracing::debug!(%error, "status page");
+            tell!(debug, %error, "status page");
         }
         publisher.rounds += 1;
         WRITTEN.notify_all();

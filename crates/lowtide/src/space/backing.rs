@@ -19,6 +19,9 @@ use crate::config::IoMode;
 use crate::error::OpenError;
 use lowtide_io::Backend;
 use lowtide_sys::file::{self, DirectAlign, FileKind, OpenMode};
+use lowtide_sys::let_go::let_go;
+use lowtide_sys::room::Own;
+use lowtide_sys::tell;
 use rustix::fs::{FlockOperation, OFlags, flock};
 use rustix::io::Errno;
 use std::fs::File;
@@ -75,10 +78,12 @@ pub(crate) struct Descriptors {
     /// Past the page cache, where that is possible.
     direct: Option<File>,
     /// Through the page cache: for ranges that direct I/O cannot address, and where it is refused.
-    buffered: File,
+    /// There until the drop.
+    buffered: Option<File>,
     kind: FileKind,
     key: FileKey,
     writes: bool,
+    is_direct: bool,
     /// The file was not there before.
     pub(crate) created: Option<NewName>,
     why: String,
@@ -89,7 +94,7 @@ pub(crate) struct Descriptors {
 pub(crate) struct NewName {
     /// The directory, as it was found when the file was made: its own name may change, and so may
     /// the process's working directory. `None` if it may not be read.
-    directory: Option<File>,
+    directory: Option<Own<File>>,
 }
 
 impl NewName {
@@ -98,7 +103,12 @@ impl NewName {
             path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let flags = (OFlags::DIRECTORY | OFlags::NOCTTY).bits().cast_signed();
         Self {
-            directory: std::fs::OpenOptions::new().read(true).custom_flags(flags).open(parent).ok(),
+            directory: std::fs::OpenOptions::new()
+                .read(true)
+                .custom_flags(flags)
+                .open(parent)
+                .ok()
+                .map(Own::of_this_side),
         }
     }
 
@@ -106,9 +116,16 @@ impl NewName {
     /// whole file system, which costs more.
     fn sync(&self, file: &File) -> io::Result<()> {
         match &self.directory {
-            Some(directory) if directory.sync_all().is_ok() => Ok(()),
+            Some(directory) if directory.with(File::sync_all).is_ok() => Ok(()),
             _ => Ok(rustix::fs::syncfs(file)?),
         }
+    }
+}
+
+impl Drop for Descriptors {
+    fn drop(&mut self) {
+        // No lock of the program's on the file goes with them.
+        [self.direct.take(), self.buffered.take()].into_iter().flatten().for_each(let_go);
     }
 }
 
@@ -147,13 +164,17 @@ impl Descriptors {
     pub(crate) fn of_file(path: &Path, given: OwnedFd, wanted: &Wanted) -> Result<Self, OpenError> {
         let io = |source| OpenError::Io { path: path.to_owned(), source };
         let buffered = match file::reopen(&given, wanted.access()) {
-            Ok(file) => file,
+            Ok(file) => {
+                let_go(given);
+                file
+            }
             // Use it as it is, if it will do.
             Err(refused) => {
                 let flags = rustix::fs::fcntl_getfl(&given).map_err(|e| io(e.into()))?;
                 let mode = flags & OFlags::RWMODE;
                 let reads = mode == OFlags::RDWR || (mode == OFlags::RDONLY && !wanted.write);
                 if !reads || flags.intersects(OFlags::APPEND | OFlags::DIRECT | OFlags::PATH) {
+                    let_go(given);
                     return Err(io(os_error(refused)));
                 }
                 File::from(given)
@@ -207,7 +228,23 @@ impl Descriptors {
                 }
             }
         };
-        Ok(Some(Self { direct, buffered, kind, key, writes: wanted.write, created, why }))
+        let (writes, is_direct) = (wanted.write, direct.is_some());
+        Ok(Some(Self {
+            direct,
+            buffered: Some(buffered),
+            kind,
+            key,
+            writes,
+            is_direct,
+            created,
+            why,
+        }))
+    }
+
+    /// The same with one descriptor: for whole pages.
+    pub(crate) fn for_reads(mut self) -> Self {
+        self.buffered = self.direct.take().or_else(|| self.buffered.take());
+        self
     }
 
     /// Tries once to take the lock.
@@ -221,7 +258,7 @@ impl Descriptors {
             Ok(()) => held,
             Err(Errno::WOULDBLOCK) => Held::Elsewhere,
             Err(error) => {
-                tracing::warn!(path = %path.display(), %error, "the file cannot be locked: \
+                tell!(warn, path = %path.display(), %error, "the file cannot be locked: \
                     nothing keeps other pagers away");
                 Held::Nothing
             }
@@ -230,18 +267,22 @@ impl Descriptors {
 
     /// Shows whether others have changed the file: its size, and when it changed.
     fn stamp(&self) -> Option<Stamp> {
-        let facts = self.buffered.metadata().ok()?;
+        let facts = self.buffered().metadata().ok()?;
         let size = facts.size().cast_signed();
         Some([size, facts.mtime(), facts.mtime_nsec(), facts.ctime(), facts.ctime_nsec()])
     }
 
-    pub(crate) const fn key(&self) -> FileKey {
+    pub(crate) fn key(&self) -> FileKey {
         self.key
+    }
+
+    fn buffered(&self) -> &File {
+        self.buffered.as_ref().expect("it is there until the drop")
     }
 
     /// The descriptor for transfers of whole pages.
     fn pages(&self) -> &File {
-        self.direct.as_ref().unwrap_or(&self.buffered)
+        self.direct.as_ref().unwrap_or_else(|| self.buffered())
     }
 
     fn page_fd(&self) -> RawFd {
@@ -328,15 +369,18 @@ pub(crate) enum Held {
     Elsewhere,
 }
 
+/// No descriptor: a request with it fails.
+const NONE: RawFd = -1;
+
 /// All descriptors of a file that is open in a pager.
 #[derive(Debug)]
 pub(crate) struct Backing {
     path: Arc<PathBuf>,
     key: FileKey,
     /// The descriptors for reads; an anonymous region has none.
-    first: Option<Descriptors>,
+    first: Option<Own<Descriptors>>,
     /// The descriptors for writes, where `first` cannot write.
-    later: OnceLock<Descriptors>,
+    later: OnceLock<Own<Descriptors>>,
     held: Mutex<Held>,
     /// Size and times of the file when it was opened first.
     stamp: Option<Stamp>,
@@ -346,8 +390,23 @@ impl Backing {
     /// A file, whose lock is held on these descriptors as `held` says.
     pub(crate) fn new(path: &Path, first: Descriptors, held: Held) -> Self {
         let (path, stamp, key) = (Arc::new(path.to_owned()), first.stamp(), first.key);
-        let (later, held) = (OnceLock::new(), Mutex::new(held));
-        Self { path, key, first: Some(first), later, held, stamp }
+        let (later, held, first) =
+            (OnceLock::new(), Mutex::new(held), Some(Own::of_this_side(first)));
+        Self { path, key, first, later, held, stamp }
+    }
+
+    /// A file behind pointers: what reads it is in the room, what writes it, if anything does, and
+    /// its lock, in the program's table.
+    pub(crate) fn in_room(
+        path: &Path,
+        reads: Own<Descriptors>,
+        writes: Option<Descriptors>,
+        held: Held,
+    ) -> Self {
+        let (path, key) = (Arc::new(path.to_owned()), reads.fact(Descriptors::key));
+        let later = writes.map(Own::of_this_side).map_or_else(OnceLock::new, OnceLock::from);
+        let (first, held) = (Some(reads), Mutex::new(held));
+        Self { path, key, first, later, held, stamp: None }
     }
 
     /// What a region of anonymous pages has instead: a name, and a number that no other has.
@@ -362,8 +421,16 @@ impl Backing {
     ///
     /// # Panics
     /// For an anonymous region.
-    fn first(&self) -> &Descriptors {
+    fn first(&self) -> &Own<Descriptors> {
         self.first.as_ref().expect("an anonymous region is not read from a file")
+    }
+
+    /// The descriptors of a view, which are in the table of the threads that use views.
+    ///
+    /// # Panics
+    /// In a thread with another table.
+    fn of_view(&self) -> &Descriptors {
+        self.first().here().expect("a view is used where it was opened")
     }
 
     pub(crate) const fn path(&self) -> &Arc<PathBuf> {
@@ -376,24 +443,25 @@ impl Backing {
 
     /// Whether the file may be written to: whether it was opened so.
     pub(crate) fn is_writable(&self) -> bool {
-        self.first.as_ref().is_some_and(|first| first.writes) || self.later.get().is_some()
+        self.first.as_ref().is_some_and(|first| first.fact(|own| own.writes))
+            || self.later.get().is_some()
     }
 
     /// Lets the file be written from now on, if it could not be.
     pub(crate) fn make_writable(&self, descriptors: Descriptors) {
         if !self.is_writable() {
             // One that came first is as good.
-            drop(self.later.set(descriptors));
+            drop(self.later.set(Own::of_this_side(descriptors)));
         }
     }
 
     fn writer(&self) -> &Descriptors {
-        self.later.get().unwrap_or_else(|| self.first())
+        self.later.get().and_then(Own::here).unwrap_or_else(|| self.of_view())
     }
 
     /// The descriptor for reading whole pages.
     pub(crate) fn read_fd(&self) -> RawFd {
-        self.first().page_fd()
+        self.first().here().map_or(NONE, Descriptors::page_fd)
     }
 
     /// The descriptor for writing whole pages; one that refuses if the file is not open for
@@ -405,25 +473,33 @@ impl Backing {
     /// The descriptor that goes through the page cache, for writing if the file may be written.
     /// Making it durable makes the whole file durable.
     pub(crate) fn buffered(&self) -> &File {
-        &self.writer().buffered
+        self.writer().buffered()
+    }
+
+    /// Uses the descriptor for reads, where it is.
+    pub(crate) fn with_reader<R: Send>(
+        &self,
+        work: impl FnOnce(&File) -> io::Result<R> + Send,
+    ) -> io::Result<R> {
+        self.first().with(|own| work(own.buffered()))
     }
 
     pub(crate) fn is_direct(&self) -> bool {
-        self.first().direct.is_some()
+        self.first().fact(|own| own.is_direct)
     }
 
     pub(crate) fn is_regular(&self) -> bool {
-        self.first().kind == FileKind::Regular
+        self.first().fact(|own| own.kind) == FileKind::Regular
     }
 
     /// Makes a name durable that this pager gave to the file.
     pub(crate) fn sync_name(&self, backend: &Backend, name: &NewName) -> io::Result<()> {
-        backend.sync_name(&self.path, || name.sync(&self.first().buffered))
+        backend.sync_name(&self.path, || name.sync(self.of_view().buffered()))
     }
 
     /// Size of the file now.
     pub(crate) fn size(&self) -> io::Result<u64> {
-        file::size(&self.first().buffered)
+        self.with_reader(|file| file::size(file))
     }
 
     /// Makes the file `len` bytes long.
@@ -438,7 +514,7 @@ impl Backing {
 
     /// One line for people: how the file is read.
     pub(crate) fn why(&self) -> &str {
-        self.first.as_ref().map_or("anonymous memory", |first| &first.why)
+        self.first.as_ref().map_or("anonymous memory", |first| first.fact(|own| own.why.as_str()))
     }
 
     /// Takes the lock for reading, unless one is held. Returns whether it is held, or the file
@@ -447,7 +523,7 @@ impl Backing {
     pub(crate) fn try_lock_shared(&self, changed: impl FnOnce()) -> bool {
         let mut held = lowtide_pin::sync::lock(&self.held);
         if matches!(*held, Held::Nothing | Held::Elsewhere) {
-            *held = self.first().try_lock(&self.path, false);
+            *held = self.of_view().try_lock(&self.path, false);
             if *held != Held::Elsewhere {
                 self.notice_others(changed);
             }
@@ -457,7 +533,7 @@ impl Backing {
 
     /// Calls `changed` if the file is not as it was when it was opened, and was not written here.
     fn notice_others(&self, changed: impl FnOnce()) {
-        let as_before = || self.stamp.is_some() && self.first().stamp() == self.stamp;
+        let as_before = || self.stamp.is_some() && self.of_view().stamp() == self.stamp;
         if !self.is_writable() && !as_before() {
             changed();
         }
@@ -475,13 +551,13 @@ impl Backing {
         }
         let change = *held == Held::Shared;
         if change {
-            let _ = flock(self.first().pages(), FlockOperation::Unlock);
+            let _ = flock(self.of_view().pages(), FlockOperation::Unlock);
         }
         let on = if self.is_writable() { self.writer() } else { new };
         *held = on.try_lock(&self.path, true);
         let taken = *held != Held::Elsewhere;
         if !taken && change {
-            *held = self.first().try_lock(&self.path, false);
+            *held = self.of_view().try_lock(&self.path, false);
         }
         if taken {
             self.notice_others(changed);
@@ -494,7 +570,7 @@ impl Backing {
         let mut held = lowtide_pin::sync::lock(&self.held);
         let file = match std::mem::replace(&mut *held, Held::Nothing) {
             Held::Nothing | Held::Elsewhere => return,
-            Held::Shared => self.first().pages(),
+            Held::Shared => self.of_view().pages(),
             Held::Exclusive => self.writer().pages(),
         };
         let _ = flock(file, FlockOperation::Unlock);

@@ -23,6 +23,7 @@ use lowtide_core::Flags;
 use lowtide_io::{Deadline, FaultSite};
 use lowtide_pin::hazard;
 use lowtide_pin::translation::{Entry, State as EntryState, Taken};
+use lowtide_sys::tell;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -76,11 +77,11 @@ impl Pool {
             match self.make_durable(space, 0..u64::MAX) {
                 Ok(Ok(())) => {}
                 Ok(Err(failure)) => {
-                    tracing::warn!(%path, error = %failure.source, "closed with pages that could \
+                    tell!(warn, %path, error = %failure.source, "closed with pages that could \
                         not be written; they are tried again");
                 }
                 Err(error) => {
-                    tracing::warn!(%path, %error, "closed with pages that are not written yet");
+                    tell!(warn, %path, %error, "closed with pages that are not written yet");
                 }
             }
             if !self.is_clean(space) {
@@ -154,8 +155,7 @@ impl Pool {
         }
         if tally.in_flight > 0 {
             let (path, pages) = (space.path_ref().display(), tally.in_flight);
-            tracing::warn!(
-                %path,
+            tell!(warn, %path,
                 pages,
                 "a closed file is still being read, and its device does not answer"
             );
@@ -200,7 +200,7 @@ impl Pool {
     /// A page of a file that seemed clean has bytes that the file lacks. That would be a defect of
     /// ours, and it does not cost the bytes: the file stays as an orphan and is written.
     fn keep(&self, space: &Arc<Space>, page: u64) {
-        tracing::error!(path = %space.path_ref().display(), page, "a dirty page was found in a \
+        tell!(error, path = %space.path_ref().display(), page, "a dirty page was found in a \
             closed file that seemed clean; it is written now");
         {
             let _state = self.lock();

@@ -23,6 +23,7 @@ use crate::view::{Open, View};
 use lowtide_core::limits::MAX_ORDER;
 use lowtide_core::{MemcgId, Size, SpaceId};
 use lowtide_io::Deadline;
+use lowtide_sys::tell;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
@@ -43,13 +44,13 @@ const GROWTH: Size = Size::new(1 << 40);
 /// let pager = Pager::builder().max(Size::mib(8)).build()?;
 /// let index = pager.tenant("index").low(Size::mib(2)).create()?;
 ///
-/// // A new file of 16 MiB, in folios of 8 pages, its memory paid for by one tenant.
-/// let options = OpenOptions::new().create(16 << 20).folio_order(3).tenant(&index);
+/// // A new file of 16 MiB, its memory paid for by one tenant.
+/// let options = OpenOptions::new().create_with_len(16 << 20).tenant(&index);
 /// let table = options.open(&pager, table)?;
 /// assert_eq!(table.len(), 16 << 20);
 ///
 /// // A log: every write is durable when `write_at` returns.
-/// let log = OpenOptions::new().create(0).sync(true).open(&pager, log)?;
+/// let log = OpenOptions::new().create_with_len(0).sync(true).open(&pager, log)?;
 /// log.write_at(0, b"first entry")?;
 ///
 /// // A temporary file, which has no name.
@@ -62,7 +63,7 @@ pub struct OpenOptions {
     write: bool,
     create: Option<u64>,
     create_new: bool,
-    order: u8,
+    pub(crate) order: u8,
     tenant: Option<Tenant>,
     lock: bool,
     sync: bool,
@@ -107,7 +108,7 @@ impl OpenOptions {
     /// Creates the file if it does not exist, and makes it at least `bytes` long; implies writing.
     /// An existing longer file keeps its length. The first flush makes its name durable, too.
     #[must_use]
-    pub fn create(mut self, bytes: impl Into<Size>) -> Self {
+    pub fn create_with_len(mut self, bytes: impl Into<Size>) -> Self {
         self.create = Some(bytes.into().bytes());
         self.write = true;
         self
@@ -117,19 +118,9 @@ impl OpenOptions {
     /// [`AlreadyExists`](std::io::ErrorKind::AlreadyExists), and of several opens that race one
     /// succeeds.
     #[must_use]
-    pub fn create_new(mut self, bytes: impl Into<Size>) -> Self {
+    pub fn create_new_with_len(mut self, bytes: impl Into<Size>) -> Self {
         self.create_new = true;
-        self.create(bytes)
-    }
-
-    /// Brings pages in `2^order` at a time, in one folio of up to 2 MiB. For large reads: fewer,
-    /// larger transfers. Where there is no contiguous room in memory, a single page is brought in
-    /// instead. A file that is open already keeps the order that it was opened with, unless all
-    /// views of it only read.
-    #[must_use]
-    pub fn folio_order(mut self, order: u8) -> Self {
-        self.order = order;
-        self
+        self.create_with_len(bytes)
     }
 
     /// Charges the view's pages to a tenant. Without one they are charged to the root, which only
@@ -171,9 +162,9 @@ impl OpenOptions {
     }
 
     /// How far the file may grow while it is open, beyond its size when it is opened, or the size
-    /// that [`create`](Self::create) gives it (default: 1 TiB). For each page that it may have,
-    /// four bytes of addresses are set aside; memory is taken for pages that it has. A file that is
-    /// open already keeps the limit that it was opened with.
+    /// that [`create_with_len`](Self::create_with_len) gives it (default: 1 TiB). For each page
+    /// that it may have, four bytes of addresses are set aside; memory is taken for pages that it
+    /// has. A file that is open already keeps the limit that it was opened with.
     #[must_use]
     pub fn growth(mut self, growth: impl Into<Size>) -> Self {
         self.growth = growth.into();
@@ -203,8 +194,8 @@ impl OpenOptions {
     /// Each view, and each clone of it, notices by itself where it is read in order, in up to four
     /// places at a time: by guards, by [`read_at`](View::read_at), or by
     /// [`get_many`](View::get_many) with neighbours. Windows begin small and grow; they shrink
-    /// where pages are evicted before they are used
-    /// ([`IoStat::ahead_wasted`](crate::IoStat::ahead_wasted)). Random access reads nothing ahead.
+    /// where pages are evicted before they are used ([`IoStat`](crate::IoStat) counts them). Random
+    /// access reads nothing ahead.
     #[must_use]
     pub fn read_ahead(mut self, window: impl Into<Size>) -> Self {
         self.read_ahead = Some(window.into().bytes());
@@ -239,7 +230,7 @@ impl OpenOptions {
     /// whose descriptor was opened for reading. Where there is no `/proc` the descriptor is used as
     /// it is, and the open fails if it was opened for less.
     ///
-    /// [`create`](Self::create) makes the file that long; it exists already.
+    /// [`create_with_len`](Self::create_with_len) makes the file that long; it exists already.
     ///
     /// # Errors
     /// As [`open`](Self::open).
@@ -291,14 +282,14 @@ impl OpenOptions {
         if space.takes_notice_of_others()
             && let Err(error) = Length::of(pool, &space).forget_clean()
         {
-            tracing::warn!(path = %path.display(), %error, "the file was changed while its lock \
+            tell!(warn, path = %path.display(), %error, "the file was changed while its lock \
                 was not held; some of its pages are old");
         }
         if let Some(bytes) = self.create
             && space.backing.is_regular()
             && space.len() < bytes
         {
-            let grow = |source| OpenError::Grow { path: path.to_owned(), bytes, source };
+            let grow = |source| OpenError::SetLen { path: path.to_owned(), bytes, source };
             Length::of(pool, &space).extend_to(bytes).map_err(grow)?;
         }
         if space.is_writable() {
@@ -330,7 +321,7 @@ impl OpenOptions {
             }
             if !std::mem::replace(&mut reported, true) {
                 let path = path.display();
-                tracing::info!(%path, "the file is locked elsewhere; waiting for its lock");
+                tell!(info, %path, "the file is locked elsewhere; waiting for its lock");
             }
             std::thread::sleep(LOCK_PAUSE);
         }

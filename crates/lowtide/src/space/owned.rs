@@ -346,7 +346,8 @@ mod tests {
         const PAGES: u64 = 1 << 30;
         let dir = tempfile::tempdir().unwrap();
         let pager = Pager::builder().max(Size::mib(1)).build().unwrap();
-        let view = OpenOptions::new().create(PAGES << 12).open(&pager, dir.path().join("sparse"));
+        let view =
+            OpenOptions::new().create_with_len(PAGES << 12).open(&pager, dir.path().join("sparse"));
         let view = view.unwrap();
         view.write_at((PAGES - 1) << 12, &[1; 4096]).unwrap();
         let space = pager.inner.pool.lock().spaces.iter().flatten().next().unwrap().clone();

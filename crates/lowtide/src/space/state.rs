@@ -103,7 +103,10 @@ pub(crate) struct Space {
     /// Runs of its pages that are on their way.
     in_flight: AtomicU32,
     /// Pages that were read ahead and evicted before they were used.
-    pub(crate) ahead_wasted: AtomicU64,
+    pub(crate) wasted_pages: AtomicU64,
+    /// Pages that the page cache has of it beyond what is charged, and that do not go: they are in
+    /// use elsewhere.
+    pub(crate) elsewhere_pages: AtomicU64,
     /// Where its neighbours are worth reading with a page.
     pub(crate) around: Around,
     /// Changes of its length, and holes made in it.
@@ -169,7 +172,8 @@ impl Space {
             ledger: Mutex::default(),
             device: OnceLock::new(),
             in_flight: AtomicU32::new(0),
-            ahead_wasted: AtomicU64::new(0),
+            wasted_pages: AtomicU64::new(0),
+            elsewhere_pages: AtomicU64::new(0),
             around: Around::default(),
             changes: AtomicU64::new(0),
             durable_changes: AtomicU64::new(0),
@@ -212,6 +216,16 @@ impl Space {
     pub(crate) fn len(&self) -> u64 {
         // A thread that sees the length sees the translations that were made for it.
         self.len.load(Acquire)
+    }
+
+    /// Bytes of the file that are in memory beyond its charge, since they are in use elsewhere.
+    pub(crate) fn elsewhere_bytes(&self) -> u64 {
+        self.offset(self.elsewhere_pages.load(Relaxed))
+    }
+
+    /// Where in the file a page begins.
+    pub(crate) const fn offset(&self, page: u64) -> u64 {
+        page << self.page_shift
     }
 
     /// Pages of the file, a partial last one included.
@@ -282,7 +296,7 @@ impl Space {
     pub(crate) fn sync_name(&self, backend: &Backend) -> Result<(), Error> {
         let mut name = lowtide_pin::sync::lock(&self.new_name);
         if let Some(new) = &*name {
-            let error = |e| Error::Name { path: self.path(), source: Arc::new(e) };
+            let error = |e| Error::NameNotDurable { path: self.path(), source: Arc::new(e) };
             self.backing.sync_name(backend, new).map_err(error)?;
             *name = None;
         }
@@ -336,7 +350,7 @@ impl Space {
     }
 
     pub(crate) fn out_of_range(&self, page: u64) -> Error {
-        self.range_out_of(page << self.page_shift, 1 << self.page_shift)
+        self.range_out_of(self.offset(page), 1 << self.page_shift)
     }
 
     pub(crate) fn range_out_of(&self, offset: u64, bytes: u64) -> Error {
@@ -346,7 +360,7 @@ impl Space {
     /// The file ends before this page, whatever is known of its length.
     pub(crate) fn not_there(&self, page: u64) -> Error {
         let len = self.backing.size().unwrap_or_else(|_| self.len());
-        let (offset, bytes) = (page << self.page_shift, 1 << self.page_shift);
+        let (offset, bytes) = (self.offset(page), 1 << self.page_shift);
         Error::OutOfRange { path: self.path(), offset, bytes, len }
     }
 

@@ -20,7 +20,7 @@
 //! large folio.
 //!
 //! **A device that takes nothing.** At the limit a thread looks again after each pause, but not for
-//! longer than the pager's patience. Then it goes on, and does not wait at the limit again before
+//! longer than the pager's timeout. Then it goes on, and does not wait at the limit again before
 //! something has been written; nor does it wait for a file that fails at every try. So writes to a
 //! dead device pause once, and fail with `OutOfBudget` when the budget is full.
 //!
@@ -122,7 +122,7 @@ pub(super) fn balance_dirty(pool: &Pool, space: &Space) {
             pool.wake_flusher_of(space);
             state = pool.lock();
         }
-        let written = pool.io.write_bytes.load(Relaxed);
+        let written = pool.io.counts.write_bytes.load(Relaxed);
         if balance.again && mine(pool, |mine| mine.gave_up) == Some(Some(written)) {
             return;
         }
@@ -133,7 +133,7 @@ pub(super) fn balance_dirty(pool: &Pool, space: &Space) {
             return;
         }
         if deadline.has_passed() || sync::lock(&space.ledger).hopeless().is_some() {
-            let written = pool.io.write_bytes.load(Relaxed);
+            let written = pool.io.counts.write_bytes.load(Relaxed);
             mine(pool, |mine| mine.gave_up = Some(written));
             return;
         }

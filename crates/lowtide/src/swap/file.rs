@@ -12,6 +12,7 @@
 
 use lowtide_io::{Bounded, Inject, InjectOp, Numbers, Request, carry_out};
 use lowtide_swap::{AlignedBuffer, Backing as _, CreateError, PAGE_BYTES, SwapFile, UnlinkedFile};
+use lowtide_sys::room::Own;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -48,7 +49,7 @@ pub(crate) struct Backing {
 
 /// The file, and what watches its requests in tests.
 struct Watched {
-    file: UnlinkedFile,
+    file: Own<UnlinkedFile>,
     name: PathBuf,
     /// What decides about its requests, in tests, and numbers them with the pager's others.
     inject: Option<(Arc<dyn Inject>, Numbers)>,
@@ -64,7 +65,9 @@ pub(crate) fn create(
     limits: Limits,
     inject: Option<(Arc<dyn Inject>, Numbers)>,
 ) -> Result<Arc<SwapFile<Backing>>, CreateError> {
-    let file = UnlinkedFile::create(dir, slots.saturating_mul(PAGE_BYTES as u64))?;
+    let bytes = slots.saturating_mul(PAGE_BYTES as u64);
+    let thread = |source| CreateError::Io { action: "open", dir: dir.to_owned(), source };
+    let file = Own::try_make(|| UnlinkedFile::create(dir, bytes)).map_err(thread)??;
     let file = Arc::new(Watched { file, name: NAME.into(), inject });
     let now = if limits.write == Duration::MAX { 0 } else { WRITERS };
     let writes = Bounded::new("lowtide-swap", WRITERS, now);
@@ -97,12 +100,16 @@ impl Watched {
 
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize> {
         let place = (offset, bytes.len() as u64);
-        self.request(InjectOp::Write, place, bytes.len(), || self.file.write_at(bytes, offset))
+        self.request(InjectOp::Write, place, bytes.len(), || {
+            self.file.with(|file| file.write_at(bytes, offset))
+        })
     }
 
     fn read_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<usize> {
         let (place, len) = ((offset, bytes.len() as u64), bytes.len());
-        self.request(InjectOp::Read, place, len, || self.file.read_at(bytes, offset))
+        self.request(InjectOp::Read, place, len, || {
+            self.file.with(|file| file.read_at(bytes, offset))
+        })
     }
 }
 
@@ -167,7 +174,7 @@ impl lowtide_swap::Backing for Backing {
 
     fn punch(&self, offset: u64, bytes: u64) -> io::Result<()> {
         let punched = self.file.request(InjectOp::Punch, (offset, bytes), 0, || {
-            self.file.file.punch(offset, bytes).map(|()| 0)
+            self.file.file.with(|file| file.punch(offset, bytes)).map(|()| 0)
         });
         punched.map(drop)
     }

@@ -57,7 +57,7 @@ pub(crate) use file::{Backing, Limits, create};
 pub(crate) use frames::fill_reserves;
 pub(crate) use maintain::maintain;
 pub(crate) use out::swap_out;
-pub(crate) use places::{REFUSAL, Swaps};
+pub(crate) use places::{REFUSAL, Swaps, Tried};
 pub(crate) use slot::{Around, Slot, Store};
 pub(crate) use spill::{is_over_share, push_out};
 pub use stat::SwapStat;

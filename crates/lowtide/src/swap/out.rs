@@ -18,6 +18,7 @@ use crate::pool::{Pool, StateGuard};
 use crate::space::Space;
 use lowtide_core::{FolioId, Owner, Task, Unmapped, Victim, ZswapEvents};
 use lowtide_pin::translation::Taken;
+use lowtide_sys::tell;
 use std::io;
 use std::sync::Arc;
 
@@ -45,7 +46,7 @@ impl Leaving {
     fn bytes<'a>(&self, pool: &'a Pool, room: &'a mut [u8]) -> io::Result<&'a [u8]> {
         let Some(stored) = self.space.stored() else { return Ok(pool.bytes(self.frame)) };
         stored.read(self.page << pool.page_shift, room).inspect_err(|error| {
-            tracing::error!(%error, page = self.page, "a page of a heap cannot be read, and stays \
+            tell!(error, %error, page = self.page, "a page of a heap cannot be read, and stays \
                 in memory");
         })?;
         Ok(room)
@@ -95,7 +96,7 @@ pub(crate) fn swap_out<'a>(
     }
     let group = state.engine.group_of_space(leaving[0].space.id);
     if nothing_stored {
-        state.swaps.note_refusal(group, refused);
+        state.swaps.note_refusal(group, leaving.len() as u64, refused);
     } else {
         state.swaps.note_stored(group);
     }
@@ -107,7 +108,7 @@ pub(crate) fn swap_out<'a>(
                 space.anon().slots.set(*page, *slot);
                 if !slot.is_in_file() {
                     let group = state.engine.group_of_space(space.id);
-                    let stored = ZswapEvents { zswpout: 1, ..ZswapEvents::default() };
+                    let stored = ZswapEvents::stored(1);
                     state.engine.count_zswap(group, &stored);
                 }
             }
@@ -135,7 +136,7 @@ fn protect(leaving: &mut [Leaving]) {
         let pages = run[0].page..run[run.len() - 1].page + 1;
         let protected = run[0].space.stored().map(|stored| stored.protect(pages));
         if let Some(Err(error)) = protected {
-            tracing::error!(%error, "pages of a heap cannot be protected, and stay in memory");
+            tell!(error, %error, "pages of a heap cannot be protected, and stay in memory");
             run.iter_mut().for_each(|page| page.failed = true);
         }
     }

@@ -9,9 +9,19 @@ use lowtide_core::MemcgId;
 use std::io;
 use std::sync::{Arc, Weak};
 
-/// What a batch counts for that swap has refused, next to one that stays for a reason that may
-/// pass: a tenant whose limit was just lowered may have no frame to note where a page is.
+/// What a page counts for that swap has refused, next to one that stays for a reason that may pass:
+/// a tenant whose limit was just lowered may have no frame to note where a page is.
 pub(crate) const REFUSAL: u64 = 8;
+
+/// Batches of victims of some groups of which swap has taken nothing, or some, so far.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Tried {
+    /// Their pages where it has taken nothing: [`REFUSAL`] for one that it has refused, 1 for one
+    /// that did not go for a reason that may pass.
+    pub(crate) refused: u64,
+    /// Batches of which it has taken some.
+    pub(crate) taken: u64,
+}
 
 /// See the module documentation.
 #[derive(Debug)]
@@ -38,8 +48,7 @@ struct Place {
     tables: Vec<u32>,
     /// Frames that stand for tables of slots of its regions.
     slots: u64,
-    /// Batches of which swap has taken nothing, as [`Swaps::refusals`] counts them.
-    refusals: u64,
+    tried: Tried,
     /// Why it has taken nothing of the last one that it refused; none since it took some.
     refused: Option<Arc<io::Error>>,
 }
@@ -75,10 +84,9 @@ impl Swaps {
     /// A place for a new store.
     pub(super) fn begin(&mut self, group: MemcgId) -> usize {
         let (reserve, tables) = (Vec::new(), Vec::new());
-        let (wanted, taken, slots, refusals) = (0, 0, 0, 0);
+        let (wanted, taken, slots, tried) = (0, 0, 0, Tried::default());
         let (store, refused) = (None, None);
-        let place =
-            Place { group, store, reserve, wanted, taken, tables, slots, refusals, refused };
+        let place = Place { group, store, reserve, wanted, taken, tables, slots, tried, refused };
         let place = Some(place);
         match self.places.iter().position(Option::is_none) {
             Some(index) => {
@@ -125,12 +133,12 @@ impl Swaps {
         }
     }
 
-    /// Counts a batch of pages of a group of which swap has taken nothing: because it has no room
+    /// Counts a batch of `pages` of a group of which swap has taken nothing: because it has no room
     /// or its device fails, as the error says, or else for a reason that may pass.
-    pub(super) fn note_refusal(&mut self, group: MemcgId, refused: Option<io::Error>) {
+    pub(super) fn note_refusal(&mut self, group: MemcgId, pages: u64, refused: Option<io::Error>) {
         let refused = refused.map(Arc::new);
         for place in self.places.iter_mut().flatten().filter(|place| place.group == group) {
-            place.refusals += if refused.is_some() { REFUSAL } else { 1 };
+            place.tried.refused += pages * if refused.is_some() { REFUSAL } else { 1 };
             place.refused = refused.clone().or(place.refused.take());
         }
     }
@@ -138,6 +146,7 @@ impl Swaps {
     /// Swap has taken pages of a group.
     pub(super) fn note_stored(&mut self, group: MemcgId) {
         for place in self.places.iter_mut().flatten().filter(|place| place.group == group) {
+            place.tried.taken += 1;
             place.refused = None;
         }
     }
@@ -148,11 +157,13 @@ impl Swaps {
         places.find_map(|place| place.refused.clone())
     }
 
-    /// Such batches of some groups so far: [`REFUSAL`] for one that swap has refused, 1 for one
-    /// that did not go for a reason that may pass.
-    pub(crate) fn refusals(&self, of: impl Fn(MemcgId) -> bool) -> u64 {
+    /// What was tried to store of some groups.
+    pub(crate) fn tried(&self, of: impl Fn(MemcgId) -> bool) -> Tried {
         let places = self.places.iter().flatten().filter(|place| of(place.group));
-        places.map(|place| place.refusals).sum()
+        places.fold(Tried::default(), |all, Place { tried, .. }| Tried {
+            refused: all.refused + tried.refused,
+            taken: all.taken + tried.taken,
+        })
     }
 
     /// Frames that the stores of some groups have.

@@ -96,7 +96,7 @@ fn count_written(pool: &Pool, moving: &[Moving]) {
     }
     for page in moving {
         let group = state.engine.group_of_space(page.owner.space);
-        let written = ZswapEvents { zswpwb: 1, ..ZswapEvents::default() };
+        let written = ZswapEvents::written(1);
         state.engine.count_zswap(group, &written);
     }
 }

@@ -6,7 +6,7 @@ use lowtide_core::{MemcgId, MemoryStat};
 use std::fmt;
 use std::sync::Arc;
 
-/// What the swap of a tenant, and of those below it, has at a moment. `Display` has one line for
+/// Swap usage of a tenant and its descendants at a moment. `Display` has one line for
 /// each figure. While other threads work, figures may be some pages apart.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
@@ -94,9 +94,9 @@ impl Kept {
     }
 
     /// Figures of the group with these among them.
-    pub(crate) const fn among(self, stat: MemoryStat) -> MemoryStat {
-        let Self { bytes, pages, raw } = self;
-        MemoryStat { zswap: bytes, zswapped: pages, zswap_incomp: raw, ..stat }
+    pub(crate) const fn among(self, mut stat: MemoryStat) -> MemoryStat {
+        (stat.zswap, stat.zswapped, stat.zswap_incomp) = (self.bytes, self.pages, self.raw);
+        stat
     }
 }
 

@@ -13,10 +13,10 @@ impl Tenant {
     /// given up goes back to the system.
     ///
     /// It begins with what the tenant uses, or `least`. Called again, it changes the bounds, and
-    /// keeps what it has learned. [`set_high`](Tenant::set_high) and
-    /// [`stop_auto`](Tenant::stop_auto) end it; [`set_max`](Tenant::set_max) bounds it further.
-    /// The root can have such a limit, too. `docs/auto.md` says how it decides, and what it does
-    /// not do.
+    /// keeps what it has learned. `None` and [`set_high`](Tenant::set_high) end
+    /// it; after `None` there is no `high`, and `max` stays. [`set_max`](Tenant::set_max) bounds it
+    /// further. The root can have such a limit, too. `docs/auto.md` says how it decides, and what
+    /// it does not do.
     ///
     /// Cost: four looks at the tenant a second, in a thread of the pager; for each page that comes
     /// back, a few nanoseconds.
@@ -36,7 +36,8 @@ impl Tenant {
     /// # Errors
     /// [`TenantError::AutoLimits`], [`TenantError::NoBackground`], [`TenantError::NoThread`],
     /// [`TenantError::Gone`], and for the root [`TenantError::RootBudget`]: nothing has changed.
-    pub fn set_auto(&self, limits: AutoLimits) -> Result<(), TenantError> {
+    pub fn set_auto(&self, limits: impl Into<Option<AutoLimits>>) -> Result<(), TenantError> {
+        let Some(limits) = limits.into() else { return self.stop_auto() };
         let pool = self.pool();
         let least = pages(limits.least, pool.page_shift);
         let is_share = (1e-6..=1.0).contains(&limits.target);
@@ -48,7 +49,8 @@ impl Tenant {
             return Err(TenantError::NoBackground);
         }
         self.pager.inner.threads.service(Setter::start)?;
-        self.set_max(limits.most)?;
+        // `high` is what it holds; `max` only bounds it.
+        let _settled = self.set_max(limits.most)?;
         let mut state = self.lock()?;
         let (usage, now) = (state.engine.usage(self.id), pool.now());
         let auto = match state.autos.remove(&self.id) {
@@ -61,25 +63,19 @@ impl Tenant {
         state.engine.follow_waiting(self.id, true);
         state.engine.set_high(self.id, auto.limit());
         state.autos.insert(self.id, auto);
-        pool.be_frugal(&mut state);
+        pool.be_frugal(&mut state, least);
         Ok(())
     }
 
-    /// Ends what [`set_auto`](Tenant::set_auto) began. Then there is no `high`; `max` stays.
-    /// Returns whether there was such a limit.
-    ///
-    /// # Errors
-    /// [`TenantError::Gone`].
-    pub fn stop_auto(&self) -> Result<bool, TenantError> {
+    fn stop_auto(&self) -> Result<(), TenantError> {
         let mut state = self.lock()?;
-        let ended = state.end_auto(self.id);
-        if ended {
+        if state.end_auto(self.id) {
             state.engine.set_high(self.id, u64::MAX);
         }
-        Ok(ended)
+        Ok(())
     }
 
-    /// What became of a limit that sets itself; `None` without one.
+    /// The state of a limit that sets itself, with sums and means; `None` without one.
     ///
     /// # Errors
     /// [`TenantError::Gone`].

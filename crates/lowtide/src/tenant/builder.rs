@@ -47,18 +47,6 @@ impl TenantBuilder {
         self
     }
 
-    /// Bytes that may be in swap.
-    pub fn swap_max(mut self, max: impl Into<Size>) -> Self {
-        self.limits.swap_max = max.into();
-        self
-    }
-
-    /// Above as many bytes in swap threads are slowed down.
-    pub fn swap_high(mut self, high: impl Into<Size>) -> Self {
-        self.limits.swap_high = high.into();
-        self
-    }
-
     /// How much of its memory may be dirty; its dirty pages are then written back, and its writers
     /// slowed down, on their own. Default: the pager's shares
     /// ([`PagerBuilder::dirty_limits`](crate::PagerBuilder::dirty_limits)) of the tenant's memory.

@@ -2,10 +2,10 @@
 //!
 //! Setting a limit is immediate: every charge from then on sees it. What is above it is evicted by
 //! the thread that set it, in bounded pieces between which others run, until usage has come down,
-//! nothing can be evicted any more, another thread has changed the limit, or the pager's patience
+//! nothing can be evicted any more, another thread has changed the limit, or the pager's timeout
 //! ends. Source: `docs/kernel/memcg.md` §4.3, 4.4, 9.
 
-use super::limits::pages;
+use super::limits::{Settled, pages};
 use super::names;
 use super::{Tenant, TenantError, TenantLimits};
 use crate::events;
@@ -132,13 +132,13 @@ impl Tenant {
         Ok(())
     }
 
-    /// Sets the level above which charges evict first, and evicts what is above it now. Returns
+    /// Sets the level above which charges evict first, evicts what is above it now, and says
     /// whether usage has come down to it. A limit that [sets itself](Tenant::set_auto) ends with
     /// it.
     ///
     /// # Errors
     /// [`TenantError::Gone`], [`TenantError::Root`].
-    pub fn set_high(&self, high: impl Into<Size>) -> Result<bool, TenantError> {
+    pub fn set_high(&self, high: impl Into<Size>) -> Result<Settled, TenantError> {
         let (mut state, pages) = self.below_root(high.into())?;
         state.end_auto(self.id);
         let before = state.engine.limits(self.id).high;
@@ -147,18 +147,16 @@ impl Tenant {
         self.bring_down(state, Ceiling::High, pages)
     }
 
-    /// Sets the budget, and evicts what is above it. Returns whether usage has come down to it:
-    /// pages that are pinned, dirty or reserved may prevent that. Then usage can only fall until it
-    /// has come down, and until it has, every charge evicts or fails. The coldest compressed pages
-    /// are written to the swap file, if there is one.
+    /// Sets the budget, evicts what is above it, and says whether usage has come down to it. The
+    /// coldest compressed pages are written to the swap file, if there is one.
     ///
-    /// The budget of the root can be between 32 pages and what the pager was built with. Memory
-    /// that it does not allow any more goes back to the system, but not that of a pager that was
+    /// The budget of the root can be between 32 pages and what the pager was built with. Lowering
+    /// it returns memory to the system, unless the pager was
     /// [populated](crate::PagerBuilder::populate).
     ///
     /// # Errors
     /// [`TenantError::Gone`]; [`TenantError::RootBudget`].
-    pub fn set_max(&self, max: impl Into<Size>) -> Result<bool, TenantError> {
+    pub fn set_max(&self, max: impl Into<Size>) -> Result<Settled, TenantError> {
         let pool = self.pool();
         let pages = pages(max.into(), pool.page_shift);
         let mut state = self.lock()?;
@@ -178,7 +176,7 @@ impl Tenant {
         mut state: StateGuard<'a>,
         ceiling: Ceiling,
         pages: u64,
-    ) -> Result<bool, TenantError> {
+    ) -> Result<Settled, TenantError> {
         let pool = self.pool();
         let deadline = Deadline::after(pool.memory_timeout);
         let mut retries = MAX_RECLAIM_RETRIES;
@@ -190,7 +188,7 @@ impl Tenant {
             let usage = state.engine.usage(self.id);
             let replaced = ceiling.of(&state.engine.limits(self.id)) != pages;
             if usage <= pages || replaced {
-                return Ok(usage <= pages);
+                return Ok(if usage <= pages { Settled::Yes } else { Settled::Later });
             }
             // What is compressed is colder than what is in memory.
             let mut pushed = false;
@@ -224,7 +222,7 @@ impl Tenant {
         if ceiling == Ceiling::Max {
             state.engine.count_oom(self.id);
         }
-        Ok(false)
+        Ok(Settled::Later)
     }
 
     /// Evicts pages of the tenant and those below ahead of need: `memory.reclaim`. Returns the
@@ -259,7 +257,7 @@ impl Tenant {
     /// Gives it another name.
     ///
     /// # Errors
-    /// [`TenantError::Name`], [`TenantError::Exists`], [`TenantError::Gone`],
+    /// [`TenantError::InvalidName`], [`TenantError::Exists`], [`TenantError::Gone`],
     /// [`TenantError::Root`].
     pub fn rename(&self, name: &str) -> Result<(), TenantError> {
         names::check(name)?;
@@ -276,8 +274,8 @@ impl Tenant {
         Ok(())
     }
 
-    /// Moves it, with everything below it, under another tenant of the same pager. What it uses is
-    /// charged there from then on; what does not fit under the new ancestors is evicted first.
+    /// Moves it, with everything below it, under another tenant of the same pager. Its usage is
+    /// charged there from then on; pages that do not fit under the new ancestors are evicted first.
     ///
     /// # Errors
     /// [`TenantError::NoRoom`], [`TenantError::Cycle`], [`TenantError::TooDeep`],
@@ -324,9 +322,8 @@ impl Tenant {
     /// Removes it. Its pages, its reservations and the views that were opened in it belong to its
     /// parent from then on and go on as if nothing had happened. Cost: O(pages of the tenant).
     ///
-    /// Waits until no reclaim has pages of it, which takes as long as these are compressed or
-    /// written to the swap file, and for the pager's
-    /// [patience](crate::PagerBuilder::memory_timeout) at the longest.
+    /// Waits for reclaim to release its pages, at most
+    /// [`memory_timeout`](crate::PagerBuilder::memory_timeout).
     ///
     /// # Errors
     /// [`TenantError::HasChildren`], [`TenantError::Gone`], [`TenantError::Root`];
@@ -348,18 +345,7 @@ impl Tenant {
 
     fn try_remove(&self, state: &mut State) -> Result<(), TenantError> {
         let parent = state.engine.parent(self.id).ok_or(TenantError::Root)?;
-        let State {
-            engine,
-            names,
-            reservations,
-            swaps,
-            on_stall,
-            programs,
-            autos,
-            reuse,
-            by_benefit,
-            ..
-        } = state;
+        let State { engine, names, reservations, swaps, autos, reuse, by_benefit, .. } = state;
         engine.remove_group(self.id).map_err(|e| {
             TenantError::from_group(e, self.pool().page_shift, || names.path(engine, self.id))
         })?;
@@ -368,9 +354,7 @@ impl Tenant {
         swaps.inherit(self.id, parent);
         reuse.forget_group(self.id);
         by_benefit.remove(&self.id);
-        on_stall.remove(&self.id);
         autos.remove(&self.id);
-        programs.remove(&self.id);
         Ok(())
     }
 }

@@ -1,8 +1,9 @@
 //! A tenant's dirty data: how much there may be, and how much there is.
 
 use super::{Tenant, TenantError};
-use crate::stat::DirtyStat;
+use crate::stat::dirty_stat;
 use lowtide_core::DirtyLimits;
+use lowtide_core::counters::DirtyStat;
 
 impl Tenant {
     /// Limits its dirty data, and that of those below it, from now on. Nothing is written at once:
@@ -16,14 +17,6 @@ impl Tenant {
         state.engine.set_dirty_limits(self.id, limits).map_err(TenantError::from_dirty)
     }
 
-    /// The limits in force for its dirty data: its own, or the root's.
-    ///
-    /// # Errors
-    /// [`TenantError::Gone`].
-    pub fn dirty_limits(&self) -> Result<DirtyLimits, TenantError> {
-        Ok(self.lock()?.engine.dirty_limits(self.id))
-    }
-
     /// How much of it and those below it is dirty, how much may be, and how long its writers
     /// waited.
     /// Cost: O(tenants below).
@@ -32,6 +25,6 @@ impl Tenant {
     /// [`TenantError::Gone`].
     pub fn dirty(&self) -> Result<DirtyStat, TenantError> {
         let state = self.lock()?;
-        Ok(DirtyStat::of(&state.engine, self.id, self.pool().page_shift))
+        Ok(dirty_stat(&state.engine, self.id, self.pool().page_shift))
     }
 }

@@ -9,7 +9,7 @@ use lowtide_core::{ConfigError, DirtyLimitsError, GroupError, Size};
 pub enum TenantError {
     /// The name cannot be one step of a path.
     #[error("{name:?} cannot name a tenant, because it {problem}: choose another name")]
-    Name {
+    InvalidName {
         /// The requested name.
         name: String,
         /// What is wrong with it.
@@ -51,7 +51,7 @@ pub enum TenantError {
         /// Its path.
         path: String,
     },
-    /// Reclaim has had pages of it for as long as the pager's patience: it compresses them, or
+    /// Reclaim has had pages of it for as long as the pager's timeout: it compresses them, or
     /// writes them to the swap file.
     #[error(
         "reclaim compresses pages of the tenant, or writes them to the swap file, whose device may \
@@ -110,10 +110,6 @@ pub enum TenantError {
     /// The limits for dirty data make no sense.
     #[error("impossible limits for dirty data: {0}")]
     DirtyLimits(DirtyLimitsError),
-    /// A program was refused. The one before it stays.
-    #[cfg(feature = "bpf")]
-    #[error(transparent)]
-    Program(Box<lowtide_bpf::LoadError>),
     /// The two belong to different pagers.
     #[error("the tenant belongs to another pager")]
     OtherPager,

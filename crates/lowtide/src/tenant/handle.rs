@@ -15,8 +15,9 @@ use std::sync::Arc;
 /// A budget within the budget of a pager, and everything that is charged to it. Cheap to clone; all
 /// clones are the same tenant.
 ///
-/// Tenants form a tree below the pager. What a tenant uses, all of its ancestors use too. Limits
-/// and protection work as those of the kernel's memory cgroups, in bytes rounded down to pages:
+/// Tenants form a tree below the pager. The usage of a tenant is part of the usage of all its
+/// ancestors. Limits and protection work as those of the kernel's memory cgroups, in bytes rounded
+/// down to pages:
 ///
 /// | limit | meaning |
 /// |---|---|
@@ -39,15 +40,15 @@ use std::sync::Arc;
 /// let index = pager.tenant("index").low(Size::mib(2)).create()?;
 /// let scans = pager.tenant("scans").max(Size::mib(1)).create()?;
 ///
-/// let view = OpenOptions::new().create(16 << 20).tenant(&index).open(&pager, &path)?;
-/// let log = OpenOptions::new().create(64 << 20).tenant(&scans).open(&pager, &other)?;
+/// let view = OpenOptions::new().create_with_len(16 << 20).tenant(&index).open(&pager, &path)?;
+/// let log = OpenOptions::new().create_with_len(64 << 20).tenant(&scans).open(&pager, &other)?;
 /// drop(view.page(3)?);
 /// for page in 0..log.page_count() {
 ///     drop(log.page(page)?);                            // 64 MiB, in at most 1 MiB of memory
 /// }
 /// assert!(scans.usage()? <= 1 << 20);
 /// assert!(index.usage()? > 0);
-/// scans.set_max(Size::kib(512))?;                      // while it runs
+/// let _ = scans.set_max(Size::kib(512))?;                      // while it runs
 /// print!("{}", scans.stat()?);                          // as memory.stat
 /// scans.remove()?;                                      // the root has its pages; `log` works on
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -162,12 +163,6 @@ impl Tenant {
             .collect())
     }
 
-    /// Whether it has been removed.
-    #[must_use]
-    pub fn is_gone(&self) -> bool {
-        self.lock().err() == Some(TenantError::Gone)
-    }
-
     /// Bytes charged to it and those below: `memory.current`. Up to 64 pages of it may be charged
     /// in advance.
     ///
@@ -194,7 +189,7 @@ impl Tenant {
         Ok(self.to_bytes(self.lock()?.engine.swap_usage(self.id)))
     }
 
-    /// What swap has of the anonymous pages of it and those below, and what that takes.
+    /// Swap usage of this tenant and its descendants: pages, and the memory they occupy compressed.
     ///
     /// # Errors
     /// [`TenantError::Gone`].
@@ -223,14 +218,6 @@ impl Tenant {
     /// [`TenantError::Gone`].
     pub fn events(&self) -> Result<MemcgEvents, TenantError> {
         Ok(self.lock()?.engine.limit_events(self.id))
-    }
-
-    /// Limit events of it alone: `memory.events.local`.
-    ///
-    /// # Errors
-    /// [`TenantError::Gone`].
-    pub fn local_events(&self) -> Result<MemcgEvents, TenantError> {
-        Ok(self.lock()?.engine.local_events(self.id))
     }
 
     /// The text of one of the kernel's files.

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 /// The settings of a tenant.
 #[derive(Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct TenantLimits {
     /// Hard protection.
     pub min: Size,
@@ -78,24 +79,21 @@ impl TenantLimits {
     }
 }
 
-/// How a thread reacts if it would have to sleep because a tenant is over a limit.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum OnStall {
-    /// It sleeps, 2 s at most at a time, before it brings in the next page; not while it has
-    /// guards.
-    #[default]
-    Throttle,
-    /// Its next operation that would bring something in fails with
-    /// [`Error::OverLimit`](crate::Error::OverLimit), once, and brings nothing in.
-    Error,
-    /// It goes on, without evicting either: `high` is only counted, and the tenant grows up to
-    /// `max`.
-    Grow,
+/// Whether usage has come down to a limit that was set. The limit is set in either case.
+#[must_use = "`Later`: what is pinned, dirty or reserved is above the limit still"]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Settled {
+    /// Usage is not above the limit.
+    Yes,
+    /// Pages that are pinned, dirty or reserved are above it. Usage can only fall until they are
+    /// gone, and until then every charge evicts or fails.
+    Later,
 }
 
 /// Bounds of a limit that sets itself, and what it holds. See
 /// [`Tenant::set_auto`](crate::Tenant::set_auto).
 #[derive(Clone, Copy, PartialEq, Debug)]
+#[non_exhaustive]
 pub struct AutoLimits {
     /// The limit is never less.
     pub least: Size,
@@ -114,9 +112,15 @@ impl AutoLimits {
     pub fn new(least: impl Into<Size>, most: impl Into<Size>) -> Self {
         Self { least: least.into(), most: most.into(), target: Self::TARGET }
     }
+
+    /// The same bounds with another [`target`](Self::target).
+    #[must_use]
+    pub const fn with_target(self, target: f64) -> Self {
+        Self { target, ..self }
+    }
 }
 
-/// What became of a limit that sets itself. Sizes are bytes; means are over time.
+/// The state of a limit that sets itself. Sizes are bytes; means are over time.
 #[derive(Clone, Copy, PartialEq, Debug)]
 #[non_exhaustive]
 pub struct AutoStat {

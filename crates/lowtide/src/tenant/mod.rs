@@ -14,11 +14,11 @@
 //! | `auto.rs` | limits that set themselves |
 //! | `dirty.rs` | limits of dirty data |
 //! | `policy.rs` | what happens above a limit: throttle policies, programs, advice |
+//! | `files.rs` | the kernel's files: their texts |
 //! | `share.rs` | how those below one tenant share its budget |
 //! | `reserve.rs`, `reservations.rs` | memory of the program's own |
 //! | `names.rs` | names and paths |
 //! | `report.rs` | the report when there is no room |
-//! | `files.rs`, `export.rs` | the kernel's files: texts, and a directory that has them |
 //! | `error.rs` | what can go wrong |
 
 mod auto;
@@ -26,7 +26,6 @@ mod builder;
 mod control;
 mod dirty;
 mod error;
-mod export;
 mod files;
 mod handle;
 mod limits;
@@ -39,11 +38,9 @@ mod share;
 
 pub use builder::TenantBuilder;
 pub use error::TenantError;
-pub use export::ExportError;
-pub(crate) use export::Exporter;
 pub use files::TenantFile;
 pub use handle::Tenant;
-pub use limits::{AutoLimits, AutoStat, OnStall, TenantLimits};
+pub use limits::{AutoLimits, AutoStat, Settled, TenantLimits};
 pub(crate) use names::Names;
 pub use report::{Consumer, OomReport, Unwritable};
 pub(crate) use reservations::Reservations;

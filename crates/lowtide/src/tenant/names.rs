@@ -10,8 +10,6 @@ use std::sync::Arc;
 pub(crate) struct Names {
     of: HashMap<MemcgId, Arc<str>>,
     at: HashMap<(MemcgId, Arc<str>), MemcgId>,
-    /// Grows with every change of the tree or of a name in it.
-    changes: u64,
 }
 
 /// Whether a name can be a step of a path.
@@ -25,19 +23,17 @@ pub(super) fn check(name: &str) -> Result<(), TenantError> {
     } else {
         return Ok(());
     };
-    Err(TenantError::Name { name: name.to_owned(), problem })
+    Err(TenantError::InvalidName { name: name.to_owned(), problem })
 }
 
 impl Names {
     pub(super) fn insert(&mut self, id: MemcgId, parent: MemcgId, name: Arc<str>) {
-        self.changes += 1;
         self.at.insert((parent, Arc::clone(&name)), id);
         self.of.insert(id, name);
     }
 
     /// Forgets a name; returns it.
     pub(super) fn remove(&mut self, id: MemcgId, parent: MemcgId) -> Option<Arc<str>> {
-        self.changes += 1;
         let name = self.of.remove(&id)?;
         self.at.remove(&(parent, Arc::clone(&name)));
         Some(name)
@@ -49,10 +45,6 @@ impl Names {
 
     pub(super) fn find(&self, parent: MemcgId, name: &str) -> Option<MemcgId> {
         self.at.get(&(parent, Arc::from(name))).copied()
-    }
-
-    pub(super) const fn changes(&self) -> u64 {
-        self.changes
     }
 
     /// The names from below the root down to a group.

@@ -1,20 +1,18 @@
 //! What happens above a limit: the policy that decides how long threads sleep, programs that decide
 //! instead; curves, advice, and budgets that are divided by them.
 //!
-//! A program is an eBPF object (its header `lowtide_bpf.h` in `lowtide-bpf` shows what it sees). It
-//! is checked when it is attached, runs in a virtual machine that can reach only its maps, and its
+//! A program is whatever implements [`LimitHooks`]: Rust, or an eBPF object (`lowtide-bpf`). Its
 //! answers are clamped: it can make threads wait, up to 2 s at a time, and choose which tenants are
-//! spared first. It cannot make a charge fail. Reclaim that a program requests in advance is done
+//! spared first. It cannot make a charge fail. Reclaim that a program wants in advance is done
 //! every two seconds. Source: `docs/kernel/memcg.md` §7, 8, 15.
 
-use super::{OnStall, Share, Tenant, TenantError};
+use super::{Share, Tenant, TenantError};
 use crate::budget::{Advice, Curve};
 use crate::pool::divide::divide_one;
 use crate::pool::{StateGuard, looks};
-#[cfg(feature = "bpf")]
-use lowtide_bpf::Programs;
 use lowtide_core::MemcgId;
 use lowtide_core::high::handler::HighPolicy;
+use lowtide_core::hooks::LimitHooks;
 use lowtide_core::psi::Pressure;
 
 impl Tenant {
@@ -27,42 +25,45 @@ impl Tenant {
         Ok(())
     }
 
-    /// Sets how a thread reacts that would have to sleep. Default: it sleeps.
-    ///
-    /// # Errors
-    /// [`TenantError::Gone`], [`TenantError::Root`].
-    pub fn set_on_stall(&self, on_stall: OnStall) -> Result<(), TenantError> {
-        self.limited()?.on_stall.insert(self.id, on_stall);
-        self.pool().throttled.notify_all();
-        Ok(())
-    }
-
-    /// Lets a program decide for this tenant and those below it that have none of their own. It
-    /// replaces the one that was attached before, from the next charge on. The returned handle
-    /// shares the program's state: its counters, its maps, whether it was switched off and why.
-    ///
-    /// # Errors
-    /// [`TenantError::Program`] with the section, the instruction and the reason; the previous
-    /// program stays. [`TenantError::Gone`].
-    #[cfg(feature = "bpf")]
-    pub fn attach(&self, object: &[u8], name: &str) -> Result<Programs, TenantError> {
-        let programs = Programs::load(object, name)
-            .map_err(|refused| TenantError::Program(Box::new(refused)))?;
-        let mut state = self.lock()?;
-        state.engine.set_hooks(self.id, Some(Box::new(programs.clone())));
-        state.programs.insert(self.id, programs.clone());
-        Ok(programs)
-    }
-
-    /// Takes the program away. Returns whether there was one.
+    /// Lets a program decide for this tenant and those below it that have none of their own, from
+    /// the next charge on; `None` takes it away. Returns the one that decided before. Hooks are
+    /// called under the pager's lock: see [`LimitHooks`]. The crate `lowtide-bpf` has hooks that
+    /// are eBPF programs.
     ///
     /// # Errors
     /// [`TenantError::Gone`].
-    #[cfg(feature = "bpf")]
-    pub fn detach(&self) -> Result<bool, TenantError> {
-        let mut state = self.lock()?;
-        state.programs.remove(&self.id);
-        Ok(state.engine.set_hooks(self.id, None).is_some())
+    ///
+    /// # Examples
+    /// A tenant whose threads never sleep, and that counts how often they would have:
+    /// ```
+    /// use lowtide::hooks::{LimitHooks, LimitSnapshot, ThrottleAnswer};
+    /// use std::sync::Arc;
+    /// use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+    ///
+    /// #[derive(Debug)]
+    /// struct Awake(Arc<AtomicU64>);
+    ///
+    /// impl LimitHooks for Awake {
+    ///     fn throttle(&mut self, _: &LimitSnapshot) -> ThrottleAnswer {
+    ///         self.0.fetch_add(1, Relaxed);
+    ///         ThrottleAnswer::Exactly(0)
+    ///     }
+    /// }
+    ///
+    /// # use lowtide::{Pager, Size};
+    /// # let pager = Pager::builder().max(Size::mib(4)).build()?;
+    /// let tenant = pager.tenant("batch").high(Size::mib(1)).create()?;
+    /// let spared = Arc::new(AtomicU64::new(0));
+    /// tenant.set_hooks(Some(Box::new(Awake(spared.clone()))))?;
+    /// let _held = tenant.reserve(Size::mib(2))?;
+    /// assert!(spared.load(Relaxed) > 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn set_hooks(
+        &self,
+        hooks: Option<Box<dyn LimitHooks>>,
+    ) -> Result<Option<Box<dyn LimitHooks>>, TenantError> {
+        Ok(self.lock()?.engine.set_hooks(self.id, hooks))
     }
 
     /// How much time is lost waiting for memory; `Display` is the text of `memory.pressure`. It
@@ -81,7 +82,7 @@ impl Tenant {
     ///
     /// # Errors
     /// [`TenantError::Gone`].
-    pub fn stall_advice(&self) -> Result<u64, TenantError> {
+    pub fn budget_for_stalls(&self) -> Result<u64, TenantError> {
         let now = self.pool().now();
         let pages = self.lock()?.engine.advice(self.id, now);
         Ok(self.to_bytes(pages))
@@ -106,11 +107,11 @@ impl Tenant {
     /// How large its budget should be, for at most this share of its accesses to miss besides first
     /// accesses: 0.02 is 2 %. `None` before the first access was looked at. It is what
     /// [`curve`](Self::curve) says; for the waiting that its own limits have caused see
-    /// [`stall_advice`](Self::stall_advice).
+    /// [`budget_for_stalls`](Self::budget_for_stalls).
     ///
     /// # Errors
     /// [`TenantError::Gone`].
-    pub fn advice(&self, target: f64) -> Result<Option<Advice>, TenantError> {
+    pub fn budget_for_misses(&self, target: f64) -> Result<Option<Advice>, TenantError> {
         Ok(self.curve()?.map(|curve| curve.advice(target)))
     }
 

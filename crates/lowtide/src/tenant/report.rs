@@ -80,8 +80,7 @@ pub struct Consumer {
 
 impl OomReport {
     /// Bytes that are dirty or being written: they can be evicted only when they have been written.
-    #[must_use]
-    pub fn dirty_bytes(&self) -> u64 {
+    fn dirty_bytes(&self) -> u64 {
         (self.stat.file_dirty + self.stat.file_writeback) * self.stat.page_bytes
     }
 

@@ -14,21 +14,23 @@ const BUFFER: usize = 64 << 10;
 
 /// A position in a view, to read and write from: [`Read`], [`Write`], [`Seek`] and [`BufRead`].
 ///
-/// Reads end at the end of the file; writes behind it make the file longer. Writes are not
-/// buffered: all views of the file read at once what a cursor writes, and [`View::flush`] makes it
-/// durable ([`Write::flush`] has nothing to do). Only [`BufRead`] copies ahead, up to 64 KiB, and
-/// does not see bytes that others store there in the meantime.
+/// Reads end at the end of the file; writes past it make the file longer. Writes are not buffered:
+/// all views of the file read at once what a cursor writes. [`Write::flush`] makes it durable, as
+/// [`View::flush`] does: the flush of a [`BufWriter`](io::BufWriter) around a cursor is a sync of
+/// the file. Only [`BufRead`] copies ahead, up to 64 KiB, and does not see bytes that others store
+/// there in the meantime.
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;
 /// # let pager = lowtide::Pager::builder().max(lowtide::Size::mib(1)).build()?;
 /// use std::io::{BufRead, Seek, Write};
 ///
-/// let view = lowtide::OpenOptions::new().create(0).open(&pager, dir.path().join("lines"))?;
+/// let options = lowtide::OpenOptions::new().create_with_len(0);
+/// let view = options.open(&pager, dir.path().join("lines"))?;
 /// let mut cursor = view.cursor();
 /// writeln!(cursor, "one")?;
 /// writeln!(cursor, "two")?;
-/// view.flush()?;
+/// cursor.flush()?;                                // durable
 /// cursor.rewind()?;
 /// assert_eq!(cursor.lines().collect::<Result<Vec<_>, _>>()?, ["one", "two"]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -100,8 +102,9 @@ impl Write for Cursor<'_> {
         Ok(buf.len())
     }
 
+    /// Makes the file durable, as [`View::flush`] does.
     fn flush(&mut self) -> io::Result<()> {
-        Ok(())
+        Ok(self.view.flush()?)
     }
 }
 

@@ -5,6 +5,7 @@
 //! the bytes. No lock, no system call, no atomic read-modify-write, except when the page is touched
 //! for the first time since the last aging.
 
+use super::flow::Flow;
 use super::guard::Page;
 use super::hits::Hits;
 use crate::ahead::readahead::{ReadAhead, note_access};
@@ -19,6 +20,8 @@ use crate::space::length::Length;
 use crate::space::punch::punch;
 use crate::{store, writeback};
 use lowtide_pin::translation::{Entry, State as EntryState};
+use lowtide_sys::room;
+use std::cell::Cell;
 use std::fmt;
 use std::fs::File;
 use std::mem::MaybeUninit;
@@ -63,7 +66,8 @@ impl Drop for Open {
     fn drop(&mut self) {
         // A file that is left behind is written by the flusher, and found by the next open.
         if self.space.drop_handle() && !self.hopeless.load(Relaxed) {
-            self.pager.inner.pool.close_space(&self.space);
+            // The last handle of a map may go with a thread of the room.
+            room::outside(|| self.pager.inner.pool.close_space(&self.space));
         }
     }
 }
@@ -80,7 +84,7 @@ impl Drop for Open {
 /// # let dir = tempfile::tempdir()?;
 /// # let path = dir.path().join("table.bin");
 /// let pager = Pager::builder().max(Size::mib(8)).build()?;
-/// let view = OpenOptions::new().create(32 << 20).open(&pager, &path)?;
+/// let view = OpenOptions::new().create_with_len(32 << 20).open(&pager, &path)?;
 ///
 /// view.write_at(10_000, b"written")?;            // at any offset
 /// let mut bytes = [0; 7];
@@ -389,8 +393,8 @@ impl View {
     /// # Errors
     /// [`Error::ReadOnly`]; [`Error::HeldHere`] and [`Error::HeldElsewhere`] when a guard stands in
     /// the way; [`Error::OutOfBudget`]; as [`page`](View::page) for a page of which only a part is
-    /// written; [`Error::Grow`]. Pages before the failing one have been written, and of those
-    /// behind it some may have been.
+    /// written; [`Error::Grow`]. Pages before the failing one have been written, and some of those
+    /// after it may have been.
     pub fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), Error> {
         let (space, pool) = (&*self.space, &*self.pool);
         if !self.writes {
@@ -449,7 +453,8 @@ impl View {
     /// ```
     /// # let dir = tempfile::tempdir()?;
     /// # let pager = lowtide::Pager::builder().max(lowtide::Size::mib(1)).build()?;
-    /// let view = lowtide::OpenOptions::new().create(0).open(&pager, dir.path().join("log"))?;
+    /// let options = lowtide::OpenOptions::new().create_with_len(0);
+    /// let view = options.open(&pager, dir.path().join("log"))?;
     /// view.write_at(0, b"twelve bytes")?;
     /// view.set_len(6)?;
     /// view.set_len(8)?;
@@ -482,7 +487,7 @@ impl View {
     /// # let dir = tempfile::tempdir()?;
     /// # let pager = lowtide::Pager::builder().max(lowtide::Size::mib(4)).build()?;
     /// let path = dir.path().join("heap");
-    /// let view = lowtide::OpenOptions::new().create(1 << 20).open(&pager, path)?;
+    /// let view = lowtide::OpenOptions::new().create_with_len(1 << 20).open(&pager, path)?;
     /// view.write_at(0, &[7; 1 << 20])?;
     /// view.punch(100..1 << 19)?;
     /// assert_eq!(view.read_to_vec(98..102)?, [7, 7, 0, 0]);
@@ -503,17 +508,26 @@ impl View {
     /// first; the others are read with up to the pager's depth in flight, and come as they arrive.
     /// Each access counts as one through a mapping.
     ///
+    /// `each` returns nothing, or a [`ControlFlow`](std::ops::ControlFlow): after a `Break` it is
+    /// not called again, nothing more is read, and the call returns `Ok` once the reads in flight
+    /// have ended.
+    ///
     /// Pages that follow each other in the list and in the file, and are absent, are read together,
     /// in transfers of up to 512 KiB: a sorted list is cheaper than a shuffled one.
     ///
     /// Inside `each`, a read or store of a page of this pager that is busy in another thread fails
-    /// with [`Error::Nested`] at once. So does one for which there is no room, after half a second
-    /// in which dirty pages are written: several callbacks may pin all pages together.
+    /// with [`Error::Nested`] at once. A page for which there is no room fails the same way after
+    /// half a second, in which dirty pages are written: several callbacks may pin all pages
+    /// together.
     ///
     /// # Errors
     /// As [`page`](View::page), for the first page that fails. Some pages may already have been
     /// shown.
-    pub fn get_many(&self, pages: &[u64], mut each: impl FnMut(usize, &[u8])) -> Result<(), Error> {
+    pub fn get_many<F: Flow>(
+        &self,
+        pages: &[u64],
+        mut each: impl FnMut(usize, &[u8]) -> F,
+    ) -> Result<(), Error> {
         if pages.iter().max().is_some_and(|last| *last >= self.page_count()) {
             // Before reads are in flight: a thread that has some must not wait for the page in
             // which the file ended.
@@ -524,11 +538,16 @@ impl View {
         {
             self.look_ahead(first..last.saturating_add(1));
         }
-        let (pool, list) = (&*self.pool, pages.iter().copied());
-        pool.read_many(&self.space, list, Access::Mapped, |index, _, frame| {
-            let _in_callback = Nested::begin();
-            each(index, pool.bytes(frame));
-        })
+        let (pool, ended) = (&*self.pool, Cell::new(false));
+        let list = pages.iter().copied().take_while(|_| !ended.get());
+        let read = pool.read_many(&self.space, list, Access::Mapped, |index, _, frame| {
+            if !ended.get() {
+                let _in_callback = Nested::begin();
+                ended.set(each(index, pool.bytes(frame)).is_break());
+            }
+        });
+        // Pages that were on their way then are not wanted any more.
+        if ended.get() { Ok(()) } else { read }
     }
 
     /// Hints that a range of bytes will be needed soon. Its pages are read in the background if
@@ -554,7 +573,7 @@ impl View {
 
     /// Writes what is dirty, and returns when everything that was written before the call, through
     /// any view of the file, is durable: bytes, the file's size, and the name of a file that
-    /// [`OpenOptions::create`](crate::OpenOptions::create) has made. No-op on a read-only view.
+    /// [`create_with_len`](crate::OpenOptions::create_with_len) made. No-op on a read-only view.
     ///
     /// Threads that flush at the same time share their syncs. Cost where nothing was written: a
     /// message to the flusher and back.
@@ -564,9 +583,9 @@ impl View {
     /// this handle last got such an error, even if all is well by now: each handle gets each
     /// incident once. Pages that could not be written stay dirty and are tried again, by the next
     /// flush at once. [`Error::Timeout`] after
-    /// [`PagerBuilder::io_timeout`](crate::PagerBuilder::io_timeout).
-    /// [`Error::Name`] if all is durable but the name of a file that this pager made. A file
-    /// that has no name any more is flushed like any other.
+    /// [`PagerBuilder::io_timeout`](crate::PagerBuilder::io_timeout). [`Error::NameNotDurable`] if
+    /// all is durable but the name of a file that this pager made. A file that has no name any more
+    /// is flushed like any other.
     pub fn flush(&self) -> Result<(), Error> {
         self.flush_pages(0..u64::MAX)
     }
@@ -575,8 +594,8 @@ impl View {
     /// the last one of the file, the file is closed: its pages leave memory, and its lock is free.
     ///
     /// # Errors
-    /// As `flush`. The handle is dropped all the same. What could not be written stays in the pager
-    /// and is tried again; the next open of the file finds it.
+    /// As `flush`. The handle is dropped all the same. Pages whose write failed stay in the pager
+    /// and are tried again; the next open of the file finds it.
     pub fn close(self) -> Result<(), Error> {
         let flushed = self.flush();
         if matches!(flushed, Err(Error::Timeout { .. })) && Arc::strong_count(&self.open) == 1 {
@@ -606,13 +625,12 @@ impl View {
         writeback::flush(&self.pool, &self.space, pages, &self.errors_seen)
     }
 
-    /// Undoes stores that are not written yet: drops the pages that lie in a range of bytes as a
-    /// whole from memory, so that the next access reads the file. For pages that
-    /// [cannot be written](Error::Write), or that are not wanted any more. Returns the number of
-    /// dirty pages that were dropped. The last page of the file lies in a range that reaches the
-    /// end of the file.
+    /// Discards unsaved changes to the pages that lie entirely in `bytes`: the next access reads
+    /// the file. For pages that [cannot be written](Error::Write), or that are not wanted any more.
+    /// Returns the number of dirty pages that were dropped. A partial last page counts if the range
+    /// reaches the end of the file.
     ///
-    /// A large folio ([`OpenOptions::folio_order`](crate::OpenOptions::folio_order)) stays unless
+    /// A large folio ([`folio_order`](crate::advanced::OpenAdvanced::folio_order)) stays unless
     /// all of its pages are in the range.
     ///
     /// # Errors

@@ -10,7 +10,8 @@
 //! # Safety
 //!
 //! The addresses are of the file's translation table and of the pool's arena. Neither moves; both
-//! are dropped only after the last view, which keeps their owners alive.
+//! are dropped only after the last view, which keeps their owners alive. Where there were no
+//! addresses for frames when the view was opened, no page is known here, and so none is a fast hit.
 
 use crate::pool::Pool;
 use crate::space::Space;
@@ -39,19 +40,17 @@ unsafe impl Sync for Hits {}
 
 impl Hits {
     pub(crate) fn new(space: &Space, pool: &Pool) -> Self {
-        Self {
-            entries: space.table.base(),
-            pages: AtomicU64::new(space.table.pages()),
-            frames: pool.frame_ptr(0),
-            page_bytes: pool.page_bytes(),
-        }
+        let frames: *const u8 = pool.frames_base();
+        let pages = if frames.is_null() { 0 } else { space.table.pages() };
+        let (entries, page_bytes) = (space.table.base(), pool.page_bytes());
+        Self { entries, pages: AtomicU64::new(pages), frames, page_bytes }
     }
 
     /// Learns how many translations there are now. Writes only if there are more: threads that
     /// share the view read this line at each hit.
     pub(crate) fn learn(&self, space: &Space) {
         let pages = space.table.pages();
-        if pages > self.pages.load(Relaxed) {
+        if !self.frames.is_null() && pages > self.pages.load(Relaxed) {
             self.pages.fetch_max(pages, AcqRel);
         }
     }

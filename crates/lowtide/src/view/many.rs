@@ -282,7 +282,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let pager = Pager::builder().max(Size::mib(1)).background(false).build().unwrap();
         let path = dir.path().join("file");
-        let view = OpenOptions::new().create(64 * 4096).open(&pager, path).unwrap();
+        let view = OpenOptions::new().create_with_len(64 * 4096).open(&pager, path).unwrap();
         let pool = &pager.inner.pool;
         let space: Arc<Space> = pool.lock().spaces.iter().flatten().next().unwrap().clone();
         space.around.missed(7, 64, |_| true);

@@ -16,7 +16,7 @@ use std::fmt;
 /// Reads pages of a [`View`] one at a time; made by [`View::page_cursor`]. It does not leave its
 /// thread.
 ///
-/// The bytes that [`read`](PageCursor::read) returns are those of the page, and do not change while
+/// The bytes that [`read`](PageCursor::page) returns are those of the page, and do not change while
 /// they are borrowed. **The reader keeps the page that it has read last** until it reads another,
 /// is [released](PageCursor::release) or dropped: until then the page is not evicted, and a store
 /// of another thread to it waits, as for a guard. So release it before this thread waits for
@@ -31,7 +31,7 @@ use std::fmt;
 /// let mut reader = view.page_cursor();
 /// let mut sum = 0;
 /// for page in [2, 0, 1, 2] {
-///     sum += u64::from(reader.read(page)?[9]);
+///     sum += u64::from(reader.page(page)?[9]);
 /// }
 /// reader.release();                              // holds nothing now
 /// assert_eq!(sum, 28);
@@ -67,12 +67,12 @@ impl PageCursor<'_> {
     /// as one through a mapping.
     ///
     /// Cost: for a page that is resident and was used lately, about half of what
-    /// [`View::page`] adds to a load. Otherwise as for `View::read`.
+    /// [`View::page`] adds to a load. Otherwise as for `View::page`.
     ///
     /// # Errors
     /// As [`View::page`]. On error the cursor holds no page.
     #[inline(always)]
-    pub fn read(&mut self, page: u64) -> Result<&[u8], Error> {
+    pub fn page(&mut self, page: u64) -> Result<&[u8], Error> {
         let bytes = match self.hits.find(page, &self.slot) {
             Some(bytes) => {
                 if !self.countdown.fast_hit() {

@@ -46,6 +46,7 @@ use lowtide_core::limits::TABLE_ENTRIES;
 use lowtide_core::{Flags, FolioId, Task};
 use lowtide_io::{FaultSite, Slice};
 use lowtide_pin::translation::{Entry, State as EntryState};
+use lowtide_sys::tell;
 use std::io;
 use std::ops::Range;
 
@@ -194,7 +195,7 @@ fn protect(state: &mut State, space: &Space, stored: &dyn StoredPages, begun: &[
     for together in begun.chunk_by(|a, b| a.end() == b.page) {
         let pages = pages_of(together);
         let Err(error) = stored.protect(pages.clone()) else { continue };
-        tracing::error!(path = %space.path().display(), ?pages, %error, "stores to a map cannot \
+        tell!(error, path = %space.path().display(), ?pages, %error, "stores to a map cannot \
             be seen: its pages stay dirty");
         for f in together {
             state.engine.set_dirty(f.folio);
@@ -401,7 +402,7 @@ fn begin(state: &mut State, space: &Space, page: u64, frame: u32) -> Begun {
         return Begun::StillStored(end);
     }
     if state.engine.set_dirty(folio) {
-        tracing::error!(path = %space.path().display(), page, "a dirty page was not known to be \
+        tell!(error, path = %space.path().display(), page, "a dirty page was not known to be \
             dirty; it is written now");
     }
     let started = state.engine.start_writeback(folio);

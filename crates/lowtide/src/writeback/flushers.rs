@@ -10,6 +10,7 @@ use crate::pool::Pool;
 use crate::space::Space;
 use lowtide_core::MemcgId;
 use lowtide_io::{Deadline, FaultSite};
+use lowtide_sys::{room, tell, threads};
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,8 +35,8 @@ impl Pool {
                 let device = Arc::new(Device::new(key, id, self.now()));
                 if self.background {
                     let (pool, own) = (Arc::clone(self), Arc::clone(&device));
-                    let thread = std::thread::Builder::new().name("lowtide-flush".to_owned());
-                    let thread = thread.spawn(move || flusher(&pool, &own)).map_err(|source| {
+                    let run = move || flusher(&pool, &own);
+                    let thread = threads::spawn("lowtide-flush", run).map_err(|source| {
                         OpenError::Thread { path: space.path().to_path_buf(), source }
                     })?;
                     *lowtide_pin::sync::lock(&device.thread) = Some(thread);
@@ -53,7 +54,7 @@ impl Pool {
     /// Makes pages durable that were stored to before the call.
     ///
     /// # Errors
-    /// What could not be written; [`Error::Timeout`]; [`Error::Name`].
+    /// What could not be written; [`Error::Timeout`]; [`Error::NameNotDurable`].
     pub(crate) fn make_durable(
         &self,
         space: &Arc<Space>,
@@ -87,16 +88,25 @@ impl Pool {
         Ok(outcome)
     }
 
-    /// Does work of a device in this thread, when no other thread does any.
-    fn do_work<R>(&self, device: &Arc<Device>, work: impl FnOnce(&mut Worker<'_>) -> R) -> R {
-        let _turn = lowtide_pin::sync::lock(&device.turn);
-        work(&mut Worker::new(self, device))
+    /// Does work of a device in this thread, when no other thread does any. What writes files has
+    /// its descriptors outside of the room.
+    fn do_work<R: Send>(
+        &self,
+        device: &Arc<Device>,
+        work: impl FnOnce(&mut Worker<'_>) -> R + Send,
+    ) -> R {
+        room::outside(|| {
+            let _turn = lowtide_pin::sync::lock(&device.turn);
+            work(&mut Worker::new(self, device))
+        })
     }
 
     /// Writes some of a group's dirty pages in this thread, unless another does such work.
     pub(super) fn write_some(&self, device: &Arc<Device>, group: MemcgId) -> u64 {
-        let Ok(_turn) = device.turn.try_lock() else { return 0 };
-        Worker::new(self, device).write_some(group)
+        room::outside(|| {
+            let Ok(_turn) = device.turn.try_lock() else { return 0 };
+            Worker::new(self, device).write_some(group)
+        })
     }
 
     /// Ends the flushers: each writes what is left of files that are not open, for as long as the
@@ -123,7 +133,7 @@ impl Pool {
         }
         for space in self.lock().spaces.iter().flatten().filter(|space| !self.is_clean(space)) {
             let path = space.path_ref().display();
-            tracing::error!(%path, "the pager goes with pages that could not be written: they are \
+            tell!(error, %path, "the pager goes with pages that could not be written: they are \
                 lost");
         }
     }

@@ -13,6 +13,7 @@ use super::ledger::Failure;
 use crate::pool::Pool;
 use crate::space::Space;
 use lowtide_io::{FaultSite, Read, Slice, Write};
+use lowtide_sys::tell;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
@@ -78,7 +79,7 @@ fn read_and_write(pool: &Pool, space: &Space, pages: Range<u64>) -> Result<bool,
             Ok(true)
         }
         Err(error) => {
-            tracing::warn!(path = %space.path().display(), ?pages, %error, "pages that a \
+            tell!(warn, path = %space.path().display(), ?pages, %error, "pages that a \
                 failed sync may have lost cannot be written again yet");
             let failure = Failure { pages, source: Arc::new(error) };
             ledger.still_suspect(failure.clone(), Instant::now());

@@ -1,6 +1,7 @@
 //! Write-back at moments that a test cannot reach from outside: between two steps of a store.
 
 use super::collect::{collect, copy_tail, cut_run, end_run, make_dirty};
+use crate::advanced::OpenAdvanced as _;
 use crate::fault::Access;
 use crate::fault::attempt::Attempts;
 use crate::pool::Pool;
@@ -31,7 +32,7 @@ impl World {
         let dir = tempfile::tempdir().unwrap();
         let pager = Pager::builder().max(Size::mib(1)).background(false).build().unwrap();
         let view = OpenOptions::new()
-            .create(bytes)
+            .create_with_len(bytes)
             .folio_order(3)
             .open(&pager, dir.path().join("file"))
             .unwrap();

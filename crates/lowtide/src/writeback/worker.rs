@@ -28,6 +28,7 @@ use crate::space::Space;
 use crate::space::beneath::OnItsWay;
 use lowtide_core::MemcgId;
 use lowtide_io::{Completion, Deadline, FaultSite, Slice, Write, Writer};
+use lowtide_sys::tell;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -131,7 +132,7 @@ pub(super) fn flusher(pool: &Arc<Pool>, device: &Arc<Device>) {
                 break;
             }
             if deadline.has_passed() {
-                tracing::error!("a device does not answer; what is in flight to it is left behind");
+                tell!(error, "a device does not answer; what is in flight to it is left behind");
                 // What the device may still read must never be given back.
                 std::mem::forget(Arc::clone(pool));
                 return worker.abandon();
@@ -547,8 +548,8 @@ impl<'p> Worker<'p> {
         }
         match result {
             Ok(bytes) => {
-                self.pool.io.writes.fetch_add(1, Relaxed);
-                self.pool.io.write_bytes.fetch_add(u64::from(bytes), Relaxed);
+                self.pool.io.counts.writes.fetch_add(1, Relaxed);
+                self.pool.io.counts.write_bytes.fetch_add(u64::from(bytes), Relaxed);
                 self.device.note_write(u64::from(bytes), run.begun, self.pool.now());
                 if run.tail.is_some() {
                     return self.start_tail(run);

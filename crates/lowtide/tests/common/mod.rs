@@ -1,7 +1,12 @@
 //! Files and pages with known contents, in folders that go away.
 #![allow(dead_code, reason = "each test file uses some of it")]
 
+pub(crate) mod kernel;
+pub(crate) mod mapped;
+pub(crate) mod scene;
+
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 /// A folder on a file system that takes direct I/O, removed on drop.
 pub(crate) struct Dir(tempfile::TempDir);
@@ -43,4 +48,21 @@ pub(crate) fn noise(page: u64, version: u64) -> Vec<u8> {
         state.to_le_bytes()
     };
     (0..4096_u64 / 8).flat_map(next).collect()
+}
+
+/// Waits for something that another thread does. Only a hang makes it fail.
+#[track_caller]
+pub(crate) fn eventually(what: &str, mut happened: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !happened() {
+        assert!(began.elapsed() < Duration::from_secs(60), "{what}: not within a minute");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// A counter of the tenant alone, from its `memory.events.local`.
+pub(crate) fn local_events(tenant: &lowtide::Tenant, name: &str) -> u64 {
+    let text = tenant.text(lowtide::TenantFile::EventsLocal).expect("the tenant is there");
+    let line = text.lines().find_map(|line| line.strip_prefix(name)).expect("such a line");
+    line.trim().parse().expect("a number")
 }

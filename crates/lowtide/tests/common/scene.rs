@@ -2,6 +2,7 @@
 
 #![allow(dead_code, reason = "every test binary uses a part of it")]
 
+use std::any::type_name;
 use std::ffi::CStr;
 use std::process::{Command, Output};
 
@@ -15,19 +16,49 @@ pub(crate) const NEW_USERFAULTFD: u32 = 0xAA00;
 /// The request of /proc/self/pagemap for a scan: it reads and writes 96 bytes.
 pub(crate) const PAGEMAP_SCAN: u32 = 0xC060_6610;
 
+/// The name by which the runner knows the test in which a closure is written: `module::test`.
+fn test_of<Scene>() -> &'static str {
+    let (_crate, path) = type_name::<Scene>().split_once("::").expect("a path");
+    path.trim_end_matches("::{{closure}}")
+}
+
+/// This program again, in which the runner runs one test: `module::test`.
+pub(crate) fn again(test: &str) -> Command {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", test, "--nocapture", "--test-threads=1"]);
+    command
+}
+
 /// In the test: starts the scene in a process of its own, and returns how it ended, or nothing if
-/// it cannot be played here. In that process: plays the scene, which never returns here.
-pub(crate) fn child(test: &str, scene: fn() -> i32) -> Option<Output> {
+/// it cannot be played here. In that process: plays the scene, and never returns. The scene is a
+/// closure of the test, whose name it tells.
+pub(crate) fn child<Scene: FnOnce() -> i32>(scene: Scene) -> Option<Output> {
+    play(test_of::<Scene>(), scene)
+}
+
+/// A test that changes or measures all of its process: it has one of its own, in which it must end
+/// well.
+pub(crate) fn alone<Scene: FnOnce()>(scene: Scene) {
+    let played = play(test_of::<Scene>(), || {
+        scene();
+        0
+    });
+    let Some(output) = played else { return };
+    assert_well(&output);
+    for line in String::from_utf8_lossy(&output.stderr).lines() {
+        eprintln!("{line}");
+    }
+}
+
+fn play(test: &str, scene: impl FnOnce() -> i32) -> Option<Output> {
     if std::env::var(CHILD).is_ok_and(|name| name == test) {
         std::process::exit(scene());
     }
-    let output = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", test, "--nocapture", "--test-threads=1"])
-        .env(CHILD, test)
-        .output()
-        .unwrap();
+    let output = again(test).env(CHILD, test).output().unwrap();
+    let [out, error] = [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text));
+    assert!(out.contains("running 1 test\n"), "{test} is no test of this program: {out}{error}");
     if output.status.code() == Some(SKIPPED) {
-        eprintln!("SKIPPED: {}", String::from_utf8_lossy(&output.stderr));
+        eprintln!("SKIPPED: {error}");
         return None;
     }
     Some(output)

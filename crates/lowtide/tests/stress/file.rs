@@ -6,6 +6,7 @@
 
 use super::plan::{FilePlan, Plan, Rng};
 use super::shadow::{ANY, Record, Shadow, Turn, Turns, content, describe, is_mixture, version_of};
+use lowtide::advanced::OpenAdvanced as _;
 use lowtide::{Error, OpenError, OpenOptions, Pager, Tenant, View};
 use std::fs::File;
 use std::ops::{Deref, Range};
@@ -115,7 +116,8 @@ impl StormFile {
         tenant: Option<&Tenant>,
         order: u8,
     ) -> Result<Views, OpenError> {
-        let mut options = OpenOptions::new().create(self.len.load(SeqCst)).folio_order(order);
+        let mut options =
+            OpenOptions::new().create_with_len(self.len.load(SeqCst)).folio_order(order);
         if let Some(tenant) = tenant {
             options = options.tenant(tenant);
         }
@@ -196,7 +198,7 @@ impl StormFile {
             | Error::Write { .. }
             | Error::Timeout { .. }
             | Error::Grow { .. } => !self.fair,
-            Error::Punch { .. } | Error::Name { .. } => !self.fair,
+            Error::Punch { .. } | Error::NameNotDurable { .. } => !self.fair,
             Error::OutOfBudget { .. } => !self.fair,
             _ => false,
         };

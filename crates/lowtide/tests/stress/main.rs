@@ -26,8 +26,6 @@ mod common;
 mod device;
 mod ends;
 mod file;
-#[path = "../common/kernel.rs"]
-mod kernel;
 mod lazy;
 mod mapped;
 mod operations;
@@ -40,8 +38,9 @@ mod watch;
 use common::Dir;
 use device::Device;
 use file::StormFile;
+use lowtide::advanced::PagerAdvanced as _;
 use lowtide::instruments::{FaultSite, Inject};
-use lowtide::{Error, OpenOptions, Pager, Size, SwapOptions, Tenant};
+use lowtide::{Error, OpenOptions, Pager, Settled, Size, SwapOptions, Tenant};
 use operations::Hand;
 use plan::{Behaviour, PAGES, Plan, Rng, SwapPlan, mix};
 use region::Regions;
@@ -402,7 +401,7 @@ fn what_fits_in_half_of_a_lowered_budget_stays_in_memory_while_nothing_happens()
     let dir = Dir::new();
     let path = common::make_file(&dir, 64 << 10);
     let pager = Pager::builder().max(size(8 << 20)).base_page(512).build().unwrap();
-    assert!(pager.root().set_max(size(32 * 512)).unwrap());
+    assert_eq!(pager.root().set_max(size(32 * 512)).unwrap(), Settled::Yes);
     let view = pager.open(path).unwrap();
     for page in (0..12).chain(0..12) {
         drop(view.page(page).unwrap());

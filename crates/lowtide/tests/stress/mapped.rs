@@ -3,15 +3,18 @@
 //! Each page has records of two threads, so both store to it while it is written back, leaves and
 //! comes back. The kernel copies the bytes (`common/kernel.rs`): a page that the device cannot read
 //! is an error then, and no signal. When all is flushed and the map has ended, the file has what
-//! was stored.
+//! was stored. Before it ends the kernel's count of the file comes down to the budget, which may be
+//! smaller than the file; beside a mirror, which finds it written and cached, to nothing.
 
+use super::common::kernel::Kernel;
 use super::file::Came;
-use super::kernel::Kernel;
 use super::operations::Hand;
 use super::plan::{Rng, mix};
 use lowtide::map::{MapError, MapMode, MapMut, MapOptions};
+use lowtide_sys::page_cache::cached_pages;
 use std::fs::File;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 /// Bytes of a page of the processor, which maps have.
 const PAGE: usize = 4096;
@@ -19,6 +22,10 @@ const PAGE: usize = 4096;
 const RECORD: usize = 256;
 /// Steps of a thread.
 const STEPS: u64 = 200;
+/// How long pages may stay.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// The number of a file system in memory.
+const TMPFS: rustix::fs::FsWord = 0x0102_1994;
 
 /// What a thread knows of its records: the version of each, unless a store of it has failed.
 type Known = Vec<Option<u64>>;
@@ -30,7 +37,7 @@ pub(crate) fn stored_through(hand: &mut Hand<'_>) -> Came {
         return Came::NotNow;
     }
     let way = hand.rng.pick(&[MapMode::Userfault, MapMode::Userfault, MapMode::PageCache]);
-    let pages = 8 + hand.rng.below(storm.plan.budget.min(64)) as usize;
+    let pages = 8 + hand.rng.below(storm.plan.budget.min(64) * 2) as usize;
     let path = hand.scene("mapped");
     std::fs::write(&path, vec![0; pages * PAGE]).expect("the file can be written");
     let file = File::options().read(true).write(true).open(&path).expect("the file is there");
@@ -73,6 +80,7 @@ fn play(hand: &mut Hand<'_>, mut map: MapMut, path: &Path, pages: usize) -> Came
         assert!(!fair, "the last flush of a map");
         return Came::Refused;
     }
+    await_count(&map, path, hand.storm.plan.budget);
     // Did memory lose it, or was it not written?
     let (kernel, mut seen) = (Kernel::new(), vec![0; RECORD]);
     let seen: Vec<_> = (0..records)
@@ -100,6 +108,19 @@ fn play(hand: &mut Hand<'_>, mut map: MapMut, path: &Path, pages: usize) -> Came
          (number, in memory before the map was dropped, in the file then, zeroes now): {wrong:?}"
     );
     Came::Done
+}
+
+/// Waits until the page cache has no more of a file than it may. Storms end their threads when they
+/// hang, so this waits long.
+fn await_count(map: &MapMut, path: &Path, budget: u64) {
+    let file = File::open(path).expect("the file is there");
+    let lives_in_memory = rustix::fs::fstatfs(&file).expect("a file system").f_type == TMPFS;
+    let most = if map.report().mode == MapMode::Userfault { 0 } else { budget };
+    let (began, count) = (Instant::now(), || cached_pages(&file).expect("the file is ours"));
+    while !lives_in_memory && count() > most {
+        assert!(began.elapsed() < PATIENCE, "{} pages stay cached: {}", count(), map.report());
+        std::thread::sleep(Duration::from_millis(1));
+    }
 }
 
 /// Stores to every second record, and loads what it has stored.

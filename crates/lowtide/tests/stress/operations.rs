@@ -177,7 +177,7 @@ fn read_in_turn(hand: &mut Hand<'_>) -> Came {
         for page in pages {
             let range = page * file.page..(page + 1) * file.page;
             let least = file.least(range.clone());
-            let bytes = match reader.read(page) {
+            let bytes = match reader.page(page) {
                 Ok(bytes) => bytes,
                 Err(error) => return read_refused(file, &error),
             };
@@ -490,7 +490,7 @@ fn change_budget(hand: &mut Hand<'_>) -> Came {
     let pages = if hand.rng.one_in(2) { budget } else { budget / 2 + hand.rng.below(budget / 2) };
     let pages = pages + Regions::frames(hand.storm.plan);
     let set = hand.storm.pager.root().set_max(size(pages * hand.storm.plan.page as u64));
-    set.expect("a budget between a half and all is possible");
+    let _ = set.expect("a budget between a half and all is possible");
     Came::Done
 }
 
@@ -504,7 +504,7 @@ fn change_tenant(hand: &mut Hand<'_>) -> Came {
             let least = size(hand.storm.plan.page as u64);
             tenant.set_auto(AutoLimits::new(least, most)).expect("the bounds are possible");
         }
-        1 => drop(tenant.stop_auto().expect("the tenant is there")),
+        1 => tenant.set_auto(None).expect("the tenant is there"),
         _ => drop(tenant.set_max(most).expect("the tenant is there")),
     }
     Came::Done

@@ -9,14 +9,14 @@
 //! finds none is refused as a whole. What else a device explains is a page that cannot be read from
 //! swap; that it has other contents than it had is explained only by a device that lies.
 
+use super::common::kernel::Kernel;
 use super::file::Came;
-use super::kernel::Kernel;
 use super::operations::Hand;
 use super::plan::{Plan, Rng};
 use super::shadow::{ANY, PACKS, Record, Shadow, Turns, content, describe, version_of};
 use super::size;
 use lowtide::map::{MapError, MapMut};
-use lowtide::{Error, OpenOptions, Pager, Region, RegionOptions, Size, Tenant};
+use lowtide::{Error, OpenOptions, Pager, Region, RegionOptions, Size, Tenant, TenantFile};
 use std::io::ErrorKind;
 use std::ops::{Deref, Range};
 use std::sync::Mutex;
@@ -98,14 +98,14 @@ impl Regions {
     pub(crate) fn finish(self, pager: &Pager, plan: &Plan) {
         // Pages that no swap takes may fill all that the tenant had: the files give some of theirs.
         let all = size((plan.budget + Self::frames(plan)) * plan.page as u64);
-        pager.root().set_max(all).expect("it is what the pager was built with");
-        self.tenant.set_max(Size::MAX).expect("the tenant is there");
+        let _ = pager.root().set_max(all).expect("it is what the pager was built with");
+        let _ = self.tenant.set_max(Size::MAX).expect("the tenant is there");
         self.tenant.set_swap_max(Size::MAX).expect("the tenant is there");
         self.regions.iter().for_each(StormRegion::finish);
         drop(self.regions);
         pager.validate().unwrap_or_else(|e| panic!("{e}"));
         // What is charged ahead is given back, too.
-        self.tenant.set_max(size(0)).expect("the tenant is there");
+        let _ = self.tenant.set_max(size(0)).expect("the tenant is there");
         let [used, swap] = [self.tenant.usage(), self.tenant.swap_usage()];
         assert_eq!([used.unwrap(), swap.unwrap()], [0, 0], "charges of regions that are closed");
         let slots = pager.swap_file().map_or(0, |file| file.used);
@@ -327,7 +327,7 @@ pub(crate) fn change_limits(hand: &mut Hand<'_>) -> Came {
     let bytes = |pages: u64| size(pages * plan.page as u64);
     let frames = plan.heap + SCENE;
     let max = if hand.rng.one_in(2) { frames } else { frames / 4 + hand.rng.below(frames) };
-    regions.tenant.set_max(bytes(max)).expect("the tenant is there");
+    let _ = regions.tenant.set_max(bytes(max)).expect("the tenant is there");
     let swap = if hand.rng.one_in(2) { Size::MAX } else { bytes(hand.rng.below(4 * plan.heap)) };
     regions.tenant.set_swap_max(swap).expect("the tenant is there");
     regions.tenant.set_swappiness(hand.rng.pick(&[60, 200, 1, 201])).expect("the tenant is there");
@@ -432,7 +432,7 @@ fn file_and_region(hand: &mut Hand<'_>, tenant: &Tenant) -> Came {
         .collect();
     let mut came = Came::Done;
     for round in 0..3 * read {
-        let reclaims = tenant.local_events().expect("the tenant is there").max;
+        let reclaims = local_reclaims(tenant);
         let guard = match view.page(round % read) {
             Ok(guard) => guard,
             Err(error) => {
@@ -445,7 +445,7 @@ fn file_and_region(hand: &mut Hand<'_>, tenant: &Tenant) -> Came {
             }
         };
         assert!(guard.iter().all(|byte| *byte == 8), "a page of a scene's file has other bytes");
-        let tries = tenant.local_events().expect("the tenant is there").max - reclaims;
+        let tries = local_reclaims(tenant) - reclaims;
         assert!(tries <= TRIES || !all_can_go, "{tries} reclaims left pages of a file alone");
     }
     for at in (0..stored).filter(|at| kept[*at as usize]) {
@@ -497,7 +497,7 @@ fn play_behind(tenant: &Tenant, mut map: MapMut, pages: usize, seed: u64) {
         let mut rng = Rng(seed);
         while storing.iter().any(|thread| !thread.is_finished()) {
             let frames = SCENE / 2 + rng.below(SCENE);
-            tenant.set_max(size(frames * PAGE as u64)).expect("the tenant is there");
+            let _ = tenant.set_max(size(frames * PAGE as u64)).expect("the tenant is there");
         }
         for thread in storing {
             thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
@@ -539,4 +539,11 @@ fn store_behind(at: impl Fn(usize) -> *mut u8, (number, pages): (usize, usize), 
             assert!(found == content(version), "page {page} behind a pointer has other bytes");
         }
     }
+}
+
+/// Charges that met the limit of this tenant itself and reclaimed for it.
+fn local_reclaims(tenant: &Tenant) -> u64 {
+    let text = tenant.text(TenantFile::EventsLocal).expect("the tenant is there");
+    let line = text.lines().find_map(|line| line.strip_prefix("max ")).expect("such a line");
+    line.parse().expect("a number")
 }

@@ -6,6 +6,7 @@
 
 use super::file::Came;
 use super::operations::Hand;
+use lowtide::advanced::OpenAdvanced as _;
 use lowtide::{Error, OpenOptions};
 use std::fs::{File, OpenOptions as FileOptions};
 use std::os::unix::fs::FileExt;
@@ -35,7 +36,7 @@ impl Hand<'_> {
                 | Error::Timeout { .. }
                 | Error::Grow { .. }
                 | Error::Punch { .. }
-                | Error::Name { .. }
+                | Error::NameNotDurable { .. }
                 | Error::OutOfBudget { .. }
         );
         assert!(expected && !self.storm.plan.behaviour.is_fair(), "{how}: {error}");
@@ -201,7 +202,8 @@ pub(crate) fn renamed_folder(hand: &mut Hand<'_>) -> Came {
     let _ = std::fs::remove_dir_all(&moved);
     std::fs::create_dir_all(&folder).expect("a folder can be made");
     let page = hand.page() as u64;
-    let made = OpenOptions::new().create(4 * page).open(&hand.storm.pager, folder.join("new"));
+    let made =
+        OpenOptions::new().create_with_len(4 * page).open(&hand.storm.pager, folder.join("new"));
     let view = match made {
         Ok(view) => view,
         Err(error) => {

@@ -1,17 +1,18 @@
 //! How a pager is built: the budget, the policy, the page, and how it may do I/O.
 
+pub mod advanced;
+
 use crate::swap::SwapOptions;
-use crate::tenant::AutoLimits;
 use lowtide_core::{DirtyLimits, DirtyTimers, Policy, Size};
 use lowtide_io::{Inject, IoEngine};
 use std::fmt;
-use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// Whether reads and writes go past the kernel's page cache.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
 pub enum IoMode {
     /// Direct where the file and the page size allow it, otherwise buffered.
     #[default]
@@ -22,15 +23,24 @@ pub enum IoMode {
     Buffered,
 }
 
-impl FromStr for IoMode {
-    type Err = String;
+/// A name that is no I/O mode.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no I/O mode is called \"{name}\": use auto, direct or buffered")]
+#[non_exhaustive]
+pub struct UnknownIoMode {
+    /// The name that was given.
+    pub name: String,
+}
 
-    fn from_str(text: &str) -> Result<Self, String> {
+impl FromStr for IoMode {
+    type Err = UnknownIoMode;
+
+    fn from_str(text: &str) -> Result<Self, UnknownIoMode> {
         match text {
             "auto" => Ok(Self::Auto),
             "direct" => Ok(Self::Direct),
             "buffered" => Ok(Self::Buffered),
-            _ => Err(format!("`{text}` is no I/O mode: use auto, direct or buffered")),
+            _ => Err(UnknownIoMode { name: text.to_owned() }),
         }
     }
 }
@@ -60,7 +70,6 @@ pub(crate) const PAGE_BYTES: std::ops::RangeInclusive<usize> = 512..=65536;
 #[must_use = "a builder does nothing until `build`"]
 pub struct PagerBuilder {
     pub(crate) max: Option<Size>,
-    pub(crate) auto: Option<AutoLimits>,
     pub(crate) policy: Policy,
     pub(crate) page_bytes: usize,
     pub(crate) io_engine: IoEngine,
@@ -73,7 +82,6 @@ pub struct PagerBuilder {
     pub(crate) read_timeout: Option<Duration>,
     pub(crate) dirty_limits: DirtyLimits,
     pub(crate) dirty_timers: DirtyTimers,
-    pub(crate) export_dir: Option<PathBuf>,
     pub(crate) inject: Option<Arc<dyn Inject>>,
     pub(crate) populate: bool,
     pub(crate) swap: Option<SwapOptions>,
@@ -93,7 +101,6 @@ impl Default for PagerBuilder {
     fn default() -> Self {
         Self {
             max: None,
-            auto: None,
             policy: Policy::MGLRU,
             page_bytes: 4096,
             io_engine: IoEngine::Auto,
@@ -106,7 +113,6 @@ impl Default for PagerBuilder {
             read_timeout: None,
             dirty_limits: DirtyLimits::default(),
             dirty_timers: DirtyTimers::default(),
-            export_dir: None,
             inject: None,
             populate: false,
             swap: None,
@@ -135,18 +141,11 @@ impl PagerBuilder {
     }
 
     /// The budget: memory for page frames, in use or in flight. Its addresses are reserved when the
-    /// pager is built, its memory comes as pages do. The tables that describe the frames come on
-    /// top and are reported by [`Pager::stat`](crate::Pager::stat).
+    /// first frame needs memory (those of maps need none), its memory comes as pages do. The tables
+    /// that describe the frames come on top and are reported by
+    /// [`Pager::stat`](crate::Pager::stat).
     pub fn max(mut self, max: impl Into<Size>) -> Self {
-        (self.max, self.auto) = (Some(max.into()), None);
-        self
-    }
-
-    /// A budget that sets itself, between two bounds: the smallest with which threads wait no more
-    /// than a share of the time for pages that it has evicted. Addresses are reserved for the upper
-    /// bound, which becomes [`max`](Self::max). See [`Tenant::set_auto`](crate::Tenant::set_auto).
-    pub fn max_auto(mut self, limits: AutoLimits) -> Self {
-        (self.max, self.auto) = (Some(limits.most), Some(limits));
+        self.max = Some(max.into());
         self
     }
 
@@ -191,12 +190,6 @@ impl PagerBuilder {
         self
     }
 
-    /// Reads that [`View::get_many`](crate::View::get_many) keeps in flight (1..=4096, default 32).
-    pub fn depth(mut self, depth: u32) -> Self {
-        self.depth = depth.clamp(1, 4096);
-        self
-    }
-
     /// Whether background threads reclaim and write back ahead of need (default). Without them
     /// everything happens in the calling threads, in an order that depends only on the calls.
     pub fn background(mut self, background: bool) -> Self {
@@ -204,20 +197,10 @@ impl PagerBuilder {
         self
     }
 
-    /// Whether the access that brings a page in also sets its young bit, as a processor's page
-    /// tables do: the kernel cannot avoid it and takes every new page for one that was used again.
-    /// Off by default, because telling first accesses from later ones saves a sixth of all misses
-    /// on skewed random reads. On, policies decide as the kernel's do, which helps where a file is
-    /// read in a circle.
-    pub fn young_faults(mut self, young: bool) -> Self {
-        self.young_faults = young;
-        self
-    }
-
-    /// How long an operation waits for a frame, for guards of other threads, or for reclaim that
-    /// has pages of a tenant that is to be [removed](crate::Tenant::remove), before it fails
-    /// (default 10 s). Dropping a region waits as long for reclaim that has pages of it, which ends
-    /// the wait. [`Duration::MAX`] waits indefinitely.
+    /// How long an operation waits for a frame, for guards of other threads, or for reclaim that is
+    /// using pages of a tenant that is to be [removed](crate::Tenant::remove), before it fails
+    /// (default 10 s). Dropping a region waits at most as long for reclaim that is using its pages.
+    /// [`Duration::MAX`] waits indefinitely.
     pub fn memory_timeout(mut self, timeout: Duration) -> Self {
         self.memory_timeout = timeout;
         self
@@ -255,9 +238,9 @@ impl PagerBuilder {
     /// [`Error::SwapIn`](crate::Error::SwapIn), and stays there.
     ///
     /// A thread cannot leave a read that it makes itself. With a deadline, threads of the pager
-    /// make all reads of views, up to [`depth`](Self::depth) of a call at a time, and each miss
-    /// costs two switches of threads more (measured in `docs/measured.md`). Maps and heaps are not
-    /// bounded: they wait.
+    /// make all reads of views, up to [`depth`](advanced::PagerAdvanced::depth) of a call at a
+    /// time, and each miss costs two switches of threads more (measured in `docs/measured.md`).
+    /// Maps and heaps are not bounded: they wait.
     pub fn read_timeout(mut self, timeout: Duration) -> Self {
         self.read_timeout = Some(timeout);
         self
@@ -272,23 +255,6 @@ impl PagerBuilder {
     /// begins, fewer where there is less room.
     pub fn dirty_limits(mut self, limits: DirtyLimits) -> Self {
         self.dirty_limits = limits;
-        self
-    }
-
-    /// When old data is written, even if it is not much. Default: data dirty for 30 s, checked
-    /// every 5 s.
-    pub fn dirty_timers(mut self, timers: DirtyTimers) -> Self {
-        self.dirty_timers = timers;
-        self
-    }
-
-    /// Keeps the kernel's files (`memory.stat`, `memory.events`, ...) of every tenant up to date
-    /// below a directory, as if it were a mounted cgroup hierarchy: once a second if there are
-    /// background threads, and at every [`Pager::export`](crate::Pager::export). The directory is
-    /// created if need be, should be empty, and keeps the last figures when the pager is gone.
-    /// Errors stop nothing; [`Pager::export_error`](crate::Pager::export_error) has the last one.
-    pub fn export_dir(mut self, dir: impl Into<PathBuf>) -> Self {
-        self.export_dir = Some(dir.into());
         self
     }
 

@@ -1,25 +1,27 @@
 //! `userfault` mode at addresses that the program chose: for mappings that it made itself.
 //!
-//! A [`Map`](super::Map) has addresses of its own. A program that is not changed has mapped the
-//! file already, and its pointer must not change. So a mirror can be *placed*: the caller maps the
-//! mirror's memory where the program's mapping was, before any thread knows the address, and from
-//! then on its faults are served here. Later the caller puts the mapping of the file back
+//! A [`Map`](crate::map::Map) has addresses of its own. A program that is not changed has mapped
+//! the file already, and its pointer must not change. So a mirror can be *placed*: the caller maps
+//! the mirror's memory where the program's mapping was, before any thread knows the address, and
+//! from then on its faults are served here. Later the caller puts the mapping of the file back
 //! ([`Placed::end`]); threads that read meanwhile see the same bytes before and after.
 //!
 //! A mirror shows the file as it is when a page comes in. So it may stand for a mapping only while
 //! the file cannot change. The caller takes care of that, with a lease on the file for instance
 //! (`F_SETLEASE` of `fcntl(2)`), and ends it before the file changes.
 
-use super::error::MapError;
-use super::mirror::{Mirror, Window};
-use super::mode::MapMode;
-use super::options::MapOptions;
-use super::serve::{serve, server_of};
-use super::server::{Served, Server};
-use super::space::{check_page_size, page_tables};
 use crate::error::Error;
+use crate::map::error::MapError;
+use crate::map::mirror::{Mirror, Window};
+use crate::map::mode::MapMode;
+use crate::map::options::MapOptions;
+use crate::map::serve::{serve, server_of};
+use crate::map::server::{Served, Server};
+use crate::map::space::{check_page_size, page_tables};
 use crate::pager::Pager;
 use lowtide_sys::memory::page_size;
+use lowtide_sys::room::{bring, take};
+use lowtide_sys::userfault::UserFault;
 use std::fs::File;
 use std::io;
 use std::ops::Range;
@@ -38,7 +40,7 @@ pub struct Placed {
 
 impl MapOptions {
     /// Serves the page faults at these addresses from now on, with the bytes of `file` from
-    /// [`offset`](MapOptions::offset) on: the way [`MapMode::Userfault`], for addresses of the
+    /// [`offset`](MapOptions::offset) on: the mode [`MapMode::Userfault`], for addresses of the
     /// program's own. System calls may use the memory, or this fails.
     ///
     /// # Errors
@@ -67,7 +69,7 @@ impl MapOptions {
             return Err(MapError::Range { offset: self.offset, len, why });
         }
         let server = server_of(pager)?;
-        if server.faults().user_mode_only() {
+        if server.faults().fact(UserFault::user_mode_only) {
             let why = "a system call on a page that is not in memory would fail with EFAULT: the \
                        kernel serves only faults of user code here (`sysctl \
                        vm.unprivileged_userfaultfd=1`, or a right to open /dev/userfaultfd)";
@@ -76,11 +78,13 @@ impl MapOptions {
         let first = self.offset >> pool.page_shift;
         let pages = first..first + (addresses.len() >> pool.page_shift) as u64;
         let faults = Arc::clone(server.faults());
-        let pagemap = page_tables(MapMode::Userfault)?;
+        let pagemap = page_tables(pool, MapMode::Userfault)?;
         let rest = (pool.page_shift, first, pool.young_faults);
         let window = Window::Placed(addresses);
+        let memory = take(memory);
+        let file = bring(file).map_err(MapError::kernel("dup(2)"))?;
         let mirror = Mirror::new(memory, window, faults, pagemap, rest, None);
-        let served = serve(self, pager, file, (&server, mirror), &pages)?;
+        let served = serve(self, pager, (&file, None), (&server, mirror), &pages)?;
         Ok(Placed { served, server, pager: pager.clone() })
     }
 }
@@ -91,7 +95,7 @@ impl Placed {
     /// `replace` runs no thread of the pager touches the addresses, and none does so afterwards.
     ///
     /// # Errors
-    /// What `replace` says; then all is as before.
+    /// The error of `replace`; all is as before.
     pub fn end(&self, replace: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
         self.served.mirror.detach_and(replace)?;
         self.server.remove(&self.served);

@@ -27,14 +27,13 @@
 //! **Read-ahead** is that of `streams.rs`: a place where one read goes on behind another is a
 //! stream, and what lies ahead of it is charged and requested.
 
-use super::streams::{AHEAD_PART, Bounds, Streams};
-use super::watched::Watched;
 use crate::ahead::readahead::{budget_of, first_use};
+use crate::map::streams::{AHEAD_PART, Bounds, Streams};
+use crate::map::watched::Watched;
 use crate::pool::Pool;
 use crate::space::Space;
 use lowtide_core::{FolioId, Task};
 use lowtide_pin::translation::State;
-use lowtide_sys::page_cache::cachestat;
 use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -51,7 +50,7 @@ const RUN: u64 = 16;
 
 /// What is noted of one file.
 #[derive(Debug, Default)]
-pub(super) struct Noted {
+pub(in crate::map) struct Noted {
     /// It is read through descriptors.
     is_read: AtomicBool,
     /// Pages that were read, in this order.
@@ -64,7 +63,7 @@ pub(super) struct Noted {
 impl Noted {
     /// Notes of reads come from now on. Windows that are read ahead have at most this number of
     /// pages, if they may not have more already; none is for the kernel's own read-ahead.
-    pub(super) fn begin(&self, largest: Option<u64>) {
+    pub(in crate::map) fn begin(&self, largest: Option<u64>) {
         self.is_read.store(true, Relaxed);
         if let Some(largest) = largest {
             lowtide_pin::sync::lock(&self.order).streams.allow(largest);
@@ -72,12 +71,12 @@ impl Noted {
     }
 
     /// Whether notes of reads come, or came.
-    pub(super) fn is_read(&self) -> bool {
+    pub(in crate::map) fn is_read(&self) -> bool {
         self.is_read.load(Relaxed)
     }
 
     /// Adds notes, each of the pages of one read.
-    pub(super) fn add(&self, reads: impl Iterator<Item = Range<u64>>) {
+    pub(in crate::map) fn add(&self, reads: impl Iterator<Item = Range<u64>>) {
         let mut notes = lowtide_pin::sync::lock(&self.notes);
         notes.extend(reads.filter(|pages| !pages.is_empty()));
         let excess = notes.len().saturating_sub(NOTES);
@@ -88,7 +87,7 @@ impl Noted {
     }
 
     /// Notes that were lost because too many waited.
-    pub(super) fn lost(&self) -> u64 {
+    pub(in crate::map) fn lost(&self) -> u64 {
         self.lost.load(Relaxed)
     }
 }
@@ -131,24 +130,24 @@ impl Order {
 }
 
 /// What is done for the pages of a file, up to the page that is returned.
-pub(super) struct Hands<'a> {
+pub(in crate::map) struct Hands<'a> {
     /// Charges those that are absent.
-    pub(super) charge: &'a dyn Fn(Range<u64>) -> u64,
+    pub(in crate::map) charge: &'a dyn Fn(Range<u64>) -> u64,
     /// Charges them, and requests them.
-    pub(super) read_ahead: &'a dyn Fn(Range<u64>) -> u64,
+    pub(in crate::map) read_ahead: &'a dyn Fn(Range<u64>) -> u64,
 }
 
 /// A file of which notes are taken, by the thread that watches.
-pub(super) struct Taking<'a> {
-    pub(super) pool: &'a Pool,
-    pub(super) space: &'a Space,
-    pub(super) watched: &'a Watched,
-    pub(super) hands: Hands<'a>,
+pub(in crate::map) struct Taking<'a> {
+    pub(in crate::map) pool: &'a Pool,
+    pub(in crate::map) space: &'a Space,
+    pub(in crate::map) watched: &'a Watched,
+    pub(in crate::map) hands: Hands<'a>,
 }
 
 impl Taking<'_> {
     /// Takes the notes.
-    pub(super) fn take(&self, noted: &Noted) {
+    pub(in crate::map) fn take(&self, noted: &Noted) {
         if !noted.is_read() {
             return;
         }
@@ -203,7 +202,7 @@ impl Taking<'_> {
     fn is_cached(&self, pages: &Range<u64>) -> bool {
         let shift = self.pool.page_shift;
         let (offset, len) = (pages.start << shift, (pages.end - pages.start) << shift);
-        cachestat(self.watched.file(), offset, len).map_or(true, |stat| stat.cached > 0)
+        self.watched.cachestat(offset, len).map_or(true, |stat| stat.cached > 0)
     }
 
     /// Sees how far streams have come, and reads ahead of them.
@@ -216,7 +215,7 @@ impl Taking<'_> {
         let bounds = Bounds {
             pages: self.space.table.pages(),
             room: budget_of(self.pool, self.space) / AHEAD_PART,
-            wasted: self.space.ahead_wasted.load(Relaxed),
+            wasted: self.space.wasted_pages.load(Relaxed),
         };
         streams.went_on(&reached, bounds, |window| (self.hands.read_ahead)(window));
     }

@@ -1,15 +1,17 @@
 //! A file that a program reads through descriptors: the public API of what `noted.rs` does.
 
-use super::adopt::Use;
-use super::error::MapError;
-use super::options::MapOptions;
-use super::watch::{WatchedFile, Watcher};
 use crate::ahead::readahead::window_pages;
+use crate::map::adopt::Use;
+use crate::map::error::MapError;
+use crate::map::noticed::WatchedFile;
+use crate::map::options::MapOptions;
+use crate::map::space;
+use crate::map::watch::Watcher;
 use crate::pager::Pager;
+use lowtide_sys::room::bring;
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 
 /// A file whose reads through descriptors are kept within the budget, until this is dropped.
 ///
@@ -24,8 +26,8 @@ pub struct Reads {
 impl MapOptions {
     /// Keeps what is read of `file` through descriptors: what [`Reads::note`] gets. Mappings
     /// of the file that are [adopted](Self::adopt) for the same tenant share its pages.
-    /// [`read_ahead`](Self::read_ahead) is the largest window, as for mappings; with `u64::MAX` the
-    /// kernel reads ahead.
+    /// [`read_ahead`](Self::read_ahead) and
+    /// [`keep_kernel_read_ahead`](Self::keep_kernel_read_ahead) count as for mappings.
     ///
     /// Cached pages of the file that are not in use are dropped, now and when this ends, unless it
     /// is watched already or longer.
@@ -34,7 +36,7 @@ impl MapOptions {
     /// [`MapError`] says what the kernel refuses.
     pub fn adopt_reads(&self, pager: &Pager, file: BorrowedFd<'_>) -> Result<Reads, MapError> {
         let pool = &pager.inner.pool;
-        super::space::check_page_size(pool)?;
+        space::check_page_size(pool)?;
         let group = self.group(pager)?;
         let watcher = pager
             .inner
@@ -42,10 +44,11 @@ impl MapOptions {
             .service(Watcher::start)
             .map_err(MapError::kernel("starting a thread"))?;
         let size = lowtide_sys::file::size(file).map_err(MapError::kernel("fstat(2)"))?;
+        let file = Arc::new(bring(file).map_err(MapError::kernel("dup(2)"))?);
         let end = size.div_ceil(1 << pool.page_shift).max(1);
-        let file = self.watched_file(pager, &watcher, file, (group, Use::Read), end)?;
-        let is_ours = self.read_ahead != Some(u64::MAX);
-        file.noted.begin(is_ours.then(|| window_pages(pool, self.read_ahead)));
+        let file = self.watched_file(pager, &watcher, &file, (group, Use::Read), end)?;
+        let largest = || window_pages(pool, self.read_ahead);
+        file.noted.begin((!self.keep_kernel_read_ahead).then(largest));
         Ok(Reads { file, watcher, page_shift: pool.page_shift })
     }
 }
@@ -73,11 +76,5 @@ impl Reads {
     #[must_use]
     pub fn resident_bytes(&self) -> u64 {
         self.file.space.table.resident() << self.page_shift
-    }
-
-    /// Pages of the file that were noticed to have come in.
-    #[must_use]
-    pub fn admitted(&self) -> u64 {
-        self.file.admitted.load(Relaxed)
     }
 }

@@ -1,0 +1,38 @@
+//! What `lowtide run`, and others that serve memory which a program mapped itself, need of maps.
+//!
+//! A program that was not written for lowtide has its own mappings and descriptors. These are kept
+//! within a budget without its help, and under promises that only its host can give: that a file
+//! does not change, that no thread knows an address yet. So this is for hosts, behind the feature
+//! `run`, and none of it is stable.
+//!
+//! | file | concept |
+//! |---|---|
+//! | `cover` | a mirror in the place of a mapping of the program, and that mapping back |
+//! | `placed` | `userfault` mode at addresses of the program's own |
+//! | `reads` | files that are read through descriptors: what a host says of them |
+//! | `noted` | the same: what the thread that watches does with it |
+
+#[cfg(feature = "run")]
+mod cover;
+pub(super) mod noted;
+#[cfg(feature = "run")]
+mod placed;
+#[cfg(feature = "run")]
+mod reads;
+
+#[cfg(feature = "run")]
+pub use cover::{Cover, CoverError, Lost, Mapped, keep_room};
+#[cfg(feature = "run")]
+pub use placed::Placed;
+#[cfg(feature = "run")]
+pub use reads::Reads;
+
+/// Opens the page tables of this process for the maps of a pager: after a process has given rights
+/// up, it may not open them any more.
+///
+/// # Errors
+/// That of the kernel; that it cannot scan page tables.
+#[cfg(feature = "run")]
+pub fn open_page_tables(pager: &crate::Pager) -> Result<(), super::MapError> {
+    super::space::page_tables(&pager.inner.pool, super::MapMode::PageCache).map(drop)
+}
