@@ -8,6 +8,7 @@ use crate::error::RunFault;
 use crate::limits::{HELPER_COST, KEY_BYTES_MAX, REQUESTS_MAX, VALUE_BYTES_MAX};
 use crate::map::{EAGAIN, EINVAL};
 use crate::memory::{CONTEXT_ADDRESS, Memory};
+use lowtide_core::hooks::ReclaimRequest;
 
 /// A helper, named as in the kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -62,16 +63,6 @@ impl Helper {
     pub(crate) const fn wants_map(self) -> bool {
         matches!(self, Self::MapLookup | Self::MapUpdate | Self::MapDelete)
     }
-}
-
-/// A program's request that pages of a group be reclaimed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct ReclaimRequest {
-    /// The group, as in [`LimitSnapshot::group`](lowtide_core::hooks::LimitSnapshot::group).
-    /// It may not exist.
-    pub group: u64,
-    /// Pages, at least 1.
-    pub pages: u64,
 }
 
 /// The state that helpers act on, besides memory.

@@ -26,7 +26,8 @@
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let programs = Programs::load(&std::fs::read("half.bpf.o")?, "half")?;
-//! // One clone goes to the engine, the other stays with the operator.
+//! // One clone goes to the engine (`lowtide::Tenant::set_hooks`, or `Engine::set_hooks` of
+//! // `lowtide-core`), the other stays with the operator.
 //! let mut hooks: Box<dyn LimitHooks> = Box::new(programs.clone());
 //! let snapshot = LimitSnapshot { default_delay_ns: 1000, ..LimitSnapshot::default() };
 //! let answer = hooks.throttle(&snapshot);
@@ -67,7 +68,7 @@
 //! | `bpf_map_update_elem` | 2 | as in the kernel |
 //! | `bpf_map_delete_elem` | 3 | as in the kernel |
 //! | `bpf_ktime_get_ns` | 5 | the snapshot's `now_ns` |
-//! | `lowtide_request_reclaim(group, pages)` | 4096 | queued for [`Programs::take_requests`] |
+//! | `lowtide_request_reclaim(group, pages)` | 4096 | queued for the driver |
 //! | `lowtide_limit(memcg)` | 4097 | the snapshot of an operation's group |
 //! | `bpf_mem_cgroup_usage(memcg)` | by name | bytes that the group uses |
 //!
@@ -117,6 +118,5 @@ mod verify;
 mod vm;
 
 pub use error::{LoadError, LoadFault, MapFault, Refusal, RunError, RunFault};
-pub use helpers::ReclaimRequest;
 pub use hook::Hook;
 pub use programs::{HookStatus, MapError, Programs, SwitchedOff};

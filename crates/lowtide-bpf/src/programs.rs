@@ -1,7 +1,7 @@
 //! Loaded programs, as the engine calls them.
 //!
 //! [`Programs`] is a handle: one clone goes to the engine as [`LimitHooks`], another stays with the
-//! operator, which reads [`status`](Programs::status), fills maps and takes reclaim requests. One
+//! operator, which reads [`status`](Programs::status) and fills maps. One
 //! lock protects everything and is held for a run; nothing waits under it.
 //!
 //! A hook whose program fails has no opinion. One that fails [`FAILURES_MAX`] times in a row is
@@ -9,7 +9,7 @@
 
 use crate::elf::{Linked, Object};
 use crate::error::{LoadError, LoadFault, RunError};
-use crate::helpers::{Host, ReclaimRequest};
+use crate::helpers::Host;
 use crate::hook::{Hook, proactive_answer, protection_answer, throttle_answer};
 use crate::limits::FAILURES_MAX;
 use crate::map::Map;
@@ -18,7 +18,7 @@ use crate::ops::{self, Call};
 use crate::types::World;
 use crate::verify::verify;
 use crate::vm::{self, Program};
-use lowtide_core::hooks::{LimitHooks, LimitSnapshot, ThrottleAnswer};
+use lowtide_core::hooks::{LimitHooks, LimitSnapshot, ReclaimRequest, ThrottleAnswer};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use thiserror::Error;
@@ -252,14 +252,6 @@ impl Programs {
         }
     }
 
-    /// What programs want reclaimed, in the order in which they first asked; at most one request
-    /// for each group, and at most [`REQUESTS_MAX`](crate::limits::REQUESTS_MAX). They are not
-    /// given out again.
-    #[must_use]
-    pub fn take_requests(&self) -> Vec<ReclaimRequest> {
-        self.lock().host.requests.drain(..).collect()
-    }
-
     /// The names of the maps.
     #[must_use]
     pub fn maps(&self) -> Vec<String> {
@@ -394,6 +386,12 @@ impl LimitHooks for Programs {
 
     fn proactive(&mut self, snapshot: &LimitSnapshot) -> u64 {
         self.call(Hook::Proactive, snapshot).map_or(0, |(_, r0)| proactive_answer(snapshot, r0))
+    }
+
+    /// In the order in which programs first asked; at most one request for each group, and at most
+    /// [`REQUESTS_MAX`](crate::limits::REQUESTS_MAX).
+    fn take_requests(&mut self) -> Vec<ReclaimRequest> {
+        self.lock().host.requests.drain(..).collect()
     }
 
     fn online(&mut self, snapshot: &LimitSnapshot) {

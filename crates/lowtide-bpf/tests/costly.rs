@@ -3,9 +3,7 @@
 //!
 //! No test looks at a clock. Where that promise is broken, a test takes minutes and gigabytes.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use lowtide_bpf::limits::{OBJECT_BYTES_MAX, SECTIONS_MAX};
 use lowtide_bpf::{LoadFault, MapFault, Programs};
 

@@ -1,10 +1,8 @@
 //! The example programs do what their comments promise, and the committed objects are those that
 //! their sources give.
 
-mod common;
-
-use common::Draw;
-use lowtide_bpf::{Hook, MapError, Programs, ReclaimRequest};
+use crate::common::Draw;
+use lowtide_bpf::{Hook, MapError, Programs};
 use lowtide_core::hooks::{DELAY_MAX_NS, LimitHooks, LimitSnapshot, ThrottleAnswer};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -266,7 +264,10 @@ fn functions_data_loops_and_maps_with_structures_work_as_in_c() {
     assert_eq!(programs.below_min(&snapshot(1, 0)), Some(true));
     assert_eq!(programs.below_min(&snapshot(1, 0)), Some(false));
     // 9, and then 9 + 9, for the same group.
-    assert_eq!(programs.take_requests(), [ReclaimRequest { group: 1, pages: 27 }]);
+    assert_eq!(
+        programs.take_requests(),
+        [lowtide_core::hooks::ReclaimRequest { group: 1, pages: 27 }]
+    );
     assert!(programs.status().iter().all(|status| status.failures == 0));
     assert_eq!(programs.status().len(), 4);
     assert!(!programs.switch_on(Hook::ThrottleAtLeast));

@@ -4,8 +4,6 @@ use lowtide_bpf::limits::{CONTEXT_BYTES, REQUESTS_MAX, RUN_BUDGET};
 use lowtide_core::hooks::{DELAY_MAX_NS, LimitReason, LimitSnapshot, NO_LIMIT};
 use std::mem::offset_of;
 
-mod common;
-
 const HEADER: &str = include_str!("../include/lowtide_bpf.h");
 
 /// Name and offset of each field, in order.
@@ -92,7 +90,7 @@ fn the_header_has_the_fields_of_the_snapshot_at_their_offsets() {
 
 #[test]
 fn a_program_reads_each_field_where_the_header_has_it() {
-    use common::*;
+    use crate::common::*;
     use lowtide_bpf::Programs;
     use lowtide_core::hooks::{LimitHooks, ThrottleAnswer};
     // A different number in each field.

@@ -1,8 +1,6 @@
 //! Malicious and faulty programs: each is rejected or stopped, and the process goes on.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use lowtide_bpf::limits::{FAILURES_MAX, FUNCTIONS_MAX, INSTRUCTIONS_MAX};
 use lowtide_bpf::{Hook, LoadFault, Programs, Refusal, RunFault};
 use lowtide_core::hooks::{DELAY_MAX_NS, LimitHooks, LimitSnapshot, ThrottleAnswer};

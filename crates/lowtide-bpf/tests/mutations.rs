@@ -1,9 +1,8 @@
 //! Objects with changed bytes, and bytes that never were an object: nothing panics, and what is
 //! loaded can be run.
 
-mod common;
-
-use common::Draw;
+use crate::common;
+use crate::common::Draw;
 use lowtide_bpf::{Hook, Programs};
 use lowtide_core::hooks::{LimitHooks, LimitSnapshot};
 

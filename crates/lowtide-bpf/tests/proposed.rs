@@ -1,9 +1,7 @@
 //! Programs in the names of the series that is proposed for the kernel: they do what their twins in
 //! our names do, and what is not served is refused by name.
 
-mod common;
-
-use common::Draw;
+use crate::common::Draw;
 use lowtide_bpf::{Hook, LoadFault, Programs, Refusal};
 use lowtide_core::hooks::{LimitHooks, LimitSnapshot, ThrottleAnswer};
 use object::{Object as _, ObjectSection as _};

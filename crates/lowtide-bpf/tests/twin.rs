@@ -1,9 +1,7 @@
 //! The proposed patch's penalty as a program and as the built-in policy, stepped by the same
 //! handler: the same sleeps, to the nanosecond.
 
-mod common;
-
-use common::Draw;
+use crate::common::Draw;
 use lowtide_bpf::Programs;
 use lowtide_core::high::handler::{HighPolicy, HighStep, LevelView, OverLimit, TaskFacts};
 use lowtide_core::hooks::{LimitHooks, LimitSnapshot, NO_LIMIT, ThrottleAnswer};
