@@ -4,17 +4,28 @@
 //! up. So there is one, made at the first map. A child of `fork` has none of its parent's threads
 //! and gets another one at its own first map; the budget of parent and children together is a
 //! multiple then.
+//!
+//! No thread waits for the one that makes it: a child that is forked meanwhile would wait for a
+//! thread that it does not have. Each thread that finds none makes one, and all use the first that
+//! is ready.
 
 use lowtide::{Pager, PagerBuilder, Size};
 use std::env;
 use std::io;
-use std::sync::{Mutex, PoisonError};
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, Ordering};
 
 /// The variable with the budget, such as `256M`.
 pub const VARIABLE: &str = "LOWTIDE_MAX";
 
-/// The pager, and the process that it belongs to.
-static PAGER: Mutex<Option<(u32, Option<Pager>)>> = Mutex::new(None);
+/// The pager, and the process that it belongs to. What it points to is never freed: other threads
+/// may look at it, and what a child has of its parent's would wait for threads that are not there.
+static MADE: AtomicPtr<Made> = AtomicPtr::new(ptr::null_mut());
+
+struct Made {
+    process: u32,
+    pager: Option<Pager>,
+}
 
 /// The pager of this process, for its counters; `None` where neither [`VARIABLE`] nor a memory
 /// cgroup says how much it may have. Maps are plain then. It is made at the first call, and lives
@@ -24,17 +35,26 @@ static PAGER: Mutex<Option<(u32, Option<Pager>)>> = Mutex::new(None);
 /// `InvalidInput` for a budget that makes no sense; else what the kernel refuses. The next call
 /// tries again.
 pub fn pager() -> io::Result<Option<Pager>> {
-    let mut slot = PAGER.lock().unwrap_or_else(PoisonError::into_inner);
     let process = std::process::id();
-    match &*slot {
-        Some((owner, pager)) if *owner == process => return Ok(pager.clone()),
-        // The parent's: dropping it would wait for threads that this process does not have.
-        Some(_) => std::mem::forget(slot.take()),
-        None => {}
+    let found = MADE.load(Ordering::Acquire);
+    if let Some(made) = of(found).filter(|made| made.process == process) {
+        return Ok(made.pager.clone());
     }
     let pager = build(env::var_os(VARIABLE).as_deref().map(|text| text.to_string_lossy()))?;
-    *slot = Some((process, pager.clone()));
-    Ok(pager)
+    let made = Box::into_raw(Box::new(Made { process, pager }));
+    match MADE.compare_exchange(found, made, Ordering::AcqRel, Ordering::Acquire) {
+        Ok(_) => Ok(of(made).and_then(|made| made.pager.clone())),
+        Err(first) => {
+            // SAFETY: made above, and known to no other thread. Its pager ends here.
+            drop(unsafe { Box::from_raw(made) });
+            Ok(of(first).and_then(|made| made.pager.clone()))
+        }
+    }
+}
+
+fn of(made: *mut Made) -> Option<&'static Made> {
+    // SAFETY: null, or published in `MADE` and never freed.
+    unsafe { made.as_ref() }
 }
 
 fn build(wanted: Option<impl AsRef<str>>) -> io::Result<Option<Pager>> {

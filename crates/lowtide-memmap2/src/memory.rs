@@ -6,14 +6,17 @@
 //!
 //! A mapping of a file may be *kept*: adopted by the pager of the process. Before anything is done
 //! to it that the pager must not see (unmapping, moving, locking, private stores), it is forgotten.
+//!
+//! A child of `fork` has its parent's handles, but for it they are plain mappings: what is kept is
+//! the parent's, and its lock may be that of a thread which the child does not have.
 
 use crate::budget;
 use crate::options::RemapOptions;
-use lowtide::map::{Adopted, MapOptions};
-use std::fs::File;
+use lowtide::map::{Adopted, MapFile, MapOptions};
 use std::io;
+use std::mem::ManuallyDrop;
 use std::ops::Range;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 use std::ptr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -37,7 +40,10 @@ pub(crate) struct Memory {
     len: usize,
     /// Stores are the mapping's own.
     private: bool,
-    kept: Mutex<Option<Kept>>,
+    /// The process that made it.
+    process: u32,
+    /// Touched in that process alone.
+    kept: ManuallyDrop<Mutex<Option<Kept>>>,
 }
 
 /// What the pager knows of a mapping.
@@ -45,22 +51,9 @@ pub(crate) struct Memory {
 struct Kept {
     adopted: Adopted,
     /// To adopt it again at other addresses.
-    file: File,
+    file: MapFile,
     /// Where in the file the first page is.
     offset: u64,
-    /// A child of `fork` must not end what its parent adopted.
-    process: u32,
-}
-
-impl Kept {
-    /// Ends it: from now on nothing is evicted there.
-    fn end(self) {
-        if self.process == std::process::id() {
-            drop(self.adopted);
-        } else {
-            std::mem::forget(self.adopted);
-        }
-    }
 }
 
 // SAFETY: the addresses belong to the process, and no thread has a part in them; what threads may
@@ -91,11 +84,11 @@ impl Memory {
         let base = map(before.checked_add(len), kind.access, flags, fd, first)?;
         let start = base.wrapping_add(before);
         let private = flags & libc::MAP_PRIVATE != 0;
-        let memory = Self { start, len, private, kept: Mutex::new(None) };
+        let memory = Self::plain(start, len, private);
         let Some(pager) = pager else { return Ok(memory) };
         // What cannot be kept (a device, a file of another user) is a plain mapping.
-        if let Ok(kept) = memory.adopt(&pager, file, first) {
-            *memory.kept() = Some(kept);
+        if let Ok(file) = MapFile::of(file) {
+            memory.keep(&pager, file, first);
         }
         if populate {
             memory.advise(0, len, libc::MADV_WILLNEED)?;
@@ -108,30 +101,41 @@ impl Memory {
         let access = libc::PROT_READ | libc::PROT_WRITE;
         let flags = flags | libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
         let start = map(Some(len), access, flags, -1, 0)?;
-        Ok(Self { start, len, private: true, kept: Mutex::new(None) })
+        Ok(Self::plain(start, len, true))
     }
 
-    fn adopt(&self, pager: &lowtide::Pager, file: BorrowedFd<'_>, first: u64) -> io::Result<Kept> {
-        let file = File::from(file.try_clone_to_owned()?);
+    fn plain(start: *mut u8, len: usize, private: bool) -> Self {
+        let (process, kept) = (std::process::id(), ManuallyDrop::new(Mutex::new(None)));
+        Self { start, len, private, process, kept }
+    }
+
+    /// Keeps it from now on, if that is possible.
+    fn keep(&self, pager: &lowtide::Pager, file: MapFile, first: u64) {
+        if let Some(mut kept) = self.kept() {
+            *kept = self.adopt(pager, file, first).ok();
+        }
+    }
+
+    fn adopt(&self, pager: &lowtide::Pager, file: MapFile, first: u64) -> io::Result<Kept> {
         let addresses = self.addresses();
         let base = ptr::with_exposed_provenance::<u8>(addresses.start);
         let options = MapOptions::new().offset(first);
         // SAFETY: the addresses are a mapping of this file: shared, or private without the right to
         // store. All that ends that (`Drop`, `remap`, `forget`) ends the adoption before.
-        let adopted = unsafe { options.adopt(pager, file.as_fd(), base, addresses.len()) };
+        let adopted = unsafe { options.adopt_file(pager, &file, base, addresses.len()) };
         let adopted = adopted.map_err(io::Error::from)?;
-        Ok(Kept { adopted, file, offset: first, process: std::process::id() })
+        Ok(Kept { adopted, file, offset: first })
     }
 
-    fn kept(&self) -> MutexGuard<'_, Option<Kept>> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    /// What is kept of it; `None` in a process that has it from its parent.
+    fn kept(&self) -> Option<MutexGuard<'_, Option<Kept>>> {
+        let is_own = self.process == std::process::id();
+        is_own.then(|| self.kept.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Ends the adoption, if there is one: from now on this is a plain mapping.
     pub(crate) fn forget(&self) {
-        if let Some(kept) = self.kept().take() {
-            kept.end();
-        }
+        drop(self.kept().and_then(|mut kept| kept.take()));
     }
 
     /// The first byte that is shown.
@@ -184,8 +188,8 @@ impl Memory {
     /// `madvise(2)` of a part. What is read ahead of a kept mapping is the pager's business.
     pub(crate) fn advise(&self, offset: usize, len: usize, advice: i32) -> io::Result<()> {
         let part = self.part(offset, len)?;
-        if let Some(kept) = &*self.kept()
-            && kept.process == std::process::id()
+        if let Some(kept) = self.kept()
+            && let Some(kept) = &*kept
         {
             let adopted = &kept.adopted;
             let is_done = match advice {
@@ -226,11 +230,10 @@ impl Memory {
         let bytes = before.checked_add(len).filter(|bytes| isize::try_from(*bytes).is_ok());
         let bytes = bytes.ok_or(io::ErrorKind::OutOfMemory)?.max(1);
         let flags = if how.moves() { libc::MREMAP_MAYMOVE } else { 0 };
-        let kept = self.kept().take();
-        let again = kept.map(|kept| {
-            let (file, offset, own) = (kept.file.try_clone(), kept.offset, kept.process);
-            kept.end();
-            (file, offset, own == std::process::id())
+        let kept = self.kept().and_then(|mut kept| kept.take());
+        let again = kept.map(|Kept { adopted, file, offset }| {
+            drop(adopted);
+            (file, offset)
         });
         // SAFETY: the caller's promise; nothing else is at the old addresses.
         let base = unsafe { libc::mremap(at(all.start), all.len(), bytes, flags) };
@@ -241,11 +244,10 @@ impl Memory {
             self.len = len;
             Ok(())
         };
-        if let Some((Ok(file), offset, true)) = again
+        if let Some((file, offset)) = again
             && let Ok(Some(pager)) = budget::pager()
-            && let Ok(kept) = self.adopt(&pager, file.as_fd(), offset)
         {
-            *self.kept() = Some(kept);
+            self.keep(&pager, file, offset);
         }
         moved
     }

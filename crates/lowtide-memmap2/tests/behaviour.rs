@@ -329,7 +329,7 @@ fn within_a_budget_all_is_the_same() {
     }
     let run = Command::new(env::current_exe().unwrap())
         // Of a child of `fork` the harness has other threads otherwise, which may hold its locks.
-        .args(["ours", "--test-threads", "1"])
+        .args(["behaviour::ours", "--test-threads", "1"])
         .env("LOWTIDE_MAX", BUDGET)
         .output()
         .unwrap();

@@ -13,6 +13,8 @@ use std::env;
 use std::fs::File;
 use std::io::Write;
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::Duration;
 
 const FILE: usize = 32 << 20;
@@ -34,7 +36,7 @@ fn make(path: &std::path::Path) -> File {
 fn eventually(what: &str, mut is: impl FnMut() -> bool) {
     assert!(
         (0..LOOKS).any(|_| is() || {
-            std::thread::sleep(Duration::from_millis(1));
+            thread::sleep(Duration::from_millis(1));
             false
         }),
         "{what}"
@@ -86,7 +88,7 @@ fn within() {
 #[test]
 fn files_that_are_mapped_stay_within_one_budget() {
     let run = Command::new(env::current_exe().unwrap())
-        .args(["within", "--exact", "--ignored", "--nocapture"])
+        .args(["within::within", "--exact", "--ignored", "--nocapture"])
         .env("LOWTIDE_MAX", BUDGET.to_string())
         .output()
         .unwrap();
@@ -104,7 +106,7 @@ fn a_budget_that_makes_no_sense_is_an_error_of_the_map() {
         println!("{}", map.unwrap_err());
         return;
     }
-    let name = "a_budget_that_makes_no_sense_is_an_error_of_the_map";
+    let name = "within::a_budget_that_makes_no_sense_is_an_error_of_the_map";
     let run = Command::new(env::current_exe().unwrap())
         .args([name, "--exact", "--nocapture"])
         .env("LOWTIDE_MAX", "much")
@@ -112,4 +114,47 @@ fn a_budget_that_makes_no_sense_is_an_error_of_the_map() {
         .unwrap();
     let text = String::from_utf8_lossy(&run.stdout);
     assert!(run.status.success() && text.contains("LOWTIDE_MAX"), "{text}");
+}
+
+#[test]
+#[ignore = "run by the test below, with a budget"]
+fn forks_beside_the_first_map() {
+    let mut file = tempfile::tempfile().unwrap();
+    file.write_all(&[7; 1 << 16]).unwrap();
+    let (file, is_made) = (&file, &AtomicBool::new(false));
+    let map = || unsafe { Mmap::map(file) }.is_ok_and(|map| map[5000] == 7);
+    let (beside, failed) = thread::scope(|scope| {
+        scope.spawn(move || {
+            assert!(map(), "the first map of the process");
+            is_made.store(true, Ordering::Release);
+        });
+        let (mut beside, mut failed) = (0, 0);
+        while !is_made.load(Ordering::Acquire) {
+            beside += 1;
+            let child = unsafe { libc::fork() };
+            if child == 0 {
+                unsafe { libc::alarm(60) };
+                let code = i32::from(!map());
+                unsafe { libc::_exit(code) };
+            }
+            let mut status = -1;
+            assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+            failed += i32::from(status != 0);
+        }
+        (beside, failed)
+    });
+    assert_eq!(failed, 0, "of {beside} children");
+}
+
+#[test]
+fn a_child_that_is_forked_beside_the_first_map_makes_its_own() {
+    for _ in 0..20 {
+        let run = Command::new(env::current_exe().unwrap())
+            .args(["--ignored", "--exact", "within::forks_beside_the_first_map"])
+            .env("LOWTIDE_MAX", "8M")
+            .output()
+            .unwrap();
+        let text = String::from_utf8_lossy(&run.stdout);
+        assert!(run.status.success() && text.contains("1 passed"), "{text}");
+    }
 }
