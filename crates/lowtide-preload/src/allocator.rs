@@ -1,10 +1,9 @@
 //! Where this library's own memory comes from: the C library's allocator, without what stands in
 //! front of it (`c_library.rs`).
 //!
-//! The program may have an allocator of its own, whose memory is in blocks that are kept within the
-//! budget. A thread of it that holds the allocator's lock may wait for a page, and our threads
-//! bring that page in. So they must not need that lock, or any memory that is kept: neither
-//! `malloc` of the program, nor ours in front of it.
+//! The program may have an allocator of its own. A thread that holds its lock may wait for ours: it
+//! unmaps a mapping that is adopted, or touches a page of a mirror. So our threads must not need
+//! that lock.
 //!
 //! # Safety
 //!

@@ -8,12 +8,13 @@
 
 use crate::judge::Reason;
 use crate::mirrors::{self, Mirrored};
-use crate::ways::Why;
-use lowtide::budget::{AutoLimits, Curve, Share as ShareBy};
-use lowtide::map::run::Reads;
+use crate::modes::Why;
+use lowtide::budget::{AutoLimits, Curve, Share};
+use lowtide::map::run::{Mapped, Reads, open_page_tables};
 use lowtide::map::{Adopted, MapOptions};
-use lowtide::{IoEngine, IoMode, MemoryStat, Pager, Policy, Size, SwapOptions, Tenant};
-use lowtide_run::settings::{Auto, Settings, SwapTo};
+use lowtide::{IoEngine, IoMode, IoStat, MemoryStat, Pager, Policy, Size, Tenant};
+use lowtide_run::part::{Part, Seen, pause};
+use lowtide_run::settings::{Auto, Settings};
 use lowtide_run::shares::Shares;
 use lowtide_status::PagerStatus;
 use lowtide_sys::page_cache::cached_pages;
@@ -36,24 +37,10 @@ const LINGERS: Duration = Duration::from_secs(1);
 const COUNT_SELDOM: u32 = 50;
 const COUNT_LEAST: Duration = Duration::from_millis(100);
 const COUNT_MOST: Duration = Duration::from_secs(2);
-/// Time between two looks at what others have, alone and beside others. Each looks at all others,
-/// so where there are many, it is longer.
-const ALONE: Duration = Duration::from_millis(100);
-const BESIDE: Duration = Duration::from_millis(20);
-const MANY: usize = 8;
-/// A process that brought nothing in for this time wants no more than it has.
-const QUIET: Duration = Duration::from_secs(2);
-/// A limit comes down by at most this beyond what is in memory: the program's threads may wait for
-/// the keeper meanwhile.
-const STEP: u64 = 8 << 20;
-
 /// Parts of a budget that is divided among files.
 const PARTS: usize = 64;
 /// What a process wants at least beyond its limit, if that sets itself.
 const AUTO_ROOM: u64 = 16 << 20;
-
-/// Bytes that a swap file has at most: it takes room on the disk as pages are written.
-const SWAP_FILE_MOST: u64 = 64 << 30;
 
 /// A mapping, or a part of one, that is kept within a budget.
 #[derive(Clone, Debug)]
@@ -67,15 +54,24 @@ pub(crate) struct Subject {
     pub(crate) range: Range<usize>,
     /// Where in the file the first page is.
     pub(crate) offset: u64,
+    /// It is mapped privately.
+    pub(crate) is_private: bool,
     /// Which budget: the common one is 0, that of a glob its number and one.
     pub(crate) budget: usize,
+}
+
+impl Subject {
+    /// What the program has mapped, which it gets back from a mirror.
+    pub(crate) fn mapped(&self) -> Mapped<'_> {
+        Mapped { file: self.file.as_fd(), offset: self.offset, is_private: self.is_private }
+    }
 }
 
 /// What is counted: the cached pages of a file, or the memory of a mirror.
 pub(crate) type Counted<'a> = (&'a Subject, Option<&'a Mirrored>);
 
-/// What the watcher gave for it. Parts of one mapping share it.
-pub(crate) type Share = Rc<Adopted>;
+/// A mapping in `pagecache` mode. Parts of one mapping have it together.
+pub(crate) type Watched = Rc<Adopted>;
 
 /// What a budget did so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -127,21 +123,12 @@ impl AutoFigures {
     }
 }
 
-/// What was read ahead for all budgets together.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub(crate) struct ReadAhead {
-    /// Pages that the runtime requested before they were touched.
-    pub(crate) read_ahead_pages: u64,
-    /// Those of them that were evicted untouched.
-    pub(crate) read_ahead_wasted_pages: u64,
-}
-
 /// All budgets.
 pub(crate) struct Budgets {
     settings: &'static Settings,
     pager: Pager,
     tenants: BTreeMap<usize, Account>,
-    lingering: VecDeque<(Instant, Share, Subject)>,
+    lingering: VecDeque<(Instant, Watched, Subject)>,
     /// The first reason for which the runtime refused a mapping.
     refusal: Option<String>,
     due: Instant,
@@ -157,12 +144,9 @@ struct Account {
     tenant: Tenant,
     /// The numbers of the parts of files, by device and inode, where each has one.
     files: BTreeMap<(u64, u64), usize>,
-    max: u64,
     peak: u64,
-    /// What this process may have of `max`.
-    part: u64,
-    /// Pages that had come in, and when that changed last.
-    faults: (u64, Instant),
+    /// What this process may have of the budget.
+    part: Part,
 }
 
 impl Budgets {
@@ -181,18 +165,6 @@ impl Budgets {
             // The kernel reads the pages: no ring and no descriptor is needed for it.
             builder.io_engine(IoEngine::Psync)
         };
-        if settings.anon {
-            // Compressed pages are within the tenant's budget.
-            let compressed = SwapOptions::compressed(Size::new(whole));
-            builder = match &settings.swap {
-                SwapTo::Nowhere => builder,
-                SwapTo::Compressed => builder.swap(compressed),
-                SwapTo::Bytes(bytes) => builder.swap(compressed.size(Size::new(*bytes))),
-                SwapTo::Directory(dir) => {
-                    builder.swap(compressed.file(dir, Size::new(SWAP_FILE_MOST)))
-                }
-            };
-        }
         if let Some(policy) = &settings.policy {
             builder = builder.policy(policy.parse::<Policy>()?);
         }
@@ -220,6 +192,14 @@ impl Budgets {
         })
     }
 
+    /// Opens what the process may not open any more when it has given rights up. The table of
+    /// shares is open.
+    pub(crate) fn prepare(&mut self) {
+        if let Err(error) = open_page_tables(&self.pager) {
+            self.refusal.get_or_insert_with(|| error.to_string());
+        }
+    }
+
     /// Bytes of a budget.
     fn max_of(settings: &Settings, budget: usize) -> u64 {
         let glob = budget.checked_sub(1).and_then(|glob| settings.maps.get(glob));
@@ -233,35 +213,26 @@ impl Budgets {
             let name = format!("run-{budget}");
             let part = match &mut self.shares {
                 Some(shares) => {
-                    shares.join(budget)?;
-                    shares.divide(budget, max, max, 0).0
+                    if let Err(error) = shares.join(budget) {
+                        let says = || format!("this process has the least part: {error}");
+                        self.refusal.get_or_insert_with(says);
+                    }
+                    Part::first(budget, max, shares)
                 }
-                None => max,
+                None => Part::whole(budget, max),
             };
-            let tenant = self.pager.tenant(&name).max(Size::new(part)).high(high).create()?;
+            let bytes = part.bytes();
+            let tenant = self.pager.tenant(&name).max(Size::new(bytes)).high(high).create()?;
             if self.settings.by_benefit {
-                tenant.set_share(ShareBy::ByBenefit)?;
+                tenant.set_share(Share::ByBenefit)?;
             }
             if let Some(auto) = self.settings.auto.filter(|_| budget == 0) {
-                tenant.set_auto(bounds(auto, part))?;
+                tenant.set_auto(bounds(auto, bytes))?;
             }
-            let (faults, files) = ((0, Instant::now()), BTreeMap::new());
-            self.tenants.insert(budget, Account { tenant, files, max, peak: 0, part, faults });
+            let account = Account { tenant, files: BTreeMap::new(), peak: 0, part };
+            self.tenants.insert(budget, account);
         }
         Ok(self.tenants.get_mut(&budget).ok_or("no such budget")?)
-    }
-
-    /// Who pays for memory without a file, and the budget.
-    pub(crate) fn common(&mut self) -> Result<(Tenant, u64), Box<dyn Error>> {
-        let by_benefit = self.settings.by_benefit;
-        let account = self.account(0)?;
-        // Beside the parts of files, what has no part would have to go first.
-        let payer = if by_benefit {
-            account.tenant.child("heap").create()?
-        } else {
-            account.tenant.clone()
-        };
-        Ok((payer, account.max))
     }
 
     /// Who pays for a file.
@@ -287,43 +258,38 @@ impl Budgets {
         }
     }
 
-    /// Keeps a mapping within its budget from now on.
-    pub(crate) fn adopt(&mut self, subject: &Subject) -> Result<Share, Reason> {
-        self.try_adopt(subject).map_err(|error| {
+    /// Keeps a mapping in `pagecache` mode from now on.
+    pub(crate) fn watched(&mut self, subject: &Subject) -> Result<Watched, Reason> {
+        self.try_watched(subject).map_err(|error| {
             self.refusal.get_or_insert_with(|| error.to_string());
             Reason::Refused
         })
     }
 
     #[expect(unsafe_code, reason = "the program's mapping is handed to the watcher")]
-    fn try_adopt(&mut self, subject: &Subject) -> Result<Share, Box<dyn Error>> {
-        let read_ahead = self.settings.keep_read_ahead;
+    fn try_watched(&mut self, subject: &Subject) -> Result<Watched, Box<dyn Error>> {
         let payer = self.payer(subject)?;
-        let mut options = MapOptions::new().tenant(&payer).offset(subject.offset);
-        if read_ahead {
-            options = options.read_ahead(u64::MAX);
-        }
+        let keep = self.settings.keep_read_ahead;
+        let options = MapOptions::new().tenant(&payer).offset(subject.offset);
+        let options = options.keep_kernel_read_ahead(keep);
         let start = subject.range.start as *const u8;
         // SAFETY: the program has just made this mapping of this file, shared, or private and not
         // writable. Before it changes what is there, `Adopted::forget` is called: `interpose.rs`
         // waits for that.
-        let share =
+        let adopted =
             unsafe { options.adopt(&self.pager, subject.file.as_fd(), start, subject.range.len()) };
-        Ok(Rc::new(share?))
+        Ok(Rc::new(adopted?))
     }
 
     /// Keeps what is read of a file within its budget from now on.
-    pub(crate) fn adopt_reads(&mut self, subject: &Subject) -> Result<Reads, Reason> {
-        let mut adopt = || -> Result<Reads, Box<dyn Error>> {
-            let read_ahead = self.settings.keep_read_ahead;
+    pub(crate) fn reads(&mut self, subject: &Subject) -> Result<Reads, Reason> {
+        let mut reads = || -> Result<Reads, Box<dyn Error>> {
             let payer = self.payer(subject)?;
-            let mut options = MapOptions::new().tenant(&payer);
-            if read_ahead {
-                options = options.read_ahead(u64::MAX);
-            }
+            let keep = self.settings.keep_read_ahead;
+            let options = MapOptions::new().tenant(&payer).keep_kernel_read_ahead(keep);
             Ok(options.adopt_reads(&self.pager, subject.file.as_fd())?)
         };
-        adopt().map_err(|error| {
+        reads().map_err(|error| {
             self.refusal.get_or_insert_with(|| error.to_string());
             Reason::Refused
         })
@@ -345,10 +311,9 @@ impl Budgets {
         })
     }
 
-    /// What was read ahead so far.
-    pub(crate) fn read_ahead(&self) -> ReadAhead {
-        let io = self.pager.stat().io;
-        ReadAhead { read_ahead_pages: io.ahead_pages, read_ahead_wasted_pages: io.ahead_wasted }
+    /// What was transferred so far, for all budgets together.
+    pub(crate) fn io(&self) -> IoStat {
+        self.pager.stat().io
     }
 
     /// All of it, for other processes.
@@ -363,11 +328,11 @@ impl Budgets {
 
     /// No part of the mapping is left. Its pages stay for a moment, unless the file is deleted, or
     /// open only because of the program's descriptor.
-    pub(crate) fn linger(&mut self, share: Share, subject: Subject) {
+    pub(crate) fn linger(&mut self, watched: Watched, subject: Subject) {
         if !subject.is_own {
             return;
         }
-        self.lingering.push_back((Instant::now(), share, subject));
+        self.lingering.push_back((Instant::now(), watched, subject));
         if self.lingering.len() > LINGERING {
             self.lingering.pop_front();
         }
@@ -382,37 +347,25 @@ impl Budgets {
     /// Divides the budgets with other processes. `mapped` is what this one has mapped of files, by
     /// budget.
     fn divide(&mut self, mapped: &BTreeMap<usize, u64>) {
-        let Some(shares) = &self.shares else { return };
-        let now = Instant::now();
+        let Some(shares) = &mut self.shares else { return };
+        shares.follow();
         let mut most = 1;
-        for (budget, account) in &mut self.tenants {
-            let Ok(stat) = account.tenant.stat() else { continue };
-            let has = account.tenant.usage().unwrap_or_default();
-            let heap = heap_bytes(&stat, account.tenant.swap_usage().unwrap_or_default());
-            if stat.events.pgfault != account.faults.0 {
-                account.faults = (stat.events.pgfault, now);
-            }
-            let all =
-                mapped.get(budget).copied().unwrap_or_default().saturating_add(heap + heap / 4);
-            let is_quiet = now.duration_since(account.faults.1) >= QUIET;
+        for (budget, Account { tenant, part, .. }) in &mut self.tenants {
+            let Ok(stat) = tenant.stat() else { continue };
+            let has = tenant.usage().unwrap_or_default();
+            let mapped = mapped.get(budget).copied().unwrap_or_default();
             let auto = self.settings.auto.filter(|_| *budget == 0);
             // Room to grow until the next look.
-            let limit = account.tenant.auto().ok().flatten().map(|stat| stat.limit_bytes);
-            let all = limit.map_or(all, |limit| all.min(2 * limit + AUTO_ROOM));
-            let wants = if is_quiet { has } else { all.max(has) };
-            let (part, sharing) = shares.divide(*budget, account.max, wants, has);
+            let limit = tenant.auto().ok().flatten().map(|stat| stat.limit_bytes);
+            let could_use = limit.map_or(mapped, |limit| mapped.min(2 * limit + AUTO_ROOM));
+            let seen = Seen { faults: stat.events.pgfault, has, could_use };
+            let sharing = part.look(shares, seen, |bytes| match auto {
+                Some(auto) => tenant.set_auto(bounds(auto, bytes)).is_ok(),
+                None => tenant.set_max(Size::new(bytes)).is_ok(),
+            });
             most = most.max(sharing);
-            let part = part.max(has.saturating_sub(STEP)).min(account.max);
-            let set = || match auto {
-                Some(auto) => account.tenant.set_auto(bounds(auto, part)).is_ok(),
-                None => account.tenant.set_max(Size::new(part)).is_ok(),
-            };
-            if part != account.part && set() {
-                account.part = part;
-            }
         }
-        let pause = if most == 1 { ALONE } else { BESIDE * (1 + most / MANY) as u32 };
-        self.divided = Instant::now() + pause;
+        self.divided = Instant::now() + pause(most);
     }
 
     /// The process ends.
@@ -504,12 +457,12 @@ impl Budgets {
         let figures = |(budget, account): (&usize, &Account)| {
             let stat: MemoryStat = account.tenant.stat().ok()?;
             let figures = Figures {
-                max_bytes: account.max,
+                max_bytes: account.part.max(),
                 resident_bytes: resident.get(budget).copied().unwrap_or_default(),
                 peak_bytes: account.peak,
-                part_bytes: account.part,
+                part_bytes: account.part.bytes(),
                 faults: stat.events.pgfault,
-                refaults: stat.events.workingset_refault_file,
+                refaults: stat.events.refaults(),
                 evicted: stat.events.pgsteal,
                 auto: AutoFigures::of(&account.tenant),
             };
@@ -534,32 +487,5 @@ fn record(pager: &Pager, path: &Path, first: Option<u32>) -> Result<(), Box<dyn 
 /// The bounds of a budget that sets itself, in this process's part.
 fn bounds(auto: Auto, part: u64) -> AutoLimits {
     let limits = AutoLimits::new(Size::new(auto.least.min(part)), Size::new(part));
-    AutoLimits { target: f64::from(auto.stall) / 1e6, ..limits }
-}
-
-/// Bytes of a tenant's heaps, in memory and in swap.
-const fn heap_bytes(stat: &MemoryStat, in_swap: u64) -> u64 {
-    (stat.anon * stat.page_bytes).saturating_add(in_swap)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_heap_has_its_bytes_wherever_its_pages_are() {
-        const HEAP: u64 = 2 << 20;
-        let swap = SwapOptions::compressed(Size::mib(1));
-        let pager = Pager::builder().max(Size::mib(8)).swap(swap).build().expect("a pager");
-        let tenant = pager.tenant("heap").create().expect("a tenant");
-        let region = tenant.region(HEAP).expect("a region");
-        for offset in (0..HEAP).step_by(pager.page_size()) {
-            region.write_at(offset, &[1]).expect("a page");
-        }
-        let bytes = || heap_bytes(&tenant.stat().unwrap(), tenant.swap_usage().unwrap());
-        assert_eq!(bytes(), HEAP);
-        tenant.set_max(Size::mib(1)).expect("swap takes the rest");
-        assert!(tenant.swap_usage().unwrap() > 0, "a part of it was evicted");
-        assert_eq!(bytes(), HEAP);
-    }
+    limits.with_target(f64::from(auto.stall) / 1e6)
 }

@@ -2,7 +2,7 @@
 //!
 //! This crate is built for one of them at a time, and all that depends on it is in the two files
 //! below. Nothing else asks for which one it is built, but `lib.rs`, which leaves the functions out
-//! that serve memory without a file.
+//! that read.
 //!
 //! | | `gnu` | `musl` |
 //! |---|---|---|
@@ -12,7 +12,7 @@
 //! | the signal that changes the rights of all threads | 33 | 34 |
 //! | a name that is not found | is forgotten | stays the program's next `dlerror(3)` |
 //! | standard streams, beside our threads alone | are not locked (`stdio.rs`) | are as usual |
-//! | memory without a file (`--anon`) | kept | left alone: not one of its ways was tried |
+//! | files that are read (`--read`) | kept | left alone: not one of the ways was tried |
 //!
 //! Functions that only one of them has, such as those that checked headers call, stand in front of
 //! nothing in the other: no program calls them there. On 64-bit Linux those with `64` in their
@@ -23,9 +23,9 @@
 mod chosen;
 
 pub(crate) use chosen::{
-    KEEPS_MEMORY, OTHER, OWN, RIGHTS_SIGNAL, Resource, calloc, forget_missing, free, free_aligned,
-    has_own_allocator, is_malloc, lock_standard_streams, look_up_streams, malloc, memalign,
-    realloc, refusal, register_atfork, unlock_standard_streams,
+    NOTES_READS, OTHER, OWN, RIGHTS_SIGNAL, calloc, forget_missing, free, free_aligned,
+    has_own_allocator, lock_standard_streams, look_up_streams, malloc, memalign, realloc, refusal,
+    register_atfork, unlock_standard_streams,
 };
 
 /// What is registered for a fork.

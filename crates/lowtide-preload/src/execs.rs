@@ -38,7 +38,7 @@ pub(crate) fn look_up() {
 }
 
 /// What the program hears where there is nothing to call.
-fn missing() -> c_int {
+pub(crate) fn missing() -> c_int {
     Errno::set(libc::ENOSYS);
     -1
 }

@@ -43,7 +43,7 @@ pub(crate) fn begin(all: &[Entry], had_mirrors: bool) {
         // No thread: what was inherited is the kernel's.
         state.ranges.remove(&(0..usize::MAX));
     }
-    last::watch(state);
+    last::prepare(state);
 }
 
 /// A mapping of a file, as /proc says.
@@ -53,6 +53,7 @@ pub(crate) struct Found {
     pub(crate) offset: u64,
     /// Stores go to the file.
     pub(crate) is_stored: bool,
+    pub(crate) is_private: bool,
     pub(crate) file: OwnedFd,
     pub(crate) path: Vec<u8>,
 }
@@ -118,14 +119,16 @@ impl Line<'_> {
             stat.st_ino == self.number && (major(stat.st_dev), minor(stat.st_dev)) == self.device;
         let offset = self.offset + (range.start - self.range.start) as u64;
         let is_stored = self.prot & libc::PROT_WRITE != 0;
-        is_same.then(|| Found { range, offset, is_stored, file, path: self.path.to_vec() })
+        let is_private = self.flags == libc::MAP_PRIVATE;
+        let path = self.path.to_vec();
+        is_same.then_some(Found { range, offset, is_stored, is_private, file, path })
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lowtide_sys::shared::{Access, SharedMapping, Sharing};
+    use lowtide_sys::shared::{Rights, SharedMapping, Sharing};
     use std::fs::File;
 
     #[test]
@@ -145,7 +148,7 @@ mod tests {
     fn mappings_are_found_with_their_files_and_only_within_what_was_adopted() {
         let path = std::env::current_exe().expect("a path").canonicalize().expect("its name");
         let (file, len) = (File::open(&path).expect("this test"), 16 * 4096);
-        let map = SharedMapping::map(&file, 4096, len, Access::Read, Sharing::Shared, false);
+        let map = SharedMapping::map(&file, 4096, len, Rights::Read, Sharing::Shared, false);
         let mapping = map.expect("a mapping");
         let map = mapping.addresses();
         let entry = |start, end| Entry { start, end, private: false };

@@ -8,9 +8,8 @@
 //!
 //! Anonymous memory takes the first way out: no lock, no allocation, no system call of ours. This
 //! makes it safe for allocators, which map and unmap under their own locks, and for the time before
-//! this library is initialised. With `--anon` large anonymous memory is kept (`heap.rs`): that
-//! needs a lock and the keeper, and nothing of the program's allocator. A guard against re-entrance
-//! is not needed: nothing that is ours maps a file through these functions.
+//! this library is initialised. A guard against re-entrance is not needed: nothing that is ours
+//! maps a file through these functions.
 //!
 //! # Safety
 //!
@@ -20,17 +19,15 @@
 
 #![allow(unsafe_code)]
 
-use crate::blocks::{self, Kind as BlockKind};
 use crate::judge::{self, Kind, Reason, Verdict};
 use crate::line::{Answer, New, Question};
+use crate::modes::Why;
 use crate::state::{self, State};
-use crate::ways::Why;
-use crate::{globs, heap, keeper, last, mirrors, real};
+use crate::{globs, keeper, last, mirrors, real};
 use libc::{c_int, c_void, off_t, size_t};
 use lowtide_run::settings::Settings;
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
-use std::ptr;
 
 /// Linux's `errno`, which what we do after a call of the program must not change.
 pub(crate) struct Errno {
@@ -94,11 +91,6 @@ unsafe extern "C" fn mmap(
     {
         state.release(&pages(addr, len));
     }
-    if let Some((state, settings)) = served.filter(|(_, settings)| settings.anon)
-        && let Some(got) = map_memory(state, settings, addr, len, prot, flags)
-    {
-        return got;
-    }
     let is_of_file = flags & libc::MAP_ANONYMOUS == 0 && fd >= 0 && len > 0;
     let Some((state, settings)) = served.filter(|_| is_of_file) else {
         // SAFETY: the program's arguments.
@@ -116,14 +108,14 @@ unsafe extern "C" fn mmap(
     let got = unsafe { real::mmap(addr, len, prot, flags, fd, offset) };
     if got != libc::MAP_FAILED {
         let _errno = Errno::save();
-        let adopted = wanted.and_then(|(kind, identity)| {
+        let handed = wanted.and_then(|(kind, identity)| {
             let thread = rustix::thread::gettid().as_raw_nonzero().get();
             let start = got as usize;
             let len = pages(got, len).len();
             let offset = offset as u64;
-            adopt(state, New { start, len, offset, kind, fd, thread, identity, unfit })
+            hand_over(state, New { start, len, offset, kind, fd, thread, identity, unfit })
         });
-        if let Err(Verdict::Leave(reason)) = adopted {
+        if let Err(Verdict::Leave(reason)) = handed {
             state.left.add(reason, len as u64, || globs::path_of(fd));
         }
         if populates {
@@ -132,45 +124,6 @@ unsafe extern "C" fn mmap(
         }
     }
     got
-}
-
-/// Memory without a file, if it is kept; and what a new mapping means for such memory.
-fn map_memory(
-    state: &State,
-    settings: &Settings,
-    addr: *mut c_void,
-    len: usize,
-    prot: c_int,
-    flags: c_int,
-) -> Option<*mut c_void> {
-    let is_anonymous = flags & libc::MAP_ANONYMOUS != 0;
-    if flags & libc::MAP_FIXED != 0 {
-        let special = libc::MAP_LOCKED | libc::MAP_HUGETLB | libc::MAP_GROWSDOWN;
-        let is_plain =
-            is_anonymous && flags & libc::MAP_TYPE == libc::MAP_PRIVATE && flags & special == 0;
-        let got = heap::fixed(&pages(addr, len), prot, is_plain);
-        if let Some(got) = got {
-            return Some(got.map_or_else(failed, ptr::with_exposed_provenance_mut));
-        }
-    }
-    if !is_anonymous || (len as u64) < settings.threshold {
-        return None;
-    }
-    match judge::of_memory(prot, flags) {
-        Verdict::Adopt(_) => {
-            let got = heap::allocate(len, 1, BlockKind::Mapped)?;
-            Some(ptr::with_exposed_provenance_mut(got))
-        }
-        Verdict::Leave(reason) => {
-            state.left.add(reason, len as u64, Vec::new);
-            if reason == Reason::Unreadable && len as u64 > settings.max {
-                // Heaps of runtimes that reserve their addresses first, and commit parts later.
-                heap::say_once(reason);
-            }
-            None
-        }
-        Verdict::Ignore => None,
-    }
 }
 
 /// What excludes `userfault` mode for a new mapping.
@@ -226,9 +179,9 @@ fn consider(
 }
 
 /// Hands a mapping to the keeper.
-fn adopt(state: &'static State, new: New) -> Result<(), Verdict> {
-    let asked = state.line.ask_or_start(Question::Adopt(new), keeper::begin);
-    last::watch(state);
+fn hand_over(state: &'static State, new: New) -> Result<(), Verdict> {
+    let asked = state.line.ask_or_start(Question::Keep(new), keeper::begin);
+    last::prepare(state);
     match asked {
         Ok(Answer::Done) => note(state, &(new.start..new.start + new.len), new.kind),
         Ok(Answer::Left(reason)) | Err(reason) => Err(Verdict::Leave(reason)),
@@ -248,13 +201,8 @@ fn note(state: &State, range: &Range<usize>, kind: Kind) -> Result<(), Verdict> 
 
 #[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C" fn munmap(addr: *mut c_void, len: size_t) -> c_int {
-    let range = pages(addr, len);
     if let Some((state, _)) = state::get() {
-        state.release(&range);
-    }
-    // The kernel refuses to unmap nothing.
-    if is_of_page(addr) && !range.is_empty() && blocks::may_touch(&range) {
-        return heap::unmap(&range);
+        state.release(&pages(addr, len));
     }
     // SAFETY: the program's arguments.
     unsafe { real::munmap(addr, len) }
@@ -274,17 +222,7 @@ unsafe extern "C" fn mremap(
         return unsafe { real::mremap(old, old_len, new_len, flags, new) };
     };
     if flags & libc::MREMAP_FIXED != 0 {
-        let to = pages(new, new_len);
-        state.release(&to);
-        if let Err(errno) = heap::make_place(&to, Reason::Fixed) {
-            return failed(errno);
-        }
-        heap::forget(&to);
-    }
-    if blocks::may_have(old as usize)
-        && let Some(done) = heap::remap(&pages(old, old_len), new_len, flags, new)
-    {
-        return done.map_or_else(failed, ptr::with_exposed_provenance_mut);
+        state.release(&pages(new, new_len));
     }
     if old_len == 0 {
         // A second mapping of the same pages: of the file's, and not of a mirror's.
@@ -321,12 +259,6 @@ unsafe extern "C" fn mremap(
         }
     }
     got
-}
-
-/// What a call returns that failed for this reason.
-fn failed(errno: c_int) -> *mut c_void {
-    Errno::set(errno);
-    libc::MAP_FAILED
 }
 
 /// The same addresses show other pages of the file.
@@ -451,19 +383,6 @@ fn advise(addr: *mut c_void, len: usize, advice: c_int) -> c_int {
 
 #[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C" fn madvise(addr: *mut c_void, len: size_t, advice: c_int) -> c_int {
-    let range = pages(addr, len);
-    if is_of_page(addr)
-        && blocks::may_touch(&range)
-        && let Some(done) = heap::advise(&range, advice)
-    {
-        return done.map_or_else(
-            |errno| {
-                failed(errno);
-                -1
-            },
-            |()| 0,
-        );
-    }
     let Some(len) = in_advance(addr, len, advice == libc::MADV_WILLNEED) else { return 0 };
     let advice = advise(addr, len, advice);
     // SAFETY: the program's arguments; other advice about reading ahead changes no contents.
@@ -472,47 +391,37 @@ unsafe extern "C" fn madvise(addr: *mut c_void, len: size_t, advice: c_int) -> c
 
 #[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C" fn posix_madvise(addr: *mut c_void, len: size_t, advice: c_int) -> c_int {
-    let range = pages(addr, len);
-    if heap::is_live(&range) {
-        // All of it is hints, also that pages are not needed.
-        return 0;
-    }
     let Some(len) = in_advance(addr, len, advice == libc::POSIX_MADV_WILLNEED) else { return 0 };
     let advice = advise(addr, len, advice);
     // SAFETY: the program's arguments; other advice about reading ahead changes no contents.
     unsafe { real::posix_madvise(addr, len, advice) }
 }
 
-/// Locked memory stays: it is not ours any more. False if it cannot be made the kernel's, of which
-/// the program hears as of a lack of memory.
-fn locked(range: &Range<usize>) -> bool {
-    let Some((state, _)) = state::get() else { return true };
-    state.release_for(range, Reason::Locked);
-    heap::give_back_for(range, Reason::Locked).map_err(Errno::set).is_ok()
+/// Locked memory stays: it is not ours any more.
+fn locked(range: &Range<usize>) {
+    if let Some((state, _)) = state::get() {
+        state.release_for(range, Reason::Locked);
+    }
 }
 
 #[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C" fn mlock(addr: *const c_void, len: size_t) -> c_int {
-    if !locked(&pages(addr, len)) {
-        return -1;
-    }
+    locked(&pages(addr, len));
     // SAFETY: the program's arguments.
     unsafe { real::mlock(addr, len) }
 }
 
 #[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C" fn mlock2(addr: *const c_void, len: size_t, flags: c_int) -> c_int {
-    if !locked(&pages(addr, len)) {
-        return -1;
-    }
+    locked(&pages(addr, len));
     // SAFETY: the program's arguments.
     unsafe { real::mlock2(addr, len, flags) }
 }
 
 #[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C" fn mlockall(flags: c_int) -> c_int {
-    if flags & libc::MCL_CURRENT != 0 && !locked(&(0..usize::MAX)) {
-        return -1;
+    if flags & libc::MCL_CURRENT != 0 {
+        locked(&(0..usize::MAX));
     }
     if flags & libc::MCL_FUTURE != 0
         && let Some((state, _)) = state::get()

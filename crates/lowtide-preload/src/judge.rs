@@ -13,12 +13,9 @@
 //! | locked in memory, or of a file that lives in memory | left alone: there is nothing to evict |
 
 use libc::c_int;
-use rustix::fs::{FileType, fstat, fstatfs};
+use lowtide_run::local::lives_in_memory;
+use rustix::fs::{FileType, fstat};
 use std::os::fd::BorrowedFd;
-
-/// File systems whose files are memory, by the magic number of `statfs(2)`: tmpfs, ramfs,
-/// hugetlbfs; and those that have no pages to drop: proc, sysfs.
-const IN_MEMORY: [u32; 5] = [0x0102_1994, 0x8584_58f6, 0x9584_58f6, 0x9fa0, 0x6265_6572];
 
 /// How an adopted mapping is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,31 +50,15 @@ pub(crate) enum Reason {
     Refused,
     /// Our own thread failed.
     Broken,
-    /// Memory without a file that is a stack, or of another kind that is not kept.
-    Special,
-    /// Memory without a file at an address that the program demands.
-    Fixed,
-    /// Such memory was moved, or shared with itself.
-    Moved,
-    /// Such memory was given special advice.
-    Advised,
-    /// Something else than the program may store to such memory.
-    Pinned,
-    /// The window has no addresses left.
-    Addresses,
-    /// Memory without a file cannot be kept here, or no longer.
-    NoHeap,
-    /// The stack of a thread, which the program has made.
-    Stack,
-    /// It has a mutex that the kernel touches by itself.
-    Mutex,
     /// The program serves page faults itself.
     Userfaultfd,
+    /// The program gives up rights, or goes into other namespaces.
+    Rights,
 }
 
 impl Reason {
     /// All of them, in the order of their numbers.
-    pub(crate) const ALL: [Reason; 20] = [
+    pub(crate) const ALL: [Reason; 12] = [
         Reason::Small,
         Reason::Executable,
         Reason::Writable,
@@ -88,16 +69,8 @@ impl Reason {
         Reason::Unopened,
         Reason::Refused,
         Reason::Broken,
-        Reason::Special,
-        Reason::Fixed,
-        Reason::Moved,
-        Reason::Advised,
-        Reason::Pinned,
-        Reason::Addresses,
-        Reason::NoHeap,
-        Reason::Stack,
-        Reason::Mutex,
         Reason::Userfaultfd,
+        Reason::Rights,
     ];
 
     /// Its name in JSON.
@@ -113,16 +86,8 @@ impl Reason {
             Reason::Unopened => "not_opened",
             Reason::Refused => "refused",
             Reason::Broken => "broken",
-            Reason::Special => "special",
-            Reason::Fixed => "fixed_address",
-            Reason::Moved => "moved",
-            Reason::Advised => "advised",
-            Reason::Pinned => "pinned",
-            Reason::Addresses => "addresses",
-            Reason::NoHeap => "unavailable",
-            Reason::Stack => "stack",
-            Reason::Mutex => "mutex",
             Reason::Userfaultfd => "userfaultfd",
+            Reason::Rights => "rights",
         }
     }
 
@@ -141,16 +106,10 @@ impl Reason {
             Reason::Unopened => "the file could not be opened a second time",
             Reason::Refused => "refused by the runtime",
             Reason::Broken => "lowtide's own thread failed",
-            Reason::Special => "a stack, huge pages, or below 4 GiB",
-            Reason::Fixed => "mapped at a fixed address",
-            Reason::Moved => "moved to a fixed address, or mapped twice",
-            Reason::Advised => "special advice of the program",
-            Reason::Pinned => "a device may store to it",
-            Reason::Addresses => "no addresses left for more of it",
-            Reason::NoHeap => "memory without a file cannot be kept here, or no longer",
-            Reason::Stack => "a stack that the program gives to a thread",
-            Reason::Mutex => "it has a robust mutex, or one that inherits priority",
             Reason::Userfaultfd => "the program uses userfaultfd(2) itself",
+            Reason::Rights => {
+                "the program, of one thread, gave up rights or changed its namespaces"
+            }
         }
     }
 }
@@ -184,33 +143,6 @@ pub(crate) const fn of_flags(prot: c_int, flags: c_int) -> Verdict {
     Verdict::Adopt(if is_private { Kind::PrivateReadOnly } else { Kind::Shared })
 }
 
-/// Whether memory without a file can be kept, by its protection and flags.
-pub(crate) const fn of_memory(prot: c_int, flags: c_int) -> Verdict {
-    if prot & libc::PROT_EXEC != 0 {
-        return Verdict::Leave(Reason::Executable);
-    }
-    if prot & libc::PROT_WRITE == 0 {
-        return Verdict::Leave(Reason::Unreadable);
-    }
-    if flags & libc::MAP_TYPE != libc::MAP_PRIVATE {
-        return Verdict::Ignore;
-    }
-    if flags & libc::MAP_LOCKED != 0 {
-        return Verdict::Leave(Reason::Locked);
-    }
-    let special = libc::MAP_STACK | libc::MAP_GROWSDOWN | libc::MAP_HUGETLB | MAP_32BIT;
-    if flags & special != 0 {
-        return Verdict::Leave(Reason::Special);
-    }
-    if flags & (libc::MAP_FIXED | libc::MAP_FIXED_NOREPLACE) != 0 {
-        return Verdict::Leave(Reason::Fixed);
-    }
-    Verdict::Adopt(Kind::Shared)
-}
-
-/// `MAP_32BIT` of x86; nothing elsewhere.
-const MAP_32BIT: c_int = if cfg!(target_arch = "x86_64") { 0x40 } else { 0 };
-
 /// A file by its device and number, so that a second descriptor is known to be of the same.
 pub(crate) type Identity = (u64, u64);
 
@@ -220,8 +152,7 @@ pub(crate) fn of_file(fd: BorrowedFd<'_>) -> Result<Identity, Verdict> {
     if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
         return Err(Verdict::Ignore);
     }
-    let system = fstatfs(fd).map_err(|_| Verdict::Ignore)?;
-    if IN_MEMORY.contains(&(system.f_type as u32)) {
+    if lives_in_memory(fd) {
         return Err(Verdict::Leave(Reason::InMemory));
     }
     Ok((stat.st_dev, stat.st_ino))

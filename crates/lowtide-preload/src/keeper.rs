@@ -5,29 +5,30 @@
 //! its POSIX locks on that file (`fcntl(2)`), so a second descriptor in the program's table would
 //! break the locks of databases when it is closed. A program may also close descriptors that it
 //! does not know. So the thread leaves the program's table (`CLOSE_RANGE_UNSHARE`) and opens each
-//! file for itself, through `/proc`. Threads that it starts share its table. The program's own
+//! file for itself, through `/proc`. Threads that it starts watched its table. The program's own
 //! table never changes.
 //!
 //! **It blocks every signal**, so that handlers run in the program's threads.
 //!
 //! If it fails, its mappings are left to the kernel.
 
-use crate::budgets::{Budgets, Share, Subject};
+use crate::budgets::{Budgets, Subject, Watched};
 use crate::inherited::{self, Found};
-use crate::judge::{Identity, Reason, of_file};
-use crate::kept::{Held, Kept};
+use crate::judge::{Identity, Kind, Reason, of_file};
+use crate::kept::{Keeping, Kept};
 use crate::last::Look;
-use crate::leases::{self, Leases};
 use crate::line::{Answer, New, Question};
-use crate::memory::Memory;
 use crate::mirrors::Mirrored;
+use crate::modes::{Modes, Why};
 use crate::page::Page;
 use crate::reading::{Begun, Reading};
 use crate::state::{self, State};
 use crate::summary::{self, Budget, Whole};
-use crate::ways::{Ways, Why};
 use crate::{addresses, descriptors, globs, own, start};
+use lowtide_run::leases::{self, Leases};
 use lowtide_run::settings::Settings;
+use lowtide_sys::descriptors::reopen;
+use lowtide_sys::threads::{self, SignalsBlocked};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::iter;
@@ -36,7 +37,6 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::panic::{self, AssertUnwindSafe};
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
-use std::thread;
 use std::time::Instant;
 
 /// Starts it; whether that was possible. The caller has the line's turn.
@@ -51,14 +51,18 @@ pub(crate) fn begin() -> bool {
     // While the process has one thread this takes a moment. Later it would take many: the kernel
     // waits for all processors.
     lowtide_sys::membarrier::register();
-    let _blocked = descriptors::SignalsBlocked::all();
-    own::starting(|| thread::Builder::new().name("lowtide-run".into()).spawn(run).is_ok())
+    let _blocked = SignalsBlocked::all();
+    own::starting(|| threads::spawn("lowtide-run", run).is_ok())
 }
 
 fn run() {
     let Some((state, settings)) = state::of_ours() else { return };
     let work = || match descriptors::make_own() {
-        Ok(()) => Keeper::new(state, settings).serve(),
+        Ok(()) => {
+            let mut keeper = Keeper::new(state, settings);
+            keeper.serve();
+            keeper.end();
+        }
         Err(_) => refuse_all(state),
     };
     // `start.rs` reports a panic; whatever was adopted is forgotten while it unwinds.
@@ -70,7 +74,7 @@ fn run() {
 fn refuse_all(state: &State) {
     loop {
         let answer = match state.line.next(None) {
-            Some(Question::Adopt(_) | Question::Attach { .. } | Question::Read { .. }) => {
+            Some(Question::Keep(_) | Question::Attach { .. } | Question::Read { .. }) => {
                 Answer::Left(Reason::Resources)
             }
             Some(_) => Answer::Done,
@@ -100,15 +104,13 @@ struct Keeper {
     spare: Option<File>,
     /// The thread that hears of leases; it is started for the first.
     leases: Option<Leases>,
-    ways: Ways,
+    modes: Modes,
     /// By the first address.
     kept: BTreeMap<usize, Kept>,
     known: BTreeMap<usize, Known>,
     /// Parts of watched mappings.
-    detached: BTreeMap<u32, (Subject, Share)>,
+    detached: BTreeMap<u32, (Subject, Watched)>,
     tickets: u32,
-    /// Memory without a file.
-    memory: Option<Memory>,
     /// Files that are read.
     reading: Option<Reading>,
     /// Since when mappings wait that this process has from its parent.
@@ -121,8 +123,8 @@ struct Keeper {
 
 impl Keeper {
     fn new(state: &'static State, settings: &'static Settings) -> Self {
-        let (leases, ways, kept, known, detached) = Default::default();
-        let (budgets, failure, error, tickets, memory) = Default::default();
+        let (leases, modes, kept, known, detached) = Default::default();
+        let (budgets, failure, error, tickets) = Default::default();
         let spare = spare();
         let reading = settings.read.then(|| Reading::new(settings));
         Self {
@@ -133,12 +135,11 @@ impl Keeper {
             error,
             spare,
             leases,
-            ways,
+            modes,
             kept,
             known,
             detached,
             tickets,
-            memory,
             reading,
             inherits: None,
             look: Look::new(),
@@ -146,16 +147,14 @@ impl Keeper {
         }
     }
 
-    fn serve(&mut self) -> ! {
+    /// Serves until it is to end.
+    fn serve(&mut self) {
         let (mut looked, mut looked_for_end) = (Instant::now(), Instant::now());
         loop {
             let mut pause = Look::pause(self.state);
             if looked_for_end.elapsed() >= pause {
                 self.look.look(self.state);
                 looked_for_end = Instant::now();
-            }
-            if let Some(memory) = &mut self.memory {
-                memory.tick();
             }
             self.look_at_reads();
             let reading = self.reading.as_ref();
@@ -185,7 +184,10 @@ impl Keeper {
                 .inherits
                 .is_some_and(|since| question.is_some() || since.elapsed() >= inherited::PAUSE)
             {
-                self.adopt_inherited(false);
+                self.keep_inherited(false);
+            }
+            if matches!(question, Some(Question::End)) {
+                return;
             }
             if let Some(question) = question {
                 let answer = self.answer(question);
@@ -195,7 +197,7 @@ impl Keeper {
                 self.give_up_leases();
             }
             if self.state.line.summary_wanted() {
-                self.summarise();
+                self.summarise(false);
             }
         }
     }
@@ -206,24 +208,30 @@ impl Keeper {
             Err(reason) => Answer::Left(reason),
         };
         match question {
-            Question::Adopt(new) => done_or_left(self.adopt(&new)),
+            Question::Keep(new) => done_or_left(self.keep_new(&new)),
             Question::Forget { start, end } => {
                 self.forget(&(start..end));
                 Answer::Done
             }
             Question::Advise { start, end, random } => {
-                let held = self.touched(&(start..end)).into_iter().map(|at| &self.kept[&at].held);
-                held.for_each(|held| held.advise(start..end, random));
+                let kept = self.touched(&(start..end)).into_iter().map(|at| &self.kept[&at].how);
+                kept.for_each(|how| how.advise(start..end, random));
                 Answer::Done
             }
             Question::WillNeed { start, end } => {
-                let held = self.touched(&(start..end)).into_iter().map(|at| &self.kept[&at].held);
+                let kept = self.touched(&(start..end)).into_iter().map(|at| &self.kept[&at].how);
                 // Each is asked, and the kernel reads ahead of what is left.
-                let left = held.filter(|held| !held.will_need(start..end)).count();
+                let left = kept.filter(|how| !how.will_need(start..end)).count();
                 if left == 0 { Answer::Done } else { Answer::Left(Reason::Refused) }
             }
             Question::Turn { start, end, why } => {
                 self.turn(&(start..end), why);
+                Answer::Done
+            }
+            Question::Prepare => {
+                if let Ok(budgets) = self.budgets() {
+                    budgets.prepare();
+                }
                 Answer::Done
             }
             Question::Leases => {
@@ -239,15 +247,13 @@ impl Keeper {
                 done_or_left(attached)
             }
             Question::Summary => {
-                if self.has_news() {
-                    self.summarise();
-                }
+                self.say_at_the_end();
                 Answer::Done
             }
             Question::Inherit { now } => {
                 self.inherits = Some(Instant::now());
                 if now {
-                    self.adopt_inherited(true);
+                    self.keep_inherited(true);
                 }
                 Answer::Done
             }
@@ -259,20 +265,32 @@ impl Keeper {
                 let kept = self.keep_reads((thread, fd), identity);
                 kept.map_or_else(Answer::Left, |number| Answer::Ticket(number as u32 + 1))
             }
-            Question::Nothing => Answer::Done,
+            Question::Nothing | Question::End => Answer::Done,
             Question::Leave => {
-                self.page.leave();
-                if let Some(reading) = &self.reading {
-                    reading.leave();
-                }
-                if let Some(budgets) = &self.budgets {
-                    budgets.leave();
-                }
+                self.leave();
                 Answer::Done
             }
-            Question::Heap => done_or_left(self.begin_memory()),
-            other => self.of_memory(other),
         }
+    }
+
+    fn leave(&mut self) {
+        self.page.leave();
+        if let Some(reading) = &self.reading {
+            reading.leave();
+        }
+        if let Some(budgets) = &self.budgets {
+            budgets.leave();
+        }
+    }
+
+    /// Leaves everything to the kernel, and ends all threads.
+    fn end(mut self) {
+        self.say_at_the_end();
+        self.leave();
+        self.forget(&(0..usize::MAX));
+        self.kept.clear();
+        self.detached.clear();
+        drop((self.reading.take(), self.budgets.take(), self.leases.take()));
     }
 
     /// Takes what was noted of reads, and looks at the program's descriptors now and then.
@@ -308,60 +326,17 @@ impl Keeper {
         Ok(number)
     }
 
-    /// Makes the window of memory without a file.
-    fn begin_memory(&mut self) -> Result<(), Reason> {
-        let made = Memory::new(self.budgets()?);
-        self.memory = Some(made.map_err(|error| {
-            self.failure.get_or_insert_with(|| error.to_string());
-            Reason::NoHeap
-        })?);
-        Ok(())
-    }
-
-    /// What concerns memory without a file.
-    fn of_memory(&mut self, question: Question) -> Answer {
-        let Some(memory) = &mut self.memory else {
-            return match question {
-                Question::Discard { .. } | Question::TakeBack { .. } => {
-                    Answer::Left(Reason::NoHeap)
-                }
-                _ => Answer::Done,
-            };
-        };
-        let done = match question {
-            Question::Discard { start, end } => memory.discard(&(start..end)),
-            Question::Fits if !memory.fits() => Err(Reason::Resources),
-            Question::Fork => memory.fork(),
-            Question::Forked => {
-                memory.forked();
-                Ok(())
-            }
-            Question::TakeBack { start, end } => memory.take_back(&(start..end)),
-            Question::CutTail => memory.cut_tail(),
-            Question::IsPlain { start, end } if !memory.is_plain(&(start..end)) => {
-                Err(Reason::Moved)
-            }
-            Question::GiveBack { start, end, gaps, reason } => {
-                let lent = memory.give_back(&(start..end), gaps, reason);
-                return lent.map_or_else(Answer::Left, Answer::Ticket);
-            }
-            Question::End { reason } => {
-                return memory.end(reason).map_or_else(Answer::Left, Answer::Ticket);
-            }
-            _ => Ok(()),
-        };
-        done.map_or_else(Answer::Left, |()| Answer::Done)
-    }
-
-    fn adopt(&mut self, new: &New) -> Result<(), Reason> {
-        let (file, is_own) = descriptors::reopen(new.thread, new.fd).ok_or(Reason::Unopened)?;
+    fn keep_new(&mut self, new: &New) -> Result<(), Reason> {
+        let (file, is_own) = reopen(new.thread, new.fd).map_err(|_| Reason::Unopened)?;
         if of_file(file.as_fd()) != Ok(new.identity) {
             return Err(Reason::Unopened);
         }
         let path = globs::path_of(file.as_raw_fd());
         let budget = globs::budget_of(self.settings, &path).map_or(0, |number| number + 1);
         let range = new.start..new.start + new.len;
-        let subject = Subject { file: Rc::new(file), is_own, range, offset: new.offset, budget };
+        let (file, offset) = (Rc::new(file), new.offset);
+        let is_private = new.kind == Kind::PrivateReadOnly;
+        let subject = Subject { file, is_own, range, offset, is_private, budget };
         self.keep(subject, new.unfit, &path)
     }
 
@@ -377,15 +352,15 @@ impl Keeper {
         };
         match mirrored {
             Some(Ok(mirror)) => {
-                let held = Held::Mirrored(mirror);
-                self.kept.insert(subject.range.start, Kept { subject, held });
-                self.ways.userfault += 1;
+                let how = Keeping::Mirrored(mirror);
+                self.kept.insert(subject.range.start, Kept { subject, how });
+                self.modes.userfault += 1;
             }
             other => {
-                self.watch(subject)?;
-                self.ways.pagecache += 1;
+                self.keep_watched(subject)?;
+                self.modes.pagecache += 1;
                 if let Some(Err(why)) = other {
-                    self.ways.add(why, bytes, || path);
+                    self.modes.add(why, bytes, || path);
                 }
             }
         }
@@ -395,14 +370,14 @@ impl Keeper {
 
     /// Adopts what this process has from its parent, as far as it is there still. While the program
     /// does not run yet, in the way that is wanted.
-    fn adopt_inherited(&mut self, is_alone: bool) {
+    fn keep_inherited(&mut self, is_alone: bool) {
         self.inherits = None;
         let all = self.state.ranges.all();
         let mut kept = Vec::new();
-        for Found { range, offset, is_stored, file, path } in inherited::find(&all) {
+        for Found { range, offset, is_stored, is_private, file, path } in inherited::find(&all) {
             let budget = globs::budget_of(self.settings, &path).map_or(0, |number| number + 1);
-            let file = Rc::new(file);
-            let subject = Subject { file, is_own: true, range: range.clone(), offset, budget };
+            let (file, is_own, at) = (Rc::new(file), true, range.clone());
+            let subject = Subject { file, is_own, range: at, offset, is_private, budget };
             let unfit = match is_stored {
                 true => Some(Why::Stored),
                 false => (!is_alone).then_some(Why::Inherited),
@@ -455,9 +430,9 @@ impl Keeper {
     }
 
     /// Keeps a mapping in `pagecache` mode.
-    fn watch(&mut self, subject: Subject) -> Result<(), Reason> {
-        let held = Held::Watched(self.budgets()?.adopt(&subject)?);
-        self.kept.insert(subject.range.start, Kept { subject, held });
+    fn keep_watched(&mut self, subject: Subject) -> Result<(), Reason> {
+        let how = Keeping::Watched(self.budgets()?.watched(&subject)?);
+        self.kept.insert(subject.range.start, Kept { subject, how });
         Ok(())
     }
 
@@ -467,7 +442,8 @@ impl Keeper {
             return Err(Why::Addresses);
         }
         if self.leases.is_none() {
-            self.leases = Leases::begin();
+            let state = self.state;
+            self.leases = Leases::begin(false, move || state.line.want_look());
         }
         self.leases.as_ref().ok_or(Why::Resources)?.take(subject.file.as_fd())?;
         let budgets = self.budgets().map_err(|_| Why::Resources);
@@ -481,14 +457,14 @@ impl Keeper {
     /// What is mirrored of a range is the program's own mapping again, and watched.
     fn turn(&mut self, range: &Range<usize>, why: Why) {
         for start in self.touched(range) {
-            if !matches!(self.kept[&start].held, Held::Mirrored(_)) {
+            if !matches!(self.kept[&start].how, Keeping::Mirrored(_)) {
                 continue;
             }
             let Some(kept) = self.kept.remove(&start) else { continue };
             self.error = self.error.take().or_else(|| kept.error());
-            let Kept { subject, held } = kept;
+            let Kept { subject, how } = kept;
             // The program's mapping is back when this returns, and the lease is given up.
-            drop(held);
+            drop(how);
             if range.start <= subject.range.start
                 && subject.range.end <= range.end
                 && why == Why::Cut
@@ -498,9 +474,9 @@ impl Keeper {
             }
             let bytes = subject.range.len() as u64;
             let path = || globs::path_of(subject.file.as_raw_fd());
-            self.ways.add(why, bytes, path);
-            match self.watch(subject.clone()) {
-                Ok(()) => self.ways.pagecache += 1,
+            self.modes.add(why, bytes, path);
+            match self.keep_watched(subject.clone()) {
+                Ok(()) => self.modes.pagecache += 1,
                 Err(reason) => self.state.left.add(reason, bytes, path),
             }
         }
@@ -509,7 +485,7 @@ impl Keeper {
     /// Mirrors whose file is about to change become mappings of the kernel.
     fn give_up_leases(&mut self) {
         let wanted = |kept: &&Kept| {
-            let is_mirrored = matches!(kept.held, Held::Mirrored(_));
+            let is_mirrored = matches!(kept.how, Keeping::Mirrored(_));
             is_mirrored && !leases::is_held(kept.subject.file.as_fd())
         };
         let wanted: Vec<_> =
@@ -533,17 +509,18 @@ impl Keeper {
         }
         self.turn(range, Why::Cut);
         for start in self.touched(range) {
-            let Some(Kept { subject, held: Held::Watched(share) }) = self.kept.remove(&start)
+            let Some(Kept { subject, how: Keeping::Watched(watched) }) = self.kept.remove(&start)
             else {
                 continue;
             };
-            share.forget(range.clone());
+            watched.forget(range.clone());
             for subject in rest(&subject, range) {
-                let held = Held::Watched(Rc::clone(&share));
-                self.kept.insert(subject.range.start, Kept { subject, held });
+                let how = Keeping::Watched(Rc::clone(&watched));
+                self.kept.insert(subject.range.start, Kept { subject, how });
             }
-            if let Some(budgets) = self.budgets.as_mut().filter(|_| Rc::strong_count(&share) == 1) {
-                budgets.linger(share, subject);
+            if let Some(budgets) = self.budgets.as_mut().filter(|_| Rc::strong_count(&watched) == 1)
+            {
+                budgets.linger(watched, subject);
             }
         }
     }
@@ -562,10 +539,10 @@ impl Keeper {
             (within.start <= range.start && range.end <= within.end).then(|| {
                 let offset = kept.subject.offset + (range.start - within.start) as u64;
                 let subject = Subject { range: range.clone(), offset, ..kept.subject.clone() };
-                // The share keeps the file's pages until the mapping is attached again.
-                match &kept.held {
-                    Held::Watched(share) => Some((subject, Rc::clone(share))),
-                    Held::Mirrored(_) => None,
+                // The watched keeps the file's pages until the mapping is attached again.
+                match &kept.how {
+                    Keeping::Watched(watched) => Some((subject, Rc::clone(watched))),
+                    Keeping::Mirrored(_) => None,
                 }
             })?
         });
@@ -578,19 +555,18 @@ impl Keeper {
 
     fn attach(&mut self, ticket: u32, start: usize, len: usize) -> Result<(), Reason> {
         let (subject, _) = self.detached.get(&ticket).ok_or(Reason::Refused)?;
-        self.watch(Subject { range: start..start + len, ..subject.clone() })
+        self.keep_watched(Subject { range: start..start + len, ..subject.clone() })
     }
 
-    /// Whether there is anything to say at the end: with `--anon` or `--read` the keeper is there
-    /// from the beginning.
-    fn has_news(&self) -> bool {
+    /// With `--read` the keeper is there from the beginning, and there may be nothing to say.
+    fn say_at_the_end(&mut self) {
         let is_first = self.settings.pid == Some(std::process::id());
-        let was_used = self.memory.as_ref().is_some_and(Memory::was_used);
-        let from_beginning = self.settings.anon || self.settings.read;
-        !from_beginning || is_first || was_used || !self.known.is_empty()
+        if !self.settings.read || is_first || !self.known.is_empty() {
+            self.summarise(true);
+        }
     }
 
-    fn summarise(&mut self) {
+    fn summarise(&mut self, ended: bool) {
         let read = self.reading.iter().flat_map(Reading::counted);
         let counted = self.kept.values().map(Kept::counted).chain(read);
         let figures = self.budgets.as_mut().map(|budgets| budgets.figures(counted));
@@ -613,13 +589,14 @@ impl Keeper {
         let whole = Whole {
             budgets: budgets.collect(),
             curves: curves.into_iter().map(|(number, curve)| (glob(number), curve)).collect(),
-            read_ahead: self.budgets.as_ref().map(Budgets::read_ahead).unwrap_or_default(),
+            io: self.budgets.as_ref().map(Budgets::io).unwrap_or_default(),
             refusal: refusal.or(self.failure.as_deref()).map(str::to_owned),
             error: self.error.clone().or_else(|| self.kept.values().find_map(Kept::error)),
-            ways: self.ways.clone(),
+            modes: self.modes.clone(),
             left: self.state.left.all(),
-            heap: self.memory.as_mut().map(Memory::summary),
             reads_lost: self.reading.as_ref().map(|_| self.state.noted.lost()),
+            unkept: self.state.noted.unkept(),
+            ended,
         };
         drop(self.spare.take());
         summary::write(self.settings, &whole);
@@ -656,7 +633,8 @@ mod tests {
     fn what_is_left_of_a_mapping_keeps_its_place_in_the_file() {
         let file = File::open("/dev/null").expect("a device");
         let file = Rc::new(OwnedFd::from(file));
-        let whole = Subject { file, is_own: true, range: 100..200, offset: 1000, budget: 0 };
+        let (is_own, is_private) = (true, false);
+        let whole = Subject { file, is_own, range: 100..200, offset: 1000, is_private, budget: 0 };
         let left = |without: Range<usize>| -> Vec<_> {
             rest(&whole, &without).into_iter().map(|part| (part.range, part.offset)).collect()
         };

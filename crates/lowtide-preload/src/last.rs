@@ -12,7 +12,7 @@
 //!
 //! `exit` runs the program's handlers and writes its streams out, so it must be called in a thread
 //! that has the program's descriptors. When all threads of the program have ended, only a thread
-//! that was there before has them: it is started ([`watch`]) when the first thread is about to
+//! that was there before has them: it is started ([`prepare`]) when the first thread is about to
 //! end. It is not one of ours for the wrappers, because what it runs is the program's.
 //!
 //! Until then signals are the program's threads' as usual.
@@ -24,18 +24,17 @@
 
 #![allow(unsafe_code)]
 
-use crate::descriptors::SignalsBlocked;
 use crate::lock;
 use crate::own;
 use crate::real_threads as real;
 use crate::state::{self, State};
 use crate::tasks::Tasks;
 use libc::{c_int, c_void, pthread_t};
+use lowtide_sys::threads;
 use rustix::fs::{Mode, OFlags, openat};
 use rustix::io::pread;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::thread;
 use std::time::Duration;
 
 /// How often the keeper looks whether the first thread has ended.
@@ -62,13 +61,13 @@ fn is_first() -> bool {
 fn ends() {
     if let Some((state, _)) = state::get() {
         state.last.first_ends.store(1, Ordering::Release);
-        watch(state);
+        prepare(state);
         state.line.ring();
     }
 }
 
 /// Starts the thread that calls `exit`, if it will be needed. Called by a thread of the program.
-pub(crate) fn watch(state: &'static State) {
+pub(crate) fn prepare(state: &'static State) {
     let last = &state.last;
     if last.first_ends.load(Ordering::Acquire) == 0
         || !state.line.is_kept()
@@ -76,7 +75,6 @@ pub(crate) fn watch(state: &'static State) {
     {
         return;
     }
-    let blocked = SignalsBlocked::all();
     let run = move || {
         let number = own::number();
         state.threads.add(number);
@@ -86,10 +84,9 @@ pub(crate) fn watch(state: &'static State) {
         // SAFETY: what the C library does in the last thread of a process.
         unsafe { libc::exit(0) };
     };
-    if thread::Builder::new().name("lowtide-last".into()).spawn(run).is_err() {
+    if threads::spawn("lowtide-last", run).is_err() {
         last.watched.store(0, Ordering::Release);
     }
-    drop(blocked);
 }
 
 #[cfg_attr(not(test), unsafe(no_mangle))]
@@ -159,23 +156,25 @@ impl Look {
     fn has_others(tasks: &Tasks, state: &State) -> bool {
         let is_other = |number: i32| {
             let is_first = number.cast_unsigned() == std::process::id();
-            (!is_first && !state.threads.has(number)).then_some(())
+            let is_ours = is_first || state.threads.has(number) || is_io_worker(tasks, number);
+            (!is_ours).then_some(())
         };
         tasks.find(is_other) != Ok(None)
     }
 }
 
+/// Whether a thread is a worker of io_uring, which is a thread of neither.
+fn is_io_worker(tasks: &Tasks, number: i32) -> bool {
+    let mut text = [0; 256];
+    let stat = openat(tasks, format!("{number}/stat"), OFlags::CLOEXEC, Mode::empty());
+    let len = stat.and_then(|stat| pread(stat, &mut text, 0)).unwrap_or(0);
+    threads::is_io_worker(&text[..len])
+}
+
 /// Whether the first thread, whose `stat` this is, has ended.
 fn first_has_ended(stat: &OwnedFd) -> bool {
     let mut text = [0; 256];
-    pread(stat, &mut text, 0).is_ok_and(|len| has_ended(&text[..len]))
-}
-
-/// Whether a line of `/proc/PID/stat` is of a thread that has ended. Its name is in brackets, and
-/// may have any byte in it; its state follows.
-fn has_ended(line: &[u8]) -> bool {
-    let end = line.iter().rposition(|byte| *byte == b')');
-    end.is_some_and(|end| matches!(line.get(end + 1..end + 3), Some(b" Z" | b" X")))
+    pread(stat, &mut text, 0).is_ok_and(|len| threads::has_ended(&text[..len]))
 }
 
 #[cfg(test)]
@@ -183,10 +182,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_thread_has_ended_when_the_kernel_says_so_whatever_its_name_is() {
-        assert!(has_ended(b"7 (a) R b) Z 1 2"));
-        assert!(!has_ended(b"7 (a) Z b) S 1 2"));
-        assert!(!has_ended(b"7 (a)") && !has_ended(b""));
+    fn the_first_thread_has_not_ended_while_it_lives() {
         let look = Look::new();
         let (_, first) = look.tasks.as_ref().expect("the threads");
         assert!((0..2).all(|_| !first_has_ended(first)), "this process lives");

@@ -22,19 +22,22 @@
 //! | `line`, `keeper`, `descriptors` | asking our thread; the thread; its own descriptors |
 //! | `kept` | the mappings that it keeps within the budget |
 //! | `budgets`, `shares` | the pager and its tenants; one budget for many processes |
-//! | `mirrors`, `leases`, `local`, `ways` | `userfault` mode; files without change; reasons |
-//! | `heap`, `blocks`, `memory` | memory without a file: the program's, addresses, the keeper's |
-//! | `outside` | what of such memory is not kept |
-//! | `malloc`, `real_memory` | allocating it; the functions behind |
-//! | `copies`, `elsewhere`, `devices` | which reads into it are copies; the others; drivers |
-//! | `calls`, `receives`, `streams`, `aio` | reading, by each route of the C library |
-//! | `reads`, `reading` | files that are read: noted by the program's threads, kept by the keeper |
-//! | `protections`, `room` | what the keeper asks the kernel before it makes a copy |
-//! | `futexes`, `limits` | what the kernel does to memory past page faults; limits, stacks |
+//! | `mirrors`, `modes` | `userfault` mode; reasons for `pagecache` mode |
+//! | `calls`, `streams`, `real_reads` | reading files; the functions behind |
+//! | `reads`, `reading` | what is read: noted by the program's threads, kept by the keeper |
+//! | `rights` | what a program with one thread gives up, and our threads with it |
+//! | `syscalls` | what a program calls past the functions of the C library |
 //! | `execs`, `children` | starting programs; which of them without the library |
 //! | `forks`, `clones`, `inherited` | children: of `fork`, of other calls; what they have |
 //! | `allocator`, `c_library` | where our own memory is from; glibc and musl |
+//! | `users` | programs that give up a user's rights |
 //! | `summary`, `page` | what is said at the end, and while it runs |
+//!
+//! # Words
+//!
+//! *Adopt* is said of the runtime, which takes over a mapping of the kernel's. *Kept* is a mapping
+//! within the budget, in either mode; *watched* is one in `pagecache` mode. *Shares* are the table
+//! by which processes divide a budget, of which each has a *part*. Locks and leases are *held*.
 //!
 //! # Rules
 //!
@@ -45,32 +48,24 @@
 
 #![deny(unsafe_code)]
 // A test does not stand in front of its own C library, so nothing calls the wrappers there. With
-// musl nothing comes to what serves memory without a file (`c_library.rs`).
+// musl nothing notes reads (`c_library.rs`).
 #![cfg_attr(any(test, target_env = "musl"), allow(dead_code))]
 
 #[cfg(not(all(target_os = "linux", target_pointer_width = "64")))]
 compile_error!("lowtide run needs 64-bit Linux");
 
 mod addresses;
-#[cfg(not(target_env = "musl"))]
-mod aio;
 mod allocator;
-mod blocks;
 mod budgets;
 mod c_library;
 #[cfg(not(target_env = "musl"))]
 mod calls;
 mod children;
 mod clones;
-mod copies;
 mod descriptors;
-mod devices;
-mod elsewhere;
 mod execs;
 mod forks;
-mod futexes;
 mod globs;
-mod heap;
 mod imports;
 mod inherited;
 mod interpose;
@@ -78,38 +73,30 @@ mod judge;
 mod keeper;
 mod kept;
 mod last;
-mod leases;
 mod left;
-mod limits;
 mod line;
-mod local;
 mod lock;
-#[cfg(not(target_env = "musl"))]
-mod malloc;
-mod memory;
 mod mirrors;
+mod modes;
 mod opens;
-mod outside;
 mod own;
 mod page;
-mod protections;
 mod quiet;
 mod ranges;
 mod reading;
 mod reads;
 mod real;
-mod real_memory;
+mod real_reads;
 mod real_threads;
-#[cfg(not(target_env = "musl"))]
-mod receives;
-mod room;
+mod rights;
 mod start;
 mod state;
 mod stdio;
 #[cfg(not(target_env = "musl"))]
 mod streams;
 mod summary;
+mod syscalls;
 mod tasks;
 mod traced;
-mod ways;
+mod users;
 mod wiped;

@@ -7,8 +7,8 @@
 #![allow(unsafe_code)]
 
 use crate::judge::{Identity, Kind, Reason};
-use crate::lock::{self, LOOK, Lock, Locked};
-use crate::ways::Why;
+use crate::lock::{self, LOOK, Lock};
+use crate::modes::Why;
 use std::cell::UnsafeCell;
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -39,7 +39,7 @@ pub(crate) struct New {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Question {
     /// Keep a mapping within the budget.
-    Adopt(New),
+    Keep(New),
     /// Keep the mappings that this process has from its parent.
     Inherit {
         /// Before the program goes on, and not a moment later.
@@ -97,53 +97,6 @@ pub(crate) enum Question {
     },
     /// Give up leases that another process, or this one, waits for.
     Leases,
-    /// Make the window of memory without a file.
-    Heap,
-    /// Make these addresses of it zeroes, which take no memory.
-    Discard {
-        /// First.
-        start: usize,
-        /// Behind the last.
-        end: usize,
-    },
-    /// Whether there is memory for a child's copy.
-    Fits,
-    /// The process is about to fork.
-    Fork,
-    /// It did.
-    Forked,
-    /// Lend the blocks that these addresses touch.
-    GiveBack {
-        /// First.
-        start: usize,
-        /// Behind the last.
-        end: usize,
-        /// And what is in no block.
-        gaps: bool,
-        /// Why.
-        reason: Reason,
-    },
-    /// Lend all blocks, and make no more.
-    End {
-        /// Why.
-        reason: Reason,
-    },
-    /// These addresses of a lent block are the window's again.
-    TakeBack {
-        /// First.
-        start: usize,
-        /// Behind the last.
-        end: usize,
-    },
-    /// Give up the addresses that no block has used.
-    CutTail,
-    /// Whether nothing of these addresses is protected.
-    IsPlain {
-        /// First.
-        start: usize,
-        /// Behind the last.
-        end: usize,
-    },
     /// Keep what is read of a file.
     Read {
         /// The program's descriptor.
@@ -153,12 +106,16 @@ pub(crate) enum Question {
         /// The file.
         identity: Identity,
     },
+    /// The process gives rights up: open what it may not open later.
+    Prepare,
     /// Nothing, but to be there.
     Nothing,
     /// Write the summary.
     Summary,
     /// The process ends.
     Leave,
+    /// Leave all to the kernel, and end.
+    End,
 }
 
 /// What it answers.
@@ -168,8 +125,7 @@ pub(crate) enum Answer {
     Done,
     /// The mapping is left to the kernel.
     Left(Reason),
-    /// What was detached, or pages that were lent; zero is nothing. One more than the number of a
-    /// file that is read.
+    /// What was detached; zero is nothing. One more than the number of a file that is read.
     Ticket(u32),
 }
 
@@ -235,16 +191,6 @@ impl Line {
         let deadline = Instant::now() + limit;
         let _turn = self.turn.lock_until(deadline)?;
         self.is_kept().then(|| self.put_until(question, Some(deadline)).ok())?
-    }
-
-    /// Waits for the turn: no other thread asks while the result lives.
-    pub(crate) fn hold(&self) -> Locked<'_> {
-        self.turn.lock()
-    }
-
-    /// As [`Line::ask`], by the thread that holds the turn.
-    pub(crate) fn ask_held(&self, _turn: &Locked<'_>, question: Question) -> Option<Answer> {
-        self.is_kept().then(|| self.put(question).ok())?
     }
 
     /// The caller has the turn.

@@ -81,6 +81,7 @@ impl Lock {
     }
 
     /// Takes the lock if it is free.
+    #[cfg(test)]
     pub(crate) fn try_lock(&self) -> Option<Locked<'_>> {
         let quiet = Quiet::begin();
         // Made only by the owner: what is made here gives the lock back when it goes.

@@ -1,17 +1,8 @@
 //! Mirrors in the place of the program's mappings: putting them there, taking them away, and what a
 //! child of `fork` finds.
 //!
-//! ```text
-//!              program's addresses        elsewhere
-//!   mapped     the program's mapping
-//!   covered    a mirror (a memfd)         the program's mapping, hidden, touched by no thread
-//!   uncovered  the program's mapping
-//! ```
-//!
-//! The program's own mapping is not given up. It *moves* (`MREMAP_DONTUNMAP`), and the mirror takes
-//! its addresses; moving it back uncovers it, in one call that other threads see as one step. So it
-//! is the same mapping afterwards, with all its rights, whatever became of the program's
-//! descriptor.
+//! The program's own mapping is not given up: it is hidden while a mirror has its addresses
+//! (`lowtide/map/run/cover.rs`).
 //!
 //! **fork.** A child has no thread that serves its faults. The mirror is not inherited
 //! (`MADV_DONTFORK`), the hidden mapping is. A handler of `pthread_atfork(3)` moves it back, in the
@@ -34,46 +25,33 @@
 
 use crate::budgets::Subject;
 use crate::descriptors;
-use crate::leases;
 use crate::lock::{Lock, Locked};
-use crate::ways::Why;
-use libc::c_long;
+use crate::modes::Why;
 use lowtide::Pager;
 use lowtide::map::MapOptions;
-use lowtide::map::run::Placed;
+use lowtide::map::run::{Cover, CoverError, Placed, keep_room};
+use lowtide_run::leases;
+use lowtide_status::printable;
 use lowtide_sys::shared::memfd;
 use std::cell::UnsafeCell;
 use std::error::Error;
 use std::fs::File;
 use std::io;
-use std::ops::{Deref, Range};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::ptr;
-use std::rc::Rc;
+use std::ops::Deref;
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
 
 /// Mirrors that there may be at a time.
 const CAPACITY: usize = 4096;
 /// Pages that cannot be brought in, of which each is named.
 const COMPLAINTS: usize = 8;
-/// How often uncovering is tried.
-const ATTEMPTS: u32 = 1000;
-
-#[derive(Clone, Copy, Debug)]
-struct Entry {
-    start: usize,
-    len: usize,
-    /// Where the program's mapping is.
-    hidden: usize,
-}
 
 /// All covers. In ordinary memory: a child needs it.
 struct Table {
     lock: Lock,
     count: AtomicUsize,
-    entries: UnsafeCell<[Entry; CAPACITY]>,
+    entries: UnsafeCell<[Cover; CAPACITY]>,
 }
 
 // SAFETY: the entries are touched under the lock.
@@ -82,7 +60,7 @@ unsafe impl Sync for Table {}
 static TABLE: Table = Table {
     lock: Lock::new(),
     count: AtomicUsize::new(0),
-    entries: UnsafeCell::new([Entry { start: 0, len: 0, hidden: 0 }; CAPACITY]),
+    entries: UnsafeCell::new([Cover::NONE; CAPACITY]),
 };
 
 /// Whether anything is covered.
@@ -101,20 +79,12 @@ pub(crate) fn in_child(held: &mut Locked<'_>) {
     let count = TABLE.count.swap(0, Ordering::AcqRel);
     // SAFETY: this is the only thread, and has the lock.
     let entries = unsafe { &*TABLE.entries.get() };
-    for entry in &entries[..count] {
+    for cover in &entries[..count] {
         // What cannot be moved back is a hole: a touch is `SIGSEGV`, never another content.
-        let _ = move_back(entry);
+        // SAFETY: a hole is there, since mirrors are not inherited.
+        let _ = unsafe { cover.take_off() };
     }
     leases::begin_in_child();
-}
-
-/// In one step, as other threads see it.
-fn move_back(entry: &Entry) -> io::Result<()> {
-    let flags = c_long::from(libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED);
-    let (from, to) = (entry.hidden as *mut libc::c_void, entry.start as *mut libc::c_void);
-    // SAFETY: the hidden mapping is ours, and at the address is its mirror, or a hole in a child.
-    let moved = unsafe { libc::syscall(libc::SYS_mremap, from, entry.len, entry.len, flags, to) };
-    if moved == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
 /// The table, while no process forks.
@@ -128,7 +98,7 @@ pub(crate) fn lock() -> Covers {
 }
 
 impl Covers {
-    fn entries(&mut self) -> &mut [Entry; CAPACITY] {
+    fn entries(&mut self) -> &mut [Cover; CAPACITY] {
         let _ = &self.held;
         // SAFETY: the lock is held by this, which is borrowed.
         unsafe { &mut *TABLE.entries.get() }
@@ -139,60 +109,29 @@ impl Covers {
     /// # Errors
     /// A step and the kernel's error, or that there are too many; the program's mapping is where it
     /// was.
-    pub(crate) fn cover(
-        mut self,
-        range: &Range<usize>,
-        memory: &File,
-    ) -> Result<(), (&'static str, io::Error)> {
+    fn cover(mut self, subject: &Subject, memory: &File) -> Result<(), CoverError> {
+        keep_room();
         let count = TABLE.count.load(Ordering::Relaxed);
-        let (at, len) = (range.start as *mut libc::c_void, range.len());
         let Some(slot) = self.entries().get_mut(count) else {
-            return Err(("the table of mirrors", io::Error::from_raw_os_error(libc::ENOSPC)));
+            let source = io::Error::from_raw_os_error(libc::ENOSPC);
+            return Err(CoverError { step: "the table of mirrors", source });
         };
-        let flags = c_long::from(libc::MREMAP_MAYMOVE | libc::MREMAP_DONTUNMAP);
-        let none = ptr::null_mut::<libc::c_void>();
-        // SAFETY: the program's mapping, which no thread knows yet.
-        let hidden = unsafe { libc::syscall(libc::SYS_mremap, at, len, len, flags, none) };
-        if hidden == -1 {
-            let error = io::Error::last_os_error();
-            return Err(("mremap(MREMAP_DONTUNMAP) of a file (Linux 5.13)", error));
-        }
-        let entry = Entry { start: range.start, len, hidden: hidden as usize };
-        // Whole words: of a shorter argument on the stack the rest is not defined.
-        let [prot, fd, flags, offset, advice] = [
-            libc::PROT_READ,
-            memory.as_raw_fd(),
-            libc::MAP_SHARED | libc::MAP_FIXED,
-            0,
-            libc::MADV_DONTFORK,
-        ]
-        .map(c_long::from);
-        // SAFETY: replaces what is left of the program's mapping.
-        let mapped = unsafe { libc::syscall(libc::SYS_mmap, at, len, prot, flags, fd, offset) };
-        let not_inherited = || {
-            // SAFETY: changes what children have of the new mapping.
-            let done = unsafe { libc::syscall(libc::SYS_madvise, at, len, advice) };
-            done != -1
-        };
-        if mapped == -1 || !not_inherited() {
-            let error = io::Error::last_os_error();
-            restore(&entry);
-            let step = if mapped == -1 { "mmap(2)" } else { "madvise(MADV_DONTFORK)" };
-            return Err((step, error));
-        }
-        *slot = entry;
+        // SAFETY: the program's mapping, which no thread knows yet; no process forks.
+        *slot = unsafe { Cover::put(&subject.range, memory, subject.mapped(), end) }?;
         TABLE.count.store(count + 1, Ordering::Release);
         Ok(())
     }
 
     /// Puts the program's mapping back.
-    pub(crate) fn uncover(mut self, start: usize) {
+    fn uncover(mut self, subject: &Subject) {
+        let start = subject.range.start;
         let count = TABLE.count.load(Ordering::Relaxed);
         let entries = self.entries();
-        let Some(at) = entries[..count].iter().position(|entry| entry.start == start) else {
+        let Some(at) = entries[..count].iter().position(|cover| cover.start() == start) else {
             return;
         };
-        restore(&entries[at]);
+        // SAFETY: covered above.
+        unsafe { entries[at].take_off_surely(subject.mapped(), end) };
         entries[at] = entries[count - 1];
         TABLE.count.store(count - 1, Ordering::Release);
     }
@@ -201,8 +140,8 @@ impl Covers {
 /// A mirror in the place of a mapping of the program, which comes back when this is dropped.
 pub(crate) struct Mirrored {
     placed: Placed,
-    /// The keeper's descriptor, with the lease.
-    file: Rc<OwnedFd>,
+    /// Its file is the keeper's descriptor, with the lease.
+    subject: Subject,
 }
 
 /// Puts a mirror in the place of a mapping.
@@ -216,23 +155,18 @@ pub(crate) fn begin(
 ) -> Result<Mirrored, (Why, Box<dyn Error>)> {
     let range = subject.range.clone();
     let memory = memfd("lowtide", range.len() as u64).map_err(|e| (Why::Resources, e.into()))?;
-    lock().cover(&range, &memory).map_err(|(step, error)| {
-        // What a kernel lacks, or a sandbox refuses, it will not have later.
-        let is_lacking = matches!(
-            error.raw_os_error(),
-            Some(libc::EINVAL | libc::ENOSYS | libc::EPERM | libc::EACCES)
-        );
-        let why = if is_lacking { Why::Unavailable } else { Why::Resources };
-        (why, format!("{step}: {error}").into())
+    lock().cover(subject, &memory).map_err(|error| {
+        let why = if error.is_final() { Why::Unavailable } else { Why::Resources };
+        (why, error.into())
     })?;
     // SAFETY: the memory is new and sparse, its mapping is at these addresses, which no thread
     // knows yet, and is not inherited. The keeper has a lease on the file, and drops the mirror
     // before it gives that up, and before the program changes the mapping.
-    let placed = unsafe { options.serve(pager, subject.file.as_fd(), memory, range.clone()) };
+    let placed = unsafe { options.serve(pager, subject.file.as_fd(), memory, range) };
     match placed {
-        Ok(placed) => Ok(Mirrored { placed, file: Rc::clone(&subject.file) }),
+        Ok(placed) => Ok(Mirrored { placed, subject: subject.clone() }),
         Err(error) => {
-            lock().uncover(range.start);
+            lock().uncover(subject);
             Err((why_not(&error), error.into()))
         }
     }
@@ -268,6 +202,7 @@ impl Mirrored {
 pub(crate) fn complain(error: &dyn Error) {
     static SAID: AtomicUsize = AtomicUsize::new(0);
     if SAID.fetch_add(1, Ordering::Relaxed) < COMPLAINTS {
+        let error = printable(&error.to_string());
         descriptors::say(format!("lowtide: a touch of a page is SIGBUS: {error}\n").as_bytes());
     }
 }
@@ -282,30 +217,22 @@ impl Deref for Mirrored {
 
 impl Drop for Mirrored {
     fn drop(&mut self) {
-        let start = self.placed.addresses().start;
+        let subject = &self.subject;
         // Locked before the pager's threads are kept away: the thread that forks may wait for them.
         let covers = lock();
         let _ = self.placed.end(|| {
-            covers.uncover(start);
+            covers.uncover(subject);
             Ok(())
         });
-        leases::give_up(self.file.as_fd());
+        leases::give_up(subject.file.as_fd());
     }
 }
 
-/// Moves the program's mapping back. The kernel may lack memory for a moment. A program that went
-/// on with a mirror that no thread serves, or which shows an old version of the file, would read
-/// wrong data: it ends instead.
-fn restore(entry: &Entry) {
-    for _ in 0..ATTEMPTS {
-        if move_back(entry).is_ok() {
-            return;
-        }
-        std::thread::sleep(Duration::from_millis(1));
-    }
+/// Ends a program that would read old data.
+fn end() -> ! {
     descriptors::say(
-        b"lowtide: a mapping cannot be given back to the kernel (out of memory, or of mappings: \
-          vm.max_map_count); the program ends, since it would read old data\n",
+        b"lowtide: a mapping cannot be given back to the kernel (out of memory); the program ends, \
+          since it would read old data\n",
     );
     std::process::abort();
 }

@@ -1,13 +1,13 @@
 //! Opening files: without waiting, a file of which this process has a mirror.
 //!
 //! A process that opens a file for writing on which another holds a lease waits until that is given
-//! up (`leases.rs`). With `O_NONBLOCK` it does not wait: the call fails with `EWOULDBLOCK`, and the
-//! lease is about to be given up. A program that is not changed would not expect this from its own
-//! mapping. So the keeper is asked to give such leases up now, and the call is repeated: as long as
-//! there were any, since another thread may map the file meanwhile.
+//! up (`lowtide-run/leases.rs`). With `O_NONBLOCK` it does not wait: the call fails with
+//! `EWOULDBLOCK`, and the lease is about to be given up. A program that is not changed would not
+//! expect this from its own mapping. So the keeper is asked to give such leases up now, and the
+//! call is repeated: as long as there were any, since another thread may map the file meanwhile.
 //!
-//! A device whose driver may store into memory is noticed here as well (`devices.rs`), and that the
-//! number of a descriptor is used again (`reads.rs`).
+//! That the number of a descriptor is used again is noticed here as well (`reads.rs`), and that the
+//! program serves page faults itself (`syscalls.rs`).
 //!
 //! # Safety
 //!
@@ -18,8 +18,9 @@
 
 use crate::interpose::Errno;
 use crate::line::Question;
-use crate::{devices, futexes, leases, reads, real, state};
+use crate::{reads, real, state, syscalls};
 use libc::{c_char, c_int, mode_t};
+use lowtide_run::leases;
 
 /// Attempts while no lease of this process was given up, after which another process has one.
 const IN_VAIN: u32 = 64;
@@ -32,14 +33,9 @@ const IN_VAIN: u32 = 64;
 fn attempt(flags: c_int, call: impl Fn() -> c_int) -> c_int {
     let got = attempt_file(flags, call);
     reads::opened(got);
-    let Err(errno) = devices::opened(got) else { return got };
-    // SAFETY: nothing else knows the descriptor.
-    unsafe { libc::syscall(libc::SYS_close, got) };
-    Errno::set(errno);
-    -1
+    got
 }
 
-/// The same, of whatever is no device.
 fn attempt_file(flags: c_int, call: impl Fn() -> c_int) -> c_int {
     let had_any = leases::are_any();
     let mut given_up = leases::given_up();
@@ -68,70 +64,43 @@ fn attempt_file(flags: c_int, call: impl Fn() -> c_int) -> c_int {
     got
 }
 
-#[cfg_attr(not(test), unsafe(no_mangle))]
-unsafe extern "C" fn open(path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
-    // SAFETY: the program's path.
-    unsafe { futexes::note_open(path) };
-    // SAFETY: the program's arguments.
-    attempt(flags, || unsafe { real::open(path, flags, mode) })
+/// Defines functions that open a file, each over the next one of its name: with a folder or
+/// without, with a mode or without.
+macro_rules! opens {
+    ($($(#[$about:meta])*
+        $name:ident([$($dir:ident)?] $path:ident, $flags:ident [$($mode:ident)?]) = $next:ident;
+    )*) => {
+        $(
+            $(#[$about])*
+            #[cfg_attr(not(test), unsafe(no_mangle))]
+            unsafe extern "C" fn $name(
+                $($dir: c_int,)?
+                $path: *const c_char,
+                $flags: c_int
+                $(, $mode: mode_t)?
+            ) -> c_int {
+                // SAFETY: the program's path.
+                unsafe { syscalls::note_open($path) };
+                // SAFETY: the program's arguments.
+                attempt($flags, || unsafe { real::$next($($dir,)? $path, $flags $(, $mode)?) })
+            }
+        )*
+    };
 }
 
-/// The same: on 64-bit Linux offsets have one size.
-#[cfg_attr(not(test), unsafe(no_mangle))]
-unsafe extern "C" fn open64(path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
-    // SAFETY: the program's arguments.
-    unsafe { open(path, flags, mode) }
-}
-
-#[cfg_attr(not(test), unsafe(no_mangle))]
-unsafe extern "C" fn openat(dir: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
-    // SAFETY: the program's path.
-    unsafe { futexes::note_open(path) };
-    // SAFETY: the program's arguments.
-    attempt(flags, || unsafe { real::openat(dir, path, flags, mode) })
-}
-
-/// The same.
-#[cfg_attr(not(test), unsafe(no_mangle))]
-unsafe extern "C" fn openat64(
-    dir: c_int,
-    path: *const c_char,
-    flags: c_int,
-    mode: mode_t,
-) -> c_int {
-    // SAFETY: the program's arguments.
-    unsafe { openat(dir, path, flags, mode) }
-}
-
-/// What the C library's checked headers call where the flags are no constant. Flags that need a
-/// mode are refused there, as by the library: without one.
-#[cfg_attr(not(test), unsafe(no_mangle))]
-unsafe extern "C" fn __open_2(path: *const c_char, flags: c_int) -> c_int {
-    // SAFETY: the program's path.
-    unsafe { futexes::note_open(path) };
-    // SAFETY: the program's arguments.
-    attempt(flags, || unsafe { real::open_2(path, flags) })
-}
-
-/// The same.
-#[cfg_attr(not(test), unsafe(no_mangle))]
-unsafe extern "C" fn __open64_2(path: *const c_char, flags: c_int) -> c_int {
-    // SAFETY: the program's arguments.
-    unsafe { __open_2(path, flags) }
-}
-
-/// The same.
-#[cfg_attr(not(test), unsafe(no_mangle))]
-unsafe extern "C" fn __openat_2(dir: c_int, path: *const c_char, flags: c_int) -> c_int {
-    // SAFETY: the program's path.
-    unsafe { futexes::note_open(path) };
-    // SAFETY: the program's arguments.
-    attempt(flags, || unsafe { real::openat_2(dir, path, flags) })
-}
-
-/// The same.
-#[cfg_attr(not(test), unsafe(no_mangle))]
-unsafe extern "C" fn __openat64_2(dir: c_int, path: *const c_char, flags: c_int) -> c_int {
-    // SAFETY: the program's arguments.
-    unsafe { __openat_2(dir, path, flags) }
+// On 64-bit Linux offsets have one size, so functions with `64` in their names are the same.
+opens! {
+    open([] path, flags [mode]) = open;
+    open64([] path, flags [mode]) = open;
+    openat([dir] path, flags [mode]) = openat;
+    openat64([dir] path, flags [mode]) = openat;
+    /// The function that the C library's checked headers call where the flags are no constant.
+    /// Flags that need a mode are refused there, as by the library: without one.
+    __open_2([] path, flags []) = open_2;
+    /// The same.
+    __open64_2([] path, flags []) = open_2;
+    /// The same.
+    __openat_2([dir] path, flags []) = openat_2;
+    /// The same.
+    __openat64_2([dir] path, flags []) = openat_2;
 }

@@ -32,7 +32,7 @@
 #![allow(unsafe_code)]
 
 use crate::real_threads as real;
-use crate::{limits, state, stdio};
+use crate::{state, stdio};
 use libc::{c_int, c_void, pthread_attr_t, pthread_t};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicI32, Ordering};
@@ -138,9 +138,6 @@ unsafe extern "C" fn pthread_create(
     argument: *mut c_void,
 ) -> c_int {
     if !is_ours() {
-        if let Err(errno) = limits::lend_stack(attributes) {
-            return errno;
-        }
         stdio::before_thread();
         // SAFETY: the program's arguments.
         return unsafe { real::pthread_create(thread, attributes, start, argument) };

@@ -1,8 +1,8 @@
 //! Files that the program reads, as the keeper has them (`--read`).
 //!
 //! A file is kept from the first read that a thread of the program notes (`reads.rs`), or from the
-//! moment at which the keeper sees it open. Notes go to the runtime (`lowtide/map/noted.rs`), which
-//! charges pages, evicts others, and drops what came in unnoticed.
+//! moment at which the keeper sees it open. Notes go to the runtime (`lowtide/map/run/noted.rs`),
+//! which charges pages, evicts others, and drops what came in unnoticed.
 //!
 //! **The look at descriptors.** Not every read passes a wrapper: what the C library reads for
 //! `fgets(3)`, rings, `sendfile(2)`, raw system calls. So the keeper looks at the program's
@@ -15,13 +15,14 @@
 //! ends.
 
 use crate::budgets::{Budgets, Counted, Subject};
+use crate::globs;
 use crate::judge::{Identity, Reason, of_file as judge_file};
 use crate::reads::{FILES, Noted};
 use crate::state::State;
 use crate::tasks::Tasks;
-use crate::{descriptors, globs};
 use lowtide::map::run::Reads;
 use lowtide_run::settings::Settings;
+use lowtide_sys::descriptors::reopen;
 use rustix::fs::{
     AtFlags, FileType, Mode, OFlags, RawDir, StatxFlags, fstat, makedev, open, openat, readlinkat,
     statx,
@@ -49,10 +50,10 @@ const SELDOM: u32 = 50;
 const REFUSED: usize = 1024;
 
 /// A file that is kept.
-struct Kept {
+struct ReadFile {
     identity: Identity,
     subject: Subject,
-    share: Reads,
+    reads: Reads,
     /// Since when the program has no descriptor of it.
     closed: Option<Instant>,
 }
@@ -61,7 +62,7 @@ struct Kept {
 pub(crate) struct Reading {
     settings: &'static Settings,
     /// By the numbers that notes have.
-    files: Vec<Option<Kept>>,
+    files: Vec<Option<ReadFile>>,
     numbers: HashMap<Identity, usize>,
     /// Files that could not be kept.
     refused: HashSet<Identity>,
@@ -128,7 +129,7 @@ impl Reading {
         identity: Identity,
     ) -> Result<(usize, Begun), Reason> {
         // With a duplicate of the program's descriptor its `flock` would last.
-        let (file, is_own) = descriptors::reopen(thread, fd).ok_or(Reason::Unopened)?;
+        let (file, is_own) = reopen(thread, fd).map_err(|_| Reason::Unopened)?;
         if !is_own || judge_file(file.as_fd()) != Ok(identity) {
             return Err(Reason::Unopened);
         }
@@ -136,8 +137,9 @@ impl Reading {
         let budget = globs::budget_of(self.settings, &path).map_or(0, |number| number + 1);
         let size = fstat(&file).map_or(0, |stat| usize::try_from(stat.st_size).unwrap_or_default());
         let file = Rc::new(file);
-        let subject = Subject { file, is_own, range: 0..size, offset: 0, budget };
-        let share = budgets.adopt_reads(&subject)?;
+        let subject =
+            Subject { file, is_own, range: 0..size, offset: 0, is_private: false, budget };
+        let reads = budgets.reads(&subject)?;
         let free = self.files.iter().position(Option::is_none).unwrap_or(self.files.len());
         if free >= FILES {
             return Err(Reason::Resources);
@@ -146,7 +148,7 @@ impl Reading {
             self.files.push(None);
         }
         noted.clear_file(free);
-        self.files[free] = Some(Kept { identity, subject, share, closed: None });
+        self.files[free] = Some(ReadFile { identity, subject, reads, closed: None });
         self.numbers.insert(identity, free);
         Ok((free, Begun { budget, path }))
     }
@@ -164,7 +166,7 @@ impl Reading {
         }
         for (number, reads) in of_files {
             if let Some(Some(kept)) = self.files.get(number) {
-                kept.share.note(reads);
+                kept.reads.note(reads);
             }
         }
     }
@@ -232,7 +234,7 @@ impl Reading {
                 kept.closed.get_or_insert(now);
             }
         }
-        let closed = |(number, place): (usize, &Option<Kept>)| {
+        let closed = |(number, place): (usize, &Option<ReadFile>)| {
             let kept = place.as_ref()?;
             let since = kept.closed?;
             let has_name = fstat(&*kept.subject.file).is_ok_and(|stat| stat.st_nlink > 0);

@@ -1,4 +1,5 @@
-//! Reads of large files, as the program's threads note them (`--read`).
+//! Reads of large files, as the program's threads note them (`--read`). Without that option they
+//! are only counted, so that the summary can say what is left to the kernel.
 //!
 //! ```text
 //!   read returns ──► table: which file is this descriptor? ──► ring ──► the keeper (`reading.rs`)
@@ -35,7 +36,7 @@ use crate::interpose::Errno;
 use crate::judge::{self, Identity};
 use crate::line::{Answer, Question};
 use crate::state::{self, State};
-use crate::{globs, keeper, last, own};
+use crate::{c_library, globs, keeper, last, own};
 use libc::{FILE, c_int, off_t, ssize_t};
 use lowtide_run::settings::Settings;
 use rustix::fs::{OFlags, fcntl_getfl, fstat};
@@ -60,6 +61,8 @@ const UNKNOWN: u64 = 0;
 const LEFT: u64 = FILE;
 /// In the table: the same, until the keeper has time.
 const LATE: u64 = FILE | 1 << FILE_BITS;
+/// In the table, where reads are not kept: they are counted.
+const COUNTED: u64 = 1;
 /// The part of a word that says which file it is: one more than the keeper's number.
 const FILE: u64 = (1 << FILE_BITS) - 1;
 const FILE_BITS: u32 = 16;
@@ -106,6 +109,8 @@ pub(crate) struct Noted {
     taken: AtomicU64,
     /// Notes that were overwritten.
     lost: AtomicU64,
+    /// Bytes that were read and are not kept.
+    unkept: AtomicU64,
     /// The keeper sleeps until it is rung.
     sleeps: AtomicU32,
 }
@@ -169,6 +174,11 @@ impl Noted {
         self.lost.load(Relaxed)
     }
 
+    /// Bytes of large files that were read, where reads are not kept.
+    pub(crate) fn unkept(&self) -> u64 {
+        self.unkept.load(Relaxed)
+    }
+
     /// The keeper is about to sleep until it is rung. Returns whether there is something to do.
     pub(crate) fn sleep(&self) -> bool {
         self.sleeps.store(1, SeqCst);
@@ -193,34 +203,33 @@ pub(crate) enum End {
     At(off_t),
 }
 
-/// Reads are kept. Set before the program's first instruction.
+/// Reads are noted. Set before the program's first instruction.
 static WANTED: AtomicBool = AtomicBool::new(false);
 
-/// The state, if reads are kept.
-fn kept() -> Option<(&'static State, &'static Settings)> {
+/// The state, if reads are noted.
+fn noting() -> Option<(&'static State, &'static Settings)> {
     if WANTED.load(Relaxed) { state::get() } else { None }
 }
 
-/// Starts the keeper, before the program's first instruction or before `fork` returns in a child.
-pub(crate) fn begin(settings: &Settings) {
-    if settings.read {
-        WANTED.store(true, Relaxed);
-        start();
-    }
+/// Starts the keeper, if reads are kept, before the program's first instruction or before `fork`
+/// returns in a child.
+pub(crate) fn begin() {
+    WANTED.store(c_library::NOTES_READS, Relaxed);
+    start();
 }
 
 /// The same in a child.
 pub(crate) fn start() {
-    if let Some((state, _)) = kept() {
+    if let Some((state, _)) = noting().filter(|(_, settings)| settings.read) {
         let _errno = Errno::save();
         let _ = state.line.ask_or_start(Question::Nothing, keeper::begin);
-        last::watch(state);
+        last::prepare(state);
     }
 }
 
 /// The program has opened a file, or whatever it is.
 pub(crate) fn opened(fd: c_int) {
-    if let Some((state, _)) = kept() {
+    if let Some((state, _)) = noting() {
         state.noted.clear(fd);
     }
 }
@@ -261,10 +270,10 @@ fn note_stream(stream: *mut FILE, bytes: usize) {
 }
 
 fn note(fd: c_int, got: u64, end: End) {
-    let Some((state, settings)) = kept() else { return };
+    let Some((state, settings)) = noting() else { return };
     let Some(word) = state.noted.word(fd) else { return };
     let mut known = word.load(Relaxed);
-    if known & FILE == LEFT || !state.line.is_kept() {
+    if known & FILE == LEFT || (settings.read && !state.line.is_kept()) {
         return;
     }
     let _errno = Errno::save();
@@ -274,6 +283,10 @@ fn note(fd: c_int, got: u64, end: End) {
         if known & FILE == LEFT {
             return;
         }
+    }
+    if !settings.read {
+        state.noted.unkept.fetch_add(got, Relaxed);
+        return;
     }
     let Some(end) = end_of(fd, got, end) else {
         // It is no file any more.
@@ -309,7 +322,7 @@ fn end_of(fd: c_int, got: u64, end: End) -> Option<u64> {
     u64::try_from(place).ok().filter(|end| *end >= got)
 }
 
-/// Whether the reads of a descriptor are kept, of which nothing is known, as a word of the table.
+/// Whether the reads of a descriptor are noted, of which nothing is known, as a word of the table.
 fn judge(state: &State, settings: &Settings, fd: c_int) -> u64 {
     // SAFETY: the program has just read from it. If it is closed, the calls fail.
     let file = unsafe { BorrowedFd::borrow_raw(fd) };
@@ -317,10 +330,15 @@ fn judge(state: &State, settings: &Settings, fd: c_int) -> u64 {
     if !fcntl_getfl(file).is_ok_and(|flags| !flags.contains(OFlags::DIRECT)) {
         return LEFT;
     }
+    if !settings.read {
+        return COUNTED;
+    }
     let asked = Question::Read { fd, thread: own::number(), identity };
     match state.line.ask_within(asked, PATIENCE) {
         Some(Answer::Ticket(number)) => {
-            if !settings.keep_read_ahead {
+            // The advice belongs to the open file, which others may have, and outlives this
+            // process: as of a standard stream, which it has from its parent.
+            if !settings.keep_read_ahead && fd > libc::STDERR_FILENO {
                 // SAFETY: advice that changes no byte.
                 unsafe { libc::posix_fadvise(fd, 0, 0, libc::POSIX_FADV_RANDOM) };
             }
@@ -331,7 +349,7 @@ fn judge(state: &State, settings: &Settings, fd: c_int) -> u64 {
     }
 }
 
-/// Whether reads of a file are kept: its identity.
+/// Whether reads of a file are noted: its identity.
 pub(crate) fn of_file(
     settings: &Settings,
     file: BorrowedFd<'_>,

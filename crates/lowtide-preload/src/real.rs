@@ -75,6 +75,7 @@ static OPEN: Next = Next::new(c"open");
 static OPENAT: Next = Next::new(c"openat");
 static OPEN_2: Next = Next::new(c"__open_2");
 static OPENAT_2: Next = Next::new(c"__openat_2");
+static FORK: Next = Next::new(c"fork");
 
 /// Finds them all. Called once, before the program's first instruction.
 pub(crate) fn look_up() {
@@ -94,6 +95,7 @@ pub(crate) fn look_up() {
         &OPENAT,
         &OPEN_2,
         &OPENAT_2,
+        &FORK,
     ];
     for next in all {
         next.look_up();
@@ -143,6 +145,40 @@ macro_rules! next {
         }
     };
 }
+
+/// Defines functions of these names that do something before they call the C library's, whose
+/// contracts they have, and one that looks all of them up. Where the C library has no such function
+/// nothing is done, and the program hears so.
+macro_rules! before {
+    ($($name:ident, $next:ident, ($($arg:ident: $kind:ty),*), $first:expr;)*) => {
+        $(
+            static $next: $crate::real::Next = {
+                let name = concat!(stringify!($name), "\0").as_bytes();
+                match std::ffi::CStr::from_bytes_with_nul(name) {
+                    Ok(name) => $crate::real::Next::new(name),
+                    Err(_) => panic!("a name has no zero"),
+                }
+            };
+
+            #[cfg_attr(not(test), unsafe(no_mangle))]
+            unsafe extern "C" fn $name($($arg: $kind),*) -> libc::c_int {
+                type F = unsafe extern "C" fn($($kind),*) -> libc::c_int;
+                let Some(next) = $next.found() else { return $crate::execs::missing() };
+                $first;
+                // SAFETY: the C library's function of this name.
+                let next = unsafe { std::mem::transmute::<*mut libc::c_void, F>(next) };
+                // SAFETY: the program's arguments.
+                unsafe { next($($arg),*) }
+            }
+        )*
+
+        /// Finds them all. Called once, before the program's first instruction.
+        pub(crate) fn look_up() {
+            [$(&$next),*].into_iter().for_each($crate::real::Next::look_up);
+        }
+    };
+}
+pub(crate) use before;
 
 next!(
     /// `munmap(2)`.
@@ -264,4 +300,20 @@ pub(crate) unsafe fn mremap(
             libc::syscall(libc::SYS_mremap, old, old_len, new_len, flags, new) as *mut c_void
         },
     }
+}
+
+/// `fork(2)`, with all handlers.
+pub(crate) unsafe fn fork() -> c_int {
+    type F = unsafe extern "C" fn() -> c_int;
+    let Some(next) = FORK.found() else {
+        // SAFETY: the program's call; no place for numbers is given.
+        return unsafe {
+            libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0_usize, 0_usize, 0_usize, 0_usize)
+                as c_int
+        };
+    };
+    // SAFETY: the module's header.
+    let next = unsafe { mem::transmute::<*mut c_void, F>(next) };
+    // SAFETY: the program's call.
+    unsafe { next() }
 }

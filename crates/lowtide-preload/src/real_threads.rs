@@ -19,20 +19,10 @@ static CXA_THREAD_ATEXIT: Next = Next::new(c"__cxa_thread_atexit_impl");
 static PTHREAD_EXIT: Next = Next::new(c"pthread_exit");
 static THRD_EXIT: Next = Next::new(c"thrd_exit");
 static PTHREAD_CANCEL: Next = Next::new(c"pthread_cancel");
-static LOCK_STREAMS: Next = Next::new(c"_IO_list_lock");
-static UNLOCK_STREAMS: Next = Next::new(c"_IO_list_unlock");
 
 /// Finds them all, so that no thread has to later: looking up takes the loader's lock.
 pub(crate) fn look_up() {
-    let all = [
-        &PTHREAD_CREATE,
-        &CXA_THREAD_ATEXIT,
-        &PTHREAD_EXIT,
-        &THRD_EXIT,
-        &PTHREAD_CANCEL,
-        &LOCK_STREAMS,
-        &UNLOCK_STREAMS,
-    ];
+    let all = [&PTHREAD_CREATE, &CXA_THREAD_ATEXIT, &PTHREAD_EXIT, &THRD_EXIT, &PTHREAD_CANCEL];
     for next in all {
         next.look_up();
     }
@@ -102,23 +92,4 @@ pub(crate) unsafe fn pthread_cancel(thread: pthread_t) -> c_int {
     let next = unsafe { mem::transmute::<*mut c_void, F>(next) };
     // SAFETY: the caller's argument.
     unsafe { next(thread) }
-}
-
-fn call(next: &Next) {
-    type F = extern "C" fn();
-    if let Some(next) = next.get() {
-        // SAFETY: the module's header.
-        let next = unsafe { mem::transmute::<*mut c_void, F>(next) };
-        next();
-    }
-}
-
-/// Takes the C library's lock of the list of all streams. Its owner may take it again.
-pub(crate) fn lock_streams() {
-    call(&LOCK_STREAMS);
-}
-
-/// Gives it back.
-pub(crate) fn unlock_streams() {
-    call(&UNLOCK_STREAMS);
 }

@@ -2,7 +2,7 @@
 //! at SIGUSR1.
 //!
 //! The beginning reads the environment, looks functions up, and maps a page of state. No thread
-//! starts and no file is opened before a mapping is adopted.
+//! starts and no file is opened before a mapping is adopted; with `--read` the keeper starts here.
 //!
 //! SIGUSR1 asks for a summary if the program has no handler of its own: in the process that
 //! `lowtide run` became from its beginning, in others from the first mapping that is adopted.
@@ -16,11 +16,12 @@
 #![allow(unsafe_code)]
 
 use crate::interpose::Errno;
+use crate::judge::Reason;
 use crate::line::Question;
 use crate::summary::{self, Whole};
 use crate::{
-    c_library, clones, descriptors, execs, forks, futexes, heap, limits, own, reads, real,
-    real_memory, real_threads, state, stdio, traced,
+    c_library, clones, descriptors, execs, forks, own, reads, real, real_reads, real_threads,
+    rights, state, stdio, syscalls, traced, users,
 };
 use lowtide_run::settings::Settings;
 use std::backtrace::{Backtrace, BacktraceStatus};
@@ -42,17 +43,16 @@ extern "C" fn begin() {
     let _errno = Errno::save();
     // Also where nothing is kept: the wrappers are in the way of other libraries' otherwise.
     real::look_up();
-    real_memory::look_up();
-    futexes::look_up();
+    real_reads::look_up();
+    syscalls::look_up();
+    rights::look_up();
     clones::look_up();
-    limits::look_up();
     execs::look_up();
     real_threads::look_up();
+    users::look_up();
     c_library::look_up_streams();
     let Some(mut settings) = Settings::from_env(|name| env::var_os(name)) else { return };
-    settings.anon &= c_library::KEEPS_MEMORY;
-    // The functions that read are wrapped where memory is kept.
-    settings.read &= c_library::KEEPS_MEMORY;
+    settings.read &= c_library::NOTES_READS;
     let is_first = settings.pid == Some(std::process::id());
     if !is_first && !settings.follow {
         return;
@@ -65,17 +65,10 @@ extern "C" fn begin() {
     }
     panic::set_hook(Box::new(report));
     own::look_up();
-    descriptors::note_first();
-    forks::watch();
+    forks::register();
     stdio::begin();
     state::begin(traced::without_waiting(settings));
-    if let Some((state, settings)) = state::get().filter(|(_, settings)| settings.anon) {
-        heap::begin(state, settings);
-        handle_bus_errors();
-    }
-    if let Some((_, settings)) = state::get() {
-        reads::begin(settings);
-    }
+    reads::begin();
     if is_first {
         handle_signal();
     }
@@ -97,9 +90,14 @@ extern "C" fn end() {
     if state.line.is_kept() {
         state.line.ask(Question::Summary);
         state.line.ask(Question::Leave);
-    } else if settings.pid == Some(std::process::id()) {
-        let left = state.left.all();
-        summary::write(settings, &Whole { left, ..Whole::default() });
+        return;
+    }
+    let (left, unkept) = (state.left.all(), state.noted.unkept());
+    // A process that is not the first speaks only if it went past the budget.
+    let has_news = settings.pid == Some(std::process::id()) || unkept > settings.max;
+    // Where our threads ended before, they have said what there was.
+    if has_news && state.left_alone() != Some(Reason::Rights) {
+        summary::write(settings, &Whole { left, unkept, ended: true, ..Whole::default() });
     }
 }
 
@@ -119,33 +117,6 @@ pub(crate) fn handle_signal() {
     action.sa_flags = libc::SA_RESTART;
     // SAFETY: the handler does only what a handler may do.
     unsafe { libc::sigaction(libc::SIGUSR1, &raw const action, ptr::null_mut()) };
-}
-
-/// Serves SIGBUS, unless something else is to happen at it: a page of memory without a file that
-/// cannot be brought in ends the program as a lack of memory does, and the summary says why.
-fn handle_bus_errors() {
-    let mut now = MaybeUninit::<libc::sigaction>::zeroed();
-    // SAFETY: asks for the action, which is written.
-    if unsafe { libc::sigaction(libc::SIGBUS, ptr::null(), now.as_mut_ptr()) } != 0 {
-        return;
-    }
-    // SAFETY: zeroes are an action, and the call has written it.
-    let mut action = unsafe { now.assume_init() };
-    if action.sa_sigaction != libc::SIG_DFL {
-        return;
-    }
-    action.sa_sigaction = on_bus_error as extern "C" fn(libc::c_int) as usize;
-    // The next one, of the same access, is as without us.
-    action.sa_flags = libc::SA_RESETHAND;
-    // SAFETY: the handler does only what a handler may do.
-    unsafe { libc::sigaction(libc::SIGBUS, &raw const action, ptr::null_mut()) };
-}
-
-extern "C" fn on_bus_error(_: libc::c_int) {
-    if let Some((state, _)) = state::get() {
-        // A thread that touches such memory has no question.
-        state.line.ask(Question::Summary);
-    }
 }
 
 extern "C" fn on_signal(_: libc::c_int) {

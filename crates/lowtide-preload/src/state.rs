@@ -28,8 +28,6 @@ pub(crate) struct State {
     left_alone: AtomicU32,
     /// The process began with this library, or by `fork(3)` with its handlers.
     pub(crate) whole: AtomicU32,
-    /// Whether the window of memory without a file was tried to be made.
-    pub(crate) heap: AtomicU32,
     /// Reads of files.
     pub(crate) noted: Noted,
     /// Our threads.

@@ -2,16 +2,18 @@
 //!
 //! The names in the JSON are an interface: names may be added, none is renamed.
 
-use crate::budgets::{AutoFigures, Figures, ReadAhead};
+use crate::budgets::{AutoFigures, Figures};
 use crate::descriptors;
 use crate::judge::Reason;
 use crate::left::LeftAlone;
-use crate::memory::HeapFigures;
-use crate::ways::{Ways, Why};
+use crate::modes::{Modes, Why};
+use lowtide::IoStat;
 use lowtide::budget::Curve;
 use lowtide_run::settings::Settings;
+use lowtide_status::counters::{Numbers, ProcessStat};
+use lowtide_status::printable;
 use rustix::fs::{Mode, OFlags, open};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use std::fmt::Write as _;
 use std::fs::File;
 use std::io::Write;
@@ -42,36 +44,36 @@ pub(crate) struct Whole {
     pub(crate) budgets: Vec<Budget>,
     /// What other sizes would have done, with the glob of the budget.
     pub(crate) curves: Vec<(Option<String>, Curve)>,
-    /// What was read ahead.
-    pub(crate) read_ahead: ReadAhead,
+    /// What was transferred, and read ahead.
+    pub(crate) io: IoStat,
     /// How mappings were kept.
-    pub(crate) ways: Ways,
+    pub(crate) modes: Modes,
     /// Why the runtime refused a mapping.
     pub(crate) refusal: Option<String>,
     /// The first page that could not be brought into a mirror, and why.
     pub(crate) error: Option<String>,
     /// What was left to the kernel.
     pub(crate) left: Vec<LeftAlone>,
-    /// Memory without a file.
-    pub(crate) heap: Option<HeapFigures>,
     /// Reads that were seen and not counted, for lack of room, if reads are kept.
     pub(crate) reads_lost: Option<u64>,
+    /// Bytes of large files that were read, if reads are not kept.
+    pub(crate) unkept: u64,
+    /// The process ends: what there is now is what it leaves.
+    pub(crate) ended: bool,
 }
 
 /// What the kernel counts for this process.
-#[derive(Clone, Copy, Debug, Serialize)]
-struct Counted {
-    /// Page faults that waited for a read: each is a stall.
-    major_faults: u64,
-    /// Bytes that the device read for this process, for whatever purpose.
-    device_read_bytes: u64,
+fn counted() -> ProcessStat {
+    let faults = lowtide_sys::pagemap::page_faults();
+    let (major_faults, device_read_bytes) = (faults.major, faults.read_bytes);
+    ProcessStat { major_faults, device_read_bytes, ..ProcessStat::default() }
 }
 
-impl Counted {
-    fn now() -> Self {
-        let faults = lowtide_sys::pagemap::page_faults();
-        Self { major_faults: faults.major, device_read_bytes: faults.read_bytes }
-    }
+/// The numbers that the table of counters has in summaries.
+fn summed<T: Numbers, S: Serializer>(of: &T, to: S) -> Result<S::Ok, S::Error> {
+    let mut all = Vec::new();
+    of.each(&mut |counter, value| all.extend(counter.summary.map(|name| (name, value.whole()))));
+    to.collect_map(all)
 }
 
 #[derive(Serialize)]
@@ -104,21 +106,21 @@ struct Line<'a> {
     budgets: &'a [Budget],
     /// Of each budget, what other sizes would have done.
     curves: Vec<Advised<'a>>,
-    #[serde(flatten)]
-    counted: Counted,
-    #[serde(flatten)]
-    read_ahead: ReadAhead,
+    #[serde(flatten, serialize_with = "summed")]
+    counted: ProcessStat,
+    #[serde(flatten, serialize_with = "summed")]
+    io: IoStat,
     #[serde(skip_serializing_if = "Option::is_none")]
     refusal: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<&'a str>,
     mappings: Mappings,
-    /// Memory without a file, with `--anon`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    anon: Option<&'a HeapFigures>,
     /// With `--read`.
     #[serde(skip_serializing_if = "Option::is_none")]
     reads_lost: Option<u64>,
+    /// Without it: what was read of large files, and is left to the kernel.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unkept_read_bytes: Option<u64>,
     /// Why mappings were not, or not to the end, in `userfault` mode, where that is wanted.
     pagecache_because: Vec<Row<'a>>,
     left_alone: Vec<Row<'a>>,
@@ -137,7 +139,7 @@ struct Advised<'a> {
 pub(crate) fn write(settings: &Settings, whole: &Whole) {
     let program = program();
     let program = program.trim_end();
-    let counted = Counted::now();
+    let counted = counted();
     let text = if settings.json {
         json(settings, program, counted, whole)
     } else {
@@ -162,13 +164,13 @@ fn program() -> String {
     })
 }
 
-fn json(settings: &Settings, program: &str, counted: Counted, whole: &Whole) -> String {
+fn json(settings: &Settings, program: &str, counted: ProcessStat, whole: &Whole) -> String {
     fn row<R: Copy>(left: &LeftAlone<R>, name: fn(R) -> &'static str) -> Row<'_> {
         let LeftAlone { reason, count, bytes, first } = left;
         Row { reason: name(*reason), count: *count, bytes: *bytes, first: first.as_deref() }
     }
-    let because = whole.ways.because();
-    let Ways { userfault, pagecache, .. } = whole.ways;
+    let because = whole.modes.because();
+    let Modes { userfault, pagecache, .. } = whole.modes;
     let line = Line {
         lowtide: env!("CARGO_PKG_VERSION"),
         pid: std::process::id(),
@@ -179,36 +181,28 @@ fn json(settings: &Settings, program: &str, counted: Counted, whole: &Whole) -> 
         budgets: &whole.budgets,
         curves: whole.curves.iter().map(advised).collect(),
         counted,
-        read_ahead: whole.read_ahead,
+        io: whole.io,
         refusal: whole.refusal.as_deref(),
         error: whole.error.as_deref(),
         mappings: Mappings { userfault, pagecache },
-        anon: whole.heap.as_ref(),
         reads_lost: whole.reads_lost,
+        unkept_read_bytes: (!settings.read).then_some(whole.unkept),
         pagecache_because: because.iter().map(|one| row(one, Why::name)).collect(),
         left_alone: whole.left.iter().map(|one| row(one, Reason::name)).collect(),
     };
     serde_json::to_string(&line).unwrap_or_default() + "\n"
 }
 
-fn text(settings: &Settings, program: &str, counted: Counted, whole: &Whole) -> String {
-    let mut text = format!("lowtide: {program} ({})", std::process::id());
-    if whole.budgets.is_empty() && whole.heap.is_some() {
-        text.push('\n');
-    } else if whole.budgets.is_empty() {
-        let _ = writeln!(text, ": no file mapping to keep within {}", mib(settings.max));
-    } else {
-        text.push('\n');
+fn text(settings: &Settings, program: &str, counted: ProcessStat, whole: &Whole) -> String {
+    let mut text = format!("lowtide: {} ({})", printable(program), std::process::id());
+    if whole.budgets.is_empty() {
+        let _ = write!(text, ": no file mapping to keep within {}", mib(settings.max));
     }
-    if let Some(heap) = &whole.heap {
-        text += &of_heap(heap);
-        // A budget of files says it otherwise.
-        let auto = heap.auto.as_ref().filter(|_| whole.budgets.is_empty());
-        text += &auto.map(of_auto).unwrap_or_default();
-    }
+    text.push('\n');
     for budget in &whole.budgets {
-        text += &of_budget(budget);
+        text += &of_budget(budget, settings, whole.ended);
     }
+    text += &of_reads(settings, whole);
     if settings.advise {
         whole.curves.iter().for_each(|curve| text += &of_curve(curve));
     }
@@ -223,7 +217,7 @@ fn text(settings: &Settings, program: &str, counted: Counted, whole: &Whole) -> 
         let _ = writeln!(text, "; {} faults waited for it", counted.major_faults);
     }
     if settings.mode.mirrors() && !whole.budgets.is_empty() {
-        let Ways { userfault, pagecache, .. } = whole.ways;
+        let Modes { userfault, pagecache, .. } = whole.modes;
         let _ = writeln!(
             text,
             "  `userfault` mode: {}; `pagecache` mode: {}",
@@ -234,78 +228,46 @@ fn text(settings: &Settings, program: &str, counted: Counted, whole: &Whole) -> 
     if let Some(why) = settings.inexact.as_ref().filter(|_| !whole.budgets.is_empty()) {
         let _ = writeln!(text, "  `pagecache` mode for all, because: {why}");
     }
-    for one in whole.ways.because() {
+    for one in whole.modes.because() {
         text += &of_some("pagecache", &one, one.reason.text());
     }
     for one in &whole.left {
         text += &of_some("left to the kernel", one, one.reason.text());
     }
     if let Some(refusal) = &whole.refusal {
-        let _ = writeln!(text, "  refused, because: {refusal}");
+        let _ = writeln!(text, "  refused, because: {}", printable(refusal));
     }
     if let Some(error) = &whole.error {
-        let _ = writeln!(text, "  touches of a page were SIGBUS: {error}");
+        let _ = writeln!(text, "  touches of a page were SIGBUS: {}", printable(error));
     }
     text
+}
+
+/// What is read instead of mapped is not within the budget, unless that is wanted.
+fn of_reads(settings: &Settings, whole: &Whole) -> String {
+    let hint = "with --read this is kept within the budget, too";
+    match whole.unkept {
+        _ if settings.read => String::new(),
+        0 if whole.budgets.is_empty() => "  if it reads files, --read keeps them\n".to_owned(),
+        0 => String::new(),
+        bytes => format!("  it read {} of large files, not mapped: {hint}\n", mib(bytes)),
+    }
 }
 
 /// Mappings that one reason concerns.
 fn of_some<R>(what: &str, some: &LeftAlone<R>, why: &str) -> String {
-    let first = some.first.as_ref().map(|path| format!(" ({path})")).unwrap_or_default();
+    let first = some.first.as_deref().map(|path| format!(" ({})", printable(path)));
+    let first = first.unwrap_or_default();
     format!("  {what}: {}, {}: {why}{first}\n", mappings(some.count), mib(some.bytes))
 }
 
-fn of_heap(heap: &HeapFigures) -> String {
-    let blocks = format!("{} block{}", heap.blocks, if heap.blocks == 1 { "" } else { "s" });
-    let mut text = format!(
-        "  memory without a file: {}, {blocks} of {}\n    in memory {} now, {} at most with what \
-         is compressed; {} faults, {} pages came back from swap\n    in swap {}: {} of memory",
-        mib(heap.max_bytes),
-        mib(heap.bytes),
-        mib(heap.resident_bytes),
-        mib(heap.peak_bytes),
-        heap.faults,
-        heap.refaults,
-        mib(heap.swapped_bytes),
-        mib(heap.stored_bytes)
-    );
-    if let Some(ratio) = heap.ratio {
-        let _ = write!(text, " ({ratio:.1} x)");
-    }
-    if heap.file_bytes > 0 {
-        let _ = write!(text, ", {} of the swap file", mib(heap.file_bytes));
-    }
-    let _ = writeln!(
-        text,
-        "\n    not kept beside it: {} now, {} at most (small allocations, stacks, copies); of the \
-         heap {} % was kept",
-        mib(heap.outside_bytes),
-        mib(heap.outside_peak_bytes),
-        kept_part(heap)
-    );
-    if heap.forks > 0 {
-        let _ = writeln!(text, "    copied for {} children", heap.forks);
-    }
-    if let Some(reason) = heap.given_back {
-        let bytes = mib(heap.given_back_bytes);
-        let _ = writeln!(text, "    {bytes} were given to the kernel, first: {reason}");
-    }
-    if let Some(error) = &heap.error {
-        let _ = writeln!(text, "    a page could not be brought in (SIGBUS): {error}");
-    }
-    text
-}
-
-/// Hundredths of memory without a file that were kept, by the most that was seen of each.
-fn kept_part(heap: &HeapFigures) -> u64 {
-    let all = heap.kept_peak_bytes.saturating_add(heap.outside_peak_bytes);
-    heap.kept_peak_bytes.saturating_mul(100) / all.max(1)
-}
-
-fn of_budget(budget: &Budget) -> String {
+fn of_budget(budget: &Budget, settings: &Settings, ended: bool) -> String {
     let Budget { glob, mappings: count, read_files, files, figures } = budget;
-    let of = glob.as_ref().map(|glob| format!(" of {glob}")).unwrap_or_default();
+    let of = glob.as_ref().map(|glob| format!(" of {}", printable(glob))).unwrap_or_default();
     let max = mib(figures.max_bytes);
+    let bound = settings.bound.as_ref().filter(|_| glob.is_none());
+    let bound = bound.map(|what| format!(" ({})", printable(what))).unwrap_or_default();
+    let now = if ended { "at its end" } else { "now" };
     let read = match read_files {
         0 => String::new(),
         1 => ", 1 file read".to_owned(),
@@ -313,15 +275,15 @@ fn of_budget(budget: &Budget) -> String {
     };
     // Where pages came in and were gone before the next count.
     let peak = match figures.peak_bytes {
-        0 if figures.faults > 0 => "the most not measured: too short".to_owned(),
+        0 if figures.faults > 0 => "for too short a time to be measured".to_owned(),
         bytes => format!("{} at most", mib(bytes)),
     };
-    let auto = figures.auto.as_ref().map(of_auto).unwrap_or_default();
+    let auto = figures.auto.as_ref().map(|auto| of_auto(auto, now)).unwrap_or_default();
     format!(
-        "  budget{of}: {max}, {}{read} ({})\n    in memory {} now, {peak}; {} pages came in, \
-         {} of them again; {} evicted\n{auto}",
+        "  budget{of}: {max}{bound}, {}{read} ({})\n    in memory {peak}, {} {now}; {} pages came \
+         in, {} of them again; {} evicted\n{auto}",
         mappings(*count),
-        files.join(", "),
+        printable(&files.join(", ")),
         mib(figures.resident_bytes),
         figures.faults,
         figures.refaults,
@@ -337,7 +299,7 @@ fn advised((glob, curve): &(Option<String>, Curve)) -> Advised<'_> {
 }
 
 fn of_curve((glob, curve): &(Option<String>, Curve)) -> String {
-    let of = glob.as_ref().map(|glob| format!(" for {glob}")).unwrap_or_default();
+    let of = glob.as_ref().map(|glob| format!(" for {}", printable(glob))).unwrap_or_default();
     let mut text = format!("  advice{of}: {}\n", curve.advice(TARGET));
     for line in curve.to_string().lines() {
         let _ = writeln!(text, "    {line}");
@@ -345,10 +307,10 @@ fn of_curve((glob, curve): &(Option<String>, Curve)) -> String {
     text
 }
 
-fn of_auto(auto: &AutoFigures) -> String {
+fn of_auto(auto: &AutoFigures, now: &str) -> String {
     let ms = auto.waited_us / 1000;
     format!(
-        "    it set itself: {} on average, {} at least, {} at most, {} now; {} used on average; \
+        "    it set itself: {} on average, {} at least, {} at most, {} {now}; {} used on average; \
          waited {ms} ms for pages that came again\n",
         mib(auto.mean_bytes),
         mib(auto.least_bytes),
@@ -394,25 +356,21 @@ mod tests {
                 figures,
             }],
             curves: vec![(Some("*.a".into()), curve())],
-            read_ahead: ReadAhead { read_ahead_pages: 5, read_ahead_wasted_pages: 1 },
-            ways: Ways::default(),
+            io: IoStat::default(),
+            modes: Modes::default(),
             refusal: Some("no scan".into()),
             error: Some("no device".into()),
             left: vec![left],
-            heap: Some(HeapFigures {
-                max_bytes: 8 << 20,
-                ratio: Some(2.0),
-                kept_peak_bytes: 3 << 20,
-                outside_peak_bytes: 1 << 20,
-                ..Default::default()
-            }),
             reads_lost: Some(3),
+            unkept: 5 << 20,
+            ended: true,
         }
     }
 
     #[test]
     fn the_names_in_the_json_are_an_interface() {
-        let counted = Counted { major_faults: 6, device_read_bytes: 7 };
+        let counted =
+            ProcessStat { major_faults: 6, device_read_bytes: 7, ..ProcessStat::default() };
         let settings = Settings { inexact: Some("no call".into()), ..Settings::new(8 << 20) };
         let line = json(&settings, "x", counted, &whole());
         assert!(line.ends_with("}\n") && line.lines().count() == 1);
@@ -422,9 +380,9 @@ mod tests {
         };
         assert_eq!(
             names(&line).join(" "),
-            "anon budgets curves device_read_bytes error inexact left_alone lowtide major_faults \
+            "budgets curves device_read_bytes error inexact left_alone lowtide major_faults \
              mappings max_bytes mode pagecache_because pid program read_ahead_pages \
-             read_ahead_wasted_pages reads_lost refusal"
+             read_ahead_wasted_pages reads_lost refusal unkept_read_bytes"
         );
         assert_eq!(
             names(&line["budgets"][0]).join(" "),
@@ -441,19 +399,18 @@ mod tests {
 
     #[test]
     fn the_text_says_the_same() {
-        let counted = Counted { major_faults: 6, device_read_bytes: 8192 };
+        let counted =
+            ProcessStat { major_faults: 6, device_read_bytes: 8192, ..ProcessStat::default() };
         let inexact = Some("no call".into());
         let settings = Settings { inexact, advise: true, ..Settings::new(8 << 20) };
         let said = text(&settings, "x", counted, &whole());
         for part in [
             "budget of *.a: 8.0 MiB, 1 mapping, 2 files read (/data/a \"b\")",
-            "in memory 0.0 MiB now, the most not measured: too short; 1 pages came in",
+            "in memory for too short a time to be measured, 0.0 MiB at its end; 1 pages",
+            "it read 5.0 MiB of large files, not mapped: with --read this is kept",
             "the device read 0.0 MiB (2.00 x what came in); 6 faults waited",
-            "memory without a file: 8.0 MiB, 0 blocks",
             "advice for *.a: with 4.1 MiB 5.0 % of accesses miss (5.0 % with any budget, being",
             "1.0 MiB        600   60.0 %",
-            "in swap 0.0 MiB: 0.0 MiB of memory (2.0 x)",
-            "1.0 MiB at most (small allocations, stacks, copies); of the heap 75 % was kept",
             "2 mappings, 3.0 MiB: locked in memory",
             "`pagecache` mode for all, because: no call",
             "refused, because: no scan",
@@ -461,7 +418,43 @@ mod tests {
         ] {
             assert!(said.contains(part), "{part} is not in {said}");
         }
-        let nothing = text(&Settings::new(8 << 20), "x", counted, &Whole::default());
-        assert!(nothing.contains("no file mapping to keep within 8.0 MiB"), "{nothing}");
+        let hostile = || "\u{1b}]0;owned\u{7}\n\u{9b}2J".to_owned();
+        let mut whole = whole();
+        whole.budgets[0].files = vec![hostile()];
+        whole.budgets[0].glob = Some(hostile());
+        whole.left[0].first = Some(hostile());
+        (whole.refusal, whole.error) = (Some(hostile()), Some(hostile()));
+        let said = text(&settings, &hostile(), counted, &whole);
+        assert!(!said.contains(|c: char| c.is_control() && c != '\n'), "{said:?}");
+        assert_eq!(said.matches("?]0;owned???2J").count(), 6, "{said}");
+        let plain = Settings::new(8 << 20);
+        let nothing = text(&plain, "x", counted, &Whole::default());
+        assert!(nothing.contains("no file mapping to keep within 8.0 MiB\n"), "{nothing}");
+        assert!(nothing.contains("if it reads files, --read keeps them"), "{nothing}");
+        let only_reads = Whole { unkept: 3 << 20, ..Whole::default() };
+        let said = text(&plain, "x", counted, &only_reads);
+        assert!(said.contains("it read 3.0 MiB of large files, not mapped"), "{said}");
+        let kept = Settings { read: true, ..plain };
+        let said = text(&kept, "x", counted, &only_reads);
+        assert!(!said.contains("read"), "{said}");
+    }
+
+    #[test]
+    fn a_figure_says_when_it_was_and_a_bound_where_it_is_from() {
+        let settings = Settings { bound: Some("a part".into()), ..Settings::new(8 << 20) };
+        let mut whole = whole();
+        let auto = AutoFigures { limit_bytes: 3 << 20, ..AutoFigures::default() };
+        whole.budgets[0].figures.auto = Some(auto);
+        let of = |whole: &Whole| text(&settings, "x", ProcessStat::default(), whole);
+        let said = of(&whole);
+        assert!(
+            said.contains("0.0 MiB at its end") && said.contains("3.0 MiB at its end"),
+            "{said}"
+        );
+        assert!(!said.contains("a part"), "the budget of a glob was given: {said}");
+        (whole.ended, whole.budgets[0].glob) = (false, None);
+        let said = of(&whole);
+        assert!(said.contains("0.0 MiB now") && said.contains("3.0 MiB now"), "{said}");
+        assert!(said.contains("budget: 8.0 MiB (a part), 1 mapping"), "{said}");
     }
 }

@@ -3,8 +3,8 @@
 //! A page that lowtide serves itself comes in when one of its threads runs. A tracer stops threads
 //! and reads the memory of others meanwhile (`process_vm_readv(2)`), which waits for the page: both
 //! wait forever if the thread that serves it is stopped. Nothing in this process can prevent that.
-//! So nothing is served in a traced process: files are kept in `pagecache` mode, and memory
-//! without a file is left to the kernel. A tracer that comes later is not noticed.
+//! So nothing is served in a traced process: files are kept in `pagecache` mode. A tracer that
+//! comes later is not noticed.
 
 use crate::descriptors;
 use lowtide_run::settings::{Mode, Settings};
@@ -24,22 +24,21 @@ fn tracer(status: &str) -> Option<i32> {
 /// it, unless the process that started this one has the same tracer, and has said it; otherwise the
 /// summary says it.
 pub(crate) fn without_waiting(settings: Settings) -> Settings {
-    if !settings.mode.mirrors() && !settings.anon {
+    if !settings.mode.mirrors() {
         return settings;
     }
     let Some(tracer) = tracer_of("self") else { return settings };
-    let is_demanded = settings.mode == Mode::Userfault || settings.anon;
+    let is_demanded = settings.mode == Mode::Userfault;
     let parent = rustix::process::getppid().map_or(0, |pid| pid.as_raw_nonzero().get());
     if is_demanded && tracer_of(&parent.to_string()) != Some(tracer) {
         let text = format!(
             "lowtide: process {tracer} traces the program, and would wait forever for a page that \
-             a stopped thread serves: no --anon and no --mode userfault; files are kept in \
-             `pagecache` mode\n"
+             a stopped thread serves: no --mode userfault; files are kept in `pagecache` mode\n"
         );
         descriptors::say(text.as_bytes());
     }
     let inexact = Some(format!("process {tracer} traces the program"));
-    Settings { mode: Mode::Pagecache, inexact, anon: false, ..settings }
+    Settings { mode: Mode::Pagecache, inexact, ..settings }
 }
 
 #[cfg(test)]

@@ -7,12 +7,11 @@
 //! |---|---|---|
 //! | `LOWTIDE_RUN_MAX` | the budget, in bytes | the library does nothing at all |
 //! | `LOWTIDE_RUN_AUTO` | `BYTES MILLIONTHS`: its lower bound; what may be waited | fixed |
+//! | `LOWTIDE_RUN_BOUND` | what its upper bound is, in words | the user has given it |
 //! | `LOWTIDE_RUN_HIGH` | where trimming begins, in bytes | a little below the budget |
 //! | `LOWTIDE_RUN_MODE` | `userfault`, `auto`: an exact budget, where possible | `pagecache` |
 //! | `LOWTIDE_RUN_INEXACT` | why it is possible for no file, in words | it is, or is not wanted |
-//! | `LOWTIDE_RUN_ANON` | `1`: memory without a file, too | left alone |
 //! | `LOWTIDE_RUN_READ` | `1`: what is read of files, too | left to the kernel |
-//! | `LOWTIDE_RUN_SWAP` | where such memory goes: `0`, bytes, or `file DIR` | compressed |
 //! | `LOWTIDE_RUN_POLICY` | policy of the engine | the engine's default |
 //! | `LOWTIDE_RUN_MAPS` | lines `BYTES GLOB`: files with a budget of their own | none |
 //! | `LOWTIDE_RUN_THRESHOLD` | smaller mappings are left alone, in bytes | 1 MiB |
@@ -40,12 +39,11 @@ use crate::elf::CLibrary;
 
 const MAX: &str = "LOWTIDE_RUN_MAX";
 const AUTO: &str = "LOWTIDE_RUN_AUTO";
+const BOUND: &str = "LOWTIDE_RUN_BOUND";
 const HIGH: &str = "LOWTIDE_RUN_HIGH";
 const MODE: &str = "LOWTIDE_RUN_MODE";
 const INEXACT: &str = "LOWTIDE_RUN_INEXACT";
-const ANON: &str = "LOWTIDE_RUN_ANON";
 const READ: &str = "LOWTIDE_RUN_READ";
-const SWAP: &str = "LOWTIDE_RUN_SWAP";
 const POLICY: &str = "LOWTIDE_RUN_POLICY";
 const MAPS: &str = "LOWTIDE_RUN_MAPS";
 const THRESHOLD: &str = "LOWTIDE_RUN_THRESHOLD";
@@ -62,8 +60,8 @@ const GLIBC: &str = "LOWTIDE_RUN_GLIBC";
 const MUSL: &str = "LOWTIDE_RUN_MUSL";
 
 /// Every variable of ours, for a process that shall not hand them on.
-pub const ALL: [&str; 22] = [
-    MAX, AUTO, HIGH, MODE, INEXACT, ANON, READ, SWAP, POLICY, MAPS, THRESHOLD, READ_AHEAD, SUMMARY,
+pub const ALL: [&str; 21] = [
+    MAX, AUTO, BOUND, HIGH, MODE, INEXACT, READ, POLICY, MAPS, THRESHOLD, READ_AHEAD, SUMMARY,
     JSON, ADVISE, RECORD, SHARE, FOLLOW, SHARED, PID, GLIBC, MUSL,
 ];
 
@@ -101,48 +99,6 @@ impl Mode {
     }
 }
 
-/// Where memory without a file goes that has no room.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum SwapTo {
-    /// It is compressed, in memory.
-    #[default]
-    Compressed,
-    /// The same, up to these bytes, as they were before.
-    Bytes(u64),
-    /// Nowhere.
-    Nowhere,
-    /// What does not compress goes to a file without a name in this directory.
-    Directory(PathBuf),
-}
-
-impl SwapTo {
-    fn to_env(&self) -> Option<OsString> {
-        match self {
-            Self::Compressed => None,
-            Self::Bytes(bytes) => Some(bytes.to_string().into()),
-            Self::Nowhere => Some("0".into()),
-            Self::Directory(path) => {
-                let mut text = OsString::from(FILE);
-                text.push(path);
-                Some(text)
-            }
-        }
-    }
-
-    fn from_env(text: Option<OsString>) -> Self {
-        let Some(text) = text else { return Self::Compressed };
-        if let Some(path) = text.as_bytes().strip_prefix(FILE.as_bytes()) {
-            return Self::Directory(OsStr::from_bytes(path).into());
-        }
-        match text.to_str().and_then(|text| text.parse().ok()) {
-            Some(0) => Self::Nowhere,
-            Some(bytes) => Self::Bytes(bytes),
-            None => Self::Compressed,
-        }
-    }
-}
-
-const FILE: &str = "file ";
 const BY_BENEFIT: &str = "by-benefit";
 
 /// A budget that sets itself, up to the budget.
@@ -173,18 +129,16 @@ pub struct Settings {
     pub max: u64,
     /// The budget sets itself below that.
     pub auto: Option<Auto>,
+    /// What the budget is, in words, where it is not what the user has given.
+    pub bound: Option<String>,
     /// Where trimming begins, in bytes.
     pub high: Option<u64>,
     /// How mappings of files are kept.
     pub mode: Mode,
     /// Why mirrors are out of the question, where they would have been made.
     pub inexact: Option<String>,
-    /// Memory without a file is kept, too.
-    pub anon: bool,
     /// What is read of files through descriptors is kept, too.
     pub read: bool,
-    /// Where memory without a file goes.
-    pub swap: SwapTo,
     /// Name of the policy.
     pub policy: Option<String>,
     /// Files with a budget of their own: a glob, and bytes. The first that matches counts.
@@ -251,12 +205,11 @@ impl Settings {
         Self {
             max,
             auto: None,
+            bound: None,
             high: None,
             mode: Mode::Pagecache,
             inexact: None,
-            anon: false,
             read: false,
-            swap: SwapTo::Compressed,
             policy: None,
             maps: Vec::new(),
             threshold: THRESHOLD_DEFAULT,
@@ -284,16 +237,15 @@ impl Settings {
         all.extend(self.auto.map(|auto| (AUTO, auto.to_env().into())));
         all.extend(number(self.high).map(|bytes| (HIGH, bytes)));
         all.extend(number(self.pid.map(u64::from)).map(|pid| (PID, pid)));
+        all.extend(self.bound.as_ref().map(|what| (BOUND, what.into())));
         all.extend(self.inexact.as_ref().map(|why| (INEXACT, why.into())));
         all.extend(self.policy.as_ref().map(|name| (POLICY, name.into())));
         all.extend(self.summary.as_ref().map(|path| (SUMMARY, path.into())));
         all.extend(self.record.as_ref().map(|path| (RECORD, path.into())));
         all.extend(self.shared.as_ref().map(|path| (SHARED, path.into())));
-        all.extend(self.swap.to_env().map(|to| (SWAP, to)));
         all.extend(self.glibc.as_ref().map(|path| (GLIBC, path.into())));
         all.extend(self.musl.as_ref().map(|path| (MUSL, path.into())));
         let flags = [
-            (self.anon, ANON, "1"),
             (self.read, READ, "1"),
             (self.mode.mirrors(), MODE, self.mode.name()),
             (self.keep_read_ahead, READ_AHEAD, "keep"),
@@ -323,14 +275,13 @@ impl Settings {
         let number = |name| text(name).and_then(|value| value.parse::<u64>().ok());
         let mut settings = Self::new(number(MAX)?);
         settings.auto = text(AUTO).as_deref().and_then(Auto::from_env);
+        settings.bound = text(BOUND);
         settings.high = number(HIGH);
         let all = [Mode::Userfault, Mode::Auto];
         let named = |mode: &Mode| text(MODE).as_deref() == Some(mode.name());
         settings.mode = all.into_iter().find(named).unwrap_or_default();
         settings.inexact = text(INEXACT);
-        settings.anon = text(ANON).as_deref() == Some("1");
         settings.read = text(READ).as_deref() == Some("1");
-        settings.swap = SwapTo::from_env(get(SWAP));
         settings.policy = text(POLICY);
         settings.threshold = number(THRESHOLD).unwrap_or(THRESHOLD_DEFAULT);
         settings.keep_read_ahead = text(READ_AHEAD).as_deref() == Some("keep");
@@ -375,12 +326,11 @@ mod tests {
         let full = Settings {
             max: 7,
             auto: Some(Auto { least: 3, stall: 10_000 }),
+            bound: Some("a part".into()),
             high: Some(5),
             mode: Mode::Auto,
             inexact: Some("no call".into()),
-            anon: true,
             read: true,
-            swap: SwapTo::Directory(OsString::from_vec(b"/swap \xff".to_vec()).into()),
             policy: Some("lru".into()),
             maps: vec![("*.sst".into(), 1), (OsString::from_vec(b"/a b/\xff=".to_vec()), 2)],
             threshold: 3,
@@ -397,10 +347,8 @@ mod tests {
             musl: Some("/lib/c".into()),
         };
         assert_eq!(round_trip(&full).as_ref(), Some(&full));
-        for swap in [SwapTo::Nowhere, SwapTo::Bytes(1 << 30)] {
-            let other = Settings { swap, mode: Mode::Userfault, ..full.clone() };
-            assert_eq!(round_trip(&other).as_ref(), Some(&other));
-        }
+        let other = Settings { mode: Mode::Userfault, ..full };
+        assert_eq!(round_trip(&other).as_ref(), Some(&other));
     }
 
     #[test]

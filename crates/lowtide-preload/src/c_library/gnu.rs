@@ -10,7 +10,7 @@
 use super::Handler;
 use crate::own::{self, Destructor};
 use crate::real::Next;
-use crate::{forks, malloc, real_memory, real_threads, stdio};
+use crate::{forks, real_threads, stdio};
 use libc::{c_char, c_int, c_void, size_t};
 use lowtide_run::elf::CLibrary;
 use std::{mem, ptr};
@@ -21,14 +21,11 @@ pub(crate) const OWN: CLibrary = CLibrary::Gnu;
 /// That of programs that the other one is for.
 pub(crate) const OTHER: CLibrary = CLibrary::Musl;
 
-/// Memory without a file can be kept.
-pub(crate) const KEEPS_MEMORY: bool = true;
+/// The functions that read are among those that this library stands in front of.
+pub(crate) const NOTES_READS: bool = true;
 
 /// What the C library calls `SIGSETXID`.
 pub(crate) const RIGHTS_SIGNAL: i32 = 33;
-
-/// How a limit is named.
-pub(crate) type Resource = libc::__rlimit_resource_t;
 
 unsafe extern "C" {
     fn __libc_malloc(size: size_t) -> *mut c_void;
@@ -79,11 +76,6 @@ pub(crate) unsafe fn free_aligned(block: *mut c_void) {
     unsafe { __libc_free(block) }
 }
 
-/// Whether this function is the C library's `malloc`.
-pub(crate) fn is_malloc(function: *mut c_void) -> bool {
-    function.addr() == __libc_malloc as *const () as usize
-}
-
 /// A name was not found. Nothing is to be done: what the program looks up next is its own.
 pub(crate) fn forget_missing() {}
 
@@ -92,13 +84,11 @@ pub(crate) fn refusal() -> Option<&'static str> {
     None
 }
 
-/// Whether all that is loaded allocates with the C library's `malloc`, or by way of ours.
+/// Whether all that is loaded allocates with the C library's `malloc`.
 pub(crate) fn has_own_allocator() -> bool {
     // SAFETY: the name ends with a zero.
     let first = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"malloc".as_ptr()) };
-    is_malloc(first)
-        || first.addr() == malloc::malloc as *const () as usize
-            && real_memory::malloc_is_the_c_librarys()
+    first.addr() == __libc_malloc as *const () as usize
 }
 
 const INTERNAL: c_int = 1;
@@ -216,7 +206,7 @@ unsafe extern "C" fn __register_atfork(
     child: Handler,
     object: *mut c_void,
 ) -> c_int {
-    forks::watch();
+    forks::register();
     // SAFETY: the program's arguments.
     unsafe { register_atfork(before, parent, child, object) }
 }

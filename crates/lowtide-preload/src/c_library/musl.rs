@@ -38,14 +38,11 @@ pub(crate) const OWN: CLibrary = CLibrary::Musl;
 /// That of programs that the other one is for.
 pub(crate) const OTHER: CLibrary = CLibrary::Gnu;
 
-/// Memory without a file cannot be kept.
-pub(crate) const KEEPS_MEMORY: bool = false;
+/// Functions that read are as they were: not one of their ways was tried.
+pub(crate) const NOTES_READS: bool = false;
 
 /// What the C library calls `SIGSYNCCALL`.
 pub(crate) const RIGHTS_SIGNAL: i32 = 34;
-
-/// How a limit is named.
-pub(crate) type Resource = c_int;
 
 /// A function of the C library itself, whatever stands in front of it.
 struct Inner {
@@ -202,11 +199,6 @@ unsafe extern "C" fn lowtide_posix_memalign(_: *mut *mut c_void, _: size_t, _: s
     libc::ENOMEM
 }
 
-/// Whether this function is the C library's `malloc`.
-pub(crate) fn is_malloc(function: *mut c_void) -> bool {
-    function == MALLOC.get()
-}
-
 /// Standard streams are left as they are: musl's have one flag for all that locks them.
 pub(crate) fn unlock_standard_streams() {}
 
@@ -257,7 +249,7 @@ pub(crate) unsafe fn register_atfork(
 
 #[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C" fn pthread_atfork(before: Handler, parent: Handler, child: Handler) -> c_int {
-    forks::watch();
+    forks::register();
     // SAFETY: the program's arguments.
     unsafe { register_atfork(before, parent, child, ptr::null_mut()) }
 }

@@ -1,6 +1,7 @@
 //! Why a mapping is kept in `pagecache` mode although `userfault` is wanted, and how many are.
 
 use crate::left::LeftAlone;
+use lowtide_run::leases::NoLease;
 use std::ops::Deref;
 
 /// Why.
@@ -96,9 +97,20 @@ impl Why {
     }
 }
 
+impl From<NoLease> for Why {
+    fn from(none: NoLease) -> Self {
+        match none {
+            NoLease::OpenForWriting => Self::OpenForWriting,
+            NoLease::NotOwner => Self::NotOwner,
+            NoLease::Unsupported => Self::NoLease,
+            NoLease::Resources => Self::Resources,
+        }
+    }
+}
+
 /// How mappings were kept.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Ways {
+pub(crate) struct Modes {
     /// Mappings that are, or were, in `userfault` mode.
     pub(crate) userfault: u64,
     /// Mappings that are in `pagecache` mode, or were.
@@ -107,7 +119,7 @@ pub(crate) struct Ways {
     because: Vec<LeftAlone<Why>>,
 }
 
-impl Ways {
+impl Modes {
     /// A mapping is in `pagecache` mode for this reason.
     pub(crate) fn add<P: Deref<Target = [u8]>>(
         &mut self,
@@ -139,11 +151,11 @@ mod tests {
 
     #[test]
     fn reasons_are_counted_with_their_bytes_and_the_first_file() {
-        let mut ways = Ways::default();
-        ways.add(Why::Opened, 5, || b"/a".to_vec());
-        ways.add(Why::Stored, 1, Vec::new);
-        ways.add(Why::Opened, 7, || b"/b".to_vec());
-        let because = ways.because();
+        let mut modes = Modes::default();
+        modes.add(Why::Opened, 5, || b"/a".to_vec());
+        modes.add(Why::Stored, 1, Vec::new);
+        modes.add(Why::Opened, 7, || b"/b".to_vec());
+        let because = modes.because();
         assert_eq!(
             (because[0].reason, because[0].count, &because[0].first),
             (Why::Stored, 1, &None)

@@ -15,6 +15,15 @@ const LOCAL: [u32; 7] =
 /// Memory, which may be a layer of an overlay: tmpfs.
 const MEMORY: u32 = 0x0102_1994;
 const OVERLAY: u32 = 0x794c_7630;
+/// File systems whose files are memory: tmpfs, ramfs, hugetlbfs; and those that have no pages to
+/// drop: proc, sysfs.
+const IN_MEMORY: [u32; 5] = [MEMORY, 0x8584_58f6, 0x9584_58f6, 0x9fa0, 0x6265_6572];
+
+/// Whether a file has no pages that could be dropped and read again.
+#[must_use]
+pub fn lives_in_memory(file: BorrowedFd<'_>) -> bool {
+    fstatfs(file).is_ok_and(|system| IN_MEMORY.contains(&(system.f_type as u32)))
+}
 
 /// Whether a file, which the calling thread has open, is such a one.
 pub(crate) fn is_local(file: BorrowedFd<'_>) -> bool {
