@@ -33,6 +33,11 @@ pub(crate) struct Cli {
     pub(crate) wide: bool,
 }
 
+/// Beginnings of a command line in documents.
+#[cfg(test)]
+pub(crate) const STARTS: &[&str] =
+    &["lowtide ", "cargo run --release -- ", "cargo run --release --quiet -- "];
+
 impl Cli {
     /// Parses the command line of this process.
     pub(crate) fn parse_current() -> Self {
@@ -78,9 +83,6 @@ const BENCH_HELP: &str = "\
 Examples:
   lowtide bench gather --skew hot
   lowtide bench ycsb-b --against none
-  lowtide bench ycsb-b --policy mglru,mglru-7.1,lru --device-delay read=2ms,write=10ms
-  lowtide bench ycsb-b --record run.lt.zst && lowtide sim trace run.lt.zst --mrc
-  lowtide bench replay --trace mix.csv --max 64M
   lowtide bench scan --stride 16 --against mmap-random,map-userfault,map-pagecache
 
 Exit codes: 0 success, 1 failure, 2 bad usage, 130 ended by Ctrl-C, 143 by SIGTERM.";
@@ -110,16 +112,16 @@ Run a program, and keep its file mappings within a budget.
 The program is not changed and needs no privilege. A library loaded into it sees which files it
 maps, and drops pages of them when more are in memory than the budget allows. The mappings stay the
 kernel's own, so the program reads and writes the same bytes. All processes that the program starts
-share its budget. With --read the page cache of large files that it reads counts, too. With --anon
-so does large memory without a file: unused pages are compressed, or written to a swap file, and
-each process has its own budget.";
+share its budget. Without --max it sets itself, as small as the program allows. With --read the page
+cache of large files that it reads counts, too. For memory without a file (the heap) use a memory
+cgroup with swap or zram, or the library's regions.";
 
 const RUN_HELP: &str = "\
 Examples:
+  lowtide run -- python3 search.py
   lowtide run --max 1G -- python3 search.py
-  lowtide run --high 1G --max 1.2G --swap 0 -- mdb_stat -e data.mdb
+  lowtide run --high 1G --max 1.2G -- mdb_stat -e data.mdb
   lowtide run --read --max 1G -- python3 query.py
-  lowtide run --anon --max 1G --swap /var/tmp -- sort -S 8G lines
   lowtide run --max 1G --map '*.idx=256M' --json --summary run.json -- ./server
   lowtide run --max 1G --metrics 9464 -- ./server
 
@@ -169,11 +171,9 @@ Examples:
   lowtide top
   lowtide top 4711 --interval 0.5
   lowtide top --once | head
-  lowtide top --record night.zst
-  lowtide top --replay night.zst --speed 60
 
 Without a terminal it prints a table once. NO_COLOR removes colours; without a locale of UTF-8 it
-draws with ASCII alone. docs/top.md explains what is shown.
+draws with ASCII alone. docs/watching.md explains what is shown.
 Exit codes: 0 it was quit, or has printed its table; 1 failure; 2 bad usage; 129 the terminal was
 closed; 130 ended by Ctrl-C, 143 by SIGTERM.";
 

@@ -1,15 +1,13 @@
 //! Promise: command lines in documents and help texts are valid, and help fits on a screen.
+//!
+//! The laboratory tests its own command with the same file.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use clap::{Command, CommandFactory, Parser};
 
-use crate::cli::Cli;
-
-/// Beginnings of a command line in documents.
-const STARTS: [&str; 3] =
-    ["lowtide ", "cargo run --release -- ", "cargo run --release --quiet -- "];
+use crate::cli::{Cli, STARTS};
 
 /// Documents and scripts with command lines.
 fn documents() -> Vec<PathBuf> {
@@ -58,11 +56,12 @@ fn command_lines(text: &str) -> Vec<Vec<String>> {
 }
 
 fn understood(words: &[String]) -> Result<(), String> {
-    let line = [&["lowtide".to_owned()], words].concat();
+    let name = Cli::command().get_name().to_owned();
+    let line = [std::slice::from_ref(&name), words].concat();
     match Cli::try_parse_from(line) {
         Ok(_) => Ok(()),
         Err(error) if error.exit_code() == 0 => Ok(()),
-        Err(error) => Err(format!("lowtide {}\n{error}", words.join(" "))),
+        Err(error) => Err(format!("{name} {}\n{error}", words.join(" "))),
     }
 }
 

@@ -15,7 +15,7 @@ use lowtide_report::out;
 use lowtide_report::page::{Document, DocumentError, page};
 use thiserror::Error;
 
-use crate::cmd::Failure;
+use lowtide_report::exit::Failure;
 
 /// Bytes of a result that are read at most: beyond that, a browser would not show the page.
 const MOST_BYTES: u64 = 64 << 20;
@@ -24,7 +24,7 @@ const MOST_BYTES: u64 = 64 << 20;
 pub(crate) const HELP: &str = "\
 RESULTS are what --json of `lowtide bench`, `lowtide sim` or `lowtide-lab eval` wrote, or what
 `lowtide run --json --summary` did. The page needs nothing else: no script, no font, no network.
-docs/report.md says what it shows.
+docs/operating.md says what it shows.
 
 Examples:
   lowtide sim zipf --json zipf.json && lowtide report zipf.json -o zipf.html
@@ -112,7 +112,7 @@ impl ReportArgs {
                 documents.push(read(&file)?);
             }
         }
-        let text = page(&self.title, &documents);
+        let text = page(&self.title, &[], &documents);
         write(&self.output, text.as_bytes())
             .map_err(|source| ReportError::Write { path: path(), source })?;
         let what = if documents.len() == 1 { "one result" } else { "all results" };

@@ -1,12 +1,10 @@
 //! Promise: a program under `lowtide run` says how large its budget should be, and `lowtide advise`
 //! says the same of its summary and its recording, or why it cannot.
 
-mod common;
-
 use std::fs;
 
-use common::programs::{FILE, Files, maps, maps_with, run, same};
-use common::{lowtide, text};
+use crate::common::programs::{FILE, Files, maps, maps_with, run, same};
+use crate::common::{lowtide, text};
 use serde_json::Value;
 
 /// Pages of the file.
@@ -85,7 +83,7 @@ fn what_cannot_be_advised_or_recorded_is_said() {
         (&[&nowhere], 1, "cannot read"),
         (&[&garbage], 1, "line 1"),
         (&[&other], 1, "no curves"),
-        (&[&other, "--plot", "x.svg"], 2, "--plot is for traces"),
+        (&[&other, "--plot", "x.html"], 2, "--plot is for traces"),
         (&[&files.data()], 1, "error"),
         (&[&other, "--target", "2"], 2, "from 0 to 1"),
     ] {

@@ -1,11 +1,9 @@
 //! Promise: invalid input fails with a message that names the error, its place and a remedy, with
 //! exit code 2 for bad usage and 1 for failed work, and leaves no files.
 
-mod common;
-
 use std::fs;
 
-use common::{files, run, text};
+use crate::common::{files, run, text};
 
 /// Runs in an empty directory, and checks the exit code, the message, and that no file is left.
 fn refused(args: &[&str], code: i32, words: &[&str]) {
@@ -131,12 +129,7 @@ fn options_in_the_wrong_place_are_refused() {
     refused(&["bench", "scan", "--distribution", "zipf"], 2, &["--distribution", "scan"]);
     refused(&["bench", "ycsb-c", "--row", "512"], 2, &["--row", "ycsb-c"]);
     refused(&["bench", "gather", "--against", "none,pread"], 2, &["--against", "none"]);
-    let slow = ["bench", "gather", "--device-delay", "read=1ms", "--against", "pread"];
-    refused(&slow, 2, &["--device-delay", "--against"]);
-    refused(&["bench", "replay"], 2, &["--trace"]);
-    refused(&["bench", "replay", "--trace", "-"], 2, &["standard input", "--trace FILE"]);
     refused(&["bench", "ycsb-b", "--format", "csv"], 2, &["--format", "ycsb-b"]);
-    refused(&["bench", "replay", "--format", "cvs"], 2, &["cvs", "oracle-general"]);
     refused(&["bench", "ycsb-b", "--against", "fio"], 2, &["fio", "mmap-random"]);
     refused(
         &["bench", "ycsb-b", "--json", "/nonexistent/r.json"],
@@ -184,41 +177,6 @@ fn paths_that_are_no_data_are_refused() {
         vec![7; 128 << 10],
         "a file of the user's is not touched"
     );
-}
-
-#[test]
-fn places_where_nothing_can_be_recorded_are_refused_before_the_first_round() {
-    let dir = tempfile::tempdir().unwrap();
-    let text = dir.path().join("t.txt");
-    refused(&["bench", "ycsb-b", "--record", text.to_str().unwrap()], 2, &["t.txt", ".csv", ".lt"]);
-    let absent = dir.path().join("absent/t.csv");
-    refused(
-        &["bench", "ycsb-b", "--record", absent.to_str().unwrap()],
-        1,
-        &["absent/t.csv", "No such file"],
-    );
-    assert!(files(dir.path()).is_empty());
-}
-
-#[test]
-fn a_trace_of_no_known_format_is_answered_with_the_formats() {
-    let dir = tempfile::tempdir().unwrap();
-    let trace = dir.path().join("trace");
-    fs::write(&trace, "just text\n").unwrap();
-    let words = ["byte 0", "not recognised", "--format", "lackey"];
-    refused(&["bench", "replay", "--trace", trace.to_str().unwrap()], 1, &words);
-}
-
-#[test]
-fn a_broken_trace_is_named_with_its_line() {
-    let dir = tempfile::tempdir().unwrap();
-    let trace = dir.path().join("trace.csv");
-    let trace = trace.to_str().unwrap();
-    fs::write(trace, "op,space,page,pages\nread,file:a,1,1\nread,file:a,x,1\n").unwrap();
-    refused(&["bench", "replay", "--trace", trace], 1, &[trace, "line 3", "`x`"]);
-    fs::write(trace, "op,space,page,pages\n").unwrap();
-    refused(&["bench", "replay", "--trace", trace], 2, &[trace, "no operations"]);
-    refused(&["bench", "replay", "--trace", "/nonexistent"], 1, &["/nonexistent"]);
 }
 
 /// A data file of an earlier run that is now read-only.

@@ -2,14 +2,12 @@
 //! leaves out the rows that cannot be had, with the reason, and measures the others; or it says
 //! what to do. It never takes failures for work.
 
-mod common;
-
 use std::fs;
 use std::path::Path;
 use std::process::Output;
 
-use common::programs::{plain, without};
-use common::{lowtide, rows, text};
+use crate::common::programs::{plain, without};
+use crate::common::{lowtide, rows, text};
 use serde_json::Value;
 
 /// A small run.

@@ -2,13 +2,11 @@
 //! its results so far and the reason, exits with 130 (143 for SIGTERM, 1 for an error), and leaves
 //! no process, memory cgroup or unfinished file. The next run removes the files of a killed run.
 
-mod common;
-
 use std::fs::OpenOptions;
 use std::path::Path;
 use std::time::Duration;
 
-use common::{Running, files, groups_of, memcg_or_skip, rows, run, text};
+use crate::common::{Running, files, groups_of, memcg_or_skip, rows, run, text};
 use serde_json::Value;
 
 fn args<'a>(dir: &'a Path, more: &[&'a str]) -> Vec<&'a str> {
@@ -106,32 +104,6 @@ fn the_next_run_removes_what_a_killed_one_has_left() {
     if memcg_or_skip("groups of a killed run") {
         assert!(groups_of(pid).is_empty(), "{:?}", groups_of(pid));
     }
-}
-
-#[test]
-fn ctrl_c_before_and_while_a_trace_is_recorded_leaves_no_trace() {
-    let dir = tempfile::tempdir().unwrap();
-    let trace = dir.path().join("trace.csv");
-    let partial = dir.path().join("trace.csv.partial");
-    let more = ["--against", "none", "--record", trace.to_str().unwrap()];
-    let mut running = Running::start(&args(dir.path(), &more));
-    running.wait_until_set_up();
-    assert!(partial.exists());
-    running.interrupt();
-    let (code, message) = running.end();
-    assert_eq!(code, Some(130), "{message}");
-    assert!(!partial.exists() && !trace.exists(), "{:?}", files(dir.path()));
-
-    // The recorded turn is as long as the rounds, and has begun when the file grows.
-    let more = [more.as_slice(), &["--seconds", "4", "--rounds", "1", "--max", "1M"]].concat();
-    let mut running = Running::start(&args(dir.path(), &more));
-    running.wait_until_set_up();
-    running.wait_until(|| partial.metadata().is_ok_and(|metadata| metadata.len() > 0));
-    running.interrupt();
-    let (code, message) = running.end();
-    assert_eq!(code, Some(130), "{message}");
-    assert!(message.contains("interrupted while recording lowtide mglru"), "{message}");
-    assert!(!partial.exists() && !trace.exists(), "{:?}", files(dir.path()));
 }
 
 #[test]

@@ -1,12 +1,10 @@
 //! Promise: `lowtide bench gather` reads the same rows through every system, whatever their size
 //! and wherever they lie, verifies every byte, and says which page it chose and why.
 
-mod common;
-
 use std::fs;
 use std::os::unix::fs::FileExt;
 
-use common::{files, memcg_or_skip, results, rows, run, text};
+use crate::common::{files, memcg_or_skip, results, rows, run, text};
 use serde_json::Value;
 
 /// A small run.

@@ -5,10 +5,8 @@
 //! change to them changes an interface, which CHANGELOG.md must mention; `LOWTIDE_WRITE_NAMES=1`
 //! writes the files again.
 
-mod common;
-
-use common::names::{Names, add, pin};
-use common::{results, rows, run, text};
+use crate::common::names::{Names, add, pin};
+use crate::common::{results, rows, run, text};
 use serde_json::Value;
 
 /// The shortest run of each workload that has all of its fields.
@@ -28,13 +26,11 @@ fn runs(trace: &str) -> Vec<(&'static str, Vec<&str>)> {
 }
 
 /// The same on real memory.
-const MEASURED: [(&str, &[&str]); 6] = [
+const MEASURED: [(&str, &[&str]); 4] = [
     ("ycsb-a", &["ycsb-a", "--scale", "1.5"]),
     ("random-read", &["random-read"]),
     ("scan", &["scan", "--stride", "3"]),
     ("gather", &["gather", "--row", "512"]),
-    ("replay", &["replay"]),
-    ("slow device", &["ycsb-c", "--device-delay", "read=1us"]),
 ];
 
 #[test]
@@ -60,14 +56,11 @@ fn the_names_of_simulated_fields_are_those_in_the_list() {
 #[test]
 fn the_names_of_measured_fields_are_those_in_the_list() {
     let dir = tempfile::tempdir().unwrap();
-    let trace = dir.path().join("t.csv");
-    std::fs::write(&trace, "op,space,page,pages\nload,file:a,0,300\nload,file:a,0,9\n").unwrap();
     let mut all = Names::new();
     for (workload, arguments) in MEASURED {
         let small = ["--max", "1M", "--rounds", "2", "--policy", "mglru", "--against", "none"];
-        let (trace, ops) = (["--trace", trace.to_str().unwrap()], ["--ops", "600"]);
-        let more: &[&str] = if workload == "replay" { &trace } else { &ops };
-        let results = results(dir.path(), &[&["bench"], arguments, &small, more].concat());
+        let results =
+            results(dir.path(), &[&["bench"], arguments, &small, &["--ops", "600"]].concat());
         let found = all.entry(workload).or_default();
         rows(&results).iter().for_each(|row| add(row, "", found));
     }

@@ -1,9 +1,7 @@
 //! Promise: `lowtide list` prints every name that options accept, with its meaning; completions
 //! and manual pages contain the same names.
 
-mod common;
-
-use common::{run, text};
+use crate::common::{run, text};
 
 /// The lines of a list.
 fn list(what: &str) -> Vec<String> {
@@ -61,7 +59,7 @@ fn completions_know_the_workloads_and_their_options() {
         let output = run(&["completions", shell]);
         assert!(output.status.success(), "{shell}: {}", text(&output.stderr));
         let script = text(&output.stdout);
-        for name in ["random-read", "gather", "hot-start", "device-delay", "advise"] {
+        for name in ["random-read", "gather", "hot-start", "advise"] {
             assert!(script.contains(name), "{shell}: {name}");
         }
         assert!(!script.contains("peer-mmap"), "{shell}: what is hidden is not completed");

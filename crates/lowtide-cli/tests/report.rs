@@ -1,13 +1,11 @@
 //! Promise: `lowtide report` makes one page of any results of lowtide's commands, and refuses what
 //! is none with its reason, without touching what is there.
 
-mod common;
-
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use common::{results, run, text};
+use crate::common::{results, run, text};
 
 fn report(args: &[&str]) -> (Option<i32>, String) {
     let output = run(&[&["report"], args].concat());

@@ -1,14 +1,12 @@
 //! Promise: `lowtide run` changes nothing that a program does, keeps what it maps of files within
 //! the budget, and says before the start if it cannot.
 
-mod common;
-
 use std::fs;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-use common::programs::{BUDGET, FILE, Files, MIB, maps, maps_with, plain, run, same};
-use common::text;
+use crate::common::programs::{BUDGET, FILE, Files, MIB, maps, maps_with, plain, run, same};
+use crate::common::text;
 use serde_json::Value;
 
 #[test]
@@ -72,6 +70,23 @@ fn a_budget_that_sets_itself_is_between_its_bounds_in_each_way() {
             assert!((MIB as u64..=8 * MIB as u64).contains(&bytes), "{size}: {all}");
         }
     }
+}
+
+#[test]
+fn without_a_limit_the_budget_sets_itself_and_says_what_its_upper_bound_is() {
+    let files = Files::new();
+    let data = files.data();
+    let program = [maps().to_str().unwrap(), "read", &data, "2000"];
+    for options in [&[][..], &["--max", "auto"], &["--advise"]] {
+        let with = run(options, &program).output().unwrap();
+        same(&with, &maps_with(&["read", &data, "2000"]));
+        let said = text(&with.stderr);
+        assert!(said.contains("(7/8 of ") && said.contains("it set itself: "), "{said}");
+        assert!(said.contains("16.0 MiB at least"), "{said}");
+    }
+    let given = run(&["--at-most", "8M"], &program).output().unwrap();
+    let said = text(&given.stderr);
+    assert!(said.contains("budget: 8.0 MiB, 1 mapping"), "{said}");
 }
 
 #[test]
@@ -271,7 +286,8 @@ fn programs_out_of_reach_are_refused_before_they_start() {
 fn bad_usage_says_what_to_do() {
     let program = ["true"];
     for (options, words) in [
-        (&["--max", "8M", "--swap", "1G"][..], &["--swap", "0"][..]),
+        (&["--anon", "--max", "8M"][..], &["--anon", "memory cgroup", "zram", "regions"][..]),
+        (&["--max", "8M", "--swap", "1G"], &["--swap", "memory cgroup"]),
         (&["--max", "8M", "--mode", "both"], &["auto", "userfault", "pagecache"]),
         (&["--max", "8M", "--high", "9M"], &["--high 9M", "--max 8M"]),
         (&["--max", "1K"], &["1M"]),
@@ -279,6 +295,8 @@ fn bad_usage_says_what_to_do() {
         (&["--max", "auto", "--at-most", "8M", "--high", "4M"], &["--high", "--max auto"]),
         (&["--max", "auto", "--at-least", "9M", "--at-most", "8M"], &["9M", "8M"]),
         (&["--max", "auto", "--stall", "0"], &["percentage"]),
+        (&["--high", "4M"], &["--high", "--max", "size"]),
+        (&["--max", "900G", "--map", "x=900G"], &["1800G", "1T"]),
         (&["--max", "8M", "--map", "x"], &["GLOB=SIZE"]),
         (&["--max", "8M", "--summary", "/no/such/dir/x"], &["/no/such/dir/x"]),
         (&["--max", "8M", "--policy", "none"], &["none"]),
@@ -293,8 +311,7 @@ fn bad_usage_says_what_to_do() {
     assert_eq!(text(&passed.unwrap().stdout), "--wat --max --\n");
     let mut without = run(&["--max", "8M"], &program);
     refused(without.env("LOWTIDE_PRELOAD", "/no/such.so"), 2, &["/no/such.so", "cargo build"]);
-    let accepted =
-        run(&["--high", "1G", "--max", "1.2G", "--swap", "0"], &program).output().unwrap();
+    let accepted = run(&["--high", "1G", "--max", "1.2G"], &program).output().unwrap();
     assert!(accepted.status.success(), "{}", text(&accepted.stderr));
 }
 

@@ -2,13 +2,11 @@
 //! cannot be loaded into, runs as it would have run alone, by whatever function it is started. All
 //! others have the library.
 
-mod common;
-
 use std::fs;
 use std::process::{Command, Output};
 
-use common::programs::{Files, plain, run, same};
-use common::text;
+use crate::common::programs::{Files, plain, run, same};
+use crate::common::text;
 
 /// What is started: says what it has of its environment, which descriptor is the next, and `errno`.
 const STARTED: &str = r#"

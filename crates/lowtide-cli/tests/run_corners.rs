@@ -2,16 +2,15 @@
 //! is what would have become of it alone, in both ways: it ends as it would have, reads no wrong
 //! byte, and leaves nothing behind. What a way needs and a machine does not have is named.
 
-mod common;
-
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
-use common::programs::{BUDGET, FILE, Files, MIB, maps, maps_with, plain, run, same};
-use common::text;
+use crate::common::programs::{BUDGET, FILE, Files, MIB, maps, maps_with, plain, run, same};
+use crate::common::text;
 use serde_json::Value;
 
 /// The options of each way.
@@ -283,6 +282,25 @@ fn without_proc_the_program_works_and_its_mapping_is_kept_by_what_is_cached() {
             assert!(because.contains("no_lease") || because.contains("unavailable"), "{line}");
         }
         fs::remove_file(&summary).unwrap();
+    }
+}
+
+#[test]
+fn a_program_that_gives_rights_up_has_none_left_in_any_thread_and_is_told_so() {
+    let files = Files::new();
+    make(&files);
+    // It may change its user, who must find its file.
+    let folder = Path::new(&files.data()).parent().unwrap().to_owned();
+    fs::set_permissions(folder, fs::Permissions::from_mode(0o777)).unwrap();
+    let command = ["rights", &files.data()];
+    let alone = maps_with(&command);
+    for (way, _) in ways(&files) {
+        let program = [&[maps().to_str().unwrap()], &command[..]].concat();
+        let (output, summaries) = files.within(way, &program);
+        same(&output, &alone);
+        let left = summaries[0]["left_alone"].as_array().unwrap();
+        assert!(left.iter().any(|kind| kind["reason"] == "rights"), "{summaries:?}");
+        fs::remove_file(files.path("summary")).unwrap();
     }
 }
 

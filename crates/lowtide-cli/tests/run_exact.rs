@@ -2,12 +2,10 @@
 //! exact budget, changes nothing that a program does, never shows old data, and says which mappings
 //! it keeps in the other way, and why.
 
-mod common;
-
 use std::fs;
 
-use common::programs::{Files, MIB, maps, maps_with, plain, same};
-use common::text;
+use crate::common::programs::{Files, MIB, maps, maps_with, plain, same};
+use crate::common::text;
 use serde_json::Value;
 
 /// What a budget of 8 MiB may be exceeded by: nothing. What mirrors take is counted by the kernel.

@@ -2,15 +2,13 @@
 //! and programs of both that start each other each have the library that is made for them, or run
 //! without one.
 
-mod common;
-
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;
 
-use common::programs::{Files, MIB, plain, run, same};
-use common::text;
+use crate::common::programs::{Files, MIB, plain, run, same};
+use crate::common::text;
 use serde_json::Value;
 
 const TARGET: &str = "x86_64-unknown-linux-musl";
@@ -305,7 +303,7 @@ fn without_its_library_or_with_heaps_a_program_of_musl_is_refused_unless_it_shal
         let refused = within(&[], missing, &[program]).output().unwrap();
         let message = text(&refused.stderr);
         assert_eq!(refused.status.code(), Some(2), "{message}");
-        for word in ["musl", "LOWTIDE_PRELOAD_MUSL", "/no/such.so", "run-musl.md", "--force"] {
+        for word in ["musl", "LOWTIDE_PRELOAD_MUSL", "/no/such.so", "run-kernels.md", "--force"] {
             assert!(message.contains(word), "`{word}` is not in: {message}");
         }
         assert!(refused.stdout.is_empty(), "the program was started");
@@ -313,9 +311,9 @@ fn without_its_library_or_with_heaps_a_program_of_musl_is_refused_unless_it_shal
         assert_eq!(forced.status.code(), Some(7), "{forced:?}");
         assert!(text(&forced.stdout).starts_with("none"), "{forced:?}");
     }
-    let refused = within(&["--anon"], missing, &[&started]).output().unwrap();
+    let refused = within(&["--read"], missing, &[&started]).output().unwrap();
     let message = text(&refused.stderr);
     assert_eq!(refused.status.code(), Some(2), "{message}");
-    assert!(message.contains("--anon") && message.contains("musl"), "{message}");
+    assert!(message.contains("--read") && message.contains("musl"), "{message}");
     assert!(refused.stdout.is_empty(), "the program was started");
 }

@@ -2,14 +2,13 @@
 //! budget and an eighth of it, what is read often stays in memory, and every read returns what it
 //! returns without.
 
-mod common;
-
 use std::fs;
+use std::io::{Read, Seek, SeekFrom};
 use std::path::PathBuf;
-use std::process::Output;
+use std::process::{Output, Stdio};
 
-use common::programs::{MIB, maps, plain, run, same};
-use common::text;
+use crate::common::programs::{MIB, maps, plain, run, same};
+use crate::common::text;
 use serde_json::Value;
 
 /// Bytes of the file, the budget, and the budget with an eighth of it.
@@ -190,4 +189,57 @@ fn files_below_the_threshold_are_left_alone_unless_a_glob_names_them() {
     let output = run(&["--max", BUDGET, "--json"], &reads).output().unwrap();
     let summary: Value = serde_json::from_str(&text(&output.stderr)).unwrap();
     assert_eq!(summary["budgets"], Value::Array(Vec::new()), "{summary}");
+}
+
+#[test]
+fn what_is_read_and_not_kept_is_told() {
+    let files = Files::new(4 * MIB);
+    files.make("small", MIB / 2);
+    let reads = |command: &str, name: &str| {
+        let (path, program) = (files.path(name), program());
+        let program = [program.to_str().unwrap(), command, &path];
+        let output = run(&["--max", BUDGET], &program).output().unwrap();
+        same(&output, &Files::alone(&program[1..]));
+        text(&output.stderr)
+    };
+    for command in ["random", "stream"] {
+        let said = reads(command, "data");
+        assert!(said.contains("of large files, not mapped: with --read"), "{command}: {said}");
+        // Files below the threshold are left alone with that option, too.
+        let said = reads(command, "small");
+        assert!(
+            said.contains("no file mapping") && !said.contains("large files"),
+            "{command}: {said}"
+        );
+    }
+    // Of a process that is not the first only if it is more than the budget.
+    let both = format!(
+        "{0} stream {1}; {0} stream {2}; :",
+        program().display(),
+        files.path("data"),
+        files.path("small")
+    );
+    for (budget, says) in [("1M", 1), ("5M", 0)] {
+        let output = run(&["--max", budget], &["sh", "-c", &both]).output().unwrap();
+        let said = text(&output.stderr);
+        assert_eq!(said.matches("  it read ").count(), says, "{budget}: {said}");
+    }
+}
+
+#[test]
+fn an_open_file_that_others_have_keeps_the_kernels_read_ahead() {
+    let files = Files::new(16 * MIB);
+    let mut file = fs::File::open(files.path("data")).unwrap();
+    let options = ["--read", "--max", BUDGET, "--summary", "/dev/null"];
+    let mut command = run(&options, &["head", "-c", "4194304"]);
+    command.stdin(file.try_clone().unwrap()).stdout(Stdio::null());
+    assert!(command.status().unwrap().success());
+    rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
+    // Reads in order, by the open file that the program had.
+    file.seek(SeekFrom::Start(8 * MIB as u64)).unwrap();
+    for _ in 0..4 {
+        file.read_exact(&mut [0; 4096]).unwrap();
+    }
+    let cached = lowtide_sys::page_cache::cached_pages(&file).unwrap();
+    assert!(cached > 8, "{cached} pages: nothing is read ahead any more");
 }

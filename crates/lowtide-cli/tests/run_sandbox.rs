@@ -3,18 +3,16 @@
 //! program. It is never silent.
 //!
 //! Kernels are played by refusing what they lack, for the command and for the program that it
-//! becomes (`examples/refused.rs` of the library's crate). The table of `docs/run-kernels.md` is
+//! becomes (`examples/refused.rs` of lowtide-programs). The table of `docs/run-kernels.md` is
 //! the one below, as it was played.
-
-mod common;
 
 use std::fmt::{self, Display};
 use std::fs;
 use std::path::Path;
 use std::process::Output;
 
-use common::programs::{BUDGET, Files, MIB, maps, maps_with, run, same, without};
-use common::text;
+use crate::common::programs::{BUDGET, Files, MIB, maps, maps_with, run, same, without};
+use crate::common::text;
 use serde_json::Value;
 
 use Outcome::{Blind, Exact, Kept, Refused};
@@ -44,41 +42,37 @@ impl Display for Outcome {
 }
 
 /// The options of each column.
-const WAYS: [&[&str]; 3] = [&[], &["--mode", "userfault"], &["--anon"]];
+const MODES: [&[&str]; 2] = [&[], &["--mode", "userfault"]];
 
 /// Where; the calls that are refused there, with what they return; what becomes of the program in
-/// each way.
-type Row = (&'static str, &'static [&'static str], [Outcome; 3]);
+/// each mode.
+type Row = (&'static str, &'static [&'static str], [Outcome; 2]);
 
 const SCAN: Outcome = Refused("PAGEMAP_SCAN");
 const SERVED: Outcome = Refused("userfaultfd(2)");
 const TRUTH: Outcome = Refused("it cannot be seen");
 
 const ROWS: [Row; 12] = [
-    ("Linux 6.7 and later, root", &[], [Exact; 3]),
-    (
-        "the same, a user or a container without `userfaultfd`",
-        &["userfaultfd=1"],
-        [Kept, SERVED, SERVED],
-    ),
-    ("Linux 6.5, 6.6", &["scan=25"], [Blind, SCAN, SCAN]),
-    ("Linux 5.13 to 6.4", &["scan=25", "cachestat=38"], [Blind, SCAN, SCAN]),
-    ("Linux 5.9 to 5.12", &["scan=25", "cachestat=38", "dontunmap=22"], [Blind, SCAN, SCAN]),
+    ("Linux 6.7 and later, root", &[], [Exact; 2]),
+    ("the same, a user or a container without `userfaultfd`", &["userfaultfd=1"], [Kept, SERVED]),
+    ("Linux 6.5, 6.6", &["scan=25"], [Blind, SCAN]),
+    ("Linux 5.13 to 6.4", &["scan=25", "cachestat=38"], [Blind, SCAN]),
+    ("Linux 5.9 to 5.12", &["scan=25", "cachestat=38", "dontunmap=22"], [Blind, SCAN]),
     (
         "Linux before 5.9",
         &["scan=25", "cachestat=38", "dontunmap=22", "close_range=38"],
-        [Blind, SCAN, SCAN],
+        [Blind, SCAN],
     ),
-    ("gVisor", &["scan=25", "mincore=0"], [TRUTH; 3]),
-    ("no `MADV_WIPEONFORK`", &["wipe=22"], [Refused("MADV_WIPEONFORK"); 3]),
-    ("no `MADV_DONTFORK`", &["dontfork=1"], [Refused("MADV_DONTFORK"); 3]),
+    ("gVisor", &["scan=25", "mincore=0"], [TRUTH; 2]),
+    ("no `MADV_WIPEONFORK`", &["wipe=22"], [Refused("MADV_WIPEONFORK"); 2]),
+    ("no `MADV_DONTFORK`", &["dontfork=1"], [Refused("MADV_DONTFORK"); 2]),
     (
         "neither `close_range` nor `unshare`",
         &["close_range=1", "unshare=1"],
-        [Refused("close_range(2)"); 3],
+        [Refused("close_range(2)"); 2],
     ),
-    ("no `MREMAP_DONTUNMAP`", &["dontunmap=22"], [Kept, Refused("MREMAP_DONTUNMAP"), Kept]),
-    ("no `membarrier`, no `getrandom`", &["membarrier=38", "getrandom=38"], [Exact; 3]),
+    ("no `MREMAP_DONTUNMAP`", &["dontunmap=22"], [Kept, Refused("MREMAP_DONTUNMAP")]),
+    ("no `membarrier`, no `getrandom`", &["membarrier=38", "getrandom=38"], [Exact; 2]),
 ];
 
 /// `lowtide run` where these calls are refused: what came out, and the summaries.
@@ -130,7 +124,7 @@ fn each_kernel_and_sandbox_keeps_the_budget_or_says_at_the_start_that_it_cannot(
     let program = [maps, "read", &data, "8000"];
     let alone = maps_with(&program[1..]);
     for (place, calls, outcomes) in ROWS {
-        for (options, outcome) in WAYS.into_iter().zip(outcomes) {
+        for (options, outcome) in MODES.into_iter().zip(outcomes) {
             let Some((with, summaries)) = refused(&files, calls, options, &program) else { return };
             let Refused(lack) = outcome else {
                 same(&with, &alone);
@@ -158,10 +152,9 @@ fn each_kernel_and_sandbox_keeps_the_budget_or_says_at_the_start_that_it_cannot(
 
 #[test]
 fn the_documented_table_is_the_one_that_was_played() {
-    let mut table =
-        "| where | default | `--mode userfault` | `--anon` |\n|---|---|---|---|\n".to_owned();
-    for (place, _, [files, exact, heaps]) in ROWS {
-        table += &format!("| {place} | {files} | {exact} | {heaps} |\n");
+    let mut table = "| where | default | `--mode userfault` |\n|---|---|---|\n".to_owned();
+    for (place, _, [files, exact]) in ROWS {
+        table += &format!("| {place} | {files} | {exact} |\n");
     }
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/run-kernels.md");
     let page = fs::read_to_string(page).unwrap();
@@ -178,15 +171,4 @@ fn stores_are_kept_and_counted_without_cachestat() {
     same(&with, &alone);
     let budget = &summaries[0]["budgets"][0];
     assert!(budget["peak_bytes"].as_u64().unwrap() > 0, "{budget}");
-}
-
-#[test]
-fn a_directory_for_swap_that_cannot_be_written_is_refused_at_the_start() {
-    let files = Files::new();
-    let (maps, data) = (maps().to_str().unwrap(), files.data());
-    let program = [maps, "read", &data, "100"];
-    // No user can make a file there, root included.
-    let options = ["--anon", "--swap", "/proc"];
-    let Some((with, _)) = refused(&files, &[], &options, &program) else { return };
-    is_not_started(&with, &["--swap", "/proc"]);
 }

@@ -1,12 +1,10 @@
 //! Promise: the budget of `lowtide run` is that of a program and of all that it starts: processes
 //! divide it, and a child of `fork` keeps to it with what it has from its parent.
 
-mod common;
-
 use std::fs;
 
-use common::programs::{Files, MIB, maps, plain, run, same};
-use common::text;
+use crate::common::programs::{Files, MIB, maps, plain, run, same};
+use crate::common::text;
 use serde_json::Value;
 
 /// The budget of these tests.
@@ -41,7 +39,7 @@ fn a_child_keeps_to_the_budget_with_what_it_has_from_its_parent() {
     let program = [waits.to_str().unwrap(), "inherited", &files.data()];
     let alone = plain(&waits).args(&program[1..]).output().unwrap();
     let pagecache = ["--mode", "pagecache"];
-    for options in [&[][..], &pagecache, &["--anon"], &["--per-process"]] {
+    for options in [&[][..], &pagecache, &["--per-process"]] {
         let _ = fs::remove_file(files.path("summary"));
         let (with, summaries) = files.within(options, &program);
         same(&with, &alone);
@@ -80,4 +78,26 @@ fn the_table_of_shares_goes_with_the_last_process() {
     assert!(child.wait().unwrap().success());
     let left: Vec<_> = tables().into_iter().filter(|name| name.contains(&number)).collect();
     assert!(left.is_empty(), "{left:?}");
+}
+
+#[test]
+fn where_memory_has_no_room_for_the_table_no_program_ends_and_the_budget_is_shared_elsewhere() {
+    let files = Files::new();
+    let fill = "mount --make-rprivate / && mount -t tmpfs -o size=64K tmpfs /dev/shm || exit 99\n\
+        head -c 1M /dev/zero > /dev/shm/full 2> /dev/null; exec \"$@\"";
+    let (data, summary) = (files.data(), files.path("summary"));
+    maps();
+    for mode in ["pagecache", "auto"] {
+        let mut command = plain("unshare");
+        command.args(["-m", "sh", "-c", fill, "sh", env!("CARGO_BIN_EXE_lowtide"), "run"]);
+        command.args(["--max", "8M", "--mode", mode, "--json", "--summary", &summary, "--"]);
+        let output = command.arg(maps()).args(["read", &data, "1000"]).output().unwrap();
+        if output.status.code() == Some(99) || text(&output.stderr).contains("unshare") {
+            return eprintln!("SKIPPED: no other /dev/shm: {}", text(&output.stderr));
+        }
+        assert!(output.status.success(), "{output:?}");
+        let line: Value = serde_json::from_str(&fs::read_to_string(&summary).unwrap()).unwrap();
+        assert!(line["refusal"].is_null(), "{line}");
+        fs::remove_file(&summary).unwrap();
+    }
 }

@@ -1,13 +1,11 @@
 //! Promise: standard streams of a program under `lowtide run` are as alone: as fast while it has
 //! one thread, and complete and whole when it has many.
 
-mod common;
-
 use std::fs;
 use std::process::{Command, Output};
 
-use common::programs::{BUDGET, Files, plain, run, same};
-use common::text;
+use crate::common::programs::{BUDGET, Files, plain, run, same};
+use crate::common::text;
 
 /// Maps a file, puts characters, and does what its second argument says.
 const PUTS: &str = r#"

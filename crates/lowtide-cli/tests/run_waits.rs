@@ -2,8 +2,6 @@
 //! alone: it ends when it would have ended, and so do others that wait for what it gives up. At
 //! every instruction it may fork, open a library, end a thread, or run a handler of a signal.
 
-mod common;
-
 use std::fs;
 use std::io::Read;
 use std::os::unix::process::CommandExt;
@@ -12,16 +10,16 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use common::programs::{BUDGET, Files, maps, plain, run, same};
-use common::text;
+use crate::common::programs::{BUDGET, Files, maps, plain, run, same};
+use crate::common::text;
 
 /// A program that has not ended by then waits forever: alone each takes a second or so.
 const PATIENCE: Duration = Duration::from_secs(90);
 
-/// The options of each way.
-const WAYS: [&[&str]; 3] = [&["--mode", "pagecache"], &["--mode", "userfault"], &["--anon"]];
+/// The options of each mode.
+const MODES: [&[&str]; 2] = [&["--mode", "pagecache"], &["--mode", "userfault"]];
 
-/// The program of these tests, `examples/waits.rs` of the library's crate.
+/// The program of these tests, `examples/waits.rs` of lowtide-programs.
 fn waits() -> String {
     maps().with_file_name("waits").to_str().unwrap().to_owned()
 }
@@ -71,11 +69,11 @@ fn within(files: &Files, options: &[&str], args: &[&str]) -> Output {
     ends(&mut under(files, options, args))
 }
 
-/// Runs a command alone and in each way.
-fn in_each_way(files: &Files, args: &[&str]) {
+/// Runs a command alone and in each mode.
+fn in_each_mode(files: &Files, args: &[&str]) {
     let alone = alone(args);
-    for way in WAYS {
-        same(&within(files, way, args), &alone);
+    for mode in MODES {
+        same(&within(files, mode, args), &alone);
     }
 }
 
@@ -83,29 +81,21 @@ fn in_each_way(files: &Files, args: &[&str]) {
 fn a_handler_may_exit_or_jump_while_its_thread_maps_and_unmaps() {
     let files = Files::new();
     for _ in 0..3 {
-        in_each_way(&files, &["exit-in-handler", &files.data()]);
+        in_each_mode(&files, &["exit-in-handler", &files.data()]);
     }
-    in_each_way(&files, &["jumps", &files.data()]);
-    for command in ["exit-in-handler", "jumps"] {
-        let args = [command, "-"];
-        same(&within(&files, &["--anon"], &args), &alone(&args));
-    }
+    in_each_mode(&files, &["jumps", &files.data()]);
 }
 
 #[test]
 fn a_collector_may_map_while_threads_stand_still_in_handlers() {
     let files = Files::new();
-    in_each_way(&files, &["stop-the-world", &files.data()]);
-    let args = ["stop-the-world", "-"];
-    same(&within(&files, &["--anon"], &args), &alone(&args));
+    in_each_mode(&files, &["stop-the-world", &files.data()]);
 }
 
 #[test]
 fn a_child_with_the_memory_of_its_parent_may_be_killed_at_any_time() {
     let files = Files::new();
-    in_each_way(&files, &["killed-child", &files.data()]);
-    let args = ["killed-child", "-"];
-    same(&within(&files, &["--anon"], &args), &alone(&args));
+    in_each_mode(&files, &["killed-child", &files.data()]);
 }
 
 #[test]
@@ -114,8 +104,8 @@ fn a_child_that_is_forked_during_the_first_mapping_maps_files_itself() {
     for delay in (0..16).map(|step| (step * 400).to_string()) {
         let args = ["first-map", &files.data(), &delay];
         let alone = alone(&args);
-        for way in &WAYS[..2] {
-            same(&within(&files, way, &args), &alone);
+        for mode in MODES {
+            same(&within(&files, mode, &args), &alone);
         }
     }
 }
@@ -123,7 +113,7 @@ fn a_child_that_is_forked_during_the_first_mapping_maps_files_itself() {
 #[test]
 fn a_child_of_a_raw_clone_maps_files_whatever_lock_another_thread_had() {
     let files = Files::new();
-    in_each_way(&files, &["raw-children", &files.data()]);
+    in_each_mode(&files, &["raw-children", &files.data()]);
 }
 
 #[test]
@@ -132,12 +122,10 @@ fn a_library_may_map_its_first_file_while_it_is_opened() {
     for command in ["open", "open-in-child"] {
         let args = [command, "-", &constructor()];
         let alone = ends(plain(waits()).args(args).env("CONSTRUCTOR_FILE", files.data()));
-        for way in WAYS {
-            let mut command = under(&files, way, &args);
+        for mode in MODES {
+            let mut command = under(&files, mode, &args);
             same(&ends(command.env("CONSTRUCTOR_FILE", files.data())), &alone);
         }
-        // Or allocate.
-        same(&within(&files, &["--anon"], &args), &ends(plain(waits()).args(args)));
     }
 }
 
@@ -149,23 +137,16 @@ fn another_thread_may_map_the_first_file_while_a_library_is_opened_and_maps_one(
         ends(command.env("CONSTRUCTOR_FILE", files.data()).env("CONSTRUCTOR_PAUSES", "1"))
     };
     let alone = with_file(plain(waits()).args(args));
-    for way in WAYS {
-        same(&with_file(&mut under(&files, way, &args)), &alone);
+    for mode in MODES {
+        same(&with_file(&mut under(&files, mode, &args)), &alone);
     }
-}
-
-#[test]
-fn a_process_forks_while_another_thread_writes_all_streams_out() {
-    let files = Files::new();
-    let args = ["streams", "-", &files.path("out")];
-    same(&within(&files, &["--anon", "--max", "16M"], &args), &alone(&args));
 }
 
 #[test]
 fn a_process_ends_with_its_last_thread_as_it_would_alone() {
     let files = Files::new();
     for command in ["last-thread", "last-limited", "cancelled", "bare-end"] {
-        in_each_way(&files, &[command, &files.data()]);
+        in_each_mode(&files, &[command, &files.data()]);
     }
 }
 
@@ -173,10 +154,10 @@ fn a_process_ends_with_its_last_thread_as_it_would_alone() {
 fn what_a_program_closes_is_closed_for_those_who_read_the_other_end() {
     let files = Files::new();
     let go = files.path("go");
-    for way in WAYS {
+    for mode in MODES {
         let waits = waits();
         let args = [waits.as_str(), "quiet", &files.data(), &go];
-        let mut command = run(&[&["--max", BUDGET], way].concat(), &args);
+        let mut command = run(&[&["--max", BUDGET], mode].concat(), &args);
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let [out, error]: [Box<dyn Read + Send>; 2] =
@@ -189,11 +170,11 @@ fn what_a_program_closes_is_closed_for_those_who_read_the_other_end() {
         });
         let in_time = is_done.recv_timeout(PATIENCE).is_ok();
         // It lives until now.
-        assert!(child.try_wait().unwrap().is_none(), "{way:?}");
+        assert!(child.try_wait().unwrap().is_none(), "{mode:?}");
         fs::write(&go, "").unwrap();
         assert!(child.wait().unwrap().success());
         assert_eq!(reader.join().unwrap(), [true, true]);
-        assert!(in_time, "{way:?}: the pipe was open as long as the process lived");
+        assert!(in_time, "{mode:?}: the pipe was open as long as the process lived");
         fs::remove_file(&go).unwrap();
     }
 }
@@ -213,9 +194,9 @@ fn the_lock_of_a_file_ends_with_the_programs_descriptor_and_mapping() {
     make();
     let alone = shown(alone(&args));
     assert!(alone.contains("afterwards: true"), "{alone}");
-    for way in WAYS {
+    for mode in MODES {
         make();
-        assert_eq!(shown(within(&files, way, &args)), alone, "{way:?}");
+        assert_eq!(shown(within(&files, mode, &args)), alone, "{mode:?}");
     }
 }
 
@@ -240,9 +221,9 @@ fn a_file_system_can_be_unmounted_soon_after_its_files_are_unmapped() {
         eprintln!("SKIPPED: nothing can be mounted here: {}", text(&alone.stderr));
         return;
     }
-    for way in WAYS {
+    for mode in MODES {
         let start = [env!("CARGO_BIN_EXE_lowtide"), "run", "--max", BUDGET];
-        same(&mounted(&[&start, way, &["--"], &program].concat()), &alone);
+        same(&mounted(&[&start, mode, &["--"], &program].concat()), &alone);
     }
 }
 
@@ -255,10 +236,10 @@ fn a_panic_of_our_thread_is_reported_with_its_stack_and_the_program_goes_on() {
         eprintln!("SKIPPED: this kernel takes no filter");
         return;
     }
-    for way in &WAYS[..2] {
+    for mode in MODES {
         let waits = waits();
         let program = [&[waits.as_str()], &args[..]].concat();
-        let mut command = run(&[&["--max", BUDGET], *way].concat(), &program);
+        let mut command = run(&[&["--max", BUDGET], mode].concat(), &program);
         let with = ends(command.env("RUST_BACKTRACE", "1"));
         same(&with, &alone);
         let said = text(&with.stderr);
@@ -273,19 +254,13 @@ fn a_traced_program_is_served_without_pages_that_its_tracer_would_wait_for() {
         return;
     }
     let files = Files::new();
-    for (options, file) in [
-        (&["--mode", "userfault"][..], files.data()),
-        (&["--anon"], "-".to_owned()),
-        (&["--anon", "--mode", "userfault"], files.data()),
-    ] {
-        let args = ["write", &file];
-        maps();
-        let mut command = plain("strace");
-        command.args(["-f", "-o", "/dev/null", env!("CARGO_BIN_EXE_lowtide"), "run"]);
-        command.args(["--max", BUDGET]).args(options).arg("--").arg(waits()).args(args);
-        let with = ends(&mut command);
-        same(&with, &alone(&args));
-        let said = text(&with.stderr);
-        assert_eq!(said.matches("would wait forever").count(), 1, "{said}");
-    }
+    let args = ["write", &files.data()];
+    maps();
+    let mut command = plain("strace");
+    command.args(["-f", "-o", "/dev/null", env!("CARGO_BIN_EXE_lowtide"), "run"]);
+    command.args(["--max", BUDGET, "--mode", "userfault", "--"]).arg(waits()).args(args);
+    let with = ends(&mut command);
+    same(&with, &alone(&args));
+    let said = text(&with.stderr);
+    assert_eq!(said.matches("would wait forever").count(), 1, "{said}");
 }

@@ -1,14 +1,13 @@
 //! Promise: `lowtide sim` prints the JSON that tools depend on, with the same bytes for the same
 //! seed, and rejects invalid input with a message that names the error, its place and a remedy.
 
-mod common;
-
+use crate::common;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use common::sim::{args, count, has_no, json, keys, refused};
-use common::{Running, rows, run, text};
+use crate::common::sim::{args, count, has_no, json, keys, refused};
+use crate::common::{Running, rows, run, text};
 use serde_json::Value;
 
 const ZIPF: [&str; 8] = ["sim", "zipf", "--ops", "60k", "--size", "16M", "--max", "4M"];
@@ -429,7 +428,7 @@ fn options_of_a_trace_have_an_effect_or_are_refused() {
     for (more, words) in [
         (&["--seed", "1"][..], ["required", "--machine"]),
         (&["--points", "5"], ["required", "--mrc"]),
-        (&["--plot", "x.svg"], ["required", "--mrc"]),
+        (&["--plot", "x.html"], ["required", "--mrc"]),
         (&["--mrc", "--max", "1G"], ["cannot be used with", "--max"]),
         (&["--advise", "0.1", "--machine", "laptop"], ["cannot be used with", "--machine"]),
         (&["--mrc", "--timing"], ["cannot be used with", "--timing"]),
@@ -543,10 +542,10 @@ fn the_curves_are_printed_even_if_their_picture_cannot_be_written() {
         ["sim", "trace", trace.to_str().unwrap(), "--mrc", "--points", "3", "--baseline", "none"];
     // No directory says beforehand that it takes no new files, if it belongs to the kernel and the
     // user is root.
-    let output = run(&args(&curves, &["--plot", "/proc/x.svg"]));
+    let output = run(&args(&curves, &["--plot", "/proc/x.html"]));
     let message = text(&output.stderr);
     if output.status.code() == Some(1) {
-        assert!(message.contains("cannot write the plot to /proc/x.svg"), "{message}");
+        assert!(message.contains("cannot write the plot to /proc/x.html"), "{message}");
         assert!(text(&output.stdout).contains("mglru-7.1"), "{}", text(&output.stdout));
     } else {
         assert!(
@@ -554,5 +553,11 @@ fn the_curves_are_printed_even_if_their_picture_cannot_be_written() {
             "{message}"
         );
     }
-    refused(&args(&curves, &["--plot", "x.png"]), 2, &["its name does not end in", ".svg"]);
+    let drawn = dir.path().join("curves.html");
+    let plot = ["--plot", drawn.to_str().unwrap(), "--advise", "0.9"];
+    assert!(run(&args(&curves, &plot)).status.success());
+    let page = fs::read_to_string(&drawn).unwrap();
+    let parts = ["Miss ratio by memory budget", "<svg", "is enough for at most 90 % misses"];
+    assert!(parts.iter().all(|part| page.contains(part)), "{page}");
+    refused(&args(&curves, &["--plot", "x.png"]), 2, &["its name does not end in", ".html"]);
 }

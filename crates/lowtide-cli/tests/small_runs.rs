@@ -1,13 +1,11 @@
 //! Promise: every kind of benchmark runs, verifies what it reads, and writes the JSON that tools
 //! depend on.
 
-mod common;
-
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 
-use common::{files, maps_or_skip, memcg_or_skip, results, rows, run, text};
+use crate::common::{files, maps_or_skip, memcg_or_skip, results, rows, run, text};
 use serde_json::Value;
 
 const SMALL: [&str; 6] = ["--max", "2M", "--ops", "4000", "--rounds", "2"];
@@ -260,46 +258,6 @@ fn maps_are_left_out_of_workloads_that_write() {
 }
 
 #[test]
-fn a_trace_is_replayed_with_every_kind_of_operation_and_leaves_no_file() {
-    let dir = tempfile::tempdir().unwrap();
-    let trace = dir.path().join("results.json.trace");
-    let mut lines = String::from("op,space,page,pages\n");
-    for n in 0..1500_u64 {
-        let page = n * 7919 % 1000;
-        lines += &match n % 5 {
-            0 => format!("load,file:a,{page},{}\n", n % 3 + 1),
-            1 => format!("store,anon:heap,{page},1\n"),
-            2 => format!("write,file:a,{page},2\n"),
-            3 => format!("read,file:a,{page},{}\n", n % 4 + 1),
-            _ if n % 250 == 4 => "sync,file:a,0,1\n".into(),
-            _ if n % 250 == 9 => "free,anon:heap,3,1\n".into(),
-            _ => format!("load,anon:heap,{page},1\n"),
-        };
-    }
-    fs::write(&trace, lines).unwrap();
-    let args = [
-        "bench",
-        "replay",
-        "--trace",
-        trace.to_str().unwrap(),
-        "--max",
-        "2M",
-        "--against",
-        "mmap-random",
-    ];
-    let results = results(dir.path(), &args);
-    for row in rows(&results) {
-        assert_eq!(
-            (&row["ops"], &row["errors"], &row["ignored"]),
-            (&1500.into(), &0.into(), &6.into()),
-            "{row}"
-        );
-        assert!(row["verified"].as_u64().unwrap() > 900);
-    }
-    assert_eq!(files(dir.path()), ["results.json.trace"], "a rewritten file is not kept");
-}
-
-#[test]
 fn the_lists_and_the_doctor_answer() {
     let said = |args: &[&str]| {
         let output = run(args);
@@ -308,7 +266,7 @@ fn the_lists_and_the_doctor_answer() {
     };
     let workloads = said(&["list", "workloads"]);
     assert!(
-        ["ycsb-a", "ycsb-b", "ycsb-c", "random-read", "gather", "scan", "replay"]
+        ["ycsb-a", "ycsb-b", "ycsb-c", "random-read", "gather", "scan"]
             .iter()
             .all(|name| workloads.lines().any(|line| line.starts_with(name)))
     );

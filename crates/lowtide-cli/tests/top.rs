@@ -4,9 +4,7 @@
 //! The terminal is a pseudo-terminal, whose output a parser turns into a screen. The process that
 //! is watched is this test itself, started again: it writes a status page as the library does.
 
-mod common;
-
-use std::fs;
+use crate::common;
 use std::io::Read;
 use std::num::NonZero;
 use std::os::fd::OwnedFd;
@@ -14,8 +12,8 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::{lowtide, text};
-use lowtide_status::{Curve, Origin, PagerStatus, Point, TenantStatus, Writer};
+use crate::common::{lowtide, text};
+use lowtide_status::{Curve, Origin, PagerStatus, Point, TenantStat, TenantStatus, Writer};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{Mode, OFlags, open};
 use rustix::io::{read, write};
@@ -31,11 +29,14 @@ const GIB: u64 = 1 << 30;
 fn pagers(step: u64) -> Vec<PagerStatus> {
     let tenant = |path: &str, share: u64| TenantStatus {
         path: path.into(),
-        usage_bytes: GIB / share,
-        peak_bytes: GIB,
-        max_bytes: (share == 2).then_some(GIB),
-        faults: step * 1000,
-        refaults: step * 100,
+        stat: TenantStat {
+            usage_bytes: GIB / share,
+            peak_bytes: GIB,
+            max_bytes: (share == 2).then_some(GIB),
+            faults: step * 1000,
+            refaults: step * 100,
+            ..TenantStat::default()
+        },
         curve: Some(Curve {
             seconds: 60.0,
             accesses: 1000.0,
@@ -71,7 +72,7 @@ struct Watched(Child);
 impl Watched {
     fn start() -> Self {
         let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(["--exact", "is_watched", "--ignored"]);
+        command.args(["--exact", "top::is_watched", "--ignored"]);
         let child = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
         let watched = Self(child);
         let begin = Instant::now();
@@ -234,7 +235,7 @@ fn a_process_that_is_killed_is_said_to_have_ended() {
     let mut watched = Watched::start();
     let pid = watched.pid().to_string();
     let mut terminal = Terminal::start((80, 24), &[&pid, "--interval", "0.1"], &[]);
-    terminal.wait_for(&["TENANT", &format!("> {pid} top-")]);
+    terminal.wait_for(&["TENANT", &format!("> {pid} ")]);
     watched.0.kill().unwrap();
     watched.0.wait().unwrap();
     terminal.wait_for(&["(ended)"]);
@@ -271,36 +272,6 @@ fn a_terminal_that_is_closed_ends_it() {
     terminal.wait_for(&["q quit"]);
     terminal.master = None;
     assert_eq!(terminal.end().0, Some(129));
-}
-
-#[test]
-fn a_recording_is_played_to_any_of_its_places() {
-    let watched = Watched::start();
-    let pid = watched.pid().to_string();
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("recording.zst");
-    let path = path.to_str().unwrap();
-    let mut terminal = Terminal::start((80, 24), &["--record", path, "--interval", "0.1"], &[]);
-    terminal.wait_for(&["recording, every 0.1 s", &pid]);
-    let begin = fs::metadata(path).unwrap().len();
-    while fs::metadata(path).unwrap().len() < begin + 5000 {
-        terminal.take();
-    }
-    kill_process(terminal.pid(), Signal::TERM).unwrap();
-    assert_eq!(terminal.end().0, Some(143));
-    drop(watched);
-    let mut terminal = Terminal::start((80, 24), &["--replay", path, &pid], &[]);
-    terminal.wait_for(&["TENANT", "0:00:00 [", "replay 20"]);
-    terminal.keys("\x1b[F");
-    terminal.wait_for(&[", end", "users", "75.0%"]);
-    terminal.keys("\x1b[Hp");
-    terminal.wait_for(&["PAUSED", "0:00:00 ["]);
-    terminal.keys("q");
-    assert_eq!(terminal.end().0, Some(0));
-    let output = lowtide(&["top", "--replay", path, "--once"]).output().unwrap();
-    assert!(text(&output.stdout).contains(&pid), "{}", text(&output.stdout));
-    let output = lowtide(&["top", "--replay", path, "1"]).output().unwrap();
-    assert!(text(&output.stderr).contains("process 1 is not in the recording"));
 }
 
 #[test]
@@ -342,7 +313,7 @@ fn a_terminal_without_colours_or_unicode_gets_neither() {
 
 #[test]
 fn a_program_under_lowtide_run_is_shown() {
-    use common::programs::{Files, maps, run};
+    use crate::common::programs::{Files, maps, run};
     let files = Files::new();
     let data = files.data();
     let program = [maps().to_str().unwrap(), "read", &data, "1000000000"];

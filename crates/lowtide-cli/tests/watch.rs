@@ -1,8 +1,7 @@
 //! Promise: what a program under `lowtide run` does can be seen from outside while it runs: by
 //! `lowtide stat`, and as metrics. What is seen is gone with the program, however it ends.
 
-mod common;
-
+use crate::common;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -13,8 +12,8 @@ use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::programs::{BUDGET, Files, maps, plain, run};
-use common::text;
+use crate::common::programs::{BUDGET, Files, maps, plain, run};
+use crate::common::text;
 use serde_json::Value;
 
 /// Nothing is waited for longer.
@@ -128,7 +127,7 @@ fn a_program_is_seen_while_it_runs_and_not_after_it_was_killed() {
     assert!(faults(&later) >= faults(&page));
 
     let shown = text(&stat(&[&pid.to_string()]).stdout);
-    for word in ["watched (", "under lowtide run", "/run-0", "8.0 MiB", &files.data()] {
+    for word in ["watched (", "under lowtide run", "/run-0", "8M", &files.data()] {
         assert!(shown.contains(word), "{word}\n{shown}");
     }
     let all = text(&stat(&[]).stdout);
@@ -224,7 +223,7 @@ fn ask(port: u16, request: &str) -> std::io::Result<String> {
 }
 
 fn scrape(port: u16) -> std::io::Result<String> {
-    ask(port, "GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n")
+    ask(port, &format!("GET /metrics HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n\r\n"))
 }
 
 /// The value of a metric of the program's budget.
@@ -272,6 +271,8 @@ fn metrics_are_served_to_many_clients_while_the_program_lives() {
     assert!(openmetrics.ends_with("# EOF\n"));
     let head = ask(port, "HEAD /metrics HTTP/1.1\r\n\r\n").unwrap();
     assert!(head.starts_with("HTTP/1.1 200 OK\r\n") && head.ends_with("\r\n\r\n"), "{head}");
+    let foreign = ask(port, "GET /metrics HTTP/1.1\r\nHost: evil.example\r\n\r\n").unwrap();
+    assert!(foreign.starts_with("HTTP/1.1 421 ") && !foreign.contains("lowtide_"), "{foreign}");
     assert!(ask(port, "GET / HTTP/1.1\r\n\r\n").unwrap().starts_with("HTTP/1.1 404 "));
     assert!(ask(port, "POST /metrics HTTP/1.1\r\n\r\n").unwrap().starts_with("HTTP/1.1 405 "));
     assert!(ask(port, "\u{1}\u{2}\r\n\r\n").unwrap().starts_with("HTTP/1.1 400 "));

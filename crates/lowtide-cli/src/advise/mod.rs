@@ -16,11 +16,12 @@ use std::{fmt, io};
 use clap::{Args, Parser};
 use lowtide::budget::{Advice, Curve};
 use lowtide_report::{interrupt, out};
+use lowtide_status::printable;
 use serde::{Deserialize, Serialize};
 
-use crate::cmd::Failure;
-use crate::sim::error::SimError;
 use crate::sim::trace;
+use lowtide_bench::sim::error::SimError;
+use lowtide_report::exit::Failure;
 
 /// Options of `lowtide advise`.
 #[derive(Args, Debug)]
@@ -252,9 +253,10 @@ impl Row {
 
     fn text(&self) -> impl fmt::Display {
         let curve = Curve::from(&self.curve);
-        let of = if self.of.is_empty() { String::new() } else { format!(", {}", self.of) };
-        let mut text =
-            format!("{} ({}){of}: {}\n", self.program, self.pid, curve.advice(self.target));
+        let program = printable(&self.program);
+        let of = printable(&self.of);
+        let of = if of.is_empty() { of } else { format!(", {of}") };
+        let mut text = format!("{program} ({}){of}: {}\n", self.pid, curve.advice(self.target));
         for line in curve.to_string().lines() {
             let _ = writeln!(text, "  {line}");
         }

@@ -9,7 +9,8 @@ use lowtide_sim::spec::{DeviceSpec, MachineSpec};
 use crate::bench;
 use crate::cli::Listing;
 use crate::sim::Simulation;
-use crate::sim::error::SimError;
+use lowtide_bench::sim::error::SimError;
+use lowtide_report::exit::Failure;
 
 /// Prints the list, or one machine as a file.
 pub(crate) fn run(what: Listing, toml: Option<&str>) -> ExitCode {

@@ -3,8 +3,11 @@
 //!
 //! The dynamic linker loads files, so the bytes are written to one, once for each version: in the
 //! user's cache, or where there is none in a folder of the user's own. What is loaded into every
-//! program must be what this command has, so a file that is there is compared before it is used,
-//! and a folder that others may write to is not used at all.
+//! program must be what this command has, so a file that is there is compared before it is used.
+//! The path is used later, when programs start: so no other user may put anything else there, in
+//! any folder on the way. Each belongs to root or to this user, and others may not write to it, or
+//! may not take away what is not theirs (the sticky bit of `/tmp`). Root with the `HOME` of a user
+//! does not use that user's cache.
 
 use std::env;
 use std::fs::{self, DirBuilder};
@@ -57,8 +60,16 @@ fn unpack(bytes: &[u8], folder: &Path, name: &str) -> io::Result<PathBuf> {
         }
         let meta = fs::symlink_metadata(part)?;
         if !meta.is_dir() || meta.uid() != geteuid().as_raw() || meta.mode() & 0o022 != 0 {
-            let text = format!("{} is not a folder of this user's alone", part.display());
-            return Err(io::Error::new(io::ErrorKind::PermissionDenied, text));
+            return Err(not_alone(part, "is not a folder of this user's alone"));
+        }
+    }
+    // No part of this path is a link, which leads elsewhere later.
+    let folder = &fs::canonicalize(folder)?;
+    for part in folder.ancestors() {
+        let meta = fs::symlink_metadata(part)?;
+        let is_trusted = [0, geteuid().as_raw()].contains(&meta.uid());
+        if !is_trusted || meta.mode() & 0o022 != 0 && meta.mode() & 0o1000 == 0 {
+            return Err(not_alone(part, "is a folder in which others can replace what there is"));
         }
     }
     let path = folder.join(name);
@@ -70,6 +81,10 @@ fn unpack(bytes: &[u8], folder: &Path, name: &str) -> io::Result<PathBuf> {
     file.write_all(bytes)?;
     file.persist(&path)?;
     Ok(path)
+}
+
+fn not_alone(folder: &Path, why: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::PermissionDenied, format!("{} {why}", folder.display()))
 }
 
 #[cfg(test)]
@@ -102,5 +117,29 @@ mod tests {
         let link = dir.path().join("link");
         std::os::unix::fs::symlink(dir.path(), &link).unwrap();
         assert!(unpack(b"library", &link, "a.so").is_err());
+    }
+
+    #[test]
+    fn nothing_on_the_way_belongs_to_others() {
+        let dir = tempfile::tempdir().unwrap();
+        let (cache, mode) = (dir.path().join("cache"), fs::Permissions::from_mode);
+        let folder = cache.join("lowtide/1");
+        unpack(b"library", &folder, "a.so").unwrap();
+        for others in [0o777, 0o775] {
+            fs::set_permissions(&cache, mode(others)).unwrap();
+            let error = unpack(b"library", &folder, "a.so").unwrap_err();
+            assert!(error.to_string().contains("cache is a folder in which others"), "{error}");
+        }
+        fs::set_permissions(&cache, mode(0o1777)).unwrap();
+        unpack(b"library", &folder, "a.so").unwrap();
+        fs::set_permissions(&cache, mode(0o755)).unwrap();
+        // By a link that is the user's own, too.
+        std::os::unix::fs::symlink(&cache, dir.path().join("link")).unwrap();
+        let path = unpack(b"library", &dir.path().join("link/lowtide/1"), "a.so").unwrap();
+        assert_eq!(path, fs::canonicalize(&folder).unwrap().join("a.so"));
+        if geteuid().is_root() {
+            std::os::unix::fs::chown(&cache, Some(12_345), None).unwrap();
+            assert!(unpack(b"library", &folder, "a.so").is_err(), "root with a user's HOME");
+        }
     }
 }

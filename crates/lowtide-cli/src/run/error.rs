@@ -15,11 +15,6 @@ pub(crate) enum RunError {
     /// No program was named.
     #[error("no program; give one after `--`: lowtide run --max 1G -- PROGRAM ARGS")]
     NoProgram,
-    /// No `--max`, and no limit to take it from.
-    #[error(
-        "no memory limit binds this process, so there is no default budget; give one: --max 1G"
-    )]
-    NoBudget,
     /// The limits contradict each other.
     #[error(
         "--high {} is above --max {}; lower it, or leave it out",
@@ -33,22 +28,19 @@ pub(crate) enum RunError {
         max: u64,
     },
     /// An option of a budget that sets itself.
-    #[error("{option} is for a budget that sets itself; give --max auto, too")]
+    #[error("{option} is for a budget that sets itself; give --max auto, or no --max")]
     NotAuto { option: &'static str },
     /// Two ways to say when pages go.
-    #[error("--max auto sets --high itself; leave --high out, or give a fixed --max")]
-    AutoHigh,
-    /// No `--at-most`, and no limit to take it from.
     #[error(
-        "no memory limit binds this process, so --max auto has no upper bound; give one: \
-         --at-most 1G"
+        "--high is for a fixed budget, and --max auto, which is the default, sets it itself; leave \
+         --high out, or give --max a size"
     )]
-    NoBound,
+    AutoHigh,
     /// The bounds contradict each other.
     #[error(
-        "--at-least {} is above --at-most {}; lower it, or leave it out",
+        "--at-least {} is above the upper bound, {}; lower it, leave it out, or give --at-most",
         Size::new(*least),
-        Size::new(*most)
+        Size::new(*most).short()
     )]
     LeastAboveMost {
         /// In bytes.
@@ -56,24 +48,22 @@ pub(crate) enum RunError {
         /// In bytes.
         most: u64,
     },
+    /// No pager can have that many pages.
     #[error(
-        "--swap is only accepted as 0 without --anon: pages of files are dropped and written back, \
-         never swapped"
+        "--max and the budgets of --map are {} together; all of them must be below 1T",
+        Size::new(*bytes)
     )]
-    Swap,
-    /// Memory without a file in the mode of files.
+    TooMuch {
+        /// In bytes.
+        bytes: u64,
+    },
+    /// An option of memory without a file, which is not kept any more.
     #[error(
-        "--anon keeps memory in `userfault` mode only; leave --mode out, and each file is kept in \
-         the best mode that it allows"
+        "{option}: `lowtide run` keeps files, not heaps; for a heap larger than its memory, limit \
+         the program with a memory cgroup that has swap or zram, or use the library's regions and \
+         allocator in the program"
     )]
-    AnonWay,
-    /// Rings of `io_uring` cannot be refused to the program.
-    #[error(
-        "--anon: the kernel does not let this process refuse io_uring(7) to the program: {source}; \
-         reads of a ring that bypass the page cache, or fill registered buffers, would be lost. If \
-         the program makes no such reads, give --allow-io-uring"
-    )]
-    Rings { source: io::Error },
+    Heap { option: &'static str },
     #[error(
         "cannot write the summary to {}: {source}; give --summary a file in an existing directory",
         path.display()
@@ -127,7 +117,7 @@ pub(crate) enum RunError {
         program: String,
     },
     /// It is there, but cannot be executed.
-    #[error("{}: cannot be executed: {source}; check its permissions and format", path.display())]
+    #[error("{}: cannot be executed: {source}; {}", path.display(), remedy(source))]
     CannotExecute { path: PathBuf, source: io::Error },
     /// It would run, but not as wanted.
     #[error("{0}; with --force it is started all the same")]
@@ -163,16 +153,6 @@ pub(crate) enum Lack {
          kept in `pagecache` mode"
     )]
     Exact { why: String },
-    #[error(
-        "--anon is not available on this machine: {why}; leave it out, and files are kept, or \
-         limit the program with a memory cgroup"
-    )]
-    Heaps { why: String },
-    #[error(
-        "--swap: cannot create a file in {}: {source}; give a directory that this user may write",
-        path.display()
-    )]
-    SwapFile { path: PathBuf, source: io::Error },
 }
 
 impl RunError {
@@ -184,5 +164,14 @@ impl RunError {
             RunError::CannotExecute { .. } => 126,
             _ => 2,
         }
+    }
+}
+
+/// What helps where a file cannot be executed.
+fn remedy(source: &io::Error) -> &'static str {
+    match source.kind() {
+        io::ErrorKind::IsADirectory => "name a program in it",
+        io::ErrorKind::PermissionDenied => "check its permissions",
+        _ => "check its format",
     }
 }

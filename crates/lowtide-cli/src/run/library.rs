@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::embedded;
 use super::error::RunError;
-use crate::itself;
+use lowtide_host::itself;
 use lowtide_run::elf::CLibrary;
 
 /// A variable with the path of one, for those who keep it elsewhere.
@@ -21,7 +21,7 @@ const fn variable(of: CLibrary) -> &'static str {
 const fn build(of: CLibrary) -> &'static str {
     match of {
         CLibrary::Gnu => "with `cargo build --release -p lowtide-preload` in lowtide's repository",
-        CLibrary::Musl => "as docs/run-musl.md in lowtide's repository says",
+        CLibrary::Musl => "as docs/run-kernels.md in lowtide's repository says",
     }
 }
 
@@ -80,7 +80,7 @@ mod tests {
         let root = dir.path().canonicalize().unwrap();
         let command = root.join("bin/lowtide");
         fs::create_dir(root.join("bin")).unwrap();
-        for (of, how) in [(CLibrary::Gnu, "cargo build"), (CLibrary::Musl, "run-musl.md")] {
+        for (of, how) in [(CLibrary::Gnu, "cargo build"), (CLibrary::Musl, "run-kernels.md")] {
             let message = beside(of, &command).unwrap_err().to_string();
             assert!(message.contains(how) && message.contains(of.file()), "{message}");
             for place in ["lib/lowtide", "bin/deps", "bin"] {

@@ -6,11 +6,11 @@
 //! crate `lowtide-preload`.
 
 mod args;
+mod budget;
 mod embedded;
 mod error;
 mod library;
 mod program;
-mod shared;
 
 use std::convert::Infallible;
 use std::env;
@@ -22,15 +22,16 @@ use std::path::{self, Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use lowtide_host::{memcg, reach, usage};
+use lowtide_host::reach;
 use lowtide_report::out;
-use lowtide_sys::memcg::part_for_pages;
 
 pub(crate) use args::RunArgs;
-use args::{Budget, LEAST_AUTO, ModeName, STALL, ShareName};
+use args::{ModeName, ShareName};
+use budget::Decided;
 use error::{Lack, RunError};
 use lowtide_run::elf::CLibrary;
-use lowtide_run::settings::{self, Auto, Mode, Settings, SwapTo};
+use lowtide_run::place;
+use lowtide_run::settings::{self, Mode, Settings};
 use lowtide_watch::address;
 use lowtide_watch::companion::{self, CompanionError, Export};
 use lowtide_watch::file::FileError;
@@ -69,9 +70,6 @@ fn start(args: &RunArgs) -> Result<Infallible, RunError> {
         command.env(settings::LD_PRELOAD, before_others(library, others));
     }
     export(args)?;
-    if settings.anon && !args.allow_io_uring {
-        lowtide_sys::rings::refuse().map_err(|source| RunError::Rings { source })?;
-    }
     let source = command.exec();
     Err(RunError::CannotExecute { path, source })
 }
@@ -101,13 +99,6 @@ fn lacking(settings: &Settings) -> Result<(), Lack> {
     if settings.mode == Mode::Userfault {
         reach::exact().map_err(|why| Lack::Exact { why })?;
     }
-    if settings.anon {
-        reach::heaps().map_err(|why| Lack::Heaps { why })?;
-    }
-    if let SwapTo::Directory(path) = &settings.swap {
-        let made = tempfile::tempfile_in(path);
-        made.map_err(|source| Lack::SwapFile { path: path.clone(), source })?;
-    }
     Ok(())
 }
 
@@ -126,10 +117,8 @@ fn library_for(
     if needed == CLibrary::Gnu {
         return Ok(Some(glibc?.into()));
     }
-    for (is_set, option) in [(settings.anon, "--anon"), (settings.read, "--read")] {
-        if is_set {
-            accept(force, Err::<(), _>(Lack::GlibcOnly { option, path: path.clone() }))?;
-        }
+    if settings.read {
+        accept(force, Err::<(), _>(Lack::GlibcOnly { option: "--read", path: path.clone() }))?;
     }
     let musl = accept(force, musl.map_err(|why| Lack::Musl { path, why: Box::new(why) }))?;
     // Without the other one this is a machine of musl alone.
@@ -170,19 +159,17 @@ fn before_others(library: OsString, others: Option<OsString>) -> OsString {
 }
 
 fn settings_of(args: &RunArgs) -> Result<Settings, RunError> {
-    let has_swap = args.swap.as_ref().is_some_and(|to| *to != SwapTo::Nowhere);
-    if has_swap && !args.anon {
-        return Err(RunError::Swap);
+    let of_heaps = [
+        (args.anon, "--anon"),
+        (args.swap.is_some(), "--swap"),
+        (args.allow_io_uring, "--allow-io-uring"),
+    ];
+    if let Some((_, option)) = of_heaps.into_iter().find(|(is_set, _)| *is_set) {
+        return Err(RunError::Heap { option });
     }
-    if args.anon && args.mode == Some(ModeName::Pagecache) {
-        return Err(RunError::AnonWay);
-    }
-    let (max, auto) = budget_of(args)?;
-    if let Some(high) = args.high.filter(|high| *high > max) {
-        return Err(RunError::HighAboveMax { high, max });
-    }
+    let Decided { max, auto, bound } = budget::decide(args)?;
     let mut settings = Settings::new(max);
-    (settings.auto, settings.high) = (auto, args.high);
+    (settings.auto, settings.bound, settings.high) = (auto, bound, args.high);
     (settings.mode, settings.inexact) = match args.mode {
         Some(ModeName::Pagecache) => (Mode::Pagecache, None),
         Some(ModeName::Userfault) => (Mode::Userfault, None),
@@ -192,9 +179,7 @@ fn settings_of(args: &RunArgs) -> Result<Settings, RunError> {
             Err(why) => (Mode::Pagecache, Some(why)),
         },
     };
-    settings.anon = args.anon;
     settings.read = args.read;
-    settings.swap = args.swap.clone().unwrap_or_default();
     settings.policy = args.policy.as_ref().map(ToString::to_string);
     settings.maps = args.map.clone();
     settings.threshold = args.threshold.unwrap_or(settings::THRESHOLD_DEFAULT);
@@ -203,9 +188,7 @@ fn settings_of(args: &RunArgs) -> Result<Settings, RunError> {
     settings.advise = args.advise;
     settings.by_benefit = args.share == Some(ShareName::ByBenefit);
     settings.follow = !args.no_follow;
-    // Memory without a file cannot be given up for another process: what does not fit is lost.
-    let is_shared = !args.per_process && !args.anon;
-    settings.shared = if is_shared { shared::name() } else { None };
+    settings.shared = if args.per_process { None } else { place::new_path() };
     settings.pid = Some(std::process::id());
     if let Some(summary) = &args.summary {
         let whole = path::absolute(summary);
@@ -218,37 +201,6 @@ fn settings_of(args: &RunArgs) -> Result<Settings, RunError> {
         settings.record = Some(whole);
     }
     Ok(settings)
-}
-
-/// The budget, and how it sets itself below that, if it does.
-fn budget_of(args: &RunArgs) -> Result<(u64, Option<Auto>), RunError> {
-    let of_memory = || part_for_pages(usage::memory_total());
-    let of_machine = || memcg::own_limit_or_high().map(part_for_pages).ok_or(RunError::NoBudget);
-    if args.max != Some(Budget::Auto) {
-        let bounds = [
-            (args.at_least.is_some(), "--at-least"),
-            (args.at_most.is_some(), "--at-most"),
-            (args.stall.is_some(), "--stall"),
-        ];
-        if let Some((_, option)) = bounds.into_iter().find(|(is_set, _)| *is_set) {
-            return Err(RunError::NotAuto { option });
-        }
-        return Ok(match args.max {
-            Some(Budget::Fixed(max)) => (max, None),
-            _ if args.advise => (of_machine().unwrap_or_else(|_| of_memory()), None),
-            _ => (of_machine()?, None),
-        });
-    }
-    if args.high.is_some() {
-        return Err(RunError::AutoHigh);
-    }
-    let most = args.at_most.map_or_else(|| of_machine().map_err(|_| RunError::NoBound), Ok)?;
-    if let Some(least) = args.at_least.filter(|least| *least > most) {
-        return Err(RunError::LeastAboveMost { least, most });
-    }
-    let least = args.at_least.unwrap_or_else(|| LEAST_AUTO.min(most));
-    let stall = (args.stall.unwrap_or(STALL) * 1e4).round() as u32;
-    Ok((most, Some(Auto { least, stall })))
 }
 
 #[cfg(test)]

@@ -15,11 +15,11 @@ use lowtide_sim::stream::{self, Stream, StreamSpace};
 use lowtide_sim::{MachineConfig, MachineError};
 use serde::Serialize;
 
-use super::clock::Stopwatch;
-use super::error::SimError;
-use super::host::Host;
-use super::options::Common;
-use super::{jobs, show};
+use lowtide_bench::sim::clock::Stopwatch;
+use lowtide_bench::sim::error::SimError;
+use lowtide_bench::sim::host::Host;
+use lowtide_bench::sim::options::Common;
+use lowtide_bench::sim::{jobs, show};
 
 /// CPU nanoseconds that a program spends between two operations, outside memory management. A
 /// guess: a few hundred instructions.
@@ -27,50 +27,50 @@ const OP_NS: u64 = 200;
 
 /// The selected rows.
 #[derive(Clone, Copy, Debug)]
-pub struct Rows<'a> {
+pub(crate) struct Rows<'a> {
     /// A row for each.
-    pub policies: &'a [Policy],
+    pub(crate) policies: &'a [Policy],
     /// Whether rows include the simulation's speed.
-    pub timing: bool,
+    pub(crate) timing: bool,
     /// The seed of the machines.
-    pub seed: u64,
+    pub(crate) seed: u64,
 }
 
 /// The properties that all rows share.
 #[derive(Clone, Debug)]
-pub struct Play<'a> {
-    pub machine: &'a MachineSpec,
+pub(crate) struct Play<'a> {
+    pub(crate) machine: &'a MachineSpec,
     /// The budget in bytes; `None` for all of its memory.
-    pub max: Option<u64>,
+    pub(crate) max: Option<u64>,
     /// Files and heaps, by their numbers.
-    pub spaces: Vec<StreamSpace>,
+    pub(crate) spaces: Vec<StreamSpace>,
     /// Pages that are touched.
-    pub data_pages: u64,
+    pub(crate) data_pages: u64,
     /// A description of the work, for the message of an interruption.
-    pub during: String,
+    pub(crate) during: String,
 }
 
 /// The streams of one machine's threads.
-pub struct Streams {
+pub(crate) struct Streams {
     /// The operations of each thread.
-    pub streams: Vec<Stream>,
+    pub(crate) streams: Vec<Stream>,
     /// The error of a stream that ended the run, if the machine did not.
-    pub failed: Rc<Cell<Option<SimError>>>,
+    pub(crate) failed: Rc<Cell<Option<SimError>>>,
 }
 
 /// Rows, and the reason for the first incomplete one.
 #[derive(Debug, Default)]
-pub struct Outcome {
+pub(crate) struct Outcome {
     /// A row for each policy.
-    pub rows: Vec<Row>,
+    pub(crate) rows: Vec<Row>,
     /// Whether all rows are complete.
-    pub cut: Cut,
+    pub(crate) cut: Cut,
     killed: Option<SimError>,
 }
 
 impl Outcome {
     /// Adds a row that ended in an out-of-memory kill.
-    pub fn killed(&mut self, row: Row, what: String) {
+    pub(crate) fn killed(&mut self, row: Row, what: String) {
         let policy = row.policy.clone();
         self.rows.push(Row { oom: Some(1), ..row });
         self.killed.get_or_insert(SimError::OutOfMemory { policy, what });
@@ -80,7 +80,7 @@ impl Outcome {
     ///
     /// # Errors
     /// Those of [`show::results`]; [`SimError::OutOfMemory`] when any row is incomplete.
-    pub fn show<M: Serialize>(
+    pub(crate) fn show<M: Serialize>(
         self,
         common: &Common,
         machine: &M,
@@ -98,7 +98,7 @@ impl Outcome {
 /// # Errors
 /// Any [`SimError`] except [`SimError::OutOfMemory`] and interruptions, which [`Outcome::show`]
 /// returns.
-pub fn run(
+pub(crate) fn run(
     rows: &Rows<'_>,
     play: &Play<'_>,
     progress: Patient,

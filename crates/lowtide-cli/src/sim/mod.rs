@@ -2,35 +2,26 @@
 //!
 //! Each workload is a subcommand. Its file has its name, its options with their defaults, and its
 //! implementation. Published experiments and everything else that is played on a simulated machine
-//! is in `lowtide-lab`.
+//! is in `lowtide-lab`. Both play with the parts of [`lowtide_bench::sim`].
 //!
 //! | file | concept |
 //! |---|---|
-//! | `options` | groups of options that workloads share |
 //! | `pages`, `stream` | streams of single pages |
 //! | `trace` | recorded streams |
 //! | `full` | operation streams on a full machine |
-//! | `host`, `jobs`, `clock` | resources of the host; rows in parallel; their CPU time |
-//! | `show`, `error` | output |
 
-pub mod clock;
-pub mod error;
-pub mod full;
-pub mod host;
-pub mod jobs;
-pub mod options;
-pub mod pages;
-pub mod show;
-pub mod stream;
-pub mod trace;
+pub(crate) mod full;
+pub(crate) mod pages;
+pub(crate) mod stream;
+pub(crate) mod trace;
 
 use clap::{Command, Subcommand};
-use error::SimError;
+use lowtide_bench::sim::error::SimError;
 use stream::Pattern;
 
 /// The simulations. The file of each defines its options.
 #[derive(Debug, Subcommand)]
-pub enum Simulation {
+pub(crate) enum Simulation {
     #[command(name = Pattern::Zipf.name(), about = Pattern::Zipf.about())]
     Zipf(pages::Options),
     #[command(
@@ -47,7 +38,7 @@ pub enum Simulation {
 
 impl Simulation {
     /// The subcommands of `lowtide sim`: names, each with one line of description.
-    pub fn commands() -> Command {
+    pub(crate) fn commands() -> Command {
         Self::augment_subcommands(Command::new("sim"))
     }
 
@@ -55,7 +46,7 @@ impl Simulation {
     ///
     /// # Errors
     /// The reason why there is no result, or an incomplete one.
-    pub fn run(&self) -> Result<(), SimError> {
+    pub(crate) fn run(&self) -> Result<(), SimError> {
         match self {
             Self::Zipf(options) => pages::run(options, Pattern::Zipf),
             Self::Uniform(options) => pages::run(options, Pattern::Uniform),

@@ -23,14 +23,14 @@ use lowtide_sim::stream::{Stream, StreamSpace};
 use lowtide_sim::{Plain, PlainConfig, PlainCounts, PlayError};
 use lowtide_workload::{Access, PageOp, SpaceKind};
 
-use super::clock::Stopwatch;
-use super::error::SimError;
 use super::full::{self, Play, Rows, Streams};
-use super::host::Host;
-use super::jobs;
-use super::options::{self, Common, OrPlain, Switch, threads};
-use super::show::{self, Head, PLAIN, PlainMachine};
 use super::stream::{Pages, Pattern, share};
+use lowtide_bench::sim::clock::Stopwatch;
+use lowtide_bench::sim::error::SimError;
+use lowtide_bench::sim::host::Host;
+use lowtide_bench::sim::jobs;
+use lowtide_bench::sim::options::{self, Common, OrPlain, Switch, threads};
+use lowtide_bench::sim::show::{self, Head, PLAIN, PlainMachine};
 
 /// The default budget: a quarter of the data.
 const MAX_BYTES: u64 = 256 << 20;
@@ -49,7 +49,7 @@ Examples:
 /// Options of `sim zipf`, `uniform` and `loop`.
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
-pub struct Options {
+pub(crate) struct Options {
     /// Size of the data
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true, default_value = "1G")]
     size: Size,
@@ -200,7 +200,7 @@ impl Plan {
 }
 
 /// Simulates the pattern under every policy and prints the rows.
-pub fn run(options: &Options, pattern: Pattern) -> Result<(), SimError> {
+pub(crate) fn run(options: &Options, pattern: Pattern) -> Result<(), SimError> {
     let policies = options.common.begin()?;
     match options.machine.load()? {
         Some(machine) => on_machine(options, &policies, pattern, &machine),

@@ -16,7 +16,7 @@ const KINDS: u64 = 1 << 32;
 
 /// Which page comes next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pattern {
+pub(crate) enum Pattern {
     /// Zipf over the pages, exponent 0.99, scattered.
     Zipf,
     /// Uniform over the pages.
@@ -27,7 +27,7 @@ pub enum Pattern {
 
 impl Pattern {
     /// The name of its workload.
-    pub const fn name(self) -> &'static str {
+    pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Zipf => "zipf",
             Self::Uniform => "uniform",
@@ -36,7 +36,7 @@ impl Pattern {
     }
 
     /// One line for listings.
-    pub const fn about(self) -> &'static str {
+    pub(crate) const fn about(self) -> &'static str {
         match self {
             Self::Zipf => "single pages, zipf popularity with exponent 0.99, scattered",
             Self::Uniform => "single pages, all alike (also called random-read)",
@@ -47,21 +47,21 @@ impl Pattern {
 
 /// A pattern over a file.
 #[derive(Clone, Copy, Debug)]
-pub struct Pages {
+pub(crate) struct Pages {
     /// Which page comes next.
-    pub pattern: Pattern,
+    pub(crate) pattern: Pattern,
     /// Pages of the file.
-    pub pages: u64,
+    pub(crate) pages: u64,
     /// The kind of access.
-    pub access: Access,
+    pub(crate) access: Access,
     /// Percentage of accesses that write.
-    pub write_percent: u64,
-    pub seed: u64,
+    pub(crate) write_percent: u64,
+    pub(crate) seed: u64,
 }
 
 /// The endless accesses of one thread. A thread of a loop without pages of its own has none.
 #[derive(Clone, Debug)]
-pub struct PageStream {
+pub(crate) struct PageStream {
     next: NextPage,
     kinds: SplitMix64,
     access: Access,
@@ -82,7 +82,11 @@ impl Pages {
     ///
     /// # Panics
     /// When `thread` is not below `threads`.
-    pub fn stream(&self, thread: u32, threads: u32) -> Result<PageStream, DistributionError> {
+    pub(crate) fn stream(
+        &self,
+        thread: u32,
+        threads: u32,
+    ) -> Result<PageStream, DistributionError> {
         let root = SplitMix64::new(self.seed);
         let drawn = |distribution: Distribution| {
             let sampler = distribution.sampler(self.pages, self.seed)?;
@@ -122,7 +126,7 @@ impl PageStream {
 }
 
 /// The share of thread number `thread` of `threads` in `total` accesses.
-pub fn share(total: u64, thread: u32, threads: u32) -> u64 {
+pub(crate) fn share(total: u64, thread: u32, threads: u32) -> u64 {
     let (thread, threads) = (u64::from(thread), u64::from(threads));
     total / threads + u64::from(thread < total % threads)
 }

@@ -1,9 +1,27 @@
 //! Bytes of a terminal as keys.
 //!
-//! crossterm has a reader too, but one that loses keys that come with a change of the size, and
-//! that reads a terminal that was closed again and again. The keys that are used here are few.
+//! crossterm's reader comes with ten more crates ([`ansi`](super::ansi)), and takes the terminal's
+//! descriptor for itself: it cannot wait for the signals of [`terminal`](super::terminal) besides.
+//! The keys that are used here are few.
 
-use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+/// A key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Key {
+    Char(char),
+    /// A letter with Ctrl.
+    Control(char),
+    Enter,
+    Esc,
+    Backspace,
+    Up,
+    Down,
+    Left,
+    Right,
+    Home,
+    End,
+    PageUp,
+    PageDown,
+}
 
 const ESC: u8 = 0x1b;
 
@@ -22,7 +40,7 @@ pub(super) fn is_open(bytes: &[u8]) -> bool {
 }
 
 /// The keys, as far as they are known. Other sequences are left out as a whole.
-pub(super) fn parse(mut bytes: &[u8]) -> Vec<KeyEvent> {
+pub(super) fn parse(mut bytes: &[u8]) -> Vec<Key> {
     let mut keys = Vec::new();
     while let Some((&first, rest)) = bytes.split_first() {
         let (key, used) = match (first, rest) {
@@ -32,12 +50,12 @@ pub(super) fn parse(mut bytes: &[u8]) -> Vec<KeyEvent> {
                 (named(&rest[..end]), end + 2)
             }
             (ESC, [b'O', rest @ ..]) => (named(&rest[..rest.len().min(1)]), 2 + rest.len().min(1)),
-            (ESC, _) => (Some(KeyCode::Esc.into()), 1),
-            (b'\r' | b'\n', _) => (Some(KeyCode::Enter.into()), 1),
-            (0x7f | 0x08, _) => (Some(KeyCode::Backspace.into()), 1),
+            (ESC, _) => (Some(Key::Esc), 1),
+            (b'\r' | b'\n', _) => (Some(Key::Enter), 1),
+            (0x7f | 0x08, _) => (Some(Key::Backspace), 1),
             (0x01..=0x1a, _) => {
                 let letter = char::from(first - 1 + b'a');
-                (Some(KeyEvent::new(KeyCode::Char(letter), KeyModifiers::CONTROL)), 1)
+                (Some(Key::Control(letter)), 1)
             }
             _ => letter(bytes),
         };
@@ -48,31 +66,30 @@ pub(super) fn parse(mut bytes: &[u8]) -> Vec<KeyEvent> {
 }
 
 /// The key that a sequence names, without its beginning.
-fn named(sequence: &[u8]) -> Option<KeyEvent> {
-    let code = match sequence {
-        [.., b'A'] => KeyCode::Up,
-        [.., b'B'] => KeyCode::Down,
-        [.., b'C'] => KeyCode::Right,
-        [.., b'D'] => KeyCode::Left,
-        [.., b'H'] | b"1~" | b"7~" => KeyCode::Home,
-        [.., b'F'] | b"4~" | b"8~" => KeyCode::End,
-        b"5~" => KeyCode::PageUp,
-        b"6~" => KeyCode::PageDown,
-        b"M" => KeyCode::Enter,
+fn named(sequence: &[u8]) -> Option<Key> {
+    Some(match sequence {
+        [.., b'A'] => Key::Up,
+        [.., b'B'] => Key::Down,
+        [.., b'C'] => Key::Right,
+        [.., b'D'] => Key::Left,
+        [.., b'H'] | b"1~" | b"7~" => Key::Home,
+        [.., b'F'] | b"4~" | b"8~" => Key::End,
+        b"5~" => Key::PageUp,
+        b"6~" => Key::PageDown,
+        b"M" => Key::Enter,
         _ => return None,
-    };
-    Some(code.into())
+    })
 }
 
 /// A letter, and its bytes.
-fn letter(bytes: &[u8]) -> (Option<KeyEvent>, usize) {
+fn letter(bytes: &[u8]) -> (Option<Key>, usize) {
     let most = &bytes[..bytes.len().min(4)];
     let valid = match std::str::from_utf8(most) {
         Ok(text) => text,
         Err(error) => std::str::from_utf8(&most[..error.valid_up_to()]).unwrap_or_default(),
     };
     match valid.chars().next() {
-        Some(c) if !c.is_control() => (Some(KeyCode::Char(c).into()), c.len_utf8()),
+        Some(c) if !c.is_control() => (Some(Key::Char(c)), c.len_utf8()),
         _ => (None, 1),
     }
 }
@@ -81,27 +98,22 @@ fn letter(bytes: &[u8]) -> (Option<KeyEvent>, usize) {
 mod tests {
     use super::*;
 
-    fn codes(bytes: &[u8]) -> Vec<KeyCode> {
-        parse(bytes).into_iter().map(|key| key.code).collect()
-    }
-
     #[test]
     fn keys_of_all_common_terminals_are_known() {
-        use KeyCode::{Backspace, Char, Down, End, Enter, Esc, Home, Left, PageDown, PageUp, Up};
-        assert_eq!(codes(b"jq\r\x7f"), [Char('j'), Char('q'), Enter, Backspace]);
-        assert_eq!(codes(b"\x1b[A\x1bOB\x1b[1;5D"), [Up, Down, Left]);
-        assert_eq!(codes(b"\x1b[5~\x1b[6~\x1b[H\x1b[4~"), [PageUp, PageDown, Home, End]);
-        assert_eq!(codes(b"\x1b"), [Esc]);
-        assert_eq!(codes(b"\x1b\x1b[Bq"), [Esc, Down, Char('q')]);
-        assert_eq!(codes("é日".as_bytes()), [Char('é'), Char('日')]);
-        let control = parse(b"\x03");
-        assert_eq!(control, [KeyEvent::new(Char('c'), KeyModifiers::CONTROL)]);
+        use Key::{Backspace, Char, Down, End, Enter, Esc, Home, Left, PageDown, PageUp, Up};
+        assert_eq!(parse(b"jq\r\x7f"), [Char('j'), Char('q'), Enter, Backspace]);
+        assert_eq!(parse(b"\x1b[A\x1bOB\x1b[1;5D"), [Up, Down, Left]);
+        assert_eq!(parse(b"\x1b[5~\x1b[6~\x1b[H\x1b[4~"), [PageUp, PageDown, Home, End]);
+        assert_eq!(parse(b"\x1b"), [Esc]);
+        assert_eq!(parse(b"\x1b\x1b[Bq"), [Esc, Down, Char('q')]);
+        assert_eq!(parse("é日".as_bytes()), [Char('é'), Char('日')]);
+        assert_eq!(parse(b"\x03"), [Key::Control('c')]);
     }
 
     #[test]
     fn unknown_sequences_and_bytes_are_left_out_as_a_whole() {
-        assert_eq!(codes(b"\x1b[15~q\x1b[?1;2cq\xff\0q"), [KeyCode::Char('q'); 3]);
-        assert_eq!(codes(b"\x1b[1;"), []);
+        assert_eq!(parse(b"\x1b[15~q\x1b[?1;2cq\xff\0q"), [Key::Char('q'); 3]);
+        assert_eq!(parse(b"\x1b[1;"), []);
     }
 
     #[test]

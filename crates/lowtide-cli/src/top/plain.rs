@@ -1,5 +1,6 @@
 //! `--once`, and what is shown where there is no terminal: a table, as other commands print it.
 
+use lowtide_status::printable;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -9,8 +10,7 @@ use super::draw::{NO_PROCESSES, state_text};
 use super::error::TopError;
 use super::model::columns::Column;
 use super::model::processes::{Process, Processes, State};
-use super::model::rows::{self, Id, Order, Row, clean};
-use super::recording::Recorder;
+use super::model::rows::{self, Id, Order, Row};
 use super::source::look;
 
 /// A page is written about once a second. So a second one is there after this time, or the process
@@ -52,16 +52,13 @@ const TENANTS: &[(&str, Column)] = &[
 ];
 
 /// Looks until there are rates: twice, an interval apart.
-pub(crate) fn watch(
-    interval: Duration,
-    recorder: &mut Option<Recorder>,
-) -> Result<Processes, TopError> {
+pub(crate) fn watch(interval: Duration) -> Result<Processes, TopError> {
     let mut processes = Processes::default();
-    let mut take = |processes: &mut Processes| {
+    let take = |processes: &mut Processes| {
         let (sample, note) = look()?;
         processes.take(&sample);
         note.into_iter().for_each(out::note);
-        recorder.as_mut().map_or(Ok(()), |recorder| recorder.add(&sample))
+        Ok::<_, TopError>(())
     };
     take(&mut processes)?;
     let has_rates =
@@ -101,7 +98,7 @@ pub(crate) fn print(processes: &Processes, of: Option<&Process>) {
 /// A tenant has its whole path: a table for programs has no indentation. A cell has no two blanks.
 fn cell(row: &Row, column: Column) -> String {
     let text = match (&row.id, column) {
-        (Id::Tenant((_, path)), Column::Name) => clean(path),
+        (Id::Tenant((_, path)), Column::Name) => printable(path),
         _ => column.text(row),
     };
     text.split_whitespace().collect::<Vec<_>>().join(" ")

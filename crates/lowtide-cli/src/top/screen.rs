@@ -1,7 +1,5 @@
 //! The full screen: draw, wait, and do what a key, a signal or the time wants.
 
-use std::time::Instant;
-
 use rustix::io::Errno;
 use signal_hook::consts::{SIGHUP, SIGINT};
 
@@ -48,9 +46,8 @@ fn watch(
     let look = Look::from_env();
     let mut events = Events::new().map_err(TopError::Terminal)?;
     let mut screen = Screen::take().map_err(TopError::Terminal)?;
-    let mut last = Instant::now();
     loop {
-        let caption = source.caption(processes.at_ns());
+        let caption = source.caption();
         let drawn = screen.draw(|frame| {
             let navigation = &mut navigation;
             let scene = Scene { processes: &processes, navigation, caption: &caption, look };
@@ -67,13 +64,11 @@ fn watch(
                         Effect::Quit => return Ok(End::Quit),
                         Effect::Interrupt => return Ok(End::Signal(SIGINT)),
                         Effect::Suspend => screen.suspend().map_err(TopError::Terminal)?,
-                        effect => source.obey(effect, &mut processes)?,
+                        effect => source.obey(effect),
                     }
                 }
             }
         }
-        let now = Instant::now();
-        source.pass(now - last, &mut processes)?;
-        last = now;
+        source.pass(&mut processes)?;
     }
 }

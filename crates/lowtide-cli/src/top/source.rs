@@ -1,4 +1,4 @@
-//! Where samples come from: processes that run, looked at from time to time, or a recording.
+//! Where samples come from: processes that run, looked at from time to time.
 
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -10,15 +10,9 @@ use super::error::TopError;
 use super::model::navigation::Effect;
 use super::model::processes::Processes;
 use super::model::sample::{Sample, Seen};
-use super::player::Player;
-use super::recording::Recorder;
 
 /// Intervals that a key chooses from.
 const INTERVALS_MS: [u64; 10] = [100, 200, 500, 1000, 2000, 5000, 10_000, 30_000, 60_000, 300_000];
-/// A recording is not drawn more often than this, however fast it is played.
-const FRAME: Duration = Duration::from_millis(50);
-/// How much faster or slower one key makes it.
-const FASTER: f64 = 2.0;
 
 /// Looks at all processes.
 pub(crate) fn look() -> Result<(Sample, Option<String>), TopError> {
@@ -52,60 +46,52 @@ fn from_pages(pages: Pages, at_ns: u64) -> (Sample, Option<String>) {
 }
 
 /// Processes that run.
-pub(crate) struct Watch {
+pub(crate) struct Source {
     interval: Duration,
     /// When the next sample is due.
     next: Instant,
     is_paused: bool,
-    recorder: Option<Recorder>,
-    /// Why there is no recorder any more.
-    failure: Option<TopError>,
     note: Option<String>,
 }
 
-impl Watch {
+impl Source {
     /// Looks now, and from now on.
-    pub(crate) fn new(
-        interval: Duration,
-        recorder: Option<Recorder>,
-        processes: &mut Processes,
-    ) -> Result<Self, TopError> {
-        let mut watch = Self {
-            interval,
-            next: Instant::now(),
-            is_paused: false,
-            recorder,
-            failure: None,
-            note: None,
-        };
-        watch.pass(processes)?;
-        Ok(watch)
+    pub(crate) fn new(interval: Duration, processes: &mut Processes) -> Result<Self, TopError> {
+        let mut source = Self { interval, next: Instant::now(), is_paused: false, note: None };
+        source.pass(processes)?;
+        Ok(source)
     }
 
-    /// Takes a sample, if one is due. While it is paused the recording goes on, and the picture
-    /// does not.
-    fn pass(&mut self, processes: &mut Processes) -> Result<(), TopError> {
+    /// Until the next sample; `None` while it is paused.
+    pub(crate) fn due(&self) -> Option<Duration> {
+        (!self.is_paused).then(|| self.next.saturating_duration_since(Instant::now()))
+    }
+
+    /// Takes a sample, if one is due.
+    pub(crate) fn pass(&mut self, processes: &mut Processes) -> Result<(), TopError> {
         let now = Instant::now();
-        if now < self.next {
+        if now < self.next || self.is_paused {
             return Ok(());
         }
         // One that is late does not make the next one early.
         self.next = now + self.interval;
-        if self.is_paused && self.recorder.is_none() {
-            return Ok(());
-        }
         let (sample, note) = look()?;
         self.note = note;
-        if let Some(recorder) = &mut self.recorder
-            && let Err(error) = recorder.add(&sample)
-        {
-            self.recorder = None;
-            self.failure = Some(error);
-        }
-        if !self.is_paused {
-            processes.take(&sample);
-        }
+        processes.take(&sample);
         Ok(())
+    }
+
+    /// What a key wants of it.
+    pub(crate) fn obey(&mut self, effect: Effect) {
+        match effect {
+            Effect::Pause => {
+                self.is_paused ^= true;
+                self.next = self.next.min(Instant::now());
+            }
+            Effect::More => self.change_interval(true),
+            Effect::Less => self.change_interval(false),
+            _ => {}
+        }
     }
 
     fn change_interval(&mut self, is_longer: bool) {
@@ -117,94 +103,13 @@ impl Watch {
         self.interval = Duration::from_millis(next.unwrap_or(now));
         self.next = self.next.min(Instant::now() + self.interval);
     }
-}
-
-/// Where samples come from.
-pub(crate) enum Source {
-    Watch(Watch),
-    Player(Player),
-}
-
-impl Source {
-    /// Until something will have changed; `None` if nothing will by itself.
-    pub(crate) fn due(&self) -> Option<Duration> {
-        match self {
-            Self::Watch(watch) if watch.is_paused && watch.recorder.is_none() => None,
-            Self::Watch(watch) => Some(watch.next.saturating_duration_since(Instant::now())),
-            Self::Player(player) => player.due().map(|due| due.max(FRAME)),
-        }
-    }
-
-    /// Lets time pass: `elapsed` since the call before.
-    pub(crate) fn pass(
-        &mut self,
-        elapsed: Duration,
-        processes: &mut Processes,
-    ) -> Result<(), TopError> {
-        match self {
-            Self::Watch(watch) => watch.pass(processes),
-            Self::Player(player) => player.pass(elapsed, processes),
-        }
-    }
-
-    /// What a key wants of it.
-    pub(crate) fn obey(
-        &mut self,
-        effect: Effect,
-        processes: &mut Processes,
-    ) -> Result<(), TopError> {
-        match (self, effect) {
-            (Self::Watch(watch), Effect::Pause) => {
-                watch.is_paused ^= true;
-                watch.next = watch.next.min(Instant::now());
-            }
-            (Self::Watch(watch), Effect::More) => watch.change_interval(true),
-            (Self::Watch(watch), Effect::Less) => watch.change_interval(false),
-            (Self::Player(player), Effect::Pause) => player.pause(),
-            (Self::Player(player), Effect::More) => player.accelerate(FASTER),
-            (Self::Player(player), Effect::Less) => player.accelerate(1.0 / FASTER),
-            (Self::Player(player), Effect::Seek(seconds)) => player.seek(seconds, processes)?,
-            (Self::Player(player), Effect::Begin) => player.begin(processes)?,
-            (Self::Player(player), Effect::End) => player.end(processes)?,
-            _ => {}
-        }
-        Ok(())
-    }
 
     /// What the first and the last line say of it.
-    pub(crate) fn caption(&self, at_ns: u64) -> Caption {
-        match self {
-            Self::Watch(watch) => {
-                let recording = if watch.recorder.is_some() { "recording, " } else { "" };
-                let seconds = watch.interval.as_secs_f64();
-                let failure = watch.failure.as_ref().map(ToString::to_string);
-                Caption {
-                    source: format!("{recording}every {seconds} s"),
-                    is_paused: watch.is_paused,
-                    note: failure.or_else(|| watch.note.clone()),
-                    place: None,
-                }
-            }
-            Self::Player(player) => {
-                let time = UNIX_EPOCH + Duration::from_nanos(at_ns);
-                let time = humantime::format_rfc3339_seconds(time);
-                let end = if player.is_at_end() { ", end" } else { "" };
-                Caption {
-                    source: format!("replay {time} x{}{end}", player.speed()),
-                    is_paused: player.is_paused(),
-                    note: None,
-                    place: Some(player.place()),
-                }
-            }
-        }
-    }
-
-    /// Ends it, and reports whether all was recorded.
-    pub(crate) fn finish(self) -> Result<(), TopError> {
-        match self {
-            Self::Watch(Watch { failure: Some(failure), .. }) => Err(failure),
-            Self::Watch(Watch { recorder: Some(recorder), .. }) => recorder.finish(),
-            _ => Ok(()),
+    pub(crate) fn caption(&self) -> Caption {
+        Caption {
+            source: format!("every {} s", self.interval.as_secs_f64()),
+            is_paused: self.is_paused,
+            note: self.note.clone(),
         }
     }
 }
@@ -232,12 +137,12 @@ mod tests {
     #[test]
     fn keys_change_the_interval_step_by_step() {
         let mut processes = Processes::default();
-        let mut watch = Watch::new(Duration::from_secs(3), None, &mut processes).unwrap();
-        watch.change_interval(true);
-        assert_eq!(watch.interval, Duration::from_secs(5));
+        let mut source = Source::new(Duration::from_secs(3), &mut processes).unwrap();
+        source.change_interval(true);
+        assert_eq!(source.interval, Duration::from_secs(5));
         for _ in 0..20 {
-            watch.change_interval(false);
+            source.change_interval(false);
         }
-        assert_eq!(watch.interval, Duration::from_millis(100));
+        assert_eq!(source.interval, Duration::from_millis(100));
     }
 }

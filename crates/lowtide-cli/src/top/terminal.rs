@@ -8,40 +8,31 @@
 //! ratatui's terminal is never dropped: it would show the cursor once more, and panic where that
 //! cannot even be reported, because the terminal was closed.
 
-use std::io::{self, BufWriter, IsTerminal, Read, Stdout, Write};
+use std::io::{self, IsTerminal, Read, Write};
 use std::mem::ManuallyDrop;
 use std::os::unix::net::UnixStream;
 use std::panic;
-use std::sync::Once;
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering::SeqCst;
+use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 use std::thread;
 use std::time::Duration;
 
 use ratatui::Terminal;
-use ratatui::backend::CrosstermBackend;
-use ratatui::crossterm::cursor::{Hide, Show};
-use ratatui::crossterm::event::KeyEvent;
-use ratatui::crossterm::execute;
-use ratatui::crossterm::terminal::{
-    EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
-};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
+use rustix::termios::{OptionalActions, Termios, tcgetattr, tcsetattr};
 use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGTERM, SIGWINCH};
 use signal_hook::iterator::Signals;
 
-use super::keys;
+use super::ansi::{Ansi, ENTER, LEAVE};
+use super::keys::{self, Key};
 
 /// How long the main thread has to come to a signal.
 const GRACE: Duration = Duration::from_secs(1);
 /// How long the next byte of a key may take.
 const SEQUENCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 25_000_000 };
-/// Bytes of a picture are written at once.
-const PICTURE: usize = 1 << 16;
 
-/// Whether the terminal is a picture now.
-static TAKEN: AtomicBool = AtomicBool::new(false);
+/// The mode of the terminal before it became a picture, while it is one.
+static BEFORE: Mutex<Option<Termios>> = Mutex::new(None);
 static PANICS: Once = Once::new();
 
 /// Whether both ends are a terminal that can show pictures.
@@ -53,20 +44,35 @@ pub(crate) fn can_show() -> bool {
 
 /// The terminal as a picture.
 pub(crate) struct Screen {
-    terminal: ManuallyDrop<Terminal<CrosstermBackend<BufWriter<Stdout>>>>,
+    terminal: ManuallyDrop<Terminal<Ansi>>,
+}
+
+fn before() -> MutexGuard<'static, Option<Termios>> {
+    BEFORE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn say(sequence: &str) -> io::Result<()> {
+    let mut out = io::stdout();
+    out.write_all(sequence.as_bytes())?;
+    out.flush()
 }
 
 fn take() -> io::Result<()> {
-    enable_raw_mode()?;
-    TAKEN.store(true, SeqCst);
-    execute!(io::stdout(), EnterAlternateScreen, Hide)
+    let mode = tcgetattr(io::stdin())?;
+    let mut raw = mode.clone();
+    raw.make_raw();
+    tcsetattr(io::stdin(), OptionalActions::Now, &raw)?;
+    *before() = Some(mode);
+    say(ENTER)
 }
 
 /// Gives the terminal back, if it was taken. Errors do not matter: there may be none any more.
 fn give_back() {
-    if TAKEN.swap(false, SeqCst) {
-        let _ = execute!(io::stdout(), LeaveAlternateScreen, Show);
-        let _ = disable_raw_mode();
+    // The lock is not held while the terminal is written to, which may take nothing any more.
+    let mode = before().take();
+    if let Some(mode) = mode {
+        let _ = say(LEAVE);
+        let _ = tcsetattr(io::stdin(), OptionalActions::Now, &mode);
     }
 }
 
@@ -81,9 +87,7 @@ impl Screen {
             }));
         });
         let taken = take();
-        let made = taken.and_then(|()| {
-            Terminal::new(CrosstermBackend::new(BufWriter::with_capacity(PICTURE, io::stdout())))
-        });
+        let made = taken.and_then(|()| Terminal::new(Ansi::new()));
         made.map(|terminal| Self { terminal: ManuallyDrop::new(terminal) })
             .inspect_err(|_| give_back())
     }
@@ -102,11 +106,14 @@ impl Screen {
         self.terminal.clear()
     }
 
-    /// Draws everything again: another program wrote on the terminal, and changed its mode without
-    /// the knowledge of this process, which would not set it again.
+    /// Draws everything again: another program wrote on the terminal, and changed its mode.
     pub(crate) fn take_again(&mut self) -> io::Result<()> {
-        disable_raw_mode()?;
+        let mode = before().take();
         take()?;
+        // What was found now may be this command's own mode.
+        if mode.is_some() {
+            *before() = mode;
+        }
         self.terminal.clear()
     }
 }
@@ -121,7 +128,7 @@ impl Drop for Screen {
 #[derive(Debug)]
 pub(crate) enum Woke {
     /// Keys were pressed.
-    Keys(Vec<KeyEvent>),
+    Keys(Vec<Key>),
     /// A signal wants the command to end, or the terminal is gone.
     End(i32),
     /// The process was stopped, and continued.

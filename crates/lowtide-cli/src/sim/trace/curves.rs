@@ -9,7 +9,7 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Mutex;
-use std::{fs, thread};
+use std::{fs, io, thread};
 
 use clap::Args;
 use lowtide::Policy;
@@ -18,9 +18,10 @@ use lowtide_core::reuse::Rate;
 use lowtide_mrc::baseline::Baseline;
 use lowtide_mrc::{
     Advice, AdviceRow, Curve, MakePlayer, MrcError, Player, PlayerError, Progress, RecordError,
-    Refusal, Row, Run, Storage, System, Table, Tape, chart, page, refusals, rows, spread,
+    Refusal, Row, Run, Storage, System, Table, Tape, refusals, rows, spread,
 };
 use lowtide_report::json::{Report, writable};
+use lowtide_report::page::{Document, page};
 use lowtide_report::progress::{Patient, Unit};
 use lowtide_report::table::{self, thousands};
 use lowtide_report::{interrupt, out};
@@ -31,16 +32,16 @@ use serde::Serialize;
 
 use super::source::{Source, reading};
 use super::{Options, paging};
-use crate::sim::error::SimError;
-use crate::sim::options::{Output, Swap};
-use crate::sim::show::{self, Head, PlainMachine};
+use lowtide_bench::sim::error::SimError;
+use lowtide_bench::sim::options::{Output, Swap};
+use lowtide_bench::sim::show::{self, Head, PlainMachine};
 
 /// Records between two checks of progress and Ctrl-C.
 const STRIDE: u64 = 4096;
 
 /// Options for many budgets instead of one.
 #[derive(Debug, Args)]
-pub struct Curves {
+pub(crate) struct Curves {
     /// Print the miss-ratio curve of each policy and baseline
     #[arg(long)]
     mrc: bool,
@@ -63,13 +64,13 @@ pub struct Curves {
     /// tide, opt, or none [default: all with --mrc, otherwise none]
     #[arg(long, value_name = "B,B", value_delimiter = ',', requires = "curves")]
     baseline: Option<Vec<BaselineName>>,
-    /// Draw the curves into FILE: .svg for the chart, .html for a page with table and advice
+    /// Draw the curves, with table and advice, as a page of HTML into FILE
     #[arg(long, value_name = "FILE", requires = "curves")]
     plot: Option<PathBuf>,
 }
 
 /// A share of misses.
-pub fn share(text: &str) -> Result<f64, &'static str> {
+pub(crate) fn share(text: &str) -> Result<f64, &'static str> {
     let share = text.parse().ok().filter(|share| (0.0..=1.0).contains(share));
     share.ok_or("give a number from 0 to 1, as in 0.01")
 }
@@ -92,7 +93,7 @@ impl FromStr for BaselineName {
 
 impl Curves {
     /// Whether curves are requested, or advice, which needs them.
-    pub const fn are_wanted(&self) -> bool {
+    pub(crate) const fn are_wanted(&self) -> bool {
         self.mrc || self.advise.is_some()
     }
 
@@ -138,7 +139,7 @@ struct Measured {
 }
 
 /// Measures the curves, prints, writes and draws them, and gives advice.
-pub fn run(options: &Options, policies: &[Policy], source: &Source) -> Result<(), SimError> {
+pub(crate) fn run(options: &Options, policies: &[Policy], source: &Source) -> Result<(), SimError> {
     let wanted = &options.curves;
     if let Some(path) = &wanted.plot {
         check_plot(path)?;
@@ -280,7 +281,6 @@ fn show_all(
     curves: &[Curve],
     advice: &[Advice],
 ) -> Result<(), SimError> {
-    let wanted = &options.curves.plot;
     let footprint = u64::from(tape.distinct());
     let extra = Extra {
         machine: PlainMachine::of(bytes / sampled),
@@ -300,37 +300,20 @@ fn show_all(
     };
     let points = rows(curves, bytes).into_iter().map(measured).collect();
     let report = Report::new(&extra, points);
+    let text = report.text().map_err(SimError::Output)?;
+    let table = Table::new(curves, footprint, bytes);
+    let sentences: Vec<String> = advice.iter().map(|advice| advice.sentences(bytes)).collect();
     if options.common.results.output() == Output::Json {
-        report.text().and_then(|text| out::all(&text)).map_err(SimError::Output)?;
-        return plot(wanted, source, bytes, tape, curves, advice);
-    }
-    out::line(Table::new(curves, footprint, bytes));
-    for advice in advice {
-        out::line(advice.sentences(bytes));
+        out::all(&text).map_err(SimError::Output)?;
+    } else {
+        out::line(&table);
+        sentences.iter().for_each(out::line);
     }
     // The table is printed first, as writing the files may fail.
     if let Output::Both(path) = options.common.results.output() {
         report.write(Some(path))?;
     }
-    plot(wanted, source, bytes, tape, curves, advice)?;
-    if let Some(path) = wanted {
-        out::line(format_args!("\nplot written to {}", path.display()));
-    }
-    Ok(())
-}
-
-/// Draws the curves, if requested.
-fn plot(
-    path: &Option<PathBuf>,
-    source: &Source,
-    bytes: u64,
-    tape: &Tape,
-    curves: &[Curve],
-    advice: &[Advice],
-) -> Result<(), SimError> {
-    let Some(path) = path else { return Ok(()) };
-    let footprint = u64::from(tape.distinct());
-    let title = format!("Miss ratios of {}", source.name());
+    let Some(path) = &options.curves.plot else { return Ok(()) };
     let about = format!(
         "{} accesses to {} pages of {bytes} bytes, {} of them the first of their page. Played by \
          lowtide {} on a plain machine: one CPU, no read-ahead.",
@@ -339,35 +322,32 @@ fn plot(
         thousands(tape.cold() as f64),
         env!("CARGO_PKG_VERSION")
     );
-    let text = if is_svg(path) {
-        let short = format!(
-            "{} accesses to {} pages of {bytes} bytes; plain machine",
-            thousands(tape.accesses() as f64),
-            thousands(footprint as f64)
-        );
-        chart(&title, &short, curves, bytes)
-    } else {
-        page(&title, &[about], curves, footprint, bytes, advice)
-    };
-    fs::write(path, text).map_err(|source| SimError::Plot { path: path.clone(), source })?;
+    let notes = [vec![about], sentences, table.notes()].concat();
+    plot(path, source, &notes, &text)?;
+    if options.common.results.output() != Output::Json {
+        out::line(format_args!("\nplot written to {}", path.display()));
+    }
     Ok(())
 }
 
-fn is_svg(path: &Path) -> bool {
-    path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("svg"))
+/// Draws a result, as `lowtide report` does.
+fn plot(path: &Path, source: &Source, notes: &[String], result: &[u8]) -> Result<(), SimError> {
+    let title = format!("Miss ratios of {}", source.name());
+    let document = Document::parse(source.name(), &String::from_utf8_lossy(result));
+    let text = document.map(|document| page(&title, notes, &[document]));
+    let written = text.map_err(io::Error::other).and_then(|text| fs::write(path, text));
+    written.map_err(|source| SimError::Plot { path: path.to_owned(), source })
 }
 
 /// Rejects an unwritable path for a plot before any work starts.
 fn check_plot(path: &Path) -> Result<(), SimError> {
-    let known = is_svg(path)
-        || path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("html"));
+    let is_html = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("html"));
     let possible =
-        if known { writable(path) } else { Err("its name does not end in .svg or .html".into()) };
-    if let Err(why) = possible {
-        return Err(SimError::usage(
+        if is_html { writable(path) } else { Err("its name does not end in .html".into()) };
+    possible.map_err(|why| {
+        SimError::usage(
             format!("cannot write a plot to {}: {why}", path.display()),
-            "give --plot a file in an existing directory, with a name that ends in .svg or .html",
-        ));
-    }
-    Ok(())
+            "give --plot a file in an existing directory, with a name that ends in .html",
+        )
+    })
 }

@@ -19,8 +19,8 @@ use lowtide_workload::PageOp;
 use lowtide_workload::trace::TraceRecord;
 
 use super::source::{Records, Source, Survey};
-use crate::sim::error::SimError;
 use crate::sim::full::Streams;
+use lowtide_bench::sim::error::SimError;
 
 /// The largest number of buffered operations: 24 MiB.
 const KEPT_MAX: usize = 1 << 20;
@@ -55,7 +55,7 @@ struct ThreadStream {
 ///
 /// # Errors
 /// [`SimError::Trace`].
-pub fn deal(source: &Source, survey: &Survey) -> Result<Streams, SimError> {
+pub(crate) fn deal(source: &Source, survey: &Survey) -> Result<Streams, SimError> {
     deal_within(source, survey, KEPT_MAX)
 }
 

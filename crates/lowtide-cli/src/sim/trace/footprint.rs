@@ -9,14 +9,14 @@ type Block = [u64; (BLOCK_PAGES / WORD_PAGES) as usize];
 
 /// A set of pages of one space.
 #[derive(Clone, Debug, Default)]
-pub struct Footprint {
+pub(crate) struct Footprint {
     blocks: Vec<Option<Box<Block>>>,
     pages: u64,
 }
 
 impl Footprint {
     /// Adds `pages` pages from `first`. Costs one step for each 64 pages.
-    pub fn touch(&mut self, first: u64, pages: u64) {
+    pub(crate) fn touch(&mut self, first: u64, pages: u64) {
         let end = first + pages;
         let mut page = first;
         while page < end {
@@ -36,7 +36,7 @@ impl Footprint {
     }
 
     /// Number of pages in the set.
-    pub const fn pages(&self) -> u64 {
+    pub(crate) const fn pages(&self) -> u64 {
         self.pages
     }
 }

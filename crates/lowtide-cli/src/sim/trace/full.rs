@@ -3,7 +3,7 @@
 use lowtide::Policy;
 use lowtide_report::columns;
 use lowtide_report::progress::{Patient, Unit};
-use lowtide_report::row::Row;
+use lowtide_report::row::{MeasuredFigures, Row};
 use lowtide_report::table::{self, thousands};
 use lowtide_sim::spec::MachineSpec;
 use lowtide_sim::stream::StreamSpace;
@@ -12,16 +12,16 @@ use super::deal::deal;
 use super::paging::{self, Repage};
 use super::source::Source;
 use super::{Options, WORKLOAD};
-use crate::sim::error::SimError;
 use crate::sim::full::{self, Play, Rows};
-use crate::sim::options::machine_budget;
-use crate::sim::show::{self, Head};
+use lowtide_bench::sim::error::SimError;
+use lowtide_bench::sim::options::machine_budget;
+use lowtide_bench::sim::show::{self, Head};
 
 /// The largest number of tasks.
 const THREADS_MAX: usize = 65_536;
 
 /// Plays the trace under every policy and prints the rows.
-pub fn run(
+pub(crate) fn run(
     options: &Options,
     policies: &[Policy],
     source: Source,
@@ -82,10 +82,10 @@ pub fn run(
         machine: machine.name.clone(),
         max_bytes: max,
         data_bytes: Some(pages * machine.page),
-        footprint_pages: Some(pages),
         page_bytes: machine.page,
         threads: threads as u32,
         seed: Some(options.common.seed),
+        measured: MeasuredFigures { footprint_pages: Some(pages), ..MeasuredFigures::default() },
         ..Row::default()
     };
     let progress = Patient::new("operations", Unit::Steps, survey.ops * policies.len() as u64);

@@ -14,13 +14,13 @@
 //! | `deal` | the operations of each thread, from one reader |
 //! | `full` | a full machine for each policy |
 
-pub mod curves;
-pub mod deal;
-pub mod footprint;
-pub mod full;
-pub mod paging;
-pub mod plain;
-pub mod source;
+pub(crate) mod curves;
+pub(crate) mod deal;
+pub(crate) mod footprint;
+pub(crate) mod full;
+pub(crate) mod paging;
+pub(crate) mod plain;
+pub(crate) mod source;
 
 use std::path::PathBuf;
 
@@ -28,14 +28,14 @@ use clap::{ArgGroup, Args};
 use lowtide::Size;
 use lowtide_workload::trace::Format;
 
-use super::error::SimError;
-use super::options::{Common, OrPlain, Swap, Timing};
+use lowtide_bench::sim::error::SimError;
+use lowtide_bench::sim::options::{Common, OrPlain, Swap, Timing};
 use source::Source;
 
 /// The name on the command line.
-pub const NAME: &str = "trace";
+pub(crate) const NAME: &str = "trace";
 /// One line for listings.
-pub const ABOUT: &str =
+pub(crate) const ABOUT: &str =
     "a recorded trace, on the plain machine or a full one; miss-ratio curves and advice";
 
 /// The workload's name in rows, as in `lowtide bench`.
@@ -58,7 +58,7 @@ Examples:
     mut_arg("seed", |arg| arg.requires("machine")),
     mut_arg("timing", |arg| arg.conflicts_with("curves"))
 )]
-pub struct Options {
+pub(crate) struct Options {
     /// The trace; `-` is standard input
     file: PathBuf,
     /// Format: csv, compact, oracle-general, object-csv, msr, lackey or filemap [default: detected]
@@ -88,7 +88,7 @@ pub struct Options {
 }
 
 /// Plays the trace under every policy and prints the rows.
-pub fn run(options: &Options) -> Result<(), SimError> {
+pub(crate) fn run(options: &Options) -> Result<(), SimError> {
     let policies = options.common.begin()?;
     let source = Source::new(&options.file, options.format);
     if options.curves.are_wanted() {

@@ -14,7 +14,7 @@ use lowtide_report::out;
 use lowtide_workload::PageOp;
 use lowtide_workload::trace::{Trace, page_is_possible};
 
-use crate::sim::error::SimError;
+use lowtide_bench::sim::error::SimError;
 
 /// The page size if neither the trace nor an option specifies it.
 const USUAL_BYTES: u64 = 4096;
@@ -23,7 +23,7 @@ const USUAL_BYTES: u64 = 4096;
 ///
 /// # Errors
 /// [`SimError::Usage`] for an impossible `--page`.
-pub fn page_of(asked: Option<Size>, trace: &Trace) -> Result<u64, SimError> {
+pub(crate) fn page_of(asked: Option<Size>, trace: &Trace) -> Result<u64, SimError> {
     let said = trace.page_bytes();
     let Some(asked) = asked else { return Ok(said.unwrap_or(USUAL_BYTES)) };
     let bytes = asked.bytes();
@@ -44,7 +44,7 @@ pub fn page_of(asked: Option<Size>, trace: &Trace) -> Result<u64, SimError> {
 }
 
 /// A page size for the lines above the table, and its source.
-pub fn shown(asked: Option<Size>, trace: &Trace, page: u64) -> String {
+pub(crate) fn shown(asked: Option<Size>, trace: &Trace, page: u64) -> String {
     let from = match (asked, trace.page_bytes()) {
         (None, None) => " (the trace does not say; --page may)",
         _ => "",
@@ -54,17 +54,17 @@ pub fn shown(asked: Option<Size>, trace: &Trace, page: u64) -> String {
 
 /// The conversion of pages of one size to another. Both are powers of two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Repage {
+pub(crate) struct Repage {
     from: u64,
     to: u64,
 }
 
 impl Repage {
     /// The identity.
-    pub const NONE: Self = Self { from: 1, to: 1 };
+    pub(crate) const NONE: Self = Self { from: 1, to: 1 };
 
     /// Pages of `from` bytes become pages of `to` bytes.
-    pub const fn new(from: u64, to: u64) -> Self {
+    pub(crate) const fn new(from: u64, to: u64) -> Self {
         Self { from, to }
     }
 
@@ -72,7 +72,7 @@ impl Repage {
     ///
     /// # Errors
     /// [`SimError::Usage`] when there are more of them than a space can have.
-    pub fn op(self, op: PageOp) -> Result<PageOp, SimError> {
+    pub(crate) fn op(self, op: PageOp) -> Result<PageOp, SimError> {
         if self.from == self.to {
             return Ok(op);
         }

@@ -17,7 +17,7 @@ use lowtide::{Policy, Size};
 use lowtide_core::MemoryStat;
 use lowtide_core::limits::MIN_BUDGET;
 use lowtide_report::interrupt::{self, Interrupted};
-use lowtide_report::row::Row;
+use lowtide_report::row::{MeasuredFigures, Row};
 use lowtide_report::table::{self, thousands};
 use lowtide_report::threads::{self, Stop};
 use lowtide_report::{columns, out};
@@ -27,12 +27,12 @@ use lowtide_workload::{PageOp, SpaceKind};
 
 use super::source::{Source, SpaceSurvey, reading};
 use super::{Options, WORKLOAD, paging};
-use crate::sim::clock::Stopwatch;
-use crate::sim::error::SimError;
 use crate::sim::full::Outcome;
-use crate::sim::host::{Host, needed};
-use crate::sim::options::plain_budget;
-use crate::sim::show::{self, Head, PlainMachine};
+use lowtide_bench::sim::clock::Stopwatch;
+use lowtide_bench::sim::error::SimError;
+use lowtide_bench::sim::host::{Host, needed};
+use lowtide_bench::sim::options::plain_budget;
+use lowtide_bench::sim::show::{self, Head, PlainMachine};
 
 /// The default budget, as a share of the touched pages.
 const MAX_PART: u64 = 4;
@@ -61,7 +61,7 @@ struct Played {
 }
 
 /// Plays the trace under every policy and prints the rows.
-pub fn run(options: &Options, policies: &[Policy], source: &Source) -> Result<(), SimError> {
+pub(crate) fn run(options: &Options, policies: &[Policy], source: &Source) -> Result<(), SimError> {
     if options.max.is_none() && source.is_standard_input() {
         return Err(SimError::usage(
             "the default budget depends on the pages that the trace touches, and standard input \
@@ -154,8 +154,8 @@ fn row_of(played: &Played, pages: u64, page: u64, timed: bool) -> Row {
         system: "lowtide",
         machine: PlainMachine::NAME.into(),
         data_bytes: Some(pages * page),
-        footprint_pages: Some(pages),
         threads: 1,
+        measured: MeasuredFigures { footprint_pages: Some(pages), ..MeasuredFigures::default() },
         ..Row::default()
     };
     let row = row.on_plain(&played.counts, &played.memory);

@@ -10,14 +10,14 @@ use lowtide_workload::{OpKind, PageOp, SpaceKind};
 
 use super::footprint::Footprint;
 use super::paging::Repage;
-use crate::sim::error::SimError;
+use lowtide_bench::sim::error::SimError;
 
 /// Records between two checks of progress and Ctrl-C.
 const STRIDE: u64 = 4096;
 
 /// A trace, which can be opened any number of times unless it is standard input.
 #[derive(Clone, Debug)]
-pub struct Source {
+pub(crate) struct Source {
     path: PathBuf,
     format: Option<Format>,
     repage: Repage,
@@ -25,49 +25,49 @@ pub struct Source {
 
 /// The operations of a trace, in pages of the machine that plays them.
 #[derive(Debug)]
-pub struct Records {
+pub(crate) struct Records {
     trace: Trace,
     repage: Repage,
 }
 
 /// The result of a pass over a trace.
 #[derive(Clone, Debug, Default)]
-pub struct Survey {
+pub(crate) struct Survey {
     /// Number of operations.
-    pub ops: u64,
+    pub(crate) ops: u64,
     /// The spaces, by number.
-    pub spaces: Vec<SpaceSurvey>,
+    pub(crate) spaces: Vec<SpaceSurvey>,
     /// The numbers of all threads.
-    pub threads: BTreeSet<u32>,
+    pub(crate) threads: BTreeSet<u32>,
 }
 
 /// The result of a pass for one space.
 #[derive(Clone, Debug)]
-pub struct SpaceSurvey {
-    pub kind: SpaceKind,
+pub(crate) struct SpaceSurvey {
+    pub(crate) kind: SpaceKind,
     /// One more than the last page of any operation.
-    pub end: u64,
+    pub(crate) end: u64,
     footprint: Footprint,
 }
 
 impl Source {
     /// The trace in a file, in the given format or the one detected from its content.
-    pub fn new(path: &Path, format: Option<Format>) -> Self {
+    pub(crate) fn new(path: &Path, format: Option<Format>) -> Self {
         Self { path: path.to_owned(), format, repage: Repage::NONE }
     }
 
     /// The same trace for a machine with another page size.
-    pub fn on(self, repage: Repage) -> Self {
+    pub(crate) fn on(self, repage: Repage) -> Self {
         Self { repage, ..self }
     }
 
     /// Whether it can be read only once.
-    pub fn is_standard_input(&self) -> bool {
+    pub(crate) fn is_standard_input(&self) -> bool {
         self.path == Path::new("-")
     }
 
     /// Its name as given.
-    pub fn name(&self) -> String {
+    pub(crate) fn name(&self) -> String {
         self.path.display().to_string()
     }
 
@@ -75,7 +75,7 @@ impl Source {
     ///
     /// # Errors
     /// [`SimError::Trace`].
-    pub fn open(&self) -> Result<Trace, SimError> {
+    pub(crate) fn open(&self) -> Result<Trace, SimError> {
         Ok(open(&self.path, self.format)?)
     }
 
@@ -83,7 +83,7 @@ impl Source {
     ///
     /// # Errors
     /// [`SimError::Trace`].
-    pub fn records(&self) -> Result<Records, SimError> {
+    pub(crate) fn records(&self) -> Result<Records, SimError> {
         Ok(Records { trace: self.open()?, repage: self.repage })
     }
 
@@ -92,7 +92,7 @@ impl Source {
     /// # Errors
     /// [`SimError::Trace`] for the first error in it, [`SimError::Usage`] for a
     /// trace without operations, [`SimError::Interrupted`].
-    pub fn survey(&self) -> Result<Survey, SimError> {
+    pub(crate) fn survey(&self) -> Result<Survey, SimError> {
         let mut trace = self.records()?;
         let mut progress = reading(trace.progress());
         let mut survey = Survey::default();
@@ -118,7 +118,7 @@ impl Source {
     ///
     /// # Errors
     /// [`SimError::Usage`].
-    pub fn refuse_empty(&self, ops: u64) -> Result<(), SimError> {
+    pub(crate) fn refuse_empty(&self, ops: u64) -> Result<(), SimError> {
         if ops == 0 {
             return Err(SimError::usage(
                 format!("the trace {} holds no operations", self.name()),
@@ -140,31 +140,31 @@ impl Records {
     }
 
     /// The spaces and tenants seen so far.
-    pub fn names(&self) -> &Names {
+    pub(crate) fn names(&self) -> &Names {
         self.trace.names()
     }
 
     /// The position in the file.
-    pub fn progress(&self) -> Progress {
+    pub(crate) fn progress(&self) -> Progress {
         self.trace.progress()
     }
 }
 
 impl Survey {
     /// Different pages that are touched.
-    pub fn footprint(&self) -> u64 {
+    pub(crate) fn footprint(&self) -> u64 {
         self.spaces.iter().map(|space| space.footprint.pages()).sum()
     }
 }
 
 impl SpaceSurvey {
     /// A space without operations so far.
-    pub fn new(kind: SpaceKind) -> Self {
+    pub(crate) fn new(kind: SpaceKind) -> Self {
         Self { kind, end: 0, footprint: Footprint::default() }
     }
 
     /// Adds an operation. `sync` and `free` do not count as touching a page.
-    pub fn add(&mut self, op: &PageOp) {
+    pub(crate) fn add(&mut self, op: &PageOp) {
         self.end = self.end.max(op.last_page() + 1);
         if !matches!(op.kind, OpKind::Sync | OpKind::Free) {
             self.footprint.touch(op.page, op.pages.into());
@@ -172,12 +172,12 @@ impl SpaceSurvey {
     }
 
     /// Different pages that are touched.
-    pub const fn pages(&self) -> u64 {
+    pub(crate) const fn pages(&self) -> u64 {
         self.footprint.pages()
     }
 }
 
 /// A bar over the bytes of a trace's file.
-pub fn reading(progress: Progress) -> Patient {
+pub(crate) fn reading(progress: Progress) -> Patient {
     Patient::new("reading the trace", Unit::Bytes, progress.file_bytes.unwrap_or(0))
 }

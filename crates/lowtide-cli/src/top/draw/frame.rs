@@ -1,11 +1,11 @@
-//! A whole screen: the first line, the list or page, the line of time, the last line.
+//! A whole screen: the first line, the list or page, the last line.
 
+use lowtide_status::printable;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
 
-use super::look::{Look, bar};
 use super::scene::{Scene, state_text};
 use super::{list, side, tenant, words};
 use crate::top::model::navigation::View;
@@ -29,22 +29,13 @@ pub(crate) fn screen(frame: &mut Frame<'_>, mut scene: Scene<'_>) {
     if area.width < WIDTH_MIN || area.height < HEIGHT_MIN {
         words::too_small(frame, area, WIDTH_MIN, HEIGHT_MIN);
     } else {
-        let timeline = u16::from(scene.caption.place.is_some());
-        let parts = [
-            Constraint::Length(1),
-            Constraint::Min(0),
-            Constraint::Length(timeline),
-            Constraint::Length(1),
-        ];
-        let [head, body, time, foot] = Layout::vertical(parts).areas(area);
+        let parts = [Constraint::Length(1), Constraint::Min(0), Constraint::Length(1)];
+        let [head, body, foot] = Layout::vertical(parts).areas(area);
         header(frame, head, &scene);
         if scene.navigation.has_help {
-            words::help(frame, body, scene.caption.place.is_some(), look);
+            words::help(frame, body, look);
         } else {
             view(frame, body, &mut scene);
-        }
-        if let Some(place) = scene.caption.place {
-            line_of_time(frame, time, place, look);
         }
         footer(frame, foot, &scene);
     }
@@ -55,7 +46,7 @@ pub(crate) fn screen(frame: &mut Frame<'_>, mut scene: Scene<'_>) {
 fn view(frame: &mut Frame<'_>, area: Rect, scene: &mut Scene<'_>) {
     match scene.navigation.view.clone() {
         View::Processes if scene.processes.iter().next().is_none() => {
-            words::no_processes(frame, area, scene.caption.place.is_some());
+            words::no_processes(frame, area);
         }
         View::Process(key) if scene.processes.get(key).is_none() => words::gone(frame, area),
         View::Processes | View::Process(_) => {
@@ -103,7 +94,7 @@ fn header(frame: &mut Frame<'_>, area: Rect, scene: &Scene<'_>) {
         (view, Some(process)) => {
             left.push_str(&format!(" > {} {}", process.key.pid, rows::program(process)));
             if let View::Tenant(_, place) = view {
-                left.push_str(&format!(" > {}", rows::clean(&place.1)));
+                left.push_str(&format!(" > {}", printable(&place.1)));
             }
             if let Some(state) = state_text(&process.state) {
                 left.push_str(&format!("  ({state})"));
@@ -127,43 +118,22 @@ fn footer(frame: &mut Frame<'_>, area: Rect, scene: &Scene<'_>) {
     let look = scene.look;
     let filter = &navigation.list().order.filter;
     let line = if navigation.is_editing {
-        Line::from(format!(" Filter: {}_   Enter keeps it, Esc removes it", rows::clean(filter)))
+        Line::from(format!(" Filter: {}_   Enter keeps it, Esc removes it", printable(filter)))
     } else if let Some(note) = &scene.caption.note {
-        Line::styled(format!(" {}", rows::clean(note)), look.alert())
+        Line::styled(format!(" {}", printable(note)), look.alert())
     } else {
-        let moves = match (&navigation.view, scene.caption.place) {
-            (View::Tenant(..), None) => "j k other tenant  Esc up",
-            (View::Tenant(..), Some(_)) => "arrows time  j k other tenant  Esc up",
-            (View::Process(_), None) => "Enter tenant  Esc up  s sort  r reverse  / filter",
-            (View::Processes, None) => "Enter tenants  s sort  r reverse  / filter",
-            (_, Some(_)) => "arrows time  Enter down  Esc up  s sort  / filter",
+        let moves = match navigation.view {
+            View::Tenant(..) => "j k other tenant  Esc up",
+            View::Process(_) => "Enter tenant  Esc up  s sort  r reverse  / filter",
+            View::Processes => "Enter tenants  s sort  r reverse  / filter",
         };
         let shown = if filter.is_empty() || matches!(navigation.view, View::Tenant(..)) {
             String::new()
         } else {
-            format!(" filter: {} ", rows::clean(filter))
+            format!(" filter: {} ", printable(filter))
         };
         let keys = format!(" q quit  ? help  p pause  {moves}");
         Line::from(vec![Span::styled(shown, look.alert()), Span::raw(keys)])
     };
-    frame.render_widget(Paragraph::new(line), area);
-}
-
-/// Hours, minutes and seconds.
-fn clock(seconds: f64) -> String {
-    let seconds = seconds as u64;
-    format!("{}:{:02}:{:02}", seconds / 3600, seconds / 60 % 60, seconds % 60)
-}
-
-/// Where one is in a recording.
-fn line_of_time(frame: &mut Frame<'_>, area: Rect, (at, all): (f64, f64), look: Look) {
-    let (begin, end) = (clock(at), clock(all));
-    let width = (area.width as usize).saturating_sub(begin.len() + end.len() + 4);
-    let share = if all > 0.0 { at / all } else { 1.0 };
-    let line = Line::from(vec![
-        Span::raw(format!(" {begin} ")),
-        Span::styled(bar(share, width), look.bar()),
-        Span::raw(format!(" {end}")),
-    ]);
     frame.render_widget(Paragraph::new(line), area);
 }

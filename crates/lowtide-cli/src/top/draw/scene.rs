@@ -1,12 +1,12 @@
 //! What is to be drawn, and what all parts of a picture use.
 
+use lowtide_status::printable;
 use ratatui::text::Span;
 use ratatui::widgets::Block;
 
 use super::look::Look;
 use crate::top::model::navigation::Navigation;
 use crate::top::model::processes::{Processes, State};
-use crate::top::model::rows;
 
 /// Where the pictures come from, for the first and the last line.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -14,10 +14,8 @@ pub(crate) struct Caption {
     /// As in `every 1 s`.
     pub(crate) source: String,
     pub(crate) is_paused: bool,
-    /// What the reader should know, as that recording has failed.
+    /// What the reader should know, as that a folder cannot be read.
     pub(crate) note: Option<String>,
-    /// In a recording: seconds since its beginning, and all.
-    pub(crate) place: Option<(f64, f64)>,
 }
 
 /// What is to be drawn.
@@ -33,7 +31,7 @@ pub(crate) fn state_text(state: &State) -> Option<String> {
     match state {
         State::Live => None,
         State::Silent(seconds) => Some(format!("has not written its page for {seconds} s")),
-        State::Unreadable(why) => Some(format!("page not readable: {}", rows::clean(why))),
+        State::Unreadable(why) => Some(format!("page not readable: {}", printable(why))),
         State::Ended(_) => Some("ended".into()),
     }
 }

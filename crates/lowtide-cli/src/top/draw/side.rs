@@ -2,6 +2,7 @@
 //! curve where there is room.
 
 use lowtide_report::table::memory;
+use lowtide_status::printable;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::text::Line;
@@ -12,7 +13,7 @@ use super::scene::{Scene, boxed, state_text};
 use super::{curve, history};
 use crate::top::model::columns::{count, percent, way};
 use crate::top::model::processes::{Place, Process};
-use crate::top::model::rows::{Id, Row, clean};
+use crate::top::model::rows::{Id, Row};
 use crate::top::model::trail::Trail;
 
 /// From this height on the place has a curve.
@@ -27,7 +28,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, scene: &Scene<'_>, row: &R
         Id::Process(key) => (format!("{} {}", row.pid, row.name), scene.processes.get(*key), None),
         Id::Tenant(place) => {
             let process = scene.navigation.process(scene.processes);
-            (clean(&place.1), process, Some(place))
+            (printable(&place.1), process, Some(place))
         }
     };
     let Some(process) = process else { return };
@@ -60,7 +61,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, scene: &Scene<'_>, row: &R
     if let (Some(below), Some(place)) = (below, place) {
         let found = process.find(place);
         let known = found.and_then(|(_, tenant)| tenant.curve.as_ref());
-        let used = found.map_or(0, |(_, tenant)| tenant.usage_bytes);
+        let used = found.map_or(0, |(_, tenant)| tenant.stat.usage_bytes);
         let at = process.limit(place).unwrap_or(used);
         curve::draw(frame, below, known, (used, at), look);
     }
@@ -82,7 +83,7 @@ fn state(frame: &mut Frame<'_>, area: Rect, row: &Row, look: Look) -> Rect {
 fn main_place(process: &Process) -> Option<Place> {
     let roots = process.status.pagers.iter().enumerate();
     let roots = roots.filter_map(|(at, pager)| Some((at, pager.tenants.first()?)));
-    let largest = roots.max_by_key(|(_, root)| root.usage_bytes);
+    let largest = roots.max_by_key(|(_, root)| root.stat.usage_bytes);
     largest.map(|(at, root)| (at, root.path.clone()))
 }
 
@@ -110,7 +111,7 @@ fn facts(row: &Row, process: &Process, width: u16) -> Vec<Line<'static>> {
         }
         Id::Tenant(_) => format!(" hits {}", percent(of.hit)),
     };
-    let failed: u64 = process.status.pagers.iter().map(|pager| pager.failed_pages).sum();
+    let failed: u64 = process.status.pagers.iter().map(|pager| pager.stat.failed_pages).sum();
     if failed > 0 {
         who.push_str(&format!(", {failed} pages could not be written"));
     }

@@ -1,7 +1,7 @@
 //! The page of a tenant: limits, ages, files, the last minutes, and its curve.
 
 use lowtide_report::table::memory;
-use lowtide_status::{Generation, PagerStatus, TenantStatus};
+use lowtide_status::{Generation, PagerStatus, TenantStatus, printable};
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::Style;
@@ -15,7 +15,6 @@ use super::{curve, history, words};
 use crate::top::model::columns::{count, percent, used_percent};
 use crate::top::model::measures::Measures;
 use crate::top::model::processes::{Place, Process};
-use crate::top::model::rows::clean;
 use crate::top::model::trail::Trail;
 
 /// Lines of the box of limits, and of that of the last minutes, with their frames.
@@ -48,7 +47,7 @@ pub(super) fn draw(
     let [numbers, rest] = Layout::vertical(parts).areas(left);
     limits(frame, numbers, pager, tenant, &known.measures, look);
     generations(frame, rest, tenant, look);
-    let sizes = (tenant.usage_bytes, limit.unwrap_or(tenant.usage_bytes));
+    let sizes = (tenant.stat.usage_bytes, limit.unwrap_or(tenant.stat.usage_bytes));
     let files = match tenant.files.len() as u16 {
         0 => 0,
         _ if right.height < 20 => 0,
@@ -74,9 +73,9 @@ fn limits(
     let block = boxed("Memory", look);
     let inside = block.inner(area);
     frame.render_widget(block, area);
-    let mut usage = vec![Span::raw(format!("used {}", memory(tenant.usage_bytes)))];
-    if let Some(max) = tenant.max_bytes {
-        let share = used_percent(tenant.usage_bytes, max);
+    let mut usage = vec![Span::raw(format!("used {}", memory(tenant.stat.usage_bytes)))];
+    if let Some(max) = tenant.stat.max_bytes {
+        let share = used_percent(tenant.stat.usage_bytes, max);
         let text = format!(" of {} ", memory(max));
         let width = (inside.width as usize).saturating_sub(usage[0].width() + text.len() + 7);
         usage.push(Span::raw(text));
@@ -94,16 +93,16 @@ fn limits(
         Line::from(usage),
         Line::from(format!(
             "peak {} high {} low {} min {}",
-            memory(tenant.peak_bytes),
-            tenant.high_bytes.map_or_else(|| "-".into(), memory),
-            of(tenant.low_bytes),
-            of(tenant.min_bytes)
+            memory(tenant.stat.peak_bytes),
+            tenant.stat.high_bytes.map_or_else(|| "-".into(), memory),
+            of(tenant.stat.low_bytes),
+            of(tenant.stat.min_bytes)
         )),
         Line::from(format!(
             "file {} anon {} swap {}",
-            memory(tenant.file_bytes),
-            memory(tenant.anon_bytes),
-            memory(tenant.swap_bytes)
+            memory(tenant.stat.file_bytes),
+            memory(tenant.stat.anon_bytes),
+            memory(tenant.stat.swap_bytes)
         )),
         Line::from(format!(
             "faults {}/s, refaults {}/s",
@@ -119,16 +118,16 @@ fn limits(
             format!(
                 "stall {} (10 s: {:.1} %), full {}",
                 percent(measures.stall),
-                tenant.stall_some_avg10,
+                tenant.stat.stall_some_avg10,
                 percent(measures.full)
             ),
             stall_style,
         ),
         Line::from(format!(
             "met high {}, max {}, no room {}",
-            events(tenant.high_events),
-            events(tenant.max_events),
-            events(tenant.oom_events)
+            events(tenant.stat.high_events),
+            events(tenant.stat.max_events),
+            events(tenant.stat.oom_events)
         )),
         Line::from(ahead(pager)),
     ];
@@ -137,13 +136,12 @@ fn limits(
 
 /// What became of pages that were read ahead. Only the pager knows.
 fn ahead(pager: &PagerStatus) -> String {
-    if pager.ahead_pages == 0 {
+    let io = &pager.stat.io;
+    let Some((used, wasted)) = io.ahead_shares() else {
         return "read ahead: nothing".into();
-    }
-    let share = |pages: u64| percent(Some(pages as f64 / pager.ahead_pages as f64 * 100.0));
-    let (used, wasted) = (share(pager.ahead_used), share(pager.ahead_wasted));
-    let pages = count(Some(pager.ahead_pages as f64));
-    format!("read ahead {pages}: used {used}, wasted {wasted}")
+    };
+    let [used, wasted] = [used, wasted].map(|share| percent(Some(share * 100.0)));
+    format!("read ahead {}: used {used}, wasted {wasted}", count(Some(io.ahead_pages as f64)))
 }
 
 /// A time, short.
@@ -190,7 +188,7 @@ fn generations(frame: &mut Frame<'_>, area: Rect, tenant: &TenantStatus, look: L
     {
         let more = tenant.files.len() - 1;
         let more = if more == 0 { String::new() } else { format!(" and {more} more") };
-        lines.push(Line::styled(format!("files: {}{more}", clean(file)), look.dim()));
+        lines.push(Line::styled(format!("files: {}{more}", printable(file)), look.dim()));
     }
     frame.render_widget(Paragraph::new(lines), inside);
 }
@@ -199,7 +197,8 @@ fn list_files(frame: &mut Frame<'_>, area: Rect, tenant: &TenantStatus, look: Lo
     let block = boxed("Files", look);
     let inside = block.inner(area);
     frame.render_widget(block, area);
-    let lines: Vec<Line<'_>> = tenant.files.iter().map(|file| Line::from(clean(file))).collect();
+    let lines: Vec<Line<'_>> =
+        tenant.files.iter().map(|file| Line::from(printable(file))).collect();
     frame.render_widget(Paragraph::new(lines), inside);
 }
 

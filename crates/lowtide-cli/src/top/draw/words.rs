@@ -8,23 +8,14 @@ use ratatui::widgets::{Paragraph, Wrap};
 use super::look::Look;
 use super::scene::boxed;
 
-/// Keys of processes that run.
-const LIVE: &str = "\
+/// What keys do.
+const KEYS: &str = "\
 up down, j k      select a row         Enter, right, l   down, to tenants
 PageUp PageDown   a page of rows       Esc, left, h      up
 g G               first and last row   s > <             sort by next, last
 /                 filter               r                 reverse
 p                 pause                + -               interval up, down
 q                 quit                 ?                 this help";
-
-/// Keys of a recording.
-const REPLAY: &str = "\
-up down, j k      select a row         Enter, l          down, to tenants
-left right        5 seconds            Esc, h            up
-PageUp PageDown   a minute             s > <             sort by next, last
-Home End          begin and end        r                 reverse
-p                 pause                + -               faster, slower
-/                 filter               q                 quit";
 
 /// What the columns mean.
 const COLUMNS: &str = "\
@@ -40,12 +31,11 @@ x  ended        ?  page not readable, or not written for 5 seconds
 !  threads wait for memory 10 % of the time or more";
 
 /// Keys and columns.
-pub(super) fn help(frame: &mut Frame<'_>, area: Rect, is_replay: bool, look: Look) {
+pub(super) fn help(frame: &mut Frame<'_>, area: Rect, look: Look) {
     let block = boxed("Help: any key goes back", look);
     let inside = block.inner(area);
     frame.render_widget(block, area);
-    let keys = if is_replay { REPLAY } else { LIVE };
-    let mut lines: Vec<Line<'_>> = keys.lines().map(Line::from).collect();
+    let mut lines: Vec<Line<'_>> = KEYS.lines().map(Line::from).collect();
     lines.push(Line::from(""));
     lines.extend(COLUMNS.lines().map(Line::from));
     frame.render_widget(Paragraph::new(lines), inside);
@@ -62,11 +52,10 @@ A process appears here when it
 It appears within a second or two.";
 
 /// There are none.
-pub(super) fn no_processes(frame: &mut Frame<'_>, area: Rect, is_replay: bool) {
-    let text = if is_replay { "No process was under lowtide at this time." } else { NO_PROCESSES };
+pub(super) fn no_processes(frame: &mut Frame<'_>, area: Rect) {
     let inside = Rect { x: area.x + 2, y: area.y + 1, width: area.width - 4, ..area };
     let inside = inside.intersection(area);
-    frame.render_widget(Paragraph::new(text), inside);
+    frame.render_widget(Paragraph::new(NO_PROCESSES), inside);
 }
 
 /// What was looked at is not there any more.

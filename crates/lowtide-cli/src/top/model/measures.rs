@@ -6,7 +6,7 @@
 //! that became smaller has begun again (a tenant of the same name was created), and has no rate
 //! until the next page.
 
-use lowtide_status::{Curve, PagerStatus, Status, TenantStatus};
+use lowtide_status::{Curve, Origin, PagerStatus, Status, TenantStatus};
 
 /// Sizes in bytes, rates per second, shares in percent. `None` is what is not known (yet).
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -74,19 +74,19 @@ fn curve_hits(curve: &Curve) -> Option<f64> {
 pub(crate) fn of_tenant(now: &TenantStatus, before: Option<Before<&TenantStatus>>) -> Measures {
     let before = before.as_ref();
     Measures {
-        used: now.usage_bytes,
-        max: now.max_bytes,
-        peak: now.peak_bytes,
-        swap: now.swap_bytes,
-        file: now.file_bytes,
-        anon: now.anon_bytes,
-        dirty: now.dirty_bytes + now.writeback_bytes,
-        faults: rate(now.faults, before, |was| was.faults),
-        refaults: rate(now.refaults, before, |was| was.refaults),
-        scanned: rate(now.scanned, before, |was| was.scanned),
-        evicted: rate(now.evicted, before, |was| was.evicted),
-        stall: share(now.stall_some_ns, before, |was| was.stall_some_ns),
-        full: share(now.stall_full_ns, before, |was| was.stall_full_ns),
+        used: now.stat.usage_bytes,
+        max: now.limit_bytes(),
+        peak: now.stat.peak_bytes,
+        swap: now.stat.swap_bytes,
+        file: now.stat.file_bytes,
+        anon: now.stat.anon_bytes,
+        dirty: now.stat.dirty_bytes + now.stat.writeback_bytes,
+        faults: rate(now.stat.faults, before, |was| was.stat.faults),
+        refaults: rate(now.stat.refaults, before, |was| was.stat.refaults),
+        scanned: rate(now.stat.scanned, before, |was| was.stat.scanned),
+        evicted: rate(now.stat.evicted, before, |was| was.stat.evicted),
+        stall: share(now.stat.stall_some_ns, before, |was| was.stat.stall_some_ns),
+        full: share(now.stat.stall_full_ns, before, |was| was.stat.stall_full_ns),
         hit: now.curve.as_ref().and_then(curve_hits),
         read: None,
         write: None,
@@ -133,13 +133,18 @@ fn with(sum: Measures, pager: Measures) -> Measures {
 }
 
 /// The share of reads since the page before that found their pages in memory. A process that only
-/// follows pointers has no hits that could be counted, and so no such share.
+/// follows pointers has no hits that could be counted, and so no such share: under `lowtide run`
+/// the reads are those that lowtide makes ahead.
 fn hits(now: &Status, before: Option<&Before<&Status>>) -> Option<f64> {
+    if now.origin == Origin::Run {
+        return None;
+    }
     let sum = |status: &Status, of: fn(&PagerStatus) -> u64| status.pagers.iter().map(of).sum();
-    let (hits, misses): (u64, u64) = (sum(now, |pager| pager.hits), sum(now, |pager| pager.misses));
+    let (hits, misses): (u64, u64) =
+        (sum(now, |pager| pager.stat.hits), sum(now, |pager| pager.stat.misses));
     let was = before?.was;
-    let hits_before: u64 = sum(was, |pager| pager.hits);
-    let misses_before: u64 = sum(was, |pager| pager.misses);
+    let hits_before: u64 = sum(was, |pager| pager.stat.hits);
+    let misses_before: u64 = sum(was, |pager| pager.stat.misses);
     let found = hits.checked_sub(hits_before).filter(|_| hits > 0)? as f64;
     let all = found + misses.checked_sub(misses_before)? as f64;
     (all > 0.0).then(|| found / all * 100.0)
@@ -149,37 +154,41 @@ fn hits(now: &Status, before: Option<&Before<&Status>>) -> Option<f64> {
 pub(crate) fn of_process(now: &Status, before: Option<Before<&Status>>) -> Measures {
     let of_pager = |(at, pager): (usize, &PagerStatus)| {
         let before = before.and_then(|before| before.part(|was| root(was.pagers.get(at)?)));
-        root(pager).map(|root| of_tenant(root, before))
+        let of_root = of_tenant(root(pager)?, before);
+        Some(Measures { max: pager.limit_bytes(), ..of_root })
     };
     let pagers = now.pagers.iter().enumerate().filter_map(of_pager);
     let mut all = pagers.reduce(with).unwrap_or_default();
     let before = before.as_ref();
     all.hit = hits(now, before).or(all.hit);
-    all.read = rate(now.device_read_bytes, before, |was| was.device_read_bytes);
-    all.write = rate(now.device_write_bytes, before, |was| was.device_write_bytes);
+    all.read = rate(now.stat.device_read_bytes, before, |was| was.stat.device_read_bytes);
+    all.write = rate(now.stat.device_write_bytes, before, |was| was.stat.device_write_bytes);
     all
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use lowtide_status::TenantStat;
 
     fn tenant(faults: u64, stalled: u64) -> TenantStatus {
         TenantStatus {
-            usage_bytes: 10,
-            max_bytes: Some(40),
-            faults,
-            stall_some_ns: stalled,
+            stat: TenantStat {
+                usage_bytes: 10,
+                max_bytes: Some(40),
+                faults,
+                stall_some_ns: stalled,
+                ..TenantStat::default()
+            },
             ..TenantStatus::default()
         }
     }
 
     fn process(tenants: &[TenantStatus], hits: u64, misses: u64) -> Status {
-        let pager = |tenant: &TenantStatus| PagerStatus {
-            tenants: vec![tenant.clone()],
-            hits,
-            misses,
-            ..PagerStatus::default()
+        let pager = |tenant: &TenantStatus| {
+            let mut pager = PagerStatus { tenants: vec![tenant.clone()], ..PagerStatus::default() };
+            (pager.stat.hits, pager.stat.misses) = (hits, misses);
+            pager
         };
         Status { pagers: tenants.iter().map(pager).collect(), ..Status::default() }
     }
@@ -210,10 +219,21 @@ mod tests {
     }
 
     #[test]
+    fn a_process_shows_the_limit_that_is_set_now() {
+        let mut now = process(&[tenant(0, 0)], 0, 0);
+        let mut below = tenant(0, 0);
+        (below.path, below.stat.high_bytes) = ("/run-0".into(), Some(30));
+        now.pagers[0].tenants.push(below);
+        assert_eq!(of_process(&now, None).max, Some(30));
+    }
+
+    #[test]
     fn pointers_alone_have_no_share_of_hits() {
         let was = process(&[tenant(0, 0)], 0, 0);
         let now = process(&[tenant(10, 0)], 0, 10);
         assert_eq!(of_process(&now, Some(Before { was: &was, seconds: 1.0 })).hit, None);
+        let ahead = Status { origin: Origin::Run, ..process(&[tenant(10, 0)], 30, 10) };
+        assert_eq!(of_process(&ahead, Some(Before { was: &was, seconds: 1.0 })).hit, None);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //!
 //! | file | concept |
 //! |---|---|
-//! | `sample` | all processes at one moment, and a line of a recording |
+//! | `sample` | all processes at one moment |
 //! | `measures` | the numbers of a row: sizes, and counters as rates |
 //! | `trail` | the last minutes of a row |
 //! | `processes` | the processes that are known, from sample to sample |

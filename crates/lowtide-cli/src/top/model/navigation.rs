@@ -2,13 +2,12 @@
 //!
 //! A selection is a row's identity, not its number: a list that sorts itself again every second
 //! must not slip another process below the cursor. What ends the command or concerns its source
-//! (the interval, the place in a recording) is returned as an [`Effect`].
-
-use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+//! (the interval) is returned as an [`Effect`].
 
 use super::columns::{self, Column};
 use super::processes::{Key, Place, Process, Processes};
 use super::rows::{self, Id, Order, Row};
+use crate::top::keys::Key as Pressed;
 
 /// What is shown.
 #[derive(Clone, Debug, PartialEq)]
@@ -19,7 +18,7 @@ pub(crate) enum View {
 }
 
 /// What a key asks of the command.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Effect {
     None,
     /// End it, with success.
@@ -30,14 +29,9 @@ pub(crate) enum Effect {
     Suspend,
     /// Hold the picture, or go on.
     Pause,
-    /// A longer interval, or a shorter one; in a recording, faster or slower.
+    /// A longer interval, or a shorter one.
     More,
     Less,
-    /// Go seconds on in a recording, or back.
-    Seek(f64),
-    /// To the beginning of a recording, or to its end.
-    Begin,
-    End,
 }
 
 /// A list, and the place in it.
@@ -67,10 +61,6 @@ impl List {
     }
 }
 
-/// Seconds that arrows, and PageUp and PageDown, go in a recording.
-const SEEK: f64 = 5.0;
-const SEEK_FAR: f64 = 60.0;
-
 /// The place in what is shown.
 #[derive(Clone, Debug)]
 pub(crate) struct Navigation {
@@ -80,8 +70,6 @@ pub(crate) struct Navigation {
     /// Whether keys are letters of the filter.
     pub(crate) is_editing: bool,
     pub(crate) has_help: bool,
-    /// Whether a recording is shown: arrows are places in its time.
-    is_replay: bool,
     /// Rows of a list that fit on the screen, and the columns of it.
     pub(crate) page_rows: usize,
     pub(crate) shown: Vec<Column>,
@@ -89,14 +77,13 @@ pub(crate) struct Navigation {
 
 impl Navigation {
     /// At the list of processes.
-    pub(crate) fn new(is_replay: bool) -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             view: View::Processes,
             processes: List::default(),
             tenants: List::default(),
             is_editing: false,
             has_help: false,
-            is_replay,
             page_rows: 10,
             shown: Vec::new(),
         }
@@ -143,11 +130,10 @@ impl Navigation {
     }
 
     /// What a key does.
-    pub(crate) fn press(&mut self, key: KeyEvent, processes: &Processes) -> Effect {
-        let is_control = key.modifiers.contains(KeyModifiers::CONTROL);
-        match key.code {
-            KeyCode::Char('c') if is_control => return Effect::Interrupt,
-            KeyCode::Char('z') if is_control => return Effect::Suspend,
+    pub(crate) fn press(&mut self, key: Pressed, processes: &Processes) -> Effect {
+        match key {
+            Pressed::Control('c') => return Effect::Interrupt,
+            Pressed::Control('z') => return Effect::Suspend,
             _ => {}
         }
         if self.has_help {
@@ -155,31 +141,23 @@ impl Navigation {
             return Effect::None;
         }
         if self.is_editing {
-            self.edit(key.code, is_control);
+            self.edit(key);
             return Effect::None;
         }
-        if is_control {
-            return Effect::None;
-        }
-        if self.is_replay
-            && let Some(effect) = seek(key.code)
-        {
-            return effect;
-        }
-        match key.code {
-            KeyCode::Char('q') => return Effect::Quit,
-            KeyCode::Char('p' | ' ') => return Effect::Pause,
-            KeyCode::Char('+' | '=') => return Effect::More,
-            KeyCode::Char('-' | '_') => return Effect::Less,
-            KeyCode::Char('?') => self.has_help = true,
-            KeyCode::Char('/') => self.is_editing = true,
-            KeyCode::Char('s' | '>' | '<' | 'r') => self.sort(key.code),
-            KeyCode::Esc if !self.list().order.filter.is_empty() && !self.is_page() => {
+        match key {
+            Pressed::Char('q') => return Effect::Quit,
+            Pressed::Char('p' | ' ') => return Effect::Pause,
+            Pressed::Char('+' | '=') => return Effect::More,
+            Pressed::Char('-' | '_') => return Effect::Less,
+            Pressed::Char('?') => self.has_help = true,
+            Pressed::Char('/') => self.is_editing = true,
+            Pressed::Char('s' | '>' | '<' | 'r') => self.sort(key),
+            Pressed::Esc if !self.list().order.filter.is_empty() && !self.is_page() => {
                 self.list_mut().order.filter.clear();
             }
-            KeyCode::Esc | KeyCode::Backspace | KeyCode::Left | KeyCode::Char('h') => self.up(),
-            KeyCode::Enter | KeyCode::Right | KeyCode::Char('l') => self.down(processes),
-            code => self.travel(code, processes),
+            Pressed::Esc | Pressed::Backspace | Pressed::Left | Pressed::Char('h') => self.up(),
+            Pressed::Enter | Pressed::Right | Pressed::Char('l') => self.down(processes),
+            key => self.travel(key, processes),
         }
         Effect::None
     }
@@ -189,25 +167,25 @@ impl Navigation {
     }
 
     /// A key while a filter is written.
-    fn edit(&mut self, code: KeyCode, is_control: bool) {
-        match code {
-            KeyCode::Enter => self.is_editing = false,
-            KeyCode::Esc => {
+    fn edit(&mut self, key: Pressed) {
+        match key {
+            Pressed::Enter => self.is_editing = false,
+            Pressed::Esc => {
                 self.is_editing = false;
                 self.list_mut().order.filter.clear();
             }
-            KeyCode::Backspace => {
+            Pressed::Backspace => {
                 self.list_mut().order.filter.pop();
             }
-            KeyCode::Char('u') if is_control => self.list_mut().order.filter.clear(),
-            KeyCode::Char(c) if !is_control => {
+            Pressed::Control('u') => self.list_mut().order.filter.clear(),
+            Pressed::Char(c) => {
                 self.list_mut().order.filter.extend(c.to_lowercase());
             }
             _ => {}
         }
     }
 
-    fn sort(&mut self, code: KeyCode) {
+    fn sort(&mut self, key: Pressed) {
         // One sorts by what one sees.
         let shown = std::mem::take(&mut self.shown);
         let columns = match self.view {
@@ -216,9 +194,9 @@ impl Navigation {
             View::Process(_) | View::Tenant(..) => columns::TENANTS,
         };
         let list = self.list_mut();
-        match code {
-            KeyCode::Char('r') => list.order.reversed ^= true,
-            KeyCode::Char('<') => list.sort_by_next(columns, columns.len() - 1),
+        match key {
+            Pressed::Char('r') => list.order.reversed ^= true,
+            Pressed::Char('<') => list.sort_by_next(columns, columns.len() - 1),
             _ => list.sort_by_next(columns, 1),
         }
         self.shown = shown;
@@ -249,17 +227,17 @@ impl Navigation {
     }
 
     /// Up and down in the list; on a page of a tenant, to the next one.
-    fn travel(&mut self, code: KeyCode, processes: &Processes) {
+    fn travel(&mut self, key: Pressed, processes: &Processes) {
         let rows = self.rows(processes);
         let at = self.list().selection(&rows);
         let page = self.page_rows.max(1);
-        let to = match code {
-            KeyCode::Up | KeyCode::Char('k') => at.saturating_sub(1),
-            KeyCode::Down | KeyCode::Char('j') => at + 1,
-            KeyCode::PageUp => at.saturating_sub(page),
-            KeyCode::PageDown => at + page,
-            KeyCode::Home | KeyCode::Char('g') => 0,
-            KeyCode::End | KeyCode::Char('G') => usize::MAX,
+        let to = match key {
+            Pressed::Up | Pressed::Char('k') => at.saturating_sub(1),
+            Pressed::Down | Pressed::Char('j') => at + 1,
+            Pressed::PageUp => at.saturating_sub(page),
+            Pressed::PageDown => at + page,
+            Pressed::Home | Pressed::Char('g') => 0,
+            Pressed::End | Pressed::Char('G') => usize::MAX,
             _ => return,
         };
         self.list_mut().select(&rows, to);
@@ -268,19 +246,6 @@ impl Navigation {
             self.view = View::Tenant(*key, place);
         }
     }
-}
-
-/// Where a key leads in a recording.
-const fn seek(code: KeyCode) -> Option<Effect> {
-    Some(match code {
-        KeyCode::Left => Effect::Seek(-SEEK),
-        KeyCode::Right => Effect::Seek(SEEK),
-        KeyCode::PageUp => Effect::Seek(-SEEK_FAR),
-        KeyCode::PageDown => Effect::Seek(SEEK_FAR),
-        KeyCode::Home => Effect::Begin,
-        KeyCode::End => Effect::End,
-        _ => return None,
-    })
 }
 
 #[cfg(test)]
@@ -300,13 +265,12 @@ mod tests {
 
     fn press(navigation: &mut Navigation, processes: &Processes, keys: &str) -> Vec<Effect> {
         let code = |c| match c {
-            '\n' => KeyCode::Enter,
-            '\x1b' => KeyCode::Esc,
-            '\x08' => KeyCode::Backspace,
-            '^' => KeyCode::PageUp,
-            c => KeyCode::Char(c),
+            '\n' => Pressed::Enter,
+            '\x1b' => Pressed::Esc,
+            '\x08' => Pressed::Backspace,
+            c => Pressed::Char(c),
         };
-        let keys = keys.chars().map(|c| KeyEvent::new(code(c), KeyModifiers::NONE));
+        let keys = keys.chars().map(code);
         keys.map(|key| navigation.press(key, processes)).collect()
     }
 
@@ -322,7 +286,7 @@ mod tests {
     #[test]
     fn the_selection_stays_with_its_process_when_the_list_sorts_itself() {
         let (one, two) = (known(1, [30, 20, 10]), known(2, [10, 20, 30]));
-        let mut navigation = Navigation::new(false);
+        let mut navigation = Navigation::new();
         press(&mut navigation, &one, "j");
         assert_eq!(selected(&navigation, &one), process(2));
         press(&mut navigation, &one, "k");
@@ -335,7 +299,7 @@ mod tests {
     #[test]
     fn when_the_selected_row_is_gone_the_next_one_is_selected() {
         let processes = known(1, [30, 20, 10]);
-        let mut navigation = Navigation::new(false);
+        let mut navigation = Navigation::new();
         press(&mut navigation, &processes, "j");
         let mut fewer = Processes::default();
         fewer.take(&sample(1, vec![page(1, 1, &[("/", 9)]), page(3, 1, &[("/", 5)])]));
@@ -346,7 +310,7 @@ mod tests {
     fn enter_goes_down_to_a_tenant_and_escape_up_again() {
         let processes = known(1, [30, 20, 10]);
         let key = Key { pid: 1, start_ticks: 5 };
-        let mut navigation = Navigation::new(false);
+        let mut navigation = Navigation::new();
         press(&mut navigation, &processes, "\n");
         assert_eq!(navigation.view, View::Process(key));
         press(&mut navigation, &processes, "j\n");
@@ -363,7 +327,7 @@ mod tests {
     #[test]
     fn a_filter_takes_letters_that_are_keys_elsewhere() {
         let processes = known(1, [30, 20, 10]);
-        let mut navigation = Navigation::new(false);
+        let mut navigation = Navigation::new();
         assert_eq!(press(&mut navigation, &processes, "/q-P2\x08"), vec![Effect::None; 6]);
         assert_eq!(navigation.list().order.filter, "q-p");
         press(&mut navigation, &processes, "\x1b/gram-2\n");
@@ -375,7 +339,7 @@ mod tests {
     #[test]
     fn keys_sort_by_the_next_column_and_by_the_one_before() {
         let processes = known(1, [30, 20, 10]);
-        let mut navigation = Navigation::new(false);
+        let mut navigation = Navigation::new();
         press(&mut navigation, &processes, "s");
         assert_eq!(navigation.list().order.by, Column::Max);
         press(&mut navigation, &processes, "<<r");
@@ -388,21 +352,12 @@ mod tests {
     #[test]
     fn keys_that_end_it_are_effects_and_help_takes_one_key() {
         let processes = Processes::default();
-        let mut navigation = Navigation::new(false);
+        let mut navigation = Navigation::new();
         assert_eq!(press(&mut navigation, &processes, "?"), [Effect::None]);
         assert!(navigation.has_help);
         assert_eq!(press(&mut navigation, &processes, "qq"), [Effect::None, Effect::Quit]);
-        let control = |c| KeyEvent::new(KeyCode::Char(c), KeyModifiers::CONTROL);
         press(&mut navigation, &processes, "/");
-        assert_eq!(navigation.press(control('c'), &processes), Effect::Interrupt);
-        assert_eq!(navigation.press(control('z'), &processes), Effect::Suspend);
-    }
-
-    #[test]
-    fn in_a_recording_pages_are_minutes() {
-        let processes = known(1, [30, 20, 10]);
-        let mut navigation = Navigation::new(true);
-        assert_eq!(press(&mut navigation, &processes, "^j"), [Effect::Seek(-60.0), Effect::None]);
-        assert_eq!(selected(&navigation, &processes), process(2));
+        assert_eq!(navigation.press(Pressed::Control('c'), &processes), Effect::Interrupt);
+        assert_eq!(navigation.press(Pressed::Control('z'), &processes), Effect::Suspend);
     }
 }

@@ -115,7 +115,7 @@ impl Process {
     pub(crate) fn limit(&self, place: &Place) -> Option<u64> {
         let pager = self.status.pagers.get(place.0)?;
         let above = pager.tenants.iter().filter(|tenant| is_within(&place.1, &tenant.path));
-        above.filter_map(|tenant| tenant.max_bytes).min()
+        above.filter_map(|tenant| tenant.stat.max_bytes).min()
     }
 
     /// The policies of its pagers, each once.
@@ -203,11 +203,6 @@ impl Processes {
         self.iter().filter(|process| process.key.pid == pid).last()
     }
 
-    /// When the last sample was taken: nanoseconds since 1970.
-    pub(crate) const fn at_ns(&self) -> u64 {
-        self.at_ns
-    }
-
     /// Those that have not ended.
     pub(crate) fn count(&self) -> usize {
         self.iter().filter(|process| !matches!(process.state, State::Ended(_))).count()
@@ -217,6 +212,7 @@ impl Processes {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+    use lowtide_status::TenantStat;
 
     const SECOND: u64 = 1_000_000_000;
 
@@ -224,9 +220,12 @@ pub(crate) mod tests {
     pub(crate) fn page(pid: u32, second: u64, tenants: &[(&str, u64)]) -> Status {
         let tenant = |&(path, faults): &(&str, u64)| TenantStatus {
             path: path.into(),
-            faults,
-            usage_bytes: faults << 20,
-            max_bytes: (path == "/").then_some(1 << 30),
+            stat: TenantStat {
+                faults,
+                usage_bytes: faults << 20,
+                max_bytes: (path == "/").then_some(1 << 30),
+                ..TenantStat::default()
+            },
             ..TenantStatus::default()
         };
         Status {
@@ -316,7 +315,7 @@ pub(crate) mod tests {
     #[test]
     fn the_limit_of_a_tenant_is_the_smallest_above_it() {
         let mut status = page(7, 1, &[("/", 1), ("/a", 1), ("/a/b", 1), ("/ab", 1)]);
-        status.pagers[0].tenants[1].max_bytes = Some(1 << 20);
+        status.pagers[0].tenants[1].stat.max_bytes = Some(1 << 20);
         let mut processes = Processes::default();
         processes.take(&sample(1, vec![status]));
         let limit = |path: &str| only(&processes).limit(&(0, path.to_owned()));

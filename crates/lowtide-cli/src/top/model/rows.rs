@@ -3,6 +3,7 @@
 //! A tree sorts among siblings: a tenant stays below its parent whatever the column. A filter keeps
 //! the parents of what it finds, so that a tenant is never without its place.
 
+use lowtide_status::printable;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::columns::{self, Column};
@@ -58,14 +59,9 @@ impl Order {
     }
 }
 
-/// A text of another process without what a terminal would obey.
-pub(crate) fn clean(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
-}
-
 /// The name of a process, or what stands for one that never said it.
 pub(crate) fn program(process: &Process) -> String {
-    if process.status.program.is_empty() { "?".into() } else { clean(&process.status.program) }
+    if process.status.program.is_empty() { "?".into() } else { printable(&process.status.program) }
 }
 
 fn process_row(process: &Process) -> Row {
@@ -74,7 +70,7 @@ fn process_row(process: &Process) -> Row {
         pid: process.key.pid,
         name: program(process),
         way: columns::way(process.status.origin),
-        policy: clean(&process.policy()),
+        policy: printable(&process.policy()),
         tenants: process.tenants.len(),
         state: process.state.clone(),
         measures: process.measures,
@@ -154,7 +150,7 @@ impl<'a> Tree<'a> {
         let pager = if is_one_of_many { format!("pager {} ", place.0 + 1) } else { String::new() };
         Row {
             id: Id::Tenant(place.clone()),
-            name: format!("{:depth$}{pager}{}", "", clean(name)),
+            name: format!("{:depth$}{pager}{}", "", printable(name)),
             measures: self.process.tenants[place].measures,
             ..process_row(self.process)
         }

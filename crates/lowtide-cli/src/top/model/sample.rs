@@ -1,13 +1,9 @@
 //! A sample: what all processes under lowtide said of themselves at one moment.
-//!
-//! A recording is a file of samples, one JSON object a line, so their names are an interface, as
-//! those of [`Status`] are: names may be added, and none is renamed.
 
 use lowtide_status::Status;
-use serde::{Deserialize, Serialize};
 
 /// All processes at one moment.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Sample {
     /// When it was taken: nanoseconds since 1970.
     pub(crate) at_ns: u64,
@@ -16,15 +12,13 @@ pub(crate) struct Sample {
 }
 
 /// A process, and its page or why it cannot be read.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Seen {
     /// The process.
     pub(crate) pid: u32,
     /// Its page.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) status: Option<Box<Status>>,
     /// Why its page cannot be read.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) error: Option<String>,
 }
 
