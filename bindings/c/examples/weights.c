@@ -202,7 +202,7 @@ int main(int argc, char **argv) {
     double seconds = (double)(end.tv_sec - begin.tv_sec) + (end.tv_nsec - begin.tv_nsec) / 1e9;
     printf("sum %016llx\n", (unsigned long long)sum);
     uint64_t rest = cached(&weights), max = with_budget ? strtoull(argv[3], NULL, 10) << 20 : 0;
-    for (int looks = 0; with_budget && rest > max && looks < 10000; looks++) {
+    for (int looks = 0; with_budget && rest > max && looks < 60000; looks++) {
         usleep(1000);
         rest = cached(&weights);
     }

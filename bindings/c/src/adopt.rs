@@ -4,12 +4,13 @@
 //! is in memory of the file comes under a budget.
 
 use crate::code::{Failure, Outcome, call};
+use crate::flags::{self, LT_MAP_NO_READ_AHEAD, Of};
 use crate::handle::{Own, give, handle, of, take};
 use crate::map::{choices, lt_map_options};
 use crate::pager::lt_pager;
 use crate::sized;
 use crate::text::{array, descriptor};
-use crate::view::{LT_NO_READ_AHEAD, lt_range};
+use crate::view::lt_range;
 use lowtide::map::Adopted;
 use lowtide_sys::memory::page_size;
 use std::ffi::{c_int, c_void};
@@ -21,12 +22,12 @@ pub struct lt_adopted(Own<Adopted>);
 
 handle!(lt_adopted: Adopted);
 
-/// Takes over a mapping that the program made of `fd`, with mmap(2), at `addr`: what is in memory
-/// of it is charged and evicted from now on. The mapping stays the program's. It is shared, or
-/// private and never stored to; `options`, which may be null, say where in the file it begins. The
+/// Takes over a mapping that the program made of `fd`, with mmap(2), at `addr`: its pages in memory
+/// are charged and evicted from now on. The mapping stays the program's. It is shared, or private
+/// and never stored to; `options`, which may be null, say where in the file it begins. The
 /// descriptor may be closed.
 ///
-/// What is cached of the file and not in use is dropped, so that all that comes in is noticed.
+/// Drops cached pages of the file that are not in use, so that later faults can be observed.
 ///
 /// EBADF. EINVAL: a length of 0, an address that is no page's, or a choice that is for lt_map only.
 /// LT_NOT_POSSIBLE: this machine does not say which pages are in memory. LT_GONE. LT_TOO_NEW.
@@ -45,10 +46,11 @@ pub unsafe extern "C" fn lt_adopt(
         give(out, || {
             let pager = of(pager, "the pager")?;
             let options = sized::read(options)?;
-            let others = options.flags & !LT_NO_READ_AHEAD;
-            if others != 0 || options.len != 0 || !options.mode.is_null() {
-                let text = "a mapping that is there has its kind and its length already";
-                return Err(Failure::argument(text));
+            flags::check(options.flags, Of::Map)?;
+            let reason = "a mapping that is there has its kind and its length already";
+            flags::refuse(options.flags, !LT_MAP_NO_READ_AHEAD, reason)?;
+            if options.len != 0 || !options.mode.is_null() {
+                return Err(Failure::argument(format!("`len` or `mode` is set: {reason}")));
             }
             if addr.is_null() {
                 return Err(Failure::argument("the address is null"));

@@ -24,33 +24,32 @@ pub const LT_NO_ROOM: c_int = -30003;
 pub const LT_HELD_HERE: c_int = -30004;
 /// Another thread had the page pinned for too long.
 pub const LT_HELD_ELSEWHERE: c_int = -30005;
-/// The call is not possible in a callback of lt_get_many, where it would wait for other threads.
+/// The call is not possible in a callback of lt_view_get_many, where it would wait for other
+/// threads.
 pub const LT_NESTED: c_int = -30006;
 /// The device did not answer in time.
 pub const LT_TIMEOUT: c_int = -30007;
 /// The view was opened for reading only.
 pub const LT_READ_ONLY: c_int = -30008;
-/// The tenant is over a limit, and its threads get an error instead of a sleep.
-pub const LT_OVER_LIMIT: c_int = -30009;
-/// The pager met a defect before. What was flushed is safe; close it and open another one.
-pub const LT_POISONED: c_int = -30010;
+/// The pager met a defect before. Flushed data are safe; close it and open another one.
+pub const LT_POISONED: c_int = -30009;
 /// The tenant has been removed.
-pub const LT_GONE: c_int = -30011;
+pub const LT_GONE: c_int = -30010;
 /// A tenant of this name exists.
-pub const LT_EXISTS: c_int = -30012;
+pub const LT_EXISTS: c_int = -30011;
 /// Another process, or another pager, has the file locked.
-pub const LT_LOCKED: c_int = -30013;
+pub const LT_LOCKED: c_int = -30012;
 /// A mapping of this kind is not possible here. The text says why.
-pub const LT_NOT_POSSIBLE: c_int = -30014;
-/// The page is not in memory at this moment. Only lt_try_pin returns this.
-pub const LT_NOT_RESIDENT: c_int = -30015;
+pub const LT_NOT_POSSIBLE: c_int = -30013;
+/// The page is not in memory at this moment. Only lt_view_try_pin returns this.
+pub const LT_NOT_RESIDENT: c_int = -30014;
 /// The handle belongs to the parent of this process.
-pub const LT_FORKED: c_int = -30016;
+pub const LT_FORKED: c_int = -30015;
 /// Another thread pinned the page, and that thread must unpin it.
-pub const LT_WRONG_THREAD: c_int = -30017;
+pub const LT_WRONG_THREAD: c_int = -30016;
 /// A structure has a choice that this library does not know: the program was compiled with a newer
 /// header.
-pub const LT_TOO_NEW: c_int = -30018;
+pub const LT_TOO_NEW: c_int = -30017;
 
 /// A call that failed.
 #[derive(Debug)]
@@ -122,8 +121,8 @@ pub extern "C" fn lt_last_error() -> *const c_char {
     LAST.try_with(|last| last.borrow().as_ptr()).unwrap_or(c"".as_ptr())
 }
 
-/// What a code means in general, also one of errno. The text is valid forever. Threads: any, but
-/// for positive codes the rules of strerror(3) hold.
+/// The general meaning of a code, also of one of errno. The text is valid forever. Threads: any,
+/// but for positive codes the rules of strerror(3) hold.
 #[unsafe(no_mangle)]
 pub extern "C" fn lt_strerror(code: c_int) -> *const c_char {
     let text: &CStr = match code {
@@ -133,10 +132,9 @@ pub extern "C" fn lt_strerror(code: c_int) -> *const c_char {
         LT_NO_ROOM => c"the budget is full of pages that cannot be evicted",
         LT_HELD_HERE => c"this thread has the page pinned",
         LT_HELD_ELSEWHERE => c"another thread has the page pinned",
-        LT_NESTED => c"not possible in a callback of lt_get_many",
+        LT_NESTED => c"not possible in a callback of lt_view_get_many",
         LT_TIMEOUT => c"the device did not answer in time",
         LT_READ_ONLY => c"the view was opened for reading only",
-        LT_OVER_LIMIT => c"the tenant is over a limit",
         LT_POISONED => c"the pager met a defect before",
         LT_GONE => c"the tenant has been removed",
         LT_EXISTS => c"a tenant of this name exists",
@@ -189,7 +187,6 @@ fn of_error(error: &Error) -> c_int {
         Error::Nested { .. } => LT_NESTED,
         Error::Timeout { .. } => LT_TIMEOUT,
         Error::ReadOnly { .. } => LT_READ_ONLY,
-        Error::OverLimit { .. } => LT_OVER_LIMIT,
         Error::Poisoned => LT_POISONED,
         Error::Tenant(source) => of_tenant(source),
         other => other.raw_os_error().unwrap_or_else(|| of_kind(other.kind())),
@@ -213,7 +210,7 @@ fn of_open(error: &OpenError) -> c_int {
         OpenError::Locked { .. } => LT_LOCKED,
         OpenError::Poisoned { .. } => LT_POISONED,
         OpenError::Tenant { source, .. } => of_tenant(source),
-        OpenError::Grow { source, .. } => of_error(source),
+        OpenError::SetLen { source, .. } => of_error(source),
         other => other.raw_os_error().unwrap_or_else(|| of_kind(other.kind())),
     }
 }

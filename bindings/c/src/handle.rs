@@ -7,8 +7,7 @@
 //! of a raw `clone(2)`, for which no handler runs, is not noticed.
 
 use crate::code::{Failure, LT_FORKED, Outcome};
-use std::sync::Once;
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
 /// Forks between the first process that loaded the library and this one.
 static FORKS: AtomicU32 = AtomicU32::new(0);
@@ -26,12 +25,15 @@ pub(crate) struct Own<T> {
 
 impl<T> Own<T> {
     pub(crate) fn new(it: T) -> Self {
-        static HANDLER: Once = Once::new();
-        HANDLER.call_once(|| {
+        // No thread waits here for another one, which a child would not have: several that come
+        // first register the handler several times, and it counts in larger steps.
+        static IS_REGISTERED: AtomicBool = AtomicBool::new(false);
+        if !IS_REGISTERED.load(Relaxed) {
             // SAFETY: the handler touches one atomic, which it may in a child. Without memory for
             // the registration children are not noticed, as those of `clone(2)`.
             let _ = unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
-        });
+            IS_REGISTERED.store(true, Relaxed);
+        }
         Self { forks: FORKS.load(Relaxed), it }
     }
 

@@ -12,8 +12,10 @@
 //! |---|---|
 //! | `code` | numbers and texts of errors; the border that no panic crosses |
 //! | `handle` | opaque handles; a child of `fork` does not have those of its parent |
+//! | `flags` | flags of structures, no two of which share a bit |
 //! | `sized` | structures that carry their size, so that a program outlives its header |
 //! | `text` | texts and buffers of C |
+//! | `version` | that of the header, and that of the library |
 //! | `log` | the messages of the library, for a function of the program |
 //! | `pager`, `tenant`, `stat` | budgets, and what is counted |
 //! | `view`, `page` | files page by page; pages that stay where they are |
@@ -26,6 +28,7 @@
 
 mod adopt;
 mod code;
+mod flags;
 mod handle;
 mod log;
 mod map;
@@ -36,4 +39,5 @@ mod sized;
 mod stat;
 mod tenant;
 mod text;
+mod version;
 mod view;

@@ -108,8 +108,9 @@ impl Visit for Line {
     }
 }
 
-/// Has messages up to a level (LT_LOG_ERROR to LT_LOG_DEBUG) sent to a function, with `arg`. Null
-/// ends that. When this returns, the former function is not running and is not called any more.
+/// Sends log messages up to `level` (LT_LOG_ERROR to LT_LOG_DEBUG) to `log`, passing `arg`. NULL
+/// turns logging off. When this returns, the former function is not running and is not called any
+/// more.
 ///
 /// The function is called by any thread of the program and of the library, several at a time. It
 /// must not call lowtide. A child of fork has the function of its parent, and must not set another.

@@ -1,13 +1,14 @@
 //! Files, and memory, behind a plain pointer.
 
 use crate::code::{Failure, Outcome, call, value};
+use crate::flags::{self, LT_MAP_COPY, LT_MAP_NO_READ_AHEAD, LT_MAP_POPULATE, LT_MAP_WRITE, Of};
 use crate::handle::{Own, give, handle, of, of_or_none, take};
 use crate::pager::lt_pager;
 use crate::sized::{self, WithSize};
 use crate::tenant::lt_tenant;
 use crate::text::{array, choice, descriptor};
-use crate::view::{LT_NO_READ_AHEAD, lt_range};
-use lowtide::map::{Advice, Map, MapMut, MapOptions};
+use crate::view::lt_range;
+use lowtide::map::{Access, Map, MapMut, MapOptions};
 use std::ffi::{c_char, c_int, c_void};
 use std::ops::Range;
 
@@ -33,15 +34,7 @@ unsafe impl Send for Pointer {}
 // SAFETY: as above.
 unsafe impl Sync for Pointer {}
 
-/// Stores reach the file. Without this and the next flag the mapping is for reading.
-pub const LT_MAP_WRITE: u32 = 1;
-/// Stores are the mapping's own, as with MAP_PRIVATE; pages that were stored to are not in the
-/// budget.
-pub const LT_MAP_COPY: u32 = 2;
-/// Reads the beginning before the call returns, as far as there is room.
-pub const LT_MAP_POPULATE: u32 = 4;
-
-/// What is read in order is read ahead.
+/// Sequential accesses are read ahead.
 pub const LT_ADVICE_NORMAL: c_int = 0;
 /// Nothing is read ahead.
 pub const LT_ADVICE_RANDOM: c_int = 1;
@@ -54,8 +47,7 @@ pub const LT_ADVICE_SEQUENTIAL: c_int = 2;
 pub struct lt_map_options {
     /// sizeof(lt_map_options).
     pub size: usize,
-    /// LT_MAP_WRITE, LT_MAP_COPY, LT_MAP_POPULATE, LT_NO_READ_AHEAD. Of a mapping that is adopted
-    /// only the last.
+    /// LT_MAP_WRITE and others that begin so. Only LT_MAP_NO_READ_AHEAD for lt_adopt.
     pub flags: u32,
     /// Zero.
     pub reserved: u32,
@@ -64,9 +56,9 @@ pub struct lt_map_options {
     pub mode: *const c_char,
     /// The tenant that pays. Null: the root.
     pub tenant: *const lt_tenant,
-    /// Where in the file it begins, in bytes.
+    /// Where in the file it begins, in bytes. Not for lt_map_anon.
     pub offset: u64,
-    /// Its bytes. 0: up to the end of the file. Not for lt_adopt.
+    /// Its bytes. 0: up to the end of the file. Not for lt_adopt and lt_map_anon.
     pub len: u64,
     /// Bytes that are read ahead at a time, at most. 0: 8 MiB.
     pub read_ahead: u64,
@@ -78,6 +70,7 @@ unsafe impl WithSize for lt_map_options {}
 /// # Safety
 /// Handles and texts of the options are such.
 pub(crate) unsafe fn choices(options: &lt_map_options) -> Outcome<MapOptions> {
+    flags::check(options.flags, Of::Map)?;
     let mut map = MapOptions::new().offset(options.offset);
     if options.len > 0 {
         let large = |_| Failure::argument("no address space is as large");
@@ -94,7 +87,7 @@ pub(crate) unsafe fn choices(options: &lt_map_options) -> Outcome<MapOptions> {
     if options.flags & LT_MAP_POPULATE != 0 {
         map = map.populate();
     }
-    if options.flags & LT_NO_READ_AHEAD != 0 {
+    if options.flags & LT_MAP_NO_READ_AHEAD != 0 {
         map = map.read_ahead(0);
     } else if options.read_ahead > 0 {
         map = map.read_ahead(options.read_ahead);
@@ -102,12 +95,16 @@ pub(crate) unsafe fn choices(options: &lt_map_options) -> Outcome<MapOptions> {
     Ok(map)
 }
 
-/// Maps a file, whose descriptor may be closed afterwards, or, with the descriptor -1, memory
-/// without a file, for which the options must have a length. A page that cannot be read is SIGBUS
-/// at the touch, as with mmap(2); lt_map_error says why.
+/// Maps a file, whose descriptor may be closed afterwards. `options` may be null: the whole file,
+/// for reading. A page that cannot be read is SIGBUS at the touch, as with mmap(2); lt_map_error
+/// says why.
 ///
 /// While the mapping lives, no program may change what is mapped for reading, or make the file
-/// shorter. Memory without a file has to be given swap when the pager is opened, or stays.
+/// shorter.
+///
+/// The budget holds what the mapping has in memory: lt_pager_stat says how much. In "userfault"
+/// mode that is memory of the library's own (shared memory in /proc/self/smaps), and what the page
+/// cache has of the file from before, or through other programs, stays there.
 ///
 /// EBADF. EACCES: stores through a descriptor without the right. EINVAL: a range that is not in a
 /// file. LT_NOT_POSSIBLE: a mode that this machine, or this kind, does not have. LT_LOCKED.
@@ -125,12 +122,6 @@ pub unsafe extern "C" fn lt_map(
             let pager = of(pager, "the pager")?;
             let options = sized::read(options)?;
             let choices = choices(&options)?;
-            if fd == -1 {
-                if options.len == 0 {
-                    return Err(Failure::argument("memory without a file needs a length"));
-                }
-                return Ok(writable(choices.map_anon(pager)?));
-            }
             let file = descriptor(fd)?;
             let set = |flag| options.flags & flag != 0;
             Ok(match (set(LT_MAP_WRITE), set(LT_MAP_COPY)) {
@@ -142,6 +133,41 @@ pub unsafe extern "C" fn lt_map(
                     return Err(Failure::argument(text));
                 }
             })
+        })
+    })
+}
+
+/// Makes `len` bytes of zeroes without a file, behind a pointer. They can be stored to, take no
+/// memory before that, and may be more than the budget: pages that are not in use are in swap,
+/// which the pager has to be opened with, or they stay. `options` may be null; they have no
+/// `offset` and `len`, and neither LT_MAP_WRITE nor LT_MAP_COPY.
+///
+/// EINVAL: a length of 0. LT_NOT_POSSIBLE, EPERM: this machine does not let the library serve page
+/// faults. LT_GONE. LT_TOO_NEW. Threads: any. The other functions are those of lt_map.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lt_map_anon(
+    pager: *const lt_pager,
+    len: usize,
+    options: *const lt_map_options,
+    out: *mut *mut lt_mapping,
+) -> c_int {
+    // SAFETY: the caller follows the header.
+    call(|| unsafe {
+        give(out, || {
+            let pager = of(pager, "the pager")?;
+            let options = sized::read(options)?;
+            let choices = choices(&options)?;
+            let reason = "memory without a file is stored to, and has nothing to copy";
+            flags::refuse(options.flags, LT_MAP_WRITE | LT_MAP_COPY, reason)?;
+            if options.offset != 0 || options.len != 0 {
+                let text = "`offset` or `len` is set: memory without a file has its length as an \
+                            argument, and begins at its beginning";
+                return Err(Failure::argument(text));
+            }
+            if len == 0 {
+                return Err(Failure::argument("memory without a file needs a length"));
+            }
+            Ok(writable(choices.len(len).map_anon(pager)?))
         })
     })
 }
@@ -207,7 +233,7 @@ pub unsafe extern "C" fn lt_map_flush(mapping: *const lt_mapping, offset: u64, l
     })
 }
 
-fn advise(mapping: &Mapping, advice: Advice, part: Range<usize>) -> Outcome {
+fn advise(mapping: &Mapping, advice: Access, part: Range<usize>) -> Outcome {
     match mapping {
         Mapping::Read(map) => Ok(map.advise_range(advice, part)?),
         Mapping::Write { map, .. } => Ok(map.advise_range(advice, part)?),
@@ -224,9 +250,9 @@ pub unsafe extern "C" fn lt_map_advise(
 ) -> c_int {
     call(|| {
         let advice = match advice {
-            LT_ADVICE_NORMAL => Advice::Normal,
-            LT_ADVICE_RANDOM => Advice::Random,
-            LT_ADVICE_SEQUENTIAL => Advice::Sequential,
+            LT_ADVICE_NORMAL => Access::Normal,
+            LT_ADVICE_RANDOM => Access::Random,
+            LT_ADVICE_SEQUENTIAL => Access::Sequential,
             _ => return Err(Failure::argument(format!("there is no advice {advice}"))),
         };
         // SAFETY: the caller follows the header.
@@ -248,7 +274,7 @@ pub unsafe extern "C" fn lt_map_prefetch(
         let mapping = unsafe { of(mapping, "the mapping") }?;
         // SAFETY: the caller follows the header.
         for range in unsafe { array(ranges, n, "the list") }? {
-            advise(mapping, Advice::WillNeed, part(*range)?)?;
+            advise(mapping, Access::WillNeed, part(*range)?)?;
         }
         Ok(())
     })

@@ -1,9 +1,13 @@
 //! A pager: one budget, and the files that share it.
 
-use crate::code::{Outcome, call, value};
+use crate::code::{Failure, Outcome, call, value};
+use crate::flags::{
+    self, LT_PAGER_BUFFERED, LT_PAGER_DIRECT, LT_PAGER_NO_BACKGROUND, LT_PAGER_POPULATE, Of,
+};
 use crate::handle::{Own, give, handle, of, take};
 use crate::sized::{self, WithSize};
 use crate::text::{choice, path, time};
+use lowtide::advanced::PagerAdvanced as _;
 use lowtide::{IoMode, Pager, PagerBuilder, Size, SwapOptions};
 use std::ffi::{c_char, c_int};
 
@@ -12,15 +16,6 @@ use std::ffi::{c_char, c_int};
 pub struct lt_pager(Own<Pager>);
 
 handle!(lt_pager: Pager);
-
-/// The library starts no threads: it reclaims and writes in the threads that call it.
-pub const LT_NO_BACKGROUND: u32 = 1;
-/// Takes all memory of the budget when the pager is opened.
-pub const LT_POPULATE: u32 = 2;
-/// Reads and writes through the kernel's page cache.
-pub const LT_BUFFERED: u32 = 4;
-/// Reads and writes past the kernel's page cache, or fails.
-pub const LT_DIRECT: u32 = 8;
 
 /// The choices for a pager. Set `size` to sizeof(lt_pager_options) and the rest to zero, which
 /// stands for the defaults; set what should differ.
@@ -33,9 +28,9 @@ pub struct lt_pager_options {
     pub max: u64,
     /// Bytes of a page, a power of two. 0: 4096, which mappings need.
     pub page_size: u64,
-    /// LT_NO_BACKGROUND, LT_POPULATE, LT_BUFFERED, LT_DIRECT.
+    /// LT_PAGER_POPULATE and others that begin so.
     pub flags: u32,
-    /// Reads that lt_get_many keeps in flight. 0: 32.
+    /// Reads that lt_view_get_many keeps in flight. 0: 32.
     pub depth: u32,
     /// The policy of reclaim: "mglru" (the default), "lru", "tide", or one of a kernel version.
     pub policy: *const c_char,
@@ -76,6 +71,7 @@ pub unsafe extern "C" fn lt_pager_open(
 /// # Safety
 /// Texts of the options are texts.
 unsafe fn builder(options: &lt_pager_options) -> Outcome<PagerBuilder> {
+    flags::check(options.flags, Of::Pager)?;
     let mut builder = match options.max {
         // Without a limit, building fails for want of a budget.
         0 => PagerBuilder::from_cgroup().unwrap_or_default(),
@@ -96,11 +92,15 @@ unsafe fn builder(options: &lt_pager_options) -> Outcome<PagerBuilder> {
         builder = builder.depth(options.depth);
     }
     let set = |flag| options.flags & flag != 0;
-    builder = builder.background(!set(LT_NO_BACKGROUND)).populate(set(LT_POPULATE));
-    builder = match (set(LT_BUFFERED), set(LT_DIRECT)) {
+    builder = builder.background(!set(LT_PAGER_NO_BACKGROUND)).populate(set(LT_PAGER_POPULATE));
+    builder = match (set(LT_PAGER_BUFFERED), set(LT_PAGER_DIRECT)) {
         (true, false) => builder.direct(IoMode::Buffered),
         (false, true) => builder.direct(IoMode::Direct),
-        _ => builder,
+        (true, true) => {
+            let text = "LT_PAGER_BUFFERED and LT_PAGER_DIRECT exclude each other";
+            return Err(Failure::argument(text));
+        }
+        (false, false) => builder,
     };
     if let Some(limit) = time(options.memory_timeout_ms) {
         builder = builder.memory_timeout(limit);
@@ -140,7 +140,7 @@ pub unsafe extern "C" fn lt_pager_close(pager: *mut lt_pager) -> c_int {
 
 /// Bytes of a page; 0 if the handle is null or of another process. Threads: any.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn lt_page_size(pager: *const lt_pager) -> usize {
+pub unsafe extern "C" fn lt_pager_page_size(pager: *const lt_pager) -> usize {
     // SAFETY: the caller follows the header.
     value(0, || Ok(unsafe { of(pager, "the pager") }?.page_size()))
 }

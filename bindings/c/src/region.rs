@@ -1,11 +1,11 @@
 //! Memory without a file that may be larger than its budget, page by page.
 
 use crate::code::{call, value};
-use crate::handle::{Own, give, handle, of, of_or_none, take};
+use crate::handle::{Own, give, handle, of, take};
 use crate::page::{lt_page, place, put};
 use crate::pager::lt_pager;
 use crate::sized::{self, WithSize};
-use crate::tenant::lt_tenant;
+use crate::tenant::{lt_tenant, who_pays};
 use crate::text::{array, text};
 use crate::view::lt_range;
 use lowtide::{Region, RegionOptions};
@@ -37,7 +37,7 @@ unsafe impl WithSize for lt_region_options {}
 /// Makes a region of `bytes` zeroes, which take no memory before they are stored to. Pages leave
 /// memory only if the pager was opened with swap. `options` may be null.
 ///
-/// LT_NO_ROOM. LT_GONE. EFBIG. LT_TOO_NEW. Threads: any.
+/// EINVAL: a tenant of another pager. LT_NO_ROOM. LT_GONE. EFBIG. LT_TOO_NEW. Threads: any.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lt_region_open(
     pager: *const lt_pager,
@@ -54,9 +54,7 @@ pub unsafe extern "C" fn lt_region_open(
             if let Some(name) = text(options.name, "the name")? {
                 region = region.name(name);
             }
-            let root = pager.root();
-            let tenant = of_or_none(options.tenant)?.unwrap_or(&root);
-            Ok(region.create(tenant, bytes)?)
+            Ok(region.create(&who_pays(pager, options.tenant)?, bytes)?)
         })
     })
 }
@@ -112,7 +110,7 @@ pub unsafe extern "C" fn lt_region_write_at(
     })
 }
 
-/// Pins a page for reading, as lt_pin does. Threads: any; the same one unpins it.
+/// Pins a page for reading, as lt_view_pin does. Threads: any; the same one unpins it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lt_region_pin(
     region: *const lt_region,

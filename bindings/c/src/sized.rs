@@ -24,11 +24,24 @@ pub(crate) unsafe trait WithSize: Copy {}
 unsafe fn size_of_c<T: WithSize>(at: *const T) -> Outcome<usize> {
     // SAFETY: the caller's promise.
     let size = unsafe { at.cast::<usize>().read() };
-    if (size_of::<usize>()..=SIZE_MAX).contains(&size) {
-        return Ok(size);
-    }
+    if (size_of::<usize>()..=SIZE_MAX).contains(&size) { Ok(size) } else { Err(wrong_size(size)) }
+}
+
+/// For a structure that the library keeps something in: an older one has no room for it.
+///
+/// # Safety
+/// The pointer is one to a structure that begins with its size.
+#[inline]
+pub(crate) unsafe fn at_least_ours<T>(at: *const T) -> Outcome {
+    // SAFETY: the caller's promise.
+    let (size, ours) = (unsafe { at.cast::<usize>().read() }, size_of::<T>());
+    if (ours..=SIZE_MAX).contains(&size) { Ok(()) } else { Err(wrong_size(size)) }
+}
+
+#[cold]
+fn wrong_size(size: usize) -> Failure {
     let text = format!("a structure says that it has {size} bytes: set `size` to its sizeof");
-    Err(Failure::argument(text))
+    Failure::argument(text)
 }
 
 /// Reads choices; null stands for the defaults.

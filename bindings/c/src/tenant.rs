@@ -5,7 +5,7 @@ use crate::handle::{Own, give, handle, of, of_or_none, take};
 use crate::pager::lt_pager;
 use crate::sized::{self, WithSize};
 use crate::text::name;
-use lowtide::{Size, Tenant, TenantBuilder};
+use lowtide::{Pager, Settled, Size, Tenant, TenantBuilder, TenantError};
 use std::ffi::{c_char, c_int};
 
 /// A budget within the budget of a pager.
@@ -46,7 +46,7 @@ pub struct lt_tenant_options {
 // SAFETY: zeroes are numbers.
 unsafe impl WithSize for lt_tenant_options {}
 
-/// What happened at the limits of a tenant and below, as in the kernel's memory.events.
+/// Counts of events at the limits of a tenant and below, as in the kernel's memory.events.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct lt_event_counts {
@@ -67,7 +67,8 @@ unsafe impl WithSize for lt_event_counts {}
 
 /// Makes a tenant below `parent`, or below the root if that is null. `options` may be null.
 ///
-/// EINVAL: a name with a slash, an empty one, or too many tenants. LT_EXISTS. LT_GONE. LT_TOO_NEW.
+/// EINVAL: a name with a slash, an empty one, too many tenants, or a parent of another pager.
+/// LT_EXISTS. LT_GONE. LT_TOO_NEW.
 /// Threads: any.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lt_tenant_create(
@@ -83,13 +84,24 @@ pub unsafe extern "C" fn lt_tenant_create(
             let pager = of(pager, "the pager")?;
             let label = name(label, "the name")?;
             let options = sized::read(options)?;
-            let builder = match of_or_none(parent)? {
-                Some(parent) => parent.child(label),
-                None => pager.tenant(label),
-            };
-            Ok(limited(builder, &options).create()?)
+            let parent = who_pays(pager, parent)?;
+            Ok(limited(parent.child(label), &options).create()?)
         })
     })
+}
+
+/// A tenant of this pager: its root for null.
+///
+/// # Safety
+/// The pointer is null or a handle.
+pub(crate) unsafe fn who_pays(pager: &Pager, tenant: *const lt_tenant) -> Outcome<Tenant> {
+    let root = pager.root();
+    // SAFETY: the caller's promise.
+    match unsafe { of_or_none(tenant) }? {
+        None => Ok(root),
+        Some(tenant) if tenant.pager().root() == root => Ok(tenant.clone()),
+        Some(_) => Err(TenantError::OtherPager.into()),
+    }
 }
 
 fn limited(mut builder: TenantBuilder, options: &lt_tenant_options) -> TenantBuilder {
@@ -128,7 +140,7 @@ pub unsafe extern "C" fn lt_tenant_find(
 /// Changes a limit (LT_LIMIT_MIN and others), in bytes. A lower `max` or `high` evicts before this
 /// returns. Of the root only `max` can be set.
 ///
-/// EINVAL: no such limit, or one that the root does not have. EBUSY: what is above the new limit
+/// EINVAL: no such limit, or one that the root does not have. EBUSY: pages above the new limit
 /// could not be evicted yet; the limit is set. LT_GONE. Threads: any.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lt_tenant_set(
@@ -142,15 +154,15 @@ pub unsafe extern "C" fn lt_tenant_set(
 
 fn set(tenant: &Tenant, limit: c_int, bytes: u64) -> Outcome {
     let size = if bytes == LT_UNLIMITED { Size::MAX } else { Size::new(bytes) };
-    let is_met = match limit {
-        LT_LIMIT_MIN => tenant.set_min(size).map(|()| true),
-        LT_LIMIT_LOW => tenant.set_low(size).map(|()| true),
+    let settled = match limit {
+        LT_LIMIT_MIN => tenant.set_min(size).map(|()| Settled::Yes),
+        LT_LIMIT_LOW => tenant.set_low(size).map(|()| Settled::Yes),
         LT_LIMIT_HIGH => tenant.set_high(size),
         LT_LIMIT_MAX => tenant.set_max(size),
-        LT_LIMIT_SWAP => tenant.set_swap_max(size).map(|()| true),
+        LT_LIMIT_SWAP => tenant.set_swap_max(size).map(|()| Settled::Yes),
         _ => return Err(Failure::argument(format!("there is no limit {limit}"))),
     }?;
-    if is_met {
+    if settled == Settled::Yes {
         return Ok(());
     }
     let text = "the limit is set, and some pages above it cannot be evicted yet: pinned or dirty";
@@ -191,10 +203,10 @@ pub unsafe extern "C" fn lt_tenant_usage(tenant: *const lt_tenant, bytes: *mut u
     })
 }
 
-/// What happened at the limits of the tenant and below. Set `size` of the structure before.
+/// Counts the events at the limits of the tenant and below. Set `size` of the structure before.
 /// LT_GONE. Threads: any.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn lt_events(
+pub unsafe extern "C" fn lt_tenant_events(
     tenant: *const lt_tenant,
     counts: *mut lt_event_counts,
 ) -> c_int {
@@ -208,7 +220,7 @@ pub unsafe extern "C" fn lt_events(
     })
 }
 
-/// Removes the tenant: what it has belongs to its parent. Handles of it stay valid, and get
+/// Removes the tenant; its parent gets its pages. Handles of it stay valid, and get
 /// LT_GONE.
 ///
 /// EINVAL: the root. ENOTEMPTY: tenants below. EBUSY: try again. LT_GONE. Threads: any.

@@ -90,7 +90,8 @@ pub(crate) unsafe fn buffer<'a>(at: *mut c_void, len: usize) -> Outcome<&'a mut 
 pub(crate) unsafe fn descriptor<'a>(fd: c_int) -> Outcome<BorrowedFd<'a>> {
     // SAFETY: it takes any number.
     if unsafe { libc::fcntl(fd, libc::F_GETFD) } < 0 {
-        return Err(std::io::Error::last_os_error().into());
+        let text = format!("the descriptor {fd} is not an open one: did open(2) fail?");
+        return Err(Failure::new(libc::EBADF, text));
     }
     // SAFETY: it is open, and the caller promises that it stays so.
     Ok(unsafe { BorrowedFd::borrow_raw(fd) })

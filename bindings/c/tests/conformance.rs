@@ -15,7 +15,12 @@ fn installed() -> &'static Path {
     let make = || {
         let folder = tempfile::tempdir().unwrap();
         let mut install = Command::new(Path::new(HERE).join("install"));
-        run(install.arg("--debug").arg(folder.path()));
+        let said = run(install.arg("--debug").arg(folder.path())).stdout;
+        let said = String::from_utf8(said).unwrap();
+        for words in ["export PKG_CONFIG_PATH=", "export LD_LIBRARY_PATH="] {
+            let path = folder.path().display();
+            assert!(said.contains(&format!("{words}{path}/lib")), "{words}: {said}");
+        }
         folder
     };
     FOLDER.get_or_init(make).path()
@@ -149,6 +154,31 @@ fn the_header_is_one_for_cpp_too() {
     command.arg(&source).args(flags(&["--libs"])).arg("-o").arg(&program);
     run(&mut command);
     output(&mut Command::new(program));
+}
+
+#[test]
+fn the_first_program_of_the_readme_sums_a_file_within_its_budget() {
+    if !has_all() {
+        return;
+    }
+    let readme = std::fs::read_to_string(Path::new(HERE).join("README.md")).unwrap();
+    let program = readme.split("```c\n").nth(1).unwrap().split("```").next().unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let (source, file) = (dir.path().join("a.c"), dir.path().join("file"));
+    std::fs::write(&source, program).unwrap();
+    std::fs::write(&file, vec![3; 64 << 20]).unwrap();
+    let program = compile(dir.path(), source.to_str().unwrap(), &[], &flags(&["--libs"]));
+    let text = output(Command::new(&program).arg(&file));
+    let numbers: Vec<u64> =
+        text.split(|c: char| !c.is_ascii_digit()).flat_map(str::parse).collect();
+    let [sum, resident, len] = numbers[..] else { panic!("{text}") };
+    assert_eq!((sum, len), (3 * (64 << 20), 64 << 20));
+    assert!((1..=32 << 20).contains(&resident), "{text}");
+    let mut command = Command::new(&program);
+    command.arg(dir.path().join("none")).env("LD_LIBRARY_PATH", installed().join("lib"));
+    let failed = command.output().unwrap();
+    let said = String::from_utf8(failed.stderr).unwrap();
+    assert!(failed.status.code() == Some(1) && said.contains("-1"), "{said}");
 }
 
 #[test]
