@@ -71,7 +71,7 @@ class Rows:
     name, piece = "lowtide", None
 
     def __init__(self, path, given):
-        self.view = lowtide.open(path, max=given.max, lock=False)
+        self.view = lowtide.open(path, budget=given.max, lock=False)
         self.shape = given.row // 8
 
     def gather(self, ids, out):

@@ -50,11 +50,11 @@ def passes(given, path):
     uncache(path)
     uncache(other)
     theirs = np.memmap(other, "u8", "r")
-    ours = lowtide.memmap(path, "u8", "r", max=given.max)
-    view = lowtide.open(path, max=given.max, lock=False)
+    ours = lowtide.memmap(path, "u8", "r", budget=given.max)
+    view = lowtide.open(path, budget=given.max, lock=False)
     rates = {"numpy.memmap": [], "lowtide.memmap": [], "userfault": [], "lowtide.open": []}
     try:
-        mirror = lowtide.memmap(path, "u8", "r", max=given.max, map_mode="userfault")
+        mirror = lowtide.memmap(path, "u8", "r", budget=given.max, map_mode="userfault")
     except OSError as error:
         print(f"no mirrors on this machine: {error}")
         del rates["userfault"]
@@ -88,7 +88,7 @@ def hits(given, path):
     count, shape = (64 << 20) // ROW, (-1, ROW // 8)
     ways = {
         "numpy.memmap": np.memmap(small, "u8", "r").reshape(shape),
-        "lowtide.memmap": lowtide.memmap(small, "u8", "r", max=given.max).reshape(shape),
+        "lowtide.memmap": lowtide.memmap(small, "u8", "r", budget=given.max).reshape(shape),
     }
     random, out = np.random.default_rng(1), np.ones((10_000, ROW // 8), "u8")
     rates = {name: [] for name in ways}

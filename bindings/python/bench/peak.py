@@ -53,7 +53,7 @@ def work(job):
 def peak(path, given, method, workers):
     """The peak in bytes, and the sum."""
     uncache(path)
-    array = lowtide.memmap(path, "u8", "r", max=given.max)
+    array = lowtide.memmap(path, "u8", "r", budget=given.max)
     fd, most, stop = os.open(path, os.O_RDONLY), 0, threading.Event()
 
     def watch():

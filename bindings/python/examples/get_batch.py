@@ -8,7 +8,7 @@ import numpy as np
 import lowtide
 
 path, budget = sys.argv[1:]
-lowtide.patch(max=budget)                                  # the only new line of the program
+lowtide.patch(budget=budget)                                  # the only new line of the program
 
 BLOCK, BATCH = 256, 32
 random = np.random.default_rng(1)

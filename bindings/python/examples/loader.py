@@ -17,7 +17,7 @@ class Samples:
     """A dataset: a worker gets it by fork or in a pickle, and opens the file for itself."""
 
     def __init__(self, path, budget):
-        self.view = lowtide.open(path, max=budget, page=512)
+        self.view = lowtide.open(path, budget=budget, page_size=512)
 
     def __len__(self):
         return len(self.view) // 512

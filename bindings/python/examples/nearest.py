@@ -8,7 +8,7 @@ import numpy as np
 import lowtide
 
 path, budget = sys.argv[1:]
-matrix = lowtide.memmap(path, "f4", "r", max=budget).reshape(-1, 128)
+matrix = lowtide.memmap(path, "f4", "r", budget=budget).reshape(-1, 128)
 queries = np.array(matrix[[5, 77, len(matrix) - 1]]) + 1e-4
 
 best = np.full(len(queries), np.inf)

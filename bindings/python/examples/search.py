@@ -23,6 +23,6 @@ else:
     index.nprobe = 4
     search = lambda: index.search(queries, 1)[1]
 
-with lowtide.adopt(path, max=budget) as adoption:
+with lowtide.adopt(path, budget=budget) as adoption:
     found = search()
     print(found.ravel().tolist(), adoption.resident)

@@ -13,14 +13,14 @@ import lowtide
 ipc, parquet, budget = sys.argv[1:]
 pager = lowtide.Pager(budget)
 
-with lowtide.open(ipc, pager=pager) as view:
+with lowtide.open(ipc, budget=pager) as view:
     batches = pa.ipc.open_file(view)
     total = 0
     for number in range(batches.num_record_batches):
         total += pc.sum(batches.get_batch(number)["value"]).as_py()
     print("ipc", total)
 
-with lowtide.open(parquet, pager=pager) as view:
+with lowtide.open(parquet, budget=pager) as view:
     file = pq.ParquetFile(view)
     total = 0
     for batch in file.iter_batches(columns=["value"]):
@@ -33,7 +33,7 @@ try:
 except ImportError:
     print("polars is not installed")
 else:
-    with lowtide.open(parquet, pager=pager) as view:
+    with lowtide.open(parquet, budget=pager) as view:
         table = pl.read_parquet(view, columns=["key", "value"])
         print("polars", table.filter(pl.col("key") == 3)["value"].sum())
 print(usage)

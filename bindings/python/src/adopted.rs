@@ -16,16 +16,18 @@
 use crate::budget::Uses;
 use crate::errors::OrRaise;
 use crate::forks;
+use crate::identity::{self, Identity};
 use crate::pager::Account;
 use crate::per_process::PerProcess;
 use lowtide::map::MapOptions;
+use lowtide_sys::let_go::{LetGo, let_go};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use rustix::fs::fstat;
 use rustix::io::fcntl_dupfd_cloexec;
+use rustix::process::{Resource, getrlimit};
 use std::collections::BTreeMap;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
@@ -52,8 +54,45 @@ struct Kept {
 struct Source {
     account: Account,
     /// A descriptor of our own: the program may close its one.
-    file: Arc<OwnedFd>,
+    file: Arc<LetGo>,
     offset: u64,
+}
+
+/// Of the descriptors that the process may have, this part may be ours: a map without a budget
+/// needs one, and the program others.
+const PART: u64 = 4;
+
+/// A descriptor of our own of the same file: the program may close its one.
+///
+/// # Errors
+/// `EMFILE` past our part.
+pub(crate) fn own(fd: i32) -> PyResult<Arc<LetGo>> {
+    // SAFETY: borrowed for the next call, which says so if there is no such descriptor.
+    let borrowed = unsafe { BorrowedFd::borrow_raw(fd.max(0)) };
+    let own = fcntl_dupfd_cloexec(borrowed, 3).map_err(io::Error::from).or_raise()?;
+    let own = LetGo::from(own);
+    let most = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX) / PART;
+    // The kernel gives out the lowest number that is free.
+    if u64::try_from(own.as_fd().as_raw_fd()).is_ok_and(|number| number > most) {
+        return Err(io::Error::from_raw_os_error(libc::EMFILE)).or_raise();
+    }
+    Ok(Arc::new(own))
+}
+
+/// Closes a descriptor, without a lock that the program has on its file.
+#[pyfunction]
+pub(crate) fn close(py: Python<'_>, fd: i32) {
+    // SAFETY: the package has opened it, and gives it away.
+    let descriptor = unsafe { OwnedFd::from_raw_fd(fd.max(0)) };
+    py.detach(|| let_go(descriptor));
+}
+
+/// Device and number of an open file, as mappings have them.
+#[pyfunction]
+pub(crate) fn as_mapped(py: Python<'_>, fd: i32) -> PyResult<(u64, u64)> {
+    // SAFETY: borrowed for the next call, which says so if there is no such descriptor.
+    let file = unsafe { BorrowedFd::borrow_raw(fd.max(0)) };
+    py.detach(|| identity::as_mapped(file)).or_raise()
 }
 
 impl Kept {
@@ -138,6 +177,20 @@ impl Adopted {
     }
 }
 
+/// Whether the pages of a file are its only place, so that none can go: tmpfs and others.
+#[pyfunction]
+pub(crate) fn lives_in_memory(fd: i32) -> bool {
+    // SAFETY: borrowed for the next call, which says so if there is no such descriptor.
+    lowtide_run::local::lives_in_memory(unsafe { BorrowedFd::borrow_raw(fd.max(0)) })
+}
+
+impl Drop for Adopted {
+    fn drop(&mut self) {
+        let kept = self.slot().take();
+        forks::without_pythons_lock(|| drop(kept));
+    }
+}
+
 #[pymethods]
 impl Adopted {
     /// Adopts `len` bytes at an address, where the file of a descriptor is mapped from `offset` on.
@@ -151,11 +204,7 @@ impl Adopted {
         budget: &Bound<'_, PyAny>,
     ) -> PyResult<Self> {
         let account = Account::of(budget)?;
-        // SAFETY: borrowed for the next call, which says so if there is no such descriptor.
-        let borrowed = unsafe { BorrowedFd::borrow_raw(fd.max(0)) };
-        let file = fcntl_dupfd_cloexec(borrowed, 3);
-        let file = Arc::new(file.map_err(io::Error::from).or_raise()?);
-        let source = Source { account, file, offset };
+        let source = Source { account, file: own(fd)?, offset };
         let kept = py.detach(|| Kept::begin(source.clone(), address, len))?;
         Ok(Self { source, kept: Mutex::new(Some(kept)) })
     }
@@ -208,11 +257,10 @@ impl Adopted {
         self.kept().map_or((0, 0), |kept| (kept.address, kept.len))
     }
 
-    /// Device and number of the file.
+    /// Which file it is.
     #[getter]
-    fn file(&self) -> PyResult<(u64, u64)> {
-        let stat = fstat(&self.source.file).map_err(io::Error::from).or_raise()?;
-        Ok((stat.st_dev, stat.st_ino))
+    fn file(&self) -> PyResult<Identity> {
+        Ok(identity::of_file(self.source.file.as_fd())?)
     }
 
     /// The offset in the file that the first address has.

@@ -4,6 +4,7 @@ use lowtide::{Policy, Size};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
+use pyo3::types::PyInt;
 use std::mem::MaybeUninit;
 use std::slice;
 
@@ -12,10 +13,15 @@ pub(crate) fn size(value: &Bound<'_, PyAny>) -> PyResult<Size> {
     if let Ok(bytes) = value.extract::<u64>() {
         return Ok(Size::new(bytes));
     }
+    if value.is_instance_of::<PyInt>() {
+        return Err(PyValueError::new_err(format!(
+            "a size is a number of bytes from 0 to 2**64 - 1, and {value} is not"
+        )));
+    }
     let Ok(text) = value.extract::<String>() else {
-        let what = value.get_type();
+        let what = value.get_type().name()?;
         return Err(PyTypeError::new_err(format!(
-            "a size is a number of bytes or a text such as '2G', not {what}"
+            "a size is a number of bytes or a text such as '2G', not a {what}"
         )));
     };
     text.parse::<Size>().map_err(|error| PyValueError::new_err(error.to_string()))

@@ -1,16 +1,18 @@
-//! A budget: how a pager is built, and the pager of this process.
+//! A budget: how a pager is built, and what this process has of it: the pager, or a place on a
+//! shelf (`shelf.rs`).
 //!
 //! A Python program passes a budget to its workers, by `fork` or by pickling. Each process builds
 //! a pager of its own for it, and those processes divide the budget (`sharing.rs`). Which processes
 //! share is a path: a budget that was passed on has the same one.
 
-use crate::errors::IntoPython;
+use crate::errors::{IntoPython, OrRaise};
 use crate::forks;
 use crate::log;
 use crate::per_process::PerProcess;
 use crate::sharing::{self, Sharing};
-use lowtide::{Pager, Policy, Size, SwapOptions, Tenant, TenantError};
-use pyo3::PyErr;
+use crate::shelf::Stand;
+use lowtide::{Pager, Policy, Size, Stat, SwapOptions, Tenant, TenantError};
+use pyo3::PyResult;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
@@ -23,18 +25,23 @@ const SWAP_FILE_MOST: Size = Size::gib(64);
 pub(crate) struct Spec {
     pub(crate) max: Size,
     pub(crate) policy: Policy,
-    pub(crate) page: usize,
+    pub(crate) page_size: usize,
     /// Bytes of memory that compressed pages may take, where memory without a file is wanted.
     pub(crate) swap: Option<Size>,
     /// A folder for what does not compress.
     pub(crate) swap_dir: Option<PathBuf>,
     pub(crate) populate: bool,
+    /// Whether it is on a shelf: of nothing but a size, for maps.
+    pub(crate) on_shelf: bool,
 }
 
-/// The pager of a process.
+/// The memory of a process.
 pub(crate) struct Live {
-    pub(crate) pager: Pager,
+    /// The root of a pager, or a tenant of one that others share.
+    root: Tenant,
     sharing: OnceLock<Sharing>,
+    /// Dropped last.
+    stand: Option<Stand>,
 }
 
 /// See the file's header.
@@ -102,27 +109,48 @@ impl Budget {
         budget
     }
 
-    /// The pager of this process, built if this is its first use.
+    /// What this process has of it, made if this is its first use.
     ///
     /// # Errors
-    /// That of building it; that the budget is closed.
-    pub(crate) fn pager(self: &Arc<Self>) -> Result<Pager, PyErr> {
+    /// That of making it; that the budget is closed.
+    pub(crate) fn root(self: &Arc<Self>) -> PyResult<Tenant> {
         if self.is_closed.load(Ordering::Acquire) {
-            return Err(crate::errors::Error::new_err("the pager is closed: make another one"));
+            return Err(crate::errors::Closed::new_err("the pager is closed: make another one"));
         }
         let live = self.live.get(|| {
             log::begin();
-            self.build().map_err(IntoPython::into_python)
+            self.build()
         })?;
         if self.is_shared.load(Ordering::Acquire) {
             self.begin_sharing(&live);
         }
-        Ok(live.pager.clone())
+        Ok(live.root.clone())
     }
 
-    fn build(&self) -> Result<Live, lowtide::BuildError> {
-        let Spec { max, policy, page, swap, swap_dir, populate } = self.spec.clone();
-        let mut builder = Pager::builder().max(max).policy(policy).base_page(page);
+    /// Its counters. What is counted for no tenant is that of the shelf.
+    ///
+    /// # Errors
+    /// As [`Budget::root`].
+    pub(crate) fn stat(self: &Arc<Self>) -> PyResult<Stat> {
+        let root = self.root()?;
+        let mut stat = root.pager().stat();
+        if self.spec.on_shelf {
+            stat.memory = root.stat().or_raise()?;
+            stat.dirty = root.dirty().or_raise()?;
+            stat.unwritten_bytes = stat.dirty.dirty_bytes + stat.dirty.writeback_bytes;
+            stat.budget_bytes = self.spec.max.bytes();
+        }
+        Ok(stat)
+    }
+
+    fn build(&self) -> PyResult<Live> {
+        let Spec { max, policy, page_size, swap, swap_dir, populate, on_shelf } = self.spec.clone();
+        let sharing = OnceLock::new();
+        if on_shelf {
+            let stand = Stand::take(max)?;
+            return Ok(Live { root: stand.tenant.clone(), sharing, stand: Some(stand) });
+        }
+        let mut builder = Pager::builder().max(max).policy(policy).base_page(page_size);
         if swap.is_some() || swap_dir.is_some() {
             let mut options = SwapOptions::compressed(swap.unwrap_or(Size::MAX));
             if let Some(dir) = swap_dir {
@@ -130,8 +158,8 @@ impl Budget {
             }
             builder = builder.swap(options);
         }
-        let pager = builder.populate(populate).build()?;
-        Ok(Live { pager, sharing: OnceLock::new() })
+        let pager = builder.populate(populate).build().map_err(IntoPython::into_python)?;
+        Ok(Live { root: pager.root(), sharing, stand: None })
     }
 
     /// Lets other processes have a part of it, from now on: the path by which they do.
@@ -147,7 +175,7 @@ impl Budget {
     fn begin_sharing(self: &Arc<Self>, live: &Arc<Live>) {
         let Some(path) = self.path.get() else { return };
         let _quiet = forks::quiet();
-        live.sharing.get_or_init(|| Sharing::begin(path, self, &live.pager));
+        live.sharing.get_or_init(|| Sharing::begin(path, self, live.root.clone()));
     }
 
     /// Writes everything, and lets the pager go as soon as nothing of it is in use.
@@ -156,14 +184,18 @@ impl Budget {
     /// What could not be written.
     pub(crate) fn close(&self) -> Result<(), lowtide::CloseError> {
         self.is_closed.store(true, Ordering::Release);
-        let Some(live) = self.live.take() else { return Ok(()) };
+        let Some(live) = self.live.made() else { return Ok(()) };
         let _quiet = forks::quiet();
-        live.pager.clone().close()
+        if live.stand.is_none() {
+            drop(self.live.take());
+        }
+        // A tenant stays until the last map of it is gone.
+        live.root.pager().clone().close()
     }
 
     /// The root of this process's pager, if that was built.
     pub(crate) fn root_if_made(&self) -> Option<Tenant> {
-        self.live.made().map(|live| live.pager.root())
+        self.live.made().map(|live| live.root.clone())
     }
 
     /// Whether it is closed.
@@ -195,7 +227,7 @@ impl Drop for Uses {
 /// A tenant, in any process: its place below the root, and its limits.
 #[derive(Debug, Default)]
 pub(crate) struct Place {
-    /// Names from the root on. The root has none.
+    /// Names from the budget's root on, which has none.
     pub(crate) steps: Vec<Step>,
 }
 
@@ -212,8 +244,8 @@ impl Place {
     ///
     /// # Errors
     /// Those of making tenants.
-    pub(crate) fn find(&self, pager: &Pager) -> Result<Tenant, TenantError> {
-        let mut tenant = pager.root();
+    pub(crate) fn find(&self, root: Tenant) -> Result<Tenant, TenantError> {
+        let mut tenant = root;
         for Step { name, limits: [min, low, high, max] } in &self.steps {
             let children = tenant.children()?;
             let named = |child: &&Tenant| child.name().is_ok_and(|found| *found == **name);

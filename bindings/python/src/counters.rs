@@ -1,50 +1,31 @@
 //! Counters as dictionaries.
 
 use lowtide::budget::{AutoStat, Curve};
-use lowtide::{Pressure, PressureLine, Stat};
+use lowtide::{MemoryStat, Pressure, PressureLine, Stat};
+use lowtide_core::counters::{Rendering, list};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-
-/// The lines `name value` of a text such as `memory.stat`.
-fn add_lines(into: &Bound<'_, PyDict>, text: &str) -> PyResult<()> {
-    for line in text.lines() {
-        if let Some((name, value)) = line.split_once(' ')
-            && let Ok(value) = value.trim().parse::<u64>()
-        {
-            into.set_item(name, value)?;
-        }
-    }
-    Ok(())
-}
 
 /// A snapshot of a pager: the names of the kernel's `memory.stat`, and those of
 /// [`lowtide::Stat`].
 pub(crate) fn of_pager<'py>(py: Python<'py>, stat: &Stat) -> PyResult<Bound<'py, PyDict>> {
-    let all = PyDict::new(py);
-    add_lines(&all, &stat.to_string())?;
-    let (io, dirty) = (&stat.io, &stat.dirty);
-    for (name, value) in [
-        ("budget_bytes", stat.budget_bytes),
-        ("resident_bytes", stat.resident_bytes),
-        ("metadata_bytes", stat.frame_metadata_bytes + stat.translation_bytes),
-        ("unwritten_bytes", stat.unwritten_bytes),
-        ("failed_pages", stat.failed_pages),
-        ("hits", stat.hits),
-        ("misses", stat.misses),
-        ("reads", io.reads),
-        ("read_bytes", io.read_bytes),
-        ("writes", io.writes),
-        ("write_bytes", io.write_bytes),
-        ("ahead_pages", io.ahead_pages),
-        ("ahead_used", io.ahead_used),
-        ("ahead_wasted", io.ahead_wasted),
-        ("throttled_ns", io.throttled_ns),
-        ("dirty_bytes", dirty.dirty_bytes),
-        ("writeback_bytes", dirty.writeback_bytes),
-    ] {
-        all.set_item(name, value)?;
+    let all = of_memory(py, &stat.memory)?;
+    for (counter, value) in list(stat, Rendering::Python) {
+        all.set_item(counter.name, value.whole())?;
     }
     Ok(all)
+}
+
+/// The lines of a `memory.stat`.
+pub(crate) fn of_memory<'py>(py: Python<'py>, stat: &MemoryStat) -> PyResult<Bound<'py, PyDict>> {
+    let all = PyDict::new(py);
+    let mut set = Ok(());
+    stat.lines(|name, value| {
+        if set.is_ok() {
+            set = all.set_item(name, value);
+        }
+    });
+    set.map(|()| all)
 }
 
 /// A curve. `points` has pairs of bytes and misses.
@@ -55,20 +36,13 @@ pub(crate) fn of_curve<'py>(py: Python<'py>, curve: &Curve) -> PyResult<Bound<'p
         ("first_accesses", curve.first_accesses()),
         ("missed", curve.missed()),
         ("error", curve.error()),
-        ("seconds", curve.seconds()),
+        ("seconds", curve.span().as_secs_f64()),
     ] {
         all.set_item(name, value)?;
     }
     all.set_item("footprint_bytes", curve.footprint())?;
     let points: Vec<(u64, f64)> = curve.points().map(|at| (at.bytes, at.misses)).collect();
     all.set_item("points", points)?;
-    Ok(all)
-}
-
-/// A text of a tenant.
-pub(crate) fn of_text<'py>(py: Python<'py>, text: &str) -> PyResult<Bound<'py, PyDict>> {
-    let all = PyDict::new(py);
-    add_lines(&all, text)?;
     Ok(all)
 }
 
@@ -92,7 +66,7 @@ fn of_line(py: Python<'_>, line: PressureLine) -> PyResult<Bound<'_, PyDict>> {
         // Hundredths of a percent.
         all.set_item(name, f64::from(average) / 10_000.0)?;
     }
-    all.set_item("total", line.total_ns as f64 / 1e9)?;
+    all.set_item("total", line.total.as_secs_f64())?;
     Ok(all)
 }
 

@@ -22,23 +22,26 @@
 //!
 //! Handlers of `pthread_atfork(3)` are registered. Python does not unload extension modules.
 
-use crate::{adopted, budget, log, mirror};
+use crate::{adopted, budget, log, mirror, sharing};
 use pyo3::prelude::*;
 use std::cell::{Cell, RefCell};
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
-use std::sync::{Once, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{MutexGuard, Once, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// Grows by one in each child.
 static GENERATION: AtomicU64 = AtomicU64::new(0);
 /// The gate of this process. Leaked: a child gets another.
 static GATE: AtomicPtr<RwLock<()>> = AtomicPtr::new(ptr::null_mut());
 
+/// The gate, closed, and the one lock that is taken outside of it.
+type Closed = (RwLockWriteGuard<'static, ()>, MutexGuard<'static, Vec<i32>>);
+
 thread_local! {
     /// How often this thread is in the gate.
     static DEPTH: Cell<u32> = const { Cell::new(0) };
-    /// The gate, closed by this thread, which forks.
-    static CLOSED: RefCell<Option<RwLockWriteGuard<'static, ()>>> = const { RefCell::new(None) };
+    /// What this thread holds while it forks.
+    static CLOSED: RefCell<Option<Closed>> = const { RefCell::new(None) };
 }
 
 /// The generation of this process: another one in each child.
@@ -74,8 +77,15 @@ impl Drop for Quiet {
     }
 }
 
+/// Does what waits for threads of ours where Python drops an object: its lock is held there, and
+/// given up meanwhile.
+pub(crate) fn without_pythons_lock(work: impl FnOnce() + Send) {
+    Python::attach(|py| py.detach(work));
+}
+
 extern "C" fn prepare() {
-    CLOSED.set(Some(gate().write().unwrap_or_else(PoisonError::into_inner)));
+    let gate = gate().write().unwrap_or_else(PoisonError::into_inner);
+    CLOSED.set(Some((gate, sharing::descriptors())));
 }
 
 extern "C" fn in_parent() {

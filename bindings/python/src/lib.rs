@@ -6,19 +6,21 @@
 //!
 //! **One object, any process.** A child of `fork` has the objects of its parent and none of the
 //! threads, so it must not touch a pager of its parent's. Each object here knows how it was made,
-//! and makes what it stands for once in each process ([`per_process`]). A child adopts the maps
-//! that it inherited before `fork` returns to its program ([`forks`]), and processes that have the
-//! same [`budget`](budget::Budget) divide it ([`sharing`]).
+//! and makes what it stands for once in each process (`per_process`). A child adopts the maps
+//! that it inherited before `fork` returns to its program (`forks`), and processes that have the
+//! same `budget` divide it (`sharing`).
 //!
 //! | file | concept |
 //! |---|---|
 //! | `errors` | errors of the runtime as exceptions of Python |
 //! | `arguments` | sizes, policies, memory of other objects |
 //! | `budget` | a pager and its tenants, in any process |
+//! | `shelf` | pagers that budgets of a size share |
 //! | `pager` | the classes `Pager` and `Tenant` |
-//! | `counters` | their counters, as dictionaries |
+//! | `counters` | their counters, as dictionaries, of which `_results.py` makes results |
 //! | `adopted` | mappings of the program that were taken over |
 //! | `mirror` | maps that were replaced by a mirror |
+//! | `identity` | which file it is |
 //! | `view` | files that are read and written through the budget |
 //! | `gather` | many rows in one call |
 //! | `memory` | memory without a file, larger than its budget |
@@ -37,6 +39,7 @@ mod errors;
 #[allow(unsafe_code, reason = "see the file's header")]
 mod forks;
 mod gather;
+mod identity;
 #[allow(unsafe_code, reason = "see the file's header")]
 mod log;
 #[allow(unsafe_code, reason = "the buffer protocol")]
@@ -47,6 +50,7 @@ mod pager;
 mod per_process;
 #[allow(unsafe_code, reason = "see the file's header")]
 mod sharing;
+mod shelf;
 mod view;
 
 use pyo3::prelude::*;
@@ -66,10 +70,17 @@ fn extension(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<view::RawView>()?;
     m.add_class::<memory::Memory>()?;
     m.add_function(wrap_pyfunction!(arguments::parse_size, m)?)?;
+    m.add_function(wrap_pyfunction!(adopted::close, m)?)?;
+    m.add_function(wrap_pyfunction!(adopted::as_mapped, m)?)?;
     m.add_function(wrap_pyfunction!(arguments::address_of, m)?)?;
+    m.add_function(wrap_pyfunction!(identity::identity, m)?)?;
+    m.add_function(wrap_pyfunction!(adopted::lives_in_memory, m)?)?;
+    m.add_function(wrap_pyfunction!(pager::pager_for_maps, m)?)?;
     m.add_function(wrap_pyfunction!(pager::shared_pager, m)?)?;
     m.add_function(wrap_pyfunction!(forks::before_fork, m)?)?;
     m.add_function(wrap_pyfunction!(forks::after_fork_in_parent, m)?)?;
     m.add_function(wrap_pyfunction!(forks::after_fork_in_child, m)?)?;
+    #[cfg(debug_assertions)]
+    m.add_function(wrap_pyfunction!(sharing::hold_descriptors, m)?)?;
     m.add_function(wrap_pyfunction!(sharing::leave_all, m)?)
 }

@@ -20,6 +20,7 @@
 //! The queue is found by a pointer, and what it points to is never freed.
 
 use crate::forks;
+use lowtide_status::printable;
 use pyo3::prelude::*;
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -28,7 +29,7 @@ use std::mem;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::{self, JoinHandle};
+use std::thread::JoinHandle;
 use std::time::Duration;
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
@@ -197,9 +198,8 @@ pub(crate) fn begin() {
     let queue = queue();
     let mut state = queue.state();
     if state.stage == Stage::Waiting {
-        let thread = thread::Builder::new().name("lowtide-log".into());
         // Without it they wait, and are lost: there are not even threads.
-        if let Ok(thread) = thread.spawn(|| queue.hand_over()) {
+        if let Ok(thread) = lowtide_sys::threads::spawn("lowtide-log", || queue.hand_over()) {
             state.thread = Some(thread);
             state.stage = Stage::Running;
         }
@@ -263,7 +263,7 @@ impl Subscriber for Events {
         event.record(&mut line);
         let from = event.metadata();
         let (file, line_number) = (from.file().unwrap_or_default(), from.line().unwrap_or(0));
-        let text = format!("{}{}", line.message, line.fields);
+        let text = printable(&format!("{}{}", line.message, line.fields));
         queue().add((number(*from.level()), text, file, line_number));
     }
 

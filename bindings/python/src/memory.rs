@@ -86,8 +86,10 @@ impl Drop for Memory {
             // It is the parent's.
             return;
         }
-        let _quiet = forks::quiet();
-        // SAFETY: dropped once, here.
-        unsafe { ManuallyDrop::drop(&mut self.map) };
+        forks::without_pythons_lock(|| {
+            let _quiet = forks::quiet();
+            // SAFETY: dropped once, here.
+            unsafe { ManuallyDrop::drop(&mut self.map) };
+        });
     }
 }

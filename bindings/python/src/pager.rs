@@ -7,7 +7,7 @@ use crate::errors::OrRaise;
 use crate::forks;
 use lowtide::budget::AutoLimits;
 use lowtide::status::Origin;
-use lowtide::{Size, TenantFile};
+use lowtide::{Policy, Settled, Size};
 use pyo3::exceptions::{PyOSError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -44,8 +44,8 @@ impl Account {
     /// # Errors
     /// Those of making them.
     pub(crate) fn tenant(&self) -> PyResult<lowtide::Tenant> {
-        let pager = self.budget.pager()?;
-        self.place.find(&pager).or_raise()
+        let root = self.budget.root()?;
+        self.place.find(root).or_raise()
     }
 
     fn below(&self, step: Step) -> Self {
@@ -71,38 +71,79 @@ impl Account {
     }
 }
 
+/// The classes of results (`python/lowtide/_results.py`).
+fn results(py: Python<'_>) -> PyResult<Bound<'_, PyModule>> {
+    py.import("lowtide._results")
+}
+
+/// A result with names of its own.
+fn named<'py>(kind: &str, fields: &Bound<'py, PyDict>) -> PyResult<Bound<'py, PyAny>> {
+    results(fields.py())?.getattr(kind)?.call((), Some(fields))
+}
+
 /// One budget of memory, and the files and maps that share it.
 #[pyclass(module = "lowtide", frozen, weakref)]
 pub(crate) struct Pager {
     pub(crate) account: Account,
 }
 
+impl Pager {
+    fn make(py: Python<'_>, spec: Spec) -> PyResult<Self> {
+        let budget = Budget::new(spec);
+        py.detach(|| budget.root().map(drop))?;
+        Ok(Self { account: Account { budget, place: Arc::default() } })
+    }
+}
+
+/// Smaller budgets have a pager of their own, which knows how small it may be.
+const LEAST: Size = Size::mib(1);
+
+/// The budget of a size for maps, which shares threads and descriptors with others (`shelf`).
+#[pyfunction]
+pub(crate) fn pager_for_maps(py: Python<'_>, max: &Bound<'_, PyAny>) -> PyResult<Pager> {
+    let (max, on_shelf) = size(max).map(|max| (max, max >= LEAST))?;
+    let (policy, page_size, swap, swap_dir, populate) = (Policy::MGLRU, 4096, None, None, false);
+    Pager::make(py, Spec { max, policy, page_size, swap, swap_dir, populate, on_shelf })
+}
+
 #[pymethods]
 impl Pager {
     #[new]
-    #[pyo3(signature = (
-        max, *, policy="mglru", page=4096, swap=None, swap_dir=None, populate=false
-    ))]
+    #[pyo3(
+        signature = (
+            max, *, policy="mglru", page_size=4096, swap=None, swap_dir=None, populate=false,
+            **others
+        ),
+        text_signature = "(max, *, policy='mglru', page_size=4096, swap=None, swap_dir=None, \
+            populate=False)"
+    )]
+    #[allow(clippy::too_many_arguments, reason = "they have names")]
     fn new(
         py: Python<'_>,
         max: &Bound<'_, PyAny>,
         policy: &str,
-        page: usize,
+        page_size: usize,
         swap: Option<&Bound<'_, PyAny>>,
         swap_dir: Option<PathBuf>,
         populate: bool,
+        others: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Self> {
+        if let Some(others) = others {
+            return Err(PyTypeError::new_err(match others.contains("page")? {
+                true => "`page` is now `page_size`".to_owned(),
+                false => format!("unexpected arguments of a Pager: {others}"),
+            }));
+        }
         let spec = Spec {
             max: size(max)?,
             policy: self::policy(policy)?,
-            page,
+            page_size,
             swap: optional_size(swap)?,
             swap_dir: swap_dir.map(std::path::absolute).transpose()?,
             populate,
+            on_shelf: false,
         };
-        let budget = Budget::new(spec);
-        py.detach(|| budget.pager())?;
-        Ok(Self { account: Account { budget, place: Arc::default() } })
+        Self::make(py, spec)
     }
 
     /// Bytes of the budget.
@@ -113,8 +154,8 @@ impl Pager {
 
     /// Bytes of a page.
     #[getter]
-    fn page(&self) -> usize {
-        self.account.budget.spec.page
+    fn page_size(&self) -> usize {
+        self.account.budget.spec.page_size
     }
 
     /// Whether it is closed.
@@ -129,7 +170,8 @@ impl Pager {
         py.detach(|| self.account.tenant()?.usage().or_raise())
     }
 
-    /// A budget within the budget.
+    /// A budget within the budget. As in the kernel, its `max` may be more than the pager's, which
+    /// then limits it: that one may be raised.
     #[pyo3(signature = (name, *, min=None, low=None, high=None, max=None))]
     fn tenant(
         &self,
@@ -144,48 +186,50 @@ impl Pager {
     }
 
     /// Counters, by the names of the kernel's `memory.stat` and of `lowtide::Stat`.
-    fn stat<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let stat = py.detach(|| Ok::<_, PyErr>(self.account.budget.pager()?.stat()))?;
-        counters::of_pager(py, &stat)
+    fn stat<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let stat = py.detach(|| self.account.budget.stat())?;
+        let counters = counters::of_pager(py, &stat)?;
+        results(py)?.getattr("Stat")?.call1((counters,))
     }
 
     /// Lets `lowtide top` and `lowtide stat` of this user see the pager, once a second, until it is
     /// closed.
     fn publish_status(&self, py: Python<'_>) -> PyResult<()> {
         py.detach(|| {
-            let published = self.account.budget.pager()?.publish_status(Origin::Python);
+            let root = self.account.budget.root()?;
+            let published = root.pager().publish_status(Origin::Python);
             published.map_err(|error| PyOSError::new_err(error.to_string()))
         })
     }
 
     /// How much time is lost waiting for memory: shares of the time, and seconds.
-    fn pressure<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+    fn pressure<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let pressure = py.detach(|| self.account.tenant()?.pressure().or_raise())?;
-        counters::of_pressure(py, &pressure)
+        named("Pressure", &counters::of_pressure(py, &pressure)?)
     }
 
     /// The budget in bytes with which nine tenths of the waiting would have been avoided.
-    fn stall_advice(&self, py: Python<'_>) -> PyResult<u64> {
-        py.detach(|| self.account.tenant()?.stall_advice().or_raise())
+    fn budget_for_stalls(&self, py: Python<'_>) -> PyResult<u64> {
+        py.detach(|| self.account.tenant()?.budget_for_stalls().or_raise())
     }
 
     /// The smallest budget in bytes with which at most this share of the accesses misses, besides
     /// the first of each page. None before there was an access.
     #[pyo3(signature = (target = 0.02))]
-    fn advice(&self, py: Python<'_>, target: f64) -> PyResult<Option<u64>> {
-        let advice = py.detach(|| self.account.tenant()?.advice(target).or_raise())?;
+    fn budget_for_misses(&self, py: Python<'_>, target: f64) -> PyResult<Option<u64>> {
+        let advice = py.detach(|| self.account.tenant()?.budget_for_misses(target).or_raise())?;
         Ok(advice.map(|advice| advice.bytes))
     }
 
     /// How many accesses would miss at other sizes. None before there was an access.
-    fn curve<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
+    fn curve<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         let curve = py.detach(|| self.account.tenant()?.curve().or_raise())?;
-        curve.map(|curve| counters::of_curve(py, &curve)).transpose()
+        curve.map(|curve| named("Curve", &counters::of_curve(py, &curve)?)).transpose()
     }
 
     /// Lines for people: which I/O engine was chosen and why, how each file is read.
     fn report(&self, py: Python<'_>) -> PyResult<String> {
-        py.detach(|| Ok(self.account.budget.pager()?.report()))
+        py.detach(|| Ok(self.account.budget.root()?.pager().report()))
     }
 
     /// Writes what is dirty, and lets the memory go when the last file of it is closed.
@@ -204,8 +248,8 @@ impl Pager {
 
     fn __repr__(&self) -> String {
         let spec = &self.account.budget.spec;
-        let Spec { max, policy, page, .. } = spec;
-        format!("lowtide.Pager(max={}, policy='{policy}', page={page})", max.bytes())
+        let Spec { max, policy, page_size, .. } = spec;
+        format!("lowtide.Pager(max={}, policy='{policy}', page_size={page_size})", max.bytes())
     }
 
     /// What another process needs to have a part of the budget.
@@ -217,18 +261,23 @@ impl Pager {
 /// A tenant's name, and its limits in bytes.
 type PlainStep = (String, [Option<u64>; 4]);
 
-/// A pager or a tenant on its way to another process: budget, policy, page, swap, its folder, and
-/// whether it is populated; the path under which it is shared; the tenant's place.
-type Passed = ((u64, String, usize, Option<u64>, Option<PathBuf>, bool), PathBuf, Vec<PlainStep>);
+/// How a pager is built: budget, policy, page, swap, its folder, whether it is populated, and
+/// whether it is on a shelf.
+type PlainSpec = (u64, String, usize, Option<u64>, Option<PathBuf>, bool, bool);
+
+/// A pager or a tenant on its way to another process, the path under which it is shared, and the
+/// tenant's place.
+type Passed = (PlainSpec, PathBuf, Vec<PlainStep>);
 
 fn passed_on(py: Python<'_>, account: &Account) -> PyResult<(Py<PyAny>, Passed)> {
     let make = py.import("lowtide._lowtide")?.getattr("shared_pager")?.unbind();
     let path = py.detach(|| account.budget.share());
-    let Spec { max, policy, page, swap, swap_dir, populate } = account.budget.spec.clone();
+    let spec = account.budget.spec.clone();
+    let Spec { max, policy, page_size, swap, swap_dir, populate, on_shelf } = spec;
     let plain = |step: &Step| (step.name.clone(), step.limits.map(|size| size.map(Size::bytes)));
     let steps = account.place.steps.iter().map(plain).collect();
     let swap = swap.map(Size::bytes);
-    let spec = (max.bytes(), policy.to_string(), page, swap, swap_dir, populate);
+    let spec = (max.bytes(), policy.to_string(), page_size, swap, swap_dir, populate, on_shelf);
     Ok((make, (spec, path, steps)))
 }
 
@@ -238,13 +287,14 @@ fn passed_on(py: Python<'_>, account: &Account) -> PyResult<(Py<PyAny>, Passed)>
 #[allow(clippy::needless_pass_by_value, reason = "arguments of Python")]
 pub(crate) fn shared_pager(
     py: Python<'_>,
-    spec: (u64, String, usize, Option<u64>, Option<PathBuf>, bool),
+    spec: PlainSpec,
     path: PathBuf,
     steps: Vec<PlainStep>,
 ) -> PyResult<Py<PyAny>> {
-    let (max, policy, page, swap, swap_dir, populate) = spec;
+    let (max, policy, page_size, swap, swap_dir, populate, on_shelf) = spec;
     let (max, swap, policy) = (Size::new(max), swap.map(Size::new), self::policy(&policy)?);
-    let budget = Budget::shared(Spec { max, policy, page, swap, swap_dir, populate }, path);
+    let spec = Spec { max, policy, page_size, swap, swap_dir, populate, on_shelf };
+    let budget = Budget::shared(spec, path);
     if budget.is_closed() {
         return Err(PyValueError::new_err("the pager was closed in this process"));
     }
@@ -286,10 +336,26 @@ impl Tenant {
         py.detach(|| self.account.tenant()?.usage().or_raise())
     }
 
-    /// Sets a limit of this process: pages above it are evicted before this returns.
-    fn set_max(&self, py: Python<'_>, max: &Bound<'_, PyAny>) -> PyResult<()> {
+    /// Sets a limit of this process: pages above it are evicted before this returns. False: some
+    /// are pinned or dirty, and leave later; until then nothing comes in.
+    fn set_max(&self, py: Python<'_>, max: &Bound<'_, PyAny>) -> PyResult<bool> {
         let max = size(max)?;
-        py.detach(|| self.account.tenant()?.set_max(max).or_raise().map(drop))
+        py.detach(|| self.account.tenant()?.set_max(max).or_raise().map(|is| is == Settled::Yes))
+    }
+
+    /// As `set_max`, for the limit above which a thread evicts before it goes on.
+    fn set_high(&self, py: Python<'_>, high: &Bound<'_, PyAny>) -> PyResult<bool> {
+        let high = size(high)?;
+        py.detach(|| self.account.tenant()?.set_high(high).or_raise().map(|is| is == Settled::Yes))
+    }
+
+    /// Its limits in this process, in bytes; `None` where there is none.
+    #[getter]
+    fn limits<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let limits = py.detach(|| self.account.tenant()?.limits().or_raise())?;
+        let bytes = |size: Size| (size != Size::MAX).then(|| size.bytes());
+        let all = (limits.min.bytes(), limits.low.bytes(), bytes(limits.high), bytes(limits.max));
+        results(py)?.getattr("Limits")?.call1(all)
     }
 
     /// Lets the limit set itself between two bounds, from now on.
@@ -301,7 +367,7 @@ impl Tenant {
         most: &Bound<'_, PyAny>,
         target: f64,
     ) -> PyResult<()> {
-        let limits = AutoLimits { least: size(least)?, most: size(most)?, target };
+        let limits = AutoLimits::new(size(least)?, size(most)?).with_target(target);
         py.detach(|| {
             let tenant = self.account.tenant()?;
             // It may start a thread.
@@ -311,9 +377,9 @@ impl Tenant {
     }
 
     /// What became of such a limit, in bytes and seconds; `None` without one.
-    fn auto<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
+    fn auto<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         let found = py.detach(|| self.account.tenant()?.auto().or_raise())?;
-        found.map(|stat| counters::of_auto(py, &stat)).transpose()
+        found.map(|stat| named("AutoStat", &counters::of_auto(py, &stat)?)).transpose()
     }
 
     /// A tenant below this one.
@@ -331,34 +397,35 @@ impl Tenant {
     }
 
     /// Counters by the names of the kernel's `memory.stat`.
-    fn stat<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let text = py.detach(|| self.account.tenant()?.text(TenantFile::Stat).or_raise())?;
-        counters::of_text(py, &text)
+    fn stat<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let stat = py.detach(|| self.account.tenant()?.stat().or_raise())?;
+        let counters = counters::of_memory(py, &stat)?;
+        results(py)?.getattr("Stat")?.call1((counters,))
     }
 
     /// How much time is lost waiting for memory: shares of the time, and seconds.
-    fn pressure<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+    fn pressure<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let pressure = py.detach(|| self.account.tenant()?.pressure().or_raise())?;
-        counters::of_pressure(py, &pressure)
+        named("Pressure", &counters::of_pressure(py, &pressure)?)
     }
 
     /// The budget in bytes with which nine tenths of the waiting would have been avoided.
-    fn stall_advice(&self, py: Python<'_>) -> PyResult<u64> {
-        py.detach(|| self.account.tenant()?.stall_advice().or_raise())
+    fn budget_for_stalls(&self, py: Python<'_>) -> PyResult<u64> {
+        py.detach(|| self.account.tenant()?.budget_for_stalls().or_raise())
     }
 
     /// The smallest budget in bytes with which at most this share of the accesses misses, besides
     /// the first of each page. None before there was an access.
     #[pyo3(signature = (target = 0.02))]
-    fn advice(&self, py: Python<'_>, target: f64) -> PyResult<Option<u64>> {
-        let advice = py.detach(|| self.account.tenant()?.advice(target).or_raise())?;
+    fn budget_for_misses(&self, py: Python<'_>, target: f64) -> PyResult<Option<u64>> {
+        let advice = py.detach(|| self.account.tenant()?.budget_for_misses(target).or_raise())?;
         Ok(advice.map(|advice| advice.bytes))
     }
 
     /// How many accesses would miss at other sizes. None before there was an access.
-    fn curve<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
+    fn curve<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         let curve = py.detach(|| self.account.tenant()?.curve().or_raise())?;
-        curve.map(|curve| counters::of_curve(py, &curve)).transpose()
+        curve.map(|curve| named("Curve", &counters::of_curve(py, &curve)?)).transpose()
     }
 
     fn __repr__(&self) -> String {

@@ -11,11 +11,16 @@ pub(crate) struct PerProcess<T>(Mutex<Option<(u64, Arc<T>)>>);
 
 impl<T> Default for PerProcess<T> {
     fn default() -> Self {
-        Self(Mutex::new(None))
+        Self::new()
     }
 }
 
 impl<T> PerProcess<T> {
+    /// Nothing, until it is used.
+    pub(crate) const fn new() -> Self {
+        Self(Mutex::new(None))
+    }
+
     fn slot(&self) -> MutexGuard<'_, Option<(u64, Arc<T>)>> {
         let mut slot = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if slot.as_ref().is_some_and(|(born, _)| *born != forks::generation()) {

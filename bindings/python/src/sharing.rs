@@ -1,4 +1,4 @@
-//! One budget for several processes: the table of `lowtide run` (`lowtide-preload/shares.rs`), and
+//! One budget for several processes: the table of `lowtide run` (`lowtide-run`, `shares.rs`), and
 //! the thread that looks at it.
 //!
 //! The table's file is open here as any other, so a child of `fork` has its descriptor, and with it
@@ -10,40 +10,27 @@
 
 use crate::budget::{self, Budget};
 use crate::log;
-use lowtide::{Pager, Size};
+use lowtide::{Size, Tenant};
+use lowtide_run::part::{Part, Seen, pause};
+use lowtide_run::place;
 use lowtide_run::shares::Shares;
 use pyo3::prelude::*;
-use rustix::process::geteuid;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
-use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::thread::JoinHandle;
+use std::time::Duration;
 
-/// Time between two looks at what the others have, alone and beside others.
-const ALONE: Duration = Duration::from_millis(100);
-const BESIDE: Duration = Duration::from_millis(20);
-/// Processes from which on the looks become fewer.
-const MANY: usize = 8;
-/// A process that brought nothing in for this time wants no more than it has.
-const QUIET: Duration = Duration::from_secs(2);
-/// A limit comes down by at most this beyond what is in memory.
-const STEP: u64 = 8 << 20;
 /// A new process waits no longer than this to hear of its part.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Descriptors of tables, which children close.
 static DESCRIPTORS: Mutex<Vec<i32>> = Mutex::new(Vec::new());
 
-/// A path for a new table. What killed processes leave under such a name is removed by the next
-/// `lowtide run`.
+/// A path for a new table. Where there is no folder for one, it leads nowhere: nothing is shared.
 pub(crate) fn new_path() -> PathBuf {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos());
-    let (user, process) = (geteuid().as_raw(), std::process::id());
-    let folder = ["/dev/shm", "/tmp"].map(Path::new).into_iter().find(|path| path.is_dir());
-    let folder = folder.map_or_else(std::env::temp_dir, Path::to_owned);
-    folder.join(format!("lowtide-run-{user}-{process}-{since:x}"))
+    place::new_path().unwrap_or_default()
 }
 
 /// This process has a part of a budget.
@@ -55,22 +42,26 @@ pub(crate) struct Sharing {
 impl Sharing {
     /// Takes a part, and keeps the pager's limit at what it is. Returns when the first limit is
     /// set. Where there is no table, the process has the whole budget.
-    pub(crate) fn begin(path: &Path, budget: &Arc<Budget>, pager: &Pager) -> Self {
+    pub(crate) fn begin(path: &Path, budget: &Arc<Budget>, root: Tenant) -> Self {
         let (stop, stopped) = channel();
         let (begun, first) = channel();
         let (path, budget, max) = (path.to_owned(), Arc::downgrade(budget), budget.spec.max);
-        // The root is the pager: it must not be kept by this thread.
-        let root = pager.root();
-        let part =
-            Part { budget, max: max.bytes(), faults: (0, Instant::now()), part: max.bytes() };
+        let limit = Limit { budget, part: Part::whole(0, max.bytes()) };
         let run = move || {
-            let Ok(shares) = Shares::open(&path) else { return };
-            descriptors(|all| all.push(shares.file().as_raw_fd()));
-            part.keep(&shares, root, &begun, &stopped);
+            // No process forks between a descriptor and its place in the list.
+            let mut listed = descriptors();
+            let Ok(mut shares) = Shares::open(&path) else { return };
+            listed.push(shares.file().as_raw_fd());
+            drop(listed);
+            // It has the pager, and must not be kept by this thread.
+            limit.keep(&mut shares, root, &begun, &stopped);
             shares.leave();
-            descriptors(|all| all.retain(|fd| *fd != shares.file().as_raw_fd()));
+            // In the list as long as it is open: a child closes what is in the list.
+            let mut listed = descriptors();
+            listed.retain(|fd| *fd != shares.file().as_raw_fd());
+            drop(shares);
         };
-        let thread = thread::Builder::new().name("lowtide-share".into()).spawn(run).ok();
+        let thread = lowtide_sys::threads::spawn("lowtide-share", run).ok();
         let _ = first.recv_timeout(PATIENCE);
         Self { stop: Mutex::new(Some(stop)), thread: Mutex::new(thread) }
     }
@@ -85,20 +76,17 @@ impl Sharing {
     }
 }
 
-struct Part {
+/// The limit of this process's pager, and the part that it follows.
+struct Limit {
     budget: Weak<Budget>,
-    max: u64,
-    /// Pages that had come in, and when that changed last.
-    faults: (u64, Instant),
-    /// What this process may have now.
-    part: u64,
+    part: Part,
 }
 
-impl Part {
+impl Limit {
     fn keep(
         mut self,
-        shares: &Shares,
-        root: lowtide::Tenant,
+        shares: &mut Shares,
+        root: Tenant,
         begun: &Sender<()>,
         stopped: &Receiver<()>,
     ) {
@@ -110,41 +98,54 @@ impl Part {
                 None => self.budget.upgrade().and_then(|budget| budget.root_if_made()),
             };
             let Some(tenant) = tenant else { return };
-            let pause = self.look(shares, &tenant);
+            let until = self.look(shares, &tenant);
             drop(tenant);
             let _ = begun.send(());
-            if stopped.recv_timeout(pause) != Err(RecvTimeoutError::Timeout) {
+            if stopped.recv_timeout(until) != Err(RecvTimeoutError::Timeout) {
                 return;
             }
         }
     }
 
     /// Sets the limit; the time until the next look.
-    fn look(&mut self, shares: &Shares, root: &lowtide::Tenant) -> Duration {
-        let (Ok(stat), Ok(has)) = (root.stat(), root.usage()) else { return ALONE };
-        let mapped = self.budget.upgrade().map_or(0, |budget| budget.mapped());
-        let now = Instant::now();
-        if stat.events.pgfault != self.faults.0 {
-            self.faults = (stat.events.pgfault, now);
+    fn look(&mut self, shares: &mut Shares, root: &Tenant) -> Duration {
+        let mut listed = descriptors();
+        let before = shares.file().as_raw_fd();
+        if shares.follow() {
+            listed.retain(|fd| *fd != before);
+            listed.push(shares.file().as_raw_fd());
         }
-        let is_quiet = now.duration_since(self.faults.1) >= QUIET;
-        let wants = if is_quiet { has } else { mapped.max(has) };
-        let (part, sharing) = shares.divide(0, self.max, wants, has);
-        let part = part.max(has.saturating_sub(STEP)).min(self.max);
-        if part != self.part && root.set_max(Size::new(part)).is_ok() {
-            self.part = part;
-        }
-        if sharing == 1 { ALONE } else { BESIDE * (1 + sharing / MANY) as u32 }
+        drop(listed);
+        let (Ok(stat), Ok(has)) = (root.stat(), root.usage()) else { return pause(1) };
+        let could_use = self.budget.upgrade().map_or(0, |budget| budget.mapped());
+        let seen = Seen { faults: stat.events.pgfault, has, could_use };
+        let set = |bytes| root.set_max(Size::new(bytes)).is_ok();
+        pause(self.part.look(shares, seen, set))
     }
 }
 
-fn descriptors<T>(change: impl FnOnce(&mut Vec<i32>) -> T) -> T {
-    change(&mut DESCRIPTORS.lock().unwrap_or_else(PoisonError::into_inner))
+/// Threads of budgets that begin and end change them outside of the gate, because the thread that
+/// ends one may be in it and waits for them. So a process forks with this lock (`forks`).
+pub(crate) fn descriptors() -> MutexGuard<'static, Vec<i32>> {
+    DESCRIPTORS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// For tests: a thread has the lock for a while, as those have for a moment that end a part.
+#[cfg(debug_assertions)]
+#[pyfunction]
+pub(crate) fn hold_descriptors(py: Python<'_>, seconds: f64) {
+    let (has, had) = channel();
+    std::thread::spawn(move || {
+        let _held = descriptors();
+        let _ = has.send(());
+        std::thread::sleep(Duration::from_secs_f64(seconds));
+    });
+    py.detach(move || had.recv()).unwrap_or_default();
 }
 
 /// In a child of `fork`: the parts of its parent are its parent's alone.
 pub(crate) fn leave_to_parent() {
-    for fd in descriptors(std::mem::take) {
+    for fd in std::mem::take(&mut *descriptors()) {
         // SAFETY: a descriptor of the parent's table, which nothing in the child uses.
         unsafe { libc::close(fd) };
     }

@@ -3,8 +3,9 @@
 
 use crate::arguments::{Buffer, optional_size};
 use crate::budget::Uses;
-use crate::errors::{Error, OrRaise};
+use crate::errors::{Error, IntoPython, OrRaise};
 use crate::gather::{Gather, Refused, Rows};
+use crate::identity::{self, Identity};
 use crate::pager::Account;
 use crate::per_process::PerProcess;
 use lowtide::{OpenOptions, Size, View};
@@ -12,7 +13,7 @@ use pyo3::exceptions::{PyIndexError, PyValueError};
 use pyo3::prelude::*;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// An open file, in any process.
 #[pyclass(module = "lowtide._lowtide", frozen)]
@@ -25,8 +26,13 @@ pub(crate) struct RawView {
     read_ahead: Option<Size>,
     is_closed: AtomicBool,
     live: PerProcess<View>,
+    /// Which file it is, since it was opened: another process opens the same one, or none.
+    file: OnceLock<Identity>,
     uses: Mutex<Option<Uses>>,
 }
+
+/// How often a file is opened that is replaced at each time.
+const TRIES: u32 = 100;
 
 impl RawView {
     fn view(&self) -> PyResult<Arc<View>> {
@@ -42,13 +48,33 @@ impl RawView {
             let mut options =
                 OpenOptions::new().write(self.writes).lock(self.locks).tenant(&tenant);
             if let Some(bytes) = self.create {
-                options = options.create(bytes);
+                options = options.create_with_len(bytes);
             }
             if let Some(window) = self.read_ahead {
                 options = options.read_ahead(window);
             }
-            options.open(tenant.pager(), &self.path).or_raise()
+            for _ in 0..TRIES {
+                let before = identity::of_path(&self.path).ok();
+                let view = options.open(tenant.pager(), &self.path).or_raise()?;
+                let after = identity::of_path(&self.path).map_err(IntoPython::into_python)?;
+                if before.is_none_or(|before| identity::is_same(&before, &after)) {
+                    return self.check(&after).map(|()| view);
+                }
+            }
+            let path = self.path.display();
+            Err(Error::new_err(format!("{path} is replaced again and again while it is opened")))
         })
+    }
+
+    /// That it is the file which was opened first.
+    fn check(&self, found: &Identity) -> PyResult<()> {
+        if identity::is_same(self.file.get_or_init(|| *found), found) {
+            return Ok(());
+        }
+        let path = self.path.display();
+        let text =
+            format!("{path} is another file by now than the one that this process inherited");
+        Err(Error::new_err(text))
     }
 
     fn note_use(&self, bytes: u64) {
@@ -81,6 +107,7 @@ impl RawView {
             read_ahead: optional_size(read_ahead)?,
             is_closed: AtomicBool::new(false),
             live: PerProcess::default(),
+            file: OnceLock::new(),
             uses: Mutex::default(),
         };
         py.detach(|| {
@@ -91,6 +118,12 @@ impl RawView {
         Ok(view)
     }
 
+    /// Which file was opened, as it was then.
+    #[getter]
+    fn file(&self) -> Option<Identity> {
+        self.file.get().copied()
+    }
+
     /// Bytes of the file: it is looked at.
     fn size(&self, py: Python<'_>) -> PyResult<u64> {
         py.detach(|| self.view()?.refresh_len().or_raise())
@@ -98,8 +131,8 @@ impl RawView {
 
     /// Bytes of a page.
     #[getter]
-    fn page(&self) -> usize {
-        self.account.budget.spec.page
+    fn page_size(&self) -> usize {
+        self.account.budget.spec.page_size
     }
 
     /// Whether stores are possible.
@@ -177,9 +210,9 @@ impl RawView {
     }
 
     /// The range is soon wanted: it is read in the background, as far as there is room.
-    fn prefetch(&self, py: Python<'_>, start: u64, end: u64) -> PyResult<()> {
+    fn prefetch(&self, py: Python<'_>, offset: u64, size: u64) -> PyResult<()> {
         py.detach(|| {
-            self.view()?.prefetch(start..end);
+            self.view()?.prefetch(offset..offset.saturating_add(size));
             Ok(())
         })
     }

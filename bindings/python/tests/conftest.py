@@ -8,11 +8,15 @@ import subprocess
 import sys
 import textwrap
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 MIB = 1 << 20
+#: The package's examples, which tests import, too.
+EXAMPLES = Path(__file__).parents[1] / "examples"
+sys.path.insert(0, str(EXAMPLES))
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -72,9 +76,27 @@ def in_child(work):
         finally:
             sys.stderr.flush()
             os._exit(code)
-    status = os.waitpid(child, 0)[1]
+    # A child that waits for ever, perhaps in `fork` itself, is an error, not the end of all tests.
+    deadline = time.monotonic() + 120
+    while (ended := os.waitpid(child, os.WNOHANG))[0] == 0:
+        if time.monotonic() > deadline:
+            os.kill(child, signal.SIGKILL)
+        time.sleep(0.002)
+    status = ended[1]
     assert not os.WIFSIGNALED(status), signal.Signals(os.WTERMSIG(status)).name
     return os.waitstatus_to_exitcode(status) == 0
+
+
+def replaced(path, make):
+    """Writes a file anew until it has the number that the old one had, as ext4 gives out at once;
+    whether it has."""
+    before = os.stat(path).st_ino
+    for _ in range(50):
+        os.remove(path)
+        make(path)
+        if os.stat(path).st_ino == before:
+            return True
+    return False
 
 
 def open_files():
@@ -102,3 +124,14 @@ def collected():
     """Maps and pagers of a test do not live into the next."""
     yield
     gc.collect()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def checks_of_types(request, tmp_path_factory):
+    """What mypy has to say, where a test asks for it: begun early, since it takes long."""
+    tests = [item.module for item in request.session.items if item.path.stem == "test_stubs"]
+    checks = tests[0].begun(tmp_path_factory.mktemp("types")) if tests else {}
+    yield checks
+    for check, _ in checks.values():
+        check.kill()
+        check.wait()

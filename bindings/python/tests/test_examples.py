@@ -3,13 +3,11 @@
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import MIB, cached_bytes, python, settled, uncache
+from conftest import EXAMPLES, MIB, cached_bytes, python, settled, uncache
 
-EXAMPLES = Path(__file__).parents[1] / "examples"
 ROWS = 4 * MIB // 128
 
 

@@ -39,7 +39,7 @@ def test_ten_thousand_maps_leave_nothing(tmp_path):
     np.arange(4096, dtype="u4").tofile(path)
 
     def work():
-        array = lowtide.memmap(path, "u4", "r", pager=pager)
+        array = lowtide.memmap(path, "u4", "r", budget=pager)
         assert array[4095] == 4095
 
     rounds(work, 10_000, 4 * MIB)
@@ -51,7 +51,7 @@ def test_ten_thousand_closes_leave_nothing(tmp_path):
     with open(path, "r+b") as file:
 
         def work():
-            mapped = lowtide.mmap(file.fileno(), 0, access=mmap.ACCESS_READ, pager=pager)
+            mapped = lowtide.mmap(file.fileno(), 0, access=mmap.ACCESS_READ, budget=pager)
             assert mapped[8191] == 120
             mapped.close()
 
@@ -63,7 +63,7 @@ def test_mirrors_leave_nothing(tmp_path):
     np.arange(4096, dtype="u4").tofile(path)
 
     def work():
-        array = lowtide.memmap(path, "u4", "r", pager=pager, map_mode="userfault")
+        array = lowtide.memmap(path, "u4", "r", budget=pager, map_mode="userfault")
         assert array[4095] == 4095
 
     try:
@@ -78,7 +78,7 @@ def test_views_leave_nothing(tmp_path):
     np.arange(4096, dtype="u4").tofile(path)
 
     def work():
-        with lowtide.open(path, pager=pager) as view:
+        with lowtide.open(path, budget=pager) as view:
             assert view.rows([1], "u4", 128)[0, 5] == 133
 
     rounds(work, 2000, 4 * MIB)
@@ -89,7 +89,7 @@ def test_pagers_leave_nothing(tmp_path):
     np.arange(4096, dtype="u4").tofile(path)
 
     def work():
-        array = lowtide.memmap(path, "u4", "r", max="1M")
+        array = lowtide.memmap(path, "u4", "r", budget="1M")
         assert array[1] == 1
 
     rounds(work, 300, 8 * MIB)
@@ -104,7 +104,7 @@ def test_failures_leave_nothing(tmp_path):
             for wrong in ({"offset": 1}, {"length": 1 << 40}, {"fileno": 10_000}):
                 given = {"fileno": file.fileno(), "length": 0, **wrong}
                 try:
-                    lowtide.mmap(**given, access=mmap.ACCESS_READ, pager=pager)
+                    lowtide.mmap(**given, access=mmap.ACCESS_READ, budget=pager)
                 except (OSError, ValueError):
                     continue
                 raise AssertionError(wrong)
@@ -116,9 +116,9 @@ def test_a_cycle_is_collected(tmp_path):
     path, pager = tmp_path / "small", lowtide.Pager("4M")
     np.arange(4096, dtype="u4").tofile(path)
     # The first map starts the thread that watches, which has descriptors of its own.
-    assert lowtide.memmap(path, "u4", "r", pager=pager)[1] == 1
+    assert lowtide.memmap(path, "u4", "r", budget=pager)[1] == 1
     before = settled(open_files, 0, patience=1)
-    array = lowtide.memmap(path, "u4", "r", pager=pager)
+    array = lowtide.memmap(path, "u4", "r", budget=pager)
     array.itself = array
     assert array[7] == 7
     del array

@@ -35,7 +35,7 @@ def test_messages_of_the_runtime_are_records_of_the_logger(caplog):
 
 def test_a_write_that_fails_in_the_background_is_a_warning(tmp_path, caplog):
     path = tmp_path / "data"
-    view = lowtide.open(path, max="8M", create=4 * MIB)
+    view = lowtide.open(path, budget="8M", create=4 * MIB)
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (MIB, hard))
@@ -78,7 +78,7 @@ def test_a_handler_may_use_lowtide_and_wait_for_python_threads(tmp_path):
         class Handler(logging.Handler):
             def emit(self, record):
                 if len(seen) < 10:
-                    with lowtide.open(sys.argv[1], max="1M", page=512) as view:
+                    with lowtide.open(sys.argv[1], budget="1M", page_size=512) as view:
                         seen.append(view.rows([3], "u1", 512).sum())
                 other = threading.Thread(target=lambda: None)
                 other.start()

@@ -9,7 +9,7 @@ import weakref
 
 import lowtide
 import pytest
-from conftest import MIB, cached_bytes, open_files, settled
+from conftest import MIB, cached_bytes, in_child, open_files, settled
 
 
 def made(path, *args, **kwargs):
@@ -22,7 +22,7 @@ def read_all(mapped):
 
 
 def test_it_is_the_standard_map_within_a_budget(numbers):
-    with made(numbers, 0, access=mmap.ACCESS_READ, max="8M") as mapped:
+    with made(numbers, 0, access=mmap.ACCESS_READ, budget="8M") as mapped:
         assert isinstance(mapped, mmap.mmap) and mapped.adopted
         assert mapped[4:8] == b"\1\0\0\0" and len(mapped) == 32 * MIB
         read_all(mapped)
@@ -39,29 +39,29 @@ def test_it_is_the_standard_map_within_a_budget(numbers):
     ids=str,
 )
 def test_what_loses_nothing_by_leaving_is_adopted(numbers, arguments):
-    with made(numbers, 0, **arguments, max="8M") as mapped:
+    with made(numbers, 0, **arguments, budget="8M") as mapped:
         assert mapped.adopted and isinstance(mapped.budget, lowtide.Pager)
 
 
 def test_what_would_lose_stores_is_left_to_the_kernel(numbers):
-    with made(numbers, 0, access=mmap.ACCESS_COPY, max="8M") as mapped:
+    with made(numbers, 0, access=mmap.ACCESS_COPY, budget="8M") as mapped:
         mapped[:4] = b"mine"
         assert not mapped.adopted and mapped.budget is None and mapped.resident == 0
-    with made(numbers, 0, mmap.MAP_PRIVATE, max="8M") as mapped:
+    with made(numbers, 0, mmap.MAP_PRIVATE, budget="8M") as mapped:
         assert not mapped.adopted
-    with lowtide.mmap(-1, 4096, max="8M") as mapped:
+    with lowtide.mmap(-1, 4096, budget="8M") as mapped:
         mapped[:4] = b"anon"
         assert not mapped.adopted
 
 
 def test_positional_arguments_are_those_of_the_standard_class(numbers):
     flags, prot = mmap.MAP_SHARED, mmap.PROT_READ
-    with made(numbers, 8192, flags, prot, mmap.ACCESS_DEFAULT, 4096, max="8M") as mapped:
+    with made(numbers, 8192, flags, prot, mmap.ACCESS_DEFAULT, 4096, budget="8M") as mapped:
         assert mapped[:4] == (1024).to_bytes(4, "little") and mapped._kept.offset == 4096
 
 
 def test_it_prints_as_the_standard_class(numbers):
-    with made(numbers, 0, max="8M") as mapped:
+    with made(numbers, 0, budget="8M") as mapped:
         assert repr(mapped).startswith("<mmap.mmap closed=False, access=ACCESS_DEFAULT, length=")
     assert repr(mapped).startswith("<mmap.mmap closed=True")
 
@@ -69,7 +69,7 @@ def test_it_prints_as_the_standard_class(numbers):
 def test_it_can_be_resized(tmp_path):
     path = tmp_path / "grows"
     path.write_bytes(b"x" * 4096)
-    with made(path, 4096, max="1M") as mapped:
+    with made(path, 4096, budget="1M") as mapped:
         mapped.resize(8 * MIB)
         assert len(mapped) == 8 * MIB == path.stat().st_size and mapped.adopted
         assert mapped._kept.addresses[1] == 8 * MIB
@@ -79,8 +79,54 @@ def test_it_can_be_resized(tmp_path):
         assert mapped[:] == b"x" * 4096
 
 
+def test_a_map_that_one_thread_closes_and_another_resizes_ends(tmp_path):
+    path, pager = tmp_path / "grows", lowtide.Pager("8M")
+    path.write_bytes(b"x" * MIB)
+    for turn in range(300):
+        mapped = made(path, 1 << 16, budget=pager)
+
+        def resize():
+            try:
+                for k in range(20):
+                    mapped.resize((1 + k % 7) << 16)
+            except (ValueError, OSError, SystemError):
+                pass
+
+        other = threading.Thread(target=resize)
+        other.start()
+        for _ in range(turn * 10):
+            pass
+        mapped.close()
+        other.join()
+        assert mapped.closed and not mapped.adopted, f"turn {turn}: {mapped._kept.addresses}"
+
+
+def test_a_child_closes_a_map_beside_which_another_was_being_closed(numbers):
+    mapped = made(numbers, 0, budget="8M")
+    with lowtide._mmap._changing:
+
+        def work():
+            other = threading.Thread(target=mapped.close)
+            other.start()
+            other.join(60)
+            return mapped.closed
+
+        assert in_child(work)
+    mapped.close()
+
+
+def test_a_file_that_is_memory_is_left_to_the_kernel():
+    fd = os.memfd_create("memory")
+    os.ftruncate(fd, 8192)
+    with lowtide.mmap(fd, 0, budget="8M") as mapped:
+        assert not mapped.adopted and mapped.budget is None
+    with pytest.raises(lowtide.NotPossible, match="is memory"):
+        lowtide.mmap(fd, 0, prot=mmap.PROT_READ, budget="8M", map_mode="userfault")
+    os.close(fd)
+
+
 def test_it_is_neither_closed_nor_resized_while_exported(numbers):
-    mapped = made(numbers, 0, max="8M")
+    mapped = made(numbers, 0, budget="8M")
     with memoryview(mapped) as view:
         for change in (mapped.close, lambda: mapped.resize(4096)):
             with pytest.raises(BufferError):
@@ -95,9 +141,9 @@ def test_it_is_neither_closed_nor_resized_while_exported(numbers):
 def test_a_map_that_is_dropped_is_forgotten_first(numbers):
     pager = lowtide.Pager("8M")
     # The first map starts the thread that watches, which has descriptors of its own.
-    made(numbers, 0, pager=pager).close()
+    made(numbers, 0, budget=pager).close()
     before = open_files()
-    mapped = made(numbers, 0, pager=pager)
+    mapped = made(numbers, 0, budget=pager)
     kept, gone = mapped._kept, weakref.ref(mapped)
     read_all(mapped)
     del mapped
@@ -113,7 +159,7 @@ def test_a_map_that_is_dropped_is_forgotten_first(numbers):
 
 
 def test_advice_is_taken(numbers):
-    with made(numbers, 0, max="8M") as mapped:
+    with made(numbers, 0, budget="8M") as mapped:
         for advice in (mmap.MADV_RANDOM, mmap.MADV_SEQUENTIAL, mmap.MADV_NORMAL):
             mapped.madvise(advice)
             mapped.madvise(advice, 4096)
@@ -124,7 +170,7 @@ def test_advice_is_taken(numbers):
 
 
 def test_a_map_that_children_do_not_get_is_not_adopted_in_them(numbers):
-    with made(numbers, 0, max="8M") as mapped:
+    with made(numbers, 0, budget="8M") as mapped:
         mapped.madvise(mmap.MADV_DONTFORK)
         kept = mapped._kept
         child = os.fork()
@@ -146,7 +192,7 @@ def test_a_subclass_has_what_a_subclass_has(numbers):
             return self
 
     with open(numbers, "rb") as file:
-        mapped = Mine(file.fileno(), 0, prot=mmap.PROT_READ, max="8M", note="mine")
+        mapped = Mine(file.fileno(), 0, prot=mmap.PROT_READ, budget="8M", note="mine")
     assert mapped.note == "mine" and mapped.adopted
     mapped.close()
     with pytest.raises(TypeError):
@@ -159,7 +205,7 @@ def test_threads_read_and_close_their_own_maps(numbers):
     def work(seed):
         try:
             for turn in range(10):
-                with made(numbers, 0, access=mmap.ACCESS_READ, pager=pager) as mapped:
+                with made(numbers, 0, access=mmap.ACCESS_READ, budget=pager) as mapped:
                     for at in range(seed, 8 * MIB, 50_021):
                         found = int.from_bytes(mapped[4 * at : 4 * at + 4], "little")
                         assert found == at, (turn, at, found)

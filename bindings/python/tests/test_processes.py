@@ -35,7 +35,7 @@ def rows_sum(job):
 
 
 def test_a_child_adopts_what_it_inherits(numbers):
-    array = lowtide.memmap(numbers, "u4", "r", max="8M")
+    array = lowtide.memmap(numbers, "u4", "r", budget="8M")
     array[:100].sum()
 
     def work():
@@ -50,14 +50,14 @@ def test_a_child_adopts_what_it_inherits(numbers):
 
 
 def test_a_child_closes_what_it_inherits_and_maps_anew(numbers):
-    array = lowtide.memmap(numbers, "u4", "r", max="8M")
+    array = lowtide.memmap(numbers, "u4", "r", budget="8M")
 
     def work():
         nonlocal array
         made = array._mmap
         array = None
         made.close()
-        again = lowtide.memmap(numbers, "u4", "r", max="8M")
+        again = lowtide.memmap(numbers, "u4", "r", budget="8M")
         return int(again.sum(dtype="u8")) == TOTAL
 
     assert in_child(work)
@@ -65,8 +65,8 @@ def test_a_child_closes_what_it_inherits_and_maps_anew(numbers):
 
 
 def test_a_grandchild_does_so_too(numbers):
-    array = lowtide.memmap(numbers, "u4", "r", max="8M")
-    view = lowtide.open(numbers, max="4M", page=512)
+    array = lowtide.memmap(numbers, "u4", "r", budget="8M")
+    view = lowtide.open(numbers, budget="4M", page_size=512)
     assert view.rows([1], "u4", 128)[0, 0] == 128
 
     def work():
@@ -76,22 +76,69 @@ def test_a_grandchild_does_so_too(numbers):
 
 
 def test_a_child_reads_views_and_pagers_of_its_parent(numbers):
-    pager = lowtide.Pager("8M", page=512)
-    view = lowtide.open(numbers, tenant=pager.tenant("rows", max="4M"))
+    pager = lowtide.Pager("8M", page_size=512)
+    view = lowtide.open(numbers, budget=pager.tenant("rows", max="4M"))
     view.seek(4)
     assert in_child(lambda: view.read(4) == b"\1\0\0\0" and pager.usage > 0)
     assert view.read(4) == b"\1\0\0\0"
 
 
+def test_a_fork_beside_budgets_that_end(numbers):
+    array = lowtide.memmap(numbers, "u4", "r", budget="4M")
+    for turn in range(40):
+        # What a child shares has a thread, which ends with its budget.
+        others = [lowtide.memmap(numbers, "u4", "r", budget="1M") for _ in range(3)]
+        assert in_child(lambda: others[0][turn] == turn)
+        ending = threading.Thread(target=others.clear)
+        ending.start()
+        assert in_child(lambda: array[turn] == turn)
+        ending.join()
+
+
+def test_a_fork_while_a_budget_ends_waits_for_that(numbers):
+    if not hasattr(lowtide._lowtide, "hold_descriptors"):
+        pytest.skip("the hook is of quick builds alone")
+    array = lowtide.memmap(numbers, "u4", "r", budget="4M")
+    assert in_child(lambda: array[1] == 1)
+    lowtide._lowtide.hold_descriptors(0.5)
+    assert in_child(lambda: array[7] == 7), "it does not have the lock as it was"
+
+
+def test_a_fork_waits_for_an_import_of_the_package(numbers):
+    python(
+        """
+        import os, sys, threading, time, lowtide, signal
+        begins = threading.Event()
+        class Slow:
+            def find_spec(self, name, *rest):
+                if name == "lowtide._memmap":
+                    begins.set()
+                    time.sleep(1)
+        sys.meta_path.insert(0, Slow())
+        read = lambda: int(lowtide.memmap(sys.argv[1], "u4", "r", budget="1M")[7])
+        other = threading.Thread(target=read)
+        other.start()
+        begins.wait()
+        child = os.fork()
+        if child == 0:
+            signal.alarm(60)
+            os._exit(read())
+        assert os.waitpid(child, 0)[1] == 7 << 8
+        other.join()
+        """,
+        numbers,
+    )
+
+
 def test_a_fork_beside_threads_that_map_and_read(numbers):
     pager, stop, errors = lowtide.Pager("8M"), threading.Event(), []
-    array = lowtide.memmap(numbers, "u4", "r", pager=pager)
-    view = lowtide.open(numbers, max="4M", page=512)
+    array = lowtide.memmap(numbers, "u4", "r", budget=pager)
+    view = lowtide.open(numbers, budget="4M", page_size=512)
 
     def work():
         try:
             while not stop.is_set():
-                other = lowtide.memmap(numbers, "u4", "r", max="1M")
+                other = lowtide.memmap(numbers, "u4", "r", budget="1M")
                 assert other[4096] == 4096
                 assert view.rows([5], "u4", 128)[0, 0] == 5 * 128
         except BaseException as error:
@@ -114,7 +161,7 @@ def test_a_fork_beside_threads_that_map_and_read(numbers):
 @pytest.mark.parametrize("method", ["fork", "forkserver", "spawn"])
 @pytest.mark.parametrize("count", [2, 8])
 def test_workers_share_the_budget_of_their_parent(numbers, method, count):
-    array = lowtide.memmap(numbers, "u4", "r", max="16M")
+    array = lowtide.memmap(numbers, "u4", "r", budget="16M")
     expected = [random_sum((np.fromfile(numbers, "u4"), seed)) for seed in range(2 * count)]
     peak, stop = [0], threading.Event()
 
@@ -141,14 +188,14 @@ def test_workers_share_the_budget_of_their_parent(numbers, method, count):
 
 @pytest.mark.parametrize("method", ["fork", "forkserver", "spawn"])
 def test_workers_read_rows(numbers, method):
-    view = lowtide.open(numbers, max="8M", page=512)
+    view = lowtide.open(numbers, budget="8M", page_size=512)
     expected = [int(np.arange(128 * at, 128 * (at + 1000)).sum()) for at in (0, 1000, 2000)]
     with multiprocessing.get_context(method).Pool(2) as pool:
         assert pool.map(rows_sum, [(view, at) for at in (0, 1000, 2000)]) == expected
 
 
 def test_what_writes_is_not_passed_on(tmp_path):
-    with lowtide.open(tmp_path / "new", max="1M", create=4096) as view:
+    with lowtide.open(tmp_path / "new", budget="1M", create=4096) as view:
         with pytest.raises(lowtide.Error, match="one process"):
             pickle.dumps(view)
 
@@ -157,7 +204,7 @@ def test_the_table_of_shares_goes_with_its_last_process(numbers):
     out = python(
         """
         import os, pickle, sys, lowtide
-        array = lowtide.memmap(sys.argv[1], "u4", "r", max="8M")
+        array = lowtide.memmap(sys.argv[1], "u4", "r", budget="8M")
         text = pickle.dumps(array)
         path = array.budget.__reduce__()[1][1]
         assert os.path.exists(path), path
@@ -172,8 +219,8 @@ def test_the_interpreter_ends_with_everything_open(numbers):
     out = python(
         """
         import sys, threading, lowtide, numpy as np
-        kept = [lowtide.memmap(sys.argv[1], "u4", "r", max="2M") for _ in range(5)]
-        views = [lowtide.open(sys.argv[1], max="1M", page=512) for _ in range(3)]
+        kept = [lowtide.memmap(sys.argv[1], "u4", "r", budget="2M") for _ in range(5)]
+        views = [lowtide.open(sys.argv[1], budget="1M", page_size=512) for _ in range(3)]
         for array in kept:
             array[::4096].sum()
         def work():
@@ -195,7 +242,7 @@ def test_an_end_in_any_other_way_is_an_end(numbers, how):
     done = python(
         f"""
         import os, sys, lowtide
-        array = lowtide.memmap(sys.argv[1], "u4", "r", max="8M")
+        array = lowtide.memmap(sys.argv[1], "u4", "r", budget="8M")
         array.sum()
         {how}
         """,
@@ -209,7 +256,7 @@ def test_an_interrupt_ends_a_long_call(numbers):
     done = python(
         """
         import os, signal, sys, threading, time, lowtide, numpy as np
-        view = lowtide.open(sys.argv[1], max="1M", page=512)
+        view = lowtide.open(sys.argv[1], budget="1M", page_size=512)
         ids = np.random.default_rng(1).integers(0, 65536, 200_000)
         out = np.empty((len(ids), 128), "u4")
         view.rows(ids[:10], "u4", 128)
@@ -227,7 +274,7 @@ def test_an_interrupt_ends_a_long_call(numbers):
 
 def test_threads_go_on_while_a_view_is_read(numbers):
     """Python's lock is free: a thread counts while another one gathers in a single call."""
-    view = lowtide.open(numbers, max="1M", page=512)
+    view = lowtide.open(numbers, budget="1M", page_size=512)
     ids = np.random.default_rng(1).integers(0, 65536, 60_000)
     counted, stop = [0], threading.Event()
 

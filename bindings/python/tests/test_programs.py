@@ -10,13 +10,14 @@ import lowtide
 import numpy as np
 import pytest
 from conftest import MIB, cached_bytes, python, settled, uncache
+from lowtide import _adopt
 
 
 def test_numpy_maps_within_the_budget_while_it_is_patched(tmp_path, numbers):
     saved = tmp_path / "saved.npy"
     np.save(saved, np.arange(8 * MIB, dtype="u4").reshape(-1, 64))
     uncache(saved)
-    with lowtide.patch(max="8M") as patched:
+    with lowtide.patch(budget="8M") as patched:
         loaded = np.load(saved, mmap_mode="r")
         assert type(loaded) is lowtide.memmap and loaded.budget is patched.budget
         assert loaded.shape == (131_072, 64) and int(loaded[77, 5]) == 77 * 64 + 5
@@ -38,15 +39,48 @@ def test_numpy_maps_within_the_budget_while_it_is_patched(tmp_path, numbers):
     assert np.load(tmp_path / "new.npy")[5].sum() == 10
 
 
+def test_patches_end_in_any_order(numbers):
+    plain, made = vars(np.memmap)["__new__"], lambda: np.memmap(numbers, "u4", "r")
+    one, two = lowtide.patch(budget="2M"), lowtide.patch(budget="4M")
+    assert made().budget is two.budget, "the latest pays"
+    one.undo()
+    assert made().budget is two.budget
+    two.undo()
+    two.undo()
+    assert type(made()) is np.memmap and vars(np.memmap)["__new__"] is plain
+    with lowtide.patch(budget="2M") as one:
+        with lowtide.patch(budget="4M"):
+            pass
+        assert made().budget is one.budget
+    assert vars(np.memmap)["__new__"] is plain
+
+
+def test_what_others_patched_since_stays_theirs(numbers, monkeypatch):
+    with lowtide.patch(budget="2M"):
+        ours = np.memmap.__new__
+        theirs = lambda subtype, *args, **kwargs: ours(subtype, *args, **kwargs)
+        monkeypatch.setattr(np.memmap, "__new__", theirs)
+        assert type(np.memmap(numbers, "u4", "r")) is lowtide.memmap
+    assert np.memmap.__new__ is theirs and type(np.memmap(numbers, "u4", "r")) is np.memmap
+
+
+def test_an_adoption_ends_itself_alone(numbers):
+    array = lowtide.memmap(numbers, "u4", "r", budget="4M")
+    pager = array.budget
+    lowtide.adopt(numbers, budget=pager).close()
+    assert int(array.sum(dtype="u8")) == (8 * MIB) * (8 * MIB - 1) // 2
+    assert settled(lambda: cached_bytes(numbers), 4 * MIB) <= 4 * MIB
+
+
 def test_joblib_maps_within_the_budget_while_it_is_patched(tmp_path):
     joblib = pytest.importorskip("joblib")
     path = tmp_path / "dumped"
     joblib.dump(np.arange(MIB), path)
-    with lowtide.patch(max="2M"):
+    with lowtide.patch(budget="2M"):
         loaded = joblib.load(path, mmap_mode="r")
         assert type(loaded) is lowtide.memmap and loaded._mmap.adopted
         assert loaded[-1] == MIB - 1
-    array = lowtide.memmap(tmp_path / "rows", "f8", "w+", shape=(MIB,), max="2M")
+    array = lowtide.memmap(tmp_path / "rows", "f8", "w+", shape=(MIB,), budget="2M")
     array[:] = 1
     work = joblib.delayed(np.sum)
     assert joblib.Parallel(2, max_nbytes=1000)(work(array) for _ in range(4)) == [MIB] * 4
@@ -58,7 +92,7 @@ def test_pandas_maps_within_the_budget_while_it_is_patched(tmp_path):
     pandas.DataFrame({"a": range(1000), "b": "x"}).to_csv(path, index=False)
     import pandas.io.common
 
-    with lowtide.patch(max="2M"):
+    with lowtide.patch(budget="2M"):
         made = pandas.io.common.mmap
         assert issubclass(made.mmap, lowtide.mmap)
         table = pandas.read_csv(path, memory_map=True)
@@ -69,7 +103,7 @@ def test_pandas_maps_within_the_budget_while_it_is_patched(tmp_path):
 def test_a_map_of_a_library_is_adopted_by_its_path(numbers):
     with open(numbers, "rb") as file:
         theirs = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-    with lowtide.adopt(numbers, max="8M") as adoption:
+    with lowtide.adopt(numbers, budget="8M") as adoption:
         assert sum(length for _, length in adoption.addresses) == 32 * MIB
         np.frombuffer(theirs, "u4").sum()
         assert settled(lambda: cached_bytes(numbers), 8 * MIB) <= 8 * MIB
@@ -80,10 +114,22 @@ def test_a_map_of_a_library_is_adopted_by_its_path(numbers):
     theirs.close()
 
 
+def test_a_mapping_is_known_by_its_device_and_its_number(numbers):
+    theirs = np.memmap(numbers, "u4", "r")
+    [line] = [line for line in _adopt._lines() if line.path == str(numbers)]
+    pager = lowtide.Pager("2M")
+    for device, number in [(line.number[0] + 1, line.number[1]), (line.number[0], 1)]:
+        with pytest.raises(lowtide.Error, match="another file"):
+            _adopt._take([line._replace(number=(device, number))], pager)
+    [taken] = _adopt._take([line], pager)
+    assert taken.addresses == (line.start, line.end - line.start) and theirs[7] == 7
+    taken.forget()
+
+
 @pytest.mark.parametrize("kind", [np.asarray, memoryview, lambda array: array._mmap])
 def test_a_map_of_a_library_is_adopted_by_an_object(numbers, kind):
     array = np.memmap(numbers, "u4", "r", offset=4096)
-    adoption = lowtide.adopt(kind(array), max="8M")
+    adoption = lowtide.adopt(kind(array), budget="8M")
     assert int(array.sum(dtype="u8")) > 0
     assert settled(lambda: cached_bytes(numbers), 8 * MIB) <= 8 * MIB
     adoption.close()
@@ -98,47 +144,47 @@ def test_an_arrow_buffer_is_adopted(tmp_path):
     uncache(path)
     source = pyarrow.memory_map(str(path))
     read = pyarrow.ipc.open_file(source).read_all()
-    with lowtide.adopt(path, max="8M"):
+    with lowtide.adopt(path, budget="8M"):
         assert read["a"].to_numpy().sum() == 4 * MIB * (4 * MIB - 1) // 2
         assert settled(lambda: cached_bytes(path), 8 * MIB) <= 8 * MIB
 
 
 def test_what_cannot_be_adopted_says_why(numbers, tmp_path):
     with pytest.raises(lowtide.Error, match="no mapping of a file"):
-        lowtide.adopt(np.zeros(100_000), max="8M")
+        lowtide.adopt(np.zeros(100_000), budget="8M")
     with pytest.raises(lowtide.Error, match="no mapping"):
-        lowtide.adopt(numbers, max="8M")
+        lowtide.adopt(numbers, budget="8M")
     with pytest.raises(TypeError, match="not a int"):
-        lowtide.adopt(7, max="8M")
+        lowtide.adopt(7, budget="8M")
     with pytest.raises(FileNotFoundError):
-        lowtide.adopt(tmp_path / "none", max="8M")
+        lowtide.adopt(tmp_path / "none", budget="8M")
     own = np.memmap(numbers, "u4", "c")
     with pytest.raises(lowtide.Error, match="privately and writable"):
-        lowtide.adopt(own, max="8M")
+        lowtide.adopt(own, budget="8M")
     gone = tmp_path / "gone"
     gone.write_bytes(b"x" * 4096)
     array = np.memmap(gone, "u1", "r")
     gone.unlink()
     with pytest.raises(OSError):
-        lowtide.adopt(array, max="8M")
+        lowtide.adopt(array, budget="8M")
 
 
 def userfault():
     """Whether the runtime can serve page faults here."""
     try:
-        lowtide.empty(10, max="1M")
+        lowtide.empty(10, budget="1M")
     except OSError as error:
         pytest.skip(f"no userfaultfd here: {error}")
 
 
 def test_an_array_without_a_file_is_larger_than_its_budget(tmp_path):
     userfault()
-    array = lowtide.empty((4096, 1024), "u4", max="4M", swap_dir=tmp_path)
+    array = lowtide.empty((4096, 1024), "u4", budget="4M", swap_dir=tmp_path)
     assert not array.any()
     for at, row in enumerate(array):
         row[:] = at
     assert all((row == at).all() for at, row in enumerate(array))
-    noise = lowtide.zeros(2 * MIB, "u4", max="2M", swap_dir=tmp_path)
+    noise = lowtide.zeros(2 * MIB, "u4", budget="2M", swap_dir=tmp_path)
     draw = np.random.default_rng(1)
     for start in range(0, 2 * MIB, 4096):
         noise[start : start + 4096] = draw.integers(0, 1 << 32, 4096, "u4")
@@ -147,12 +193,12 @@ def test_an_array_without_a_file_is_larger_than_its_budget(tmp_path):
         assert (noise[start : start + 4096] == draw.integers(0, 1 << 32, 4096, "u4")).all()
     with pytest.raises(TypeError, match="budget"):
         lowtide.empty(10)
-    assert lowtide.empty((0, 5), max="1M").shape == (0, 5)
+    assert lowtide.empty((0, 5), budget="1M").shape == (0, 5)
 
 
 def test_a_child_does_not_have_such_an_array_and_a_view_says_so():
     userfault()
-    array = lowtide.empty(1000, "u4", max="1M")
+    array = lowtide.empty(1000, "u4", budget="1M")
     memory = array.base
     while not isinstance(memory, lowtide._lowtide.Memory):
         memory = memory.obj if isinstance(memory, memoryview) else memory.base
@@ -197,7 +243,7 @@ def test_the_command_runs_the_package_itself(numbers):
     """The runtime is in the process twice: in the preload library, and in the extension."""
     done = command(
         "run", "--max", "8M", "--", sys.executable, "-c",
-        f"import lowtide; a = lowtide.memmap({str(numbers)!r}, 'u4', 'r', max='4M');"
+        f"import lowtide; a = lowtide.memmap({str(numbers)!r}, 'u4', 'r', budget='4M');"
         "print(a.sum(dtype='u8'))",
     )
     assert done.returncode == 0, done.stderr

@@ -4,10 +4,10 @@ import os
 import threading
 import time
 
-import lowtide
 import pytest
 from conftest import settled
 from lowtide.__main__ import COMMAND
+from sweep import sweep
 
 ray = pytest.importorskip("ray")
 #: 2000 take a minute or two.
@@ -55,19 +55,19 @@ def test_a_machine_that_is_lost_costs_no_cell(cluster, tmp_path):
 
     loser = threading.Thread(target=lose)
     loser.start()
-    table = lowtide.sweep(grid(CELLS), on="ray", file=path)
+    table = sweep(grid(CELLS), on="ray", file=path)
     loser.join()
     assert CELLS // 2 <= removed_at[0] < CELLS, "it was lost in the middle"
     # A cluster notices a while later that a machine is gone.
     assert settled(lambda: sum(node["Alive"] for node in ray.nodes()), 1, patience=120) == 1
     assert len(table) == CELLS
     assert path.read_text().count("\n") == CELLS, "each cell is there once"
-    assert table.rows == lowtide.sweep(grid(CELLS)).rows
+    assert table.rows == sweep(grid(CELLS)).rows
 
 
 def test_the_error_of_a_cell_is_that_of_the_simulator(cluster):
     ray.init(address=cluster.address, log_to_driver=False)
     cells = [{"workload": "zipf", "ops": "2k", "seed": 1}, {"workload": "zipf", "no_such": 1}]
     with pytest.raises(ValueError, match="no-such"):
-        lowtide.sweep(cells, on="ray")
+        sweep(cells, on="ray")
     assert ray.is_initialized(), "the program's connection stays"

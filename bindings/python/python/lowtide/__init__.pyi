@@ -1,32 +1,52 @@
-"""What programs use."""
+"""The names that programs use."""
 
 import io
 import mmap as _std
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from types import TracebackType
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 from typing_extensions import Buffer, Self
 
-from ._lowtide import Error as Error
+from ._errors import Busy as Busy
+from ._errors import Closed as Closed
+from ._errors import Error as Error
+from ._errors import Exists as Exists
+from ._errors import Gone as Gone
+from ._errors import Locked as Locked
+from ._errors import NotEmpty as NotEmpty
+from ._errors import NotPossible as NotPossible
+from ._errors import OutOfBudget as OutOfBudget
+from ._errors import OutOfRange as OutOfRange
+from ._errors import Poisoned as Poisoned
+from ._errors import ReadOnly as ReadOnly
+from ._errors import Timeout as Timeout
 from ._lowtide import Pager as Pager
 from ._lowtide import Tenant as Tenant
 from ._lowtide import __version__ as __version__
+from ._results import AutoStat as AutoStat
+from ._results import Curve as Curve
+from ._results import CurvePoint as CurvePoint
+from ._results import Limits as Limits
+from ._results import Pressure as Pressure
+from ._results import PressureLine as PressureLine
+from ._results import Stat as Stat
 
 __all__ = [
-    "Adoption", "Curves", "Error", "OutOfBudget", "Pager", "Patched", "Table", "Tenant", "View",
-    "__version__", "adopt", "default_pager", "empty", "memmap", "mmap", "mrc", "open", "patch",
-    "set_default", "sim", "sweep", "zeros",
+    "Adoption", "AutoStat", "Busy", "Closed", "Curve", "CurvePoint", "Curves", "Error", "Exists",
+    "Gone", "Limits", "Locked", "NotEmpty", "NotPossible", "OutOfBudget", "OutOfRange",
+    "Pager", "Patched", "Poisoned", "Pressure", "PressureLine", "ReadOnly", "Stat", "Table",
+    "Tenant", "Timeout", "View", "__version__", "adopt", "default_pager", "empty", "memmap", "mmap",
+    "mrc", "open", "patch", "set_default", "sim", "zeros",
 ]
 
 _Size = int | str
 _Path = str | os.PathLike[str]
 _Shape = int | Sequence[int]
 
-class OutOfBudget(Error, MemoryError): ...
+_Budget = _Size | Pager | Tenant
 
 class mmap(_std.mmap):
     def __new__(
@@ -34,11 +54,8 @@ class mmap(_std.mmap):
         fileno: int,
         length: int,
         *args: int,
-        max: _Size | None = None,
-        pager: Pager | None = None,
-        tenant: Tenant | None = None,
-        policy: str | None = None,
-        map_mode: Literal["pagecache", "userfault"] = "pagecache",
+        budget: _Budget | None = None,
+        map_mode: Literal["auto", "pagecache", "userfault"] = "pagecache",
         **kwargs: Any,
     ) -> Self: ...
     @property
@@ -64,11 +81,8 @@ class memmap(np.memmap[Any, Any]):
         shape: _Shape | None = None,
         order: Literal["C", "F"] = "C",
         *,
-        max: _Size | None = None,
-        pager: Pager | None = None,
-        tenant: Tenant | None = None,
-        policy: str | None = None,
-        map_mode: Literal["pagecache", "userfault"] = "pagecache",
+        budget: _Budget | None = None,
+        map_mode: Literal["auto", "pagecache", "userfault"] = "pagecache",
     ) -> Self: ...
     @property
     def budget(self) -> Pager | Tenant | None: ...
@@ -86,11 +100,8 @@ class View(io.RawIOBase):
         path: _Path,
         mode: str = "r",
         *,
-        max: _Size | None = None,
-        pager: Pager | None = None,
-        tenant: Tenant | None = None,
-        policy: str | None = None,
-        page: int | None = None,
+        budget: _Budget | None = None,
+        page_size: int | None = None,
         create: _Size | None = None,
         lock: bool = True,
         read_ahead: _Size | None = None,
@@ -102,7 +113,7 @@ class View(io.RawIOBase):
     @property
     def budget(self) -> Pager | Tenant: ...
     @property
-    def page(self) -> int: ...
+    def page_size(self) -> int: ...
     @property
     def direct(self) -> bool: ...
     def __len__(self) -> int: ...
@@ -118,8 +129,8 @@ class View(io.RawIOBase):
     ) -> NDArray[Any]: ...
     def read_at(self, offset: int, size: int) -> bytes: ...
     def write_at(self, offset: int, data: Buffer) -> int: ...
-    def prefetch(self, start: int, end: int) -> None: ...
-    def stat(self) -> dict[str, int]: ...
+    def prefetch(self, offset: int, size: int) -> None: ...
+    def stat(self) -> Stat: ...
     def seek(self, offset: int, whence: int = 0) -> int: ...
     def readinto(self, buffer: Buffer) -> int: ...
     def readall(self) -> bytes: ...
@@ -142,7 +153,7 @@ class Adoption:
 
 class Patched:
     budget: Pager | Tenant
-    def __init__(self, budget: Pager | Tenant, undone: list[Any]) -> None: ...
+    def __init__(self, budget: Pager | Tenant) -> None: ...
     def undo(self) -> None: ...
     def __enter__(self) -> Self: ...
     def __exit__(self, *exception: object) -> None: ...
@@ -151,11 +162,8 @@ def open(
     path: _Path,
     mode: str = "r",
     *,
-    max: _Size | None = None,
-    pager: Pager | None = None,
-    tenant: Tenant | None = None,
-    policy: str | None = None,
-    page: int | None = None,
+    budget: _Budget | None = None,
+    page_size: int | None = None,
     create: _Size | None = None,
     lock: bool = True,
     read_ahead: _Size | None = None,
@@ -163,26 +171,18 @@ def open(
 def adopt(
     path_or_obj: Any,
     *,
-    max: _Size | None = None,
-    pager: Pager | None = None,
-    tenant: Tenant | None = None,
-    policy: str | None = None,
+    budget: _Budget | None = None,
 ) -> Adoption: ...
 def patch(
     *,
-    max: _Size | None = None,
-    pager: Pager | None = None,
-    tenant: Tenant | None = None,
-    policy: str | None = None,
+    budget: _Budget | None = None,
 ) -> Patched: ...
 def empty(
     shape: _Shape,
     dtype: DTypeLike = ...,
     order: Literal["C", "F"] = "C",
     *,
-    max: _Size | None = None,
-    pager: Pager | None = None,
-    tenant: Tenant | None = None,
+    budget: _Budget | None = None,
     swap_dir: _Path | None = None,
 ) -> NDArray[Any]: ...
 
@@ -212,18 +212,10 @@ def sim(workload: str, *arguments: _Path, **options: Any) -> Table: ...
 def mrc(
     accesses: _Path | ArrayLike,
     *,
-    page: int = 4096,
+    page_size: int = 4096,
     policies: str | Sequence[str] = "mglru",
     baselines: str | Sequence[str] | None = "strict-lru,opt",
     points: int = 24,
     advise: float | None = None,
     **options: Any,
 ) -> Curves: ...
-def sweep(
-    grid: Mapping[str, Any] | Iterable[Mapping[str, Any]],
-    *,
-    on: Literal["processes", "ray"] = "processes",
-    workers: int | None = None,
-    file: _Path | None = None,
-    progress: bool = False,
-) -> Table: ...

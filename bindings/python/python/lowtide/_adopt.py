@@ -1,14 +1,14 @@
 """``lowtide.adopt``: maps that a library has made, in C++ or elsewhere, within a budget.
 
-The kernel says which files are mapped where (``/proc/self/maps``). What can be adopted are shared
-mappings, and private ones without the right to store.
+The kernel says which files are mapped where (``/proc/self/maps``). Shared mappings can be adopted,
+and private ones without the right to store.
 """
 
 import os
 from collections import namedtuple
 
 from . import _budget
-from ._lowtide import Adopted, Error, address_of
+from ._lowtide import Adopted, Error, address_of, as_mapped, close
 
 _Line = namedtuple("_Line", "start end rights offset number path")
 
@@ -86,14 +86,15 @@ class Adoption:
         return f"<lowtide.Adoption of {len(self._kept)} mappings>"
 
 
-def adopt(path_or_obj, *, max=None, pager=None, tenant=None, policy=None):
+@_budget.takes_budget
+def adopt(path_or_obj, *, budget=None):
     """Keeps what is mapped of a file, or the mapping that an object's memory is in, within a
-    budget.
+    budget: a size, a ``Pager`` or a ``Tenant``.
 
     A path means all mappings of that file in this process. An object is one with a buffer, an
     ``__array_interface__`` or an ``address``: an array, a ``pyarrow.Buffer``, a ``memoryview``.
     """
-    account = _budget.account(max, pager, tenant, policy) or _budget.default_pager()
+    account = _budget.account(budget) or _budget.default_pager()
     is_path = isinstance(path_or_obj, (str, bytes, os.PathLike))
     if is_path and not isinstance(path_or_obj, bytes):
         found = os.stat(path_or_obj)
@@ -133,11 +134,11 @@ def _take(lines, account):
         for line in lines:
             fd = os.open(line.path, os.O_RDONLY | os.O_CLOEXEC)
             try:
-                if os.fstat(fd).st_ino != line.number[1]:
+                if as_mapped(fd) != line.number:
                     raise Error(f"{line.path} is another file than the one that is mapped")
                 taken.append(Adopted(line.start, line.end - line.start, fd, line.offset, account))
             finally:
-                os.close(fd)
+                close(fd)
     except BaseException:
         for kept in taken:
             kept.forget()

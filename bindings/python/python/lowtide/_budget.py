@@ -1,12 +1,40 @@
 """Which budget pays where none is named."""
 
+import errno
+import functools
 import os
 import threading
+import warnings
 
-from ._lowtide import Pager, Tenant, parse_size
+from ._lowtide import Error, Pager, Tenant, pager_for_maps
 
 _lock = threading.Lock()
 _default = None
+
+#: What stands for a budget where none can be had: the kernel alone keeps the map, as numpy's.
+KERNEL = object()
+#: Errors that say that the process, or the machine, has no more descriptors, threads or mappings.
+_USED_UP = {errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM}
+_said: set = set()
+
+
+def is_used_up(error):
+    """Whether an error says that something that a map needs is used up, so that the map is to be
+    the kernel's. The first is warned of; the program goes on, as it would without a budget."""
+    if isinstance(error, Error) or error.errno not in _USED_UP:
+        return False
+    _warn_once(
+        "used up",
+        "maps are left to the kernel, outside of any budget, since descriptors, threads or "
+        f"mappings are used up (ulimit -n, ulimit -u, vm.max_map_count): {error}",
+    )
+    return True
+
+
+def _warn_once(what, text):
+    if what not in _said:
+        _said.add(what)
+        warnings.warn(text, RuntimeWarning, stacklevel=6)
 
 
 def _memory_limit():
@@ -58,17 +86,53 @@ def set_default(budget):
     return pager
 
 
-def account(max=None, pager=None, tenant=None, policy=None, **rest):
-    """The pager or tenant that these arguments name: at most one of the first three."""
-    named = [one for one in (max, pager, tenant) if one is not None]
-    if len(named) > 1:
-        raise TypeError("`max`, `pager` and `tenant` exclude each other: name one budget")
-    if max is not None:
-        return Pager(parse_size(max), policy=policy or "mglru", **rest)
-    if policy is not None:
-        raise TypeError("`policy` is of a new budget: give `max`, too")
-    if pager is not None and not isinstance(pager, Pager):
-        raise TypeError(f"`pager` is a lowtide.Pager, not {type(pager).__name__}")
-    if tenant is not None and not isinstance(tenant, Tenant):
-        raise TypeError(f"`tenant` is a lowtide.Tenant, not {type(tenant).__name__}")
-    return named[0] if named else None
+def account(budget, make=pager_for_maps):
+    """The pager or tenant that pays; one that is made for a size; None where none is named."""
+    if budget is None or isinstance(budget, (Pager, Tenant)):
+        return budget
+    if not isinstance(budget, (int, str)) and not hasattr(budget, "__index__"):
+        kind = type(budget).__name__
+        raise TypeError(
+            f"a budget is a size such as '2G', a lowtide.Pager or a lowtide.Tenant, not a {kind}"
+        )
+    return make(budget)
+
+
+def account_of_map(budget):
+    """As ``account``; ``KERNEL`` where there are no threads for a new pager."""
+    if budget is KERNEL:
+        return KERNEL
+    try:
+        return account(budget)
+    except OSError as error:
+        if is_used_up(error):
+            return KERNEL
+        raise
+
+
+#: What arguments are that had other names, or were of another function.
+_NOW = {
+    **dict.fromkeys(["max", "pager", "tenant"], "`budget`: a size, a Pager or a Tenant"),
+    "policy": "the Pager's: budget=lowtide.Pager(size, policy=...)",
+    "page": "`page_size`",
+}
+
+
+def renamed(*names):
+    """Makes a function say what an argument of these names is now."""
+
+    def decorate(function):
+        @functools.wraps(function)
+        def checked(*args, **kwargs):
+            for name in names:
+                if name in kwargs:
+                    raise TypeError(f"`{name}` is now {_NOW[name]}")
+            return function(*args, **kwargs)
+
+        return checked
+
+    return decorate
+
+
+#: For functions with a `budget`.
+takes_budget = renamed("max", "pager", "tenant", "policy")

@@ -1,14 +1,15 @@
 """``lowtide.memmap``: numpy's memory map, within a budget.
 
 The constructor is numpy's own, of whatever version is installed: its code runs with another
-``import mmap``, so that the map it makes is a ``lowtide.mmap``. What it does with modes, offsets,
-shapes and files is what numpy does.
+``import mmap``, so that the map it makes is a ``lowtide.mmap``. So modes, offsets, shapes and files
+are treated as numpy treats them.
 
 An array keeps a view of its map (``_hold``). numpy does not: closing the map of a ``numpy.memmap``
 succeeds, and the next look at the array is a crash. Here it is a ``BufferError``.
 
 A pickle has the path of the file and the place of the array in it, not the bytes. Where the file is
-not to be found by its path any more, pickling is refused.
+not to be found by its path any more, pickling is refused, and so is unpickling where it is another
+file by then (``_identity``). An array for reading (mode 'r') is that of the bytes that it had.
 """
 
 import builtins
@@ -20,7 +21,7 @@ from types import FunctionType, SimpleNamespace
 
 import numpy as np
 
-from . import _budget
+from . import _budget, _identity
 from ._lowtide import Error, address_of
 from ._mmap import mmap
 
@@ -31,7 +32,7 @@ _current = threading.local()
 
 
 def _make_map(*args, **kwargs):
-    """What numpy's constructor calls as ``mmap.mmap``."""
+    """Called by numpy's constructor as ``mmap.mmap``."""
     return mmap(*args, **kwargs, **_current.budget)
 
 
@@ -60,11 +61,11 @@ _new = _constructor()
 class memmap(np.memmap):
     """A ``numpy.memmap`` of which the budget decides what stays in memory.
 
-    The arguments are those of ``numpy.memmap``, and, by name only, ``max`` for a budget of its
-    own, or ``pager`` or ``tenant``; without one the default budget pays. ``map_mode`` is that of
-    ``lowtide.mmap``.
+    The arguments are those of ``numpy.memmap``, and, by name only, ``budget``: a size, a ``Pager``
+    or a ``Tenant``; without one the default budget pays. ``map_mode`` is that of ``lowtide.mmap``.
     """
 
+    @_budget.takes_budget
     def __new__(
         subtype,
         filename,
@@ -74,16 +75,11 @@ class memmap(np.memmap):
         shape=None,
         order="C",
         *,
-        max=None,
-        pager=None,
-        tenant=None,
-        policy=None,
+        budget=None,
         map_mode="pagecache",
     ):
-        account = _budget.account(max, pager, tenant, policy)
-        kind = "tenant" if isinstance(account, _budget.Tenant) else "pager"
         before = getattr(_current, "budget", None)
-        _current.budget = {kind: account, "map_mode": map_mode}
+        _current.budget = {"budget": _budget.account_of_map(budget), "map_mode": map_mode}
         try:
             self = _new(subtype, filename, dtype, mode, offset, shape, order)
         finally:
@@ -121,17 +117,6 @@ class memmap(np.memmap):
         return _rebuild, _description(self)
 
 
-def _file_of(path, number):
-    """Whether a file is still the one with this device and number."""
-    try:
-        found = os.stat(path)
-    except OSError as error:
-        return f"{path} is not to be found any more ({error.strerror})"
-    if (found.st_dev, found.st_ino) != number:
-        return f"{path} is another file by now"
-    return None
-
-
 def _description(array):
     """Everything that another process needs to make the same array of the same file."""
     made = array._mmap
@@ -141,8 +126,8 @@ def _description(array):
             "file that has a path"
         )
     path = os.fspath(array.filename)
-    number = _number_of(made)
-    if problem := _file_of(path, number):
+    noted = _noted_of(made)
+    if problem := _identity.problem(path, noted, array.mode != "r"):
         raise pickle.PicklingError(f"a memmap is pickled by its path, and {problem}: copy it")
     address, _ = address_of(made)
     low, high = _bounds(array)
@@ -150,17 +135,17 @@ def _description(array):
     lead = array.__array_interface__["data"][0] - low
     mode = "r" if array.mode == "r" else "r+"
     place = (begin, high - low, lead, array.shape, array.strides)
-    return path, number, array.dtype, mode, place, made._account, made.map_mode
+    return path, noted, array.dtype, mode, place, made._account, made.map_mode
 
 
-def _number_of(made):
+def _noted_of(made):
     if made.adopted:
         return made._kept.file
     raise pickle.PicklingError("a memmap that the kernel keeps cannot be pickled: copy it")
 
 
 def _bounds(array):
-    """The first address of an array, and the one behind its last."""
+    """The first address of an array, and the one past its last."""
     low = high = array.__array_interface__["data"][0]
     if array.size == 0:
         return low, low
@@ -172,16 +157,17 @@ def _bounds(array):
     return low, high + array.itemsize
 
 
-def _rebuild(path, number, dtype, mode, place, account, map_mode):
+def _rebuild(path, noted, dtype, mode, place, account, map_mode):
     """The array of a pickle."""
     begin, length, lead, shape, strides = place
-    if problem := _file_of(path, number):
+    # Looked at before, or a file that is shorter by now would be a mere ValueError; and afterwards,
+    # so that it is that of the map.
+    problem, whole = _identity.problem(path, noted, mode != "r"), None
+    if problem is None:
+        whole = memmap(path, np.uint8, mode, begin, (length,), budget=account, map_mode=map_mode)
+        problem = _identity.problem(path, noted, mode != "r")
+    if problem:
         raise Error(f"a memmap was pickled by its path, and {problem}")
-    kind = "tenant" if isinstance(account, _budget.Tenant) else "pager"
-    budget = {kind: account, "map_mode": map_mode}
-    whole = memmap(path, np.uint8, mode, begin, (length,), **budget)
-    if whole._mmap.adopted and whole._mmap._kept.file != number:
-        raise Error(f"a memmap was pickled by its path, and {path} is another file by now")
     made = np.ndarray.__new__(memmap, shape, dtype, whole, lead, strides)
     made._mmap, made._hold = whole._mmap, whole._hold
     made.filename, made.offset, made.mode = whole.filename, begin + lead, mode

@@ -1,7 +1,7 @@
 """``lowtide.mmap``: the standard map of a file, within a budget.
 
-The mapping is the kernel's, made by the standard class. The runtime watches it and lets pages go,
-so everything that works with a ``mmap.mmap`` works with this one.
+The mapping is the kernel's, made by the standard class. The runtime watches it and evicts pages, so
+everything that works with a ``mmap.mmap`` works with this one.
 
 With ``map_mode="userfault"`` the runtime replaces the mapping by a mirror of the file, of which the
 budget is exact (``Mirror``). The standard class does not see the difference.
@@ -9,22 +9,33 @@ budget is exact (``Mirror``). The standard class does not see the difference.
 The order in which things end matters: the runtime must not look at addresses that may be another
 mapping's. So it forgets a map before ``close`` or ``resize`` change it. A map that is not closed is
 forgotten, too: ``_kept`` is dropped when the object's slots are cleared, which Python does before
-the standard class unmaps the memory.
+the standard class unmaps the memory. One thread at a time changes maps, so that a map which one
+thread closes is not adopted again by another that has resized it.
 """
 
 import mmap as _std
 import os
 import stat
+import threading
 import warnings
 
 from . import _budget
-from ._lowtide import Adopted, Error, Mirror, address_of
+from ._errors import NotPossible
+from ._lowtide import Adopted, Mirror, address_of, lives_in_memory
 
 #: The positional arguments of the standard class.
 _NAMES = ("flags", "prot", "access", "offset")
 _FLAGS, _PROT = _std.MAP_SHARED, _std.PROT_READ | _std.PROT_WRITE
 #: What keeps a map within its budget.
-_MODES = {"pagecache": Adopted, "userfault": Mirror}
+_KEEPERS = {"pagecache": Adopted, "userfault": Mirror}
+#: Of the thread that changes a map. Handlers of signals, which close maps, run in any call.
+_changing = threading.RLock()
+
+
+def in_child():
+    """In a child of fork: the thread that has the lock may not be here."""
+    global _changing
+    _changing = threading.RLock()
 
 
 def _why_not(fileno, flags=_FLAGS, prot=_PROT, access=_std.ACCESS_DEFAULT, offset=0, trackfd=True):
@@ -39,6 +50,8 @@ def _why_not(fileno, flags=_FLAGS, prot=_PROT, access=_std.ACCESS_DEFAULT, offse
         return "its stores are its own (mode 'c', ACCESS_COPY): a page that has one cannot go"
     if not stat.S_ISREG(os.fstat(fileno).st_mode):
         return "it is not of a regular file"
+    if lives_in_memory(fileno):
+        return "its file is memory (tmpfs, memfd): no page of it can go"
     return None
 
 
@@ -54,38 +67,33 @@ def _why_no_mirror(fileno, flags=_FLAGS, prot=_PROT, access=_std.ACCESS_DEFAULT,
 class mmap(_std.mmap):
     """A ``mmap.mmap`` of which the budget decides what stays in memory.
 
-    The arguments are those of ``mmap.mmap``, and, by name only, ``max`` for a budget of its own,
-    or ``pager`` or ``tenant``; without one the default budget pays. Maps without a file, and those
-    whose stores are private, are left to the kernel; ``adopted`` says which it is.
+    The arguments are those of ``mmap.mmap``, and, by name only, ``budget``: a size, a ``Pager`` or
+    a ``Tenant``; without one the default budget pays. Maps without a file, of files that are memory
+    (tmpfs), and those whose stores are private, are left to the kernel; ``adopted`` says which it
+    is.
 
     ``map_mode`` is ``"pagecache"``: the budget is exceeded for moments. Or it is ``"userfault"``:
-    the budget is exact, the map is for reading, and the file must not change while it is mapped.
-    What cannot be mapped so is refused.
+    the budget is exact, for maps that are read, of files that nothing may change: the map holds a
+    lease on its file. When the file is opened for writing the map becomes one of ``"pagecache"``.
+    Other maps are refused.
+    Or it is ``"auto"``: ``"userfault"`` for each map that can have it, ``"pagecache"`` for others.
     """
 
     __slots__ = ("_kept", "_account", "_offset", "_mode")
 
-    def __new__(
-        cls,
-        fileno,
-        length,
-        *args,
-        max=None,
-        pager=None,
-        tenant=None,
-        policy=None,
-        map_mode="pagecache",
-        **kwargs,
-    ):
-        if map_mode not in _MODES:
-            raise ValueError(f"map_mode is one of {', '.join(_MODES)}, not {map_mode!r}")
-        account = _budget.account(max, pager, tenant, policy)
+    @_budget.takes_budget
+    def __new__(cls, fileno, length, *args, budget=None, map_mode="pagecache", **kwargs):
+        if map_mode not in ("auto", *_KEEPERS):
+            raise ValueError(f"map_mode is one of auto, {', '.join(_KEEPERS)}, not {map_mode!r}")
+        account = _budget.account_of_map(budget)
         given = {**dict(zip(_NAMES, args)), **kwargs}
-        if map_mode == "userfault" and (problem := _why_no_mirror(fileno, **given)):
-            raise Error(f"this cannot be mapped with map_mode='userfault': {problem}")
+        if map_mode != "pagecache" and (problem := _why_no_mirror(fileno, **given)):
+            if map_mode == "userfault":
+                raise NotPossible(f"this cannot be mapped with map_mode='userfault': {problem}")
+            map_mode = "pagecache"
         self = super().__new__(cls, fileno, length, *args, **kwargs)
         self._kept, self._account, self._offset, self._mode = None, account, 0, map_mode
-        if _why_not(fileno, **given) is None:
+        if account is not _budget.KERNEL and _why_not(fileno, **given) is None:
             self._offset = given.get("offset", 0)
             try:
                 self._adopt(fileno)
@@ -97,12 +105,22 @@ class mmap(_std.mmap):
     def _adopt(self, fileno):
         address, length = address_of(self)
         is_named = self._account is not None
-        account = self._account if is_named else _budget.default_pager()
-        make = _MODES[self._mode]
         try:
+            account = self._account if is_named else _budget.default_pager()
+            if self._mode == "auto":
+                try:
+                    self._kept = Mirror(address, length, fileno, self._offset, account)
+                    self._mode, self._account = "userfault", account
+                    return
+                except OSError:
+                    # The machine serves no page faults, or not for this user.
+                    self._mode = "pagecache"
+            make = _KEEPERS[self._mode]
             self._kept = make(address, length, fileno, self._offset, account)
         except OSError as error:
-            if is_named or make is Mirror:
+            if self._mode != "userfault" and _budget.is_used_up(error):
+                return
+            if is_named or self._mode == "userfault":
                 raise
             warnings.warn(f"a map is left to the kernel: {error}", RuntimeWarning, stacklevel=4)
             return
@@ -121,7 +139,10 @@ class mmap(_std.mmap):
     @property
     def map_mode(self):
         """``"pagecache"`` or ``"userfault"``; None for a map that is left to the kernel."""
-        return self._mode if self._kept else None
+        if not self._kept:
+            return None
+        # A mirror whose file was opened for writing since is the kernel's own mapping again.
+        return "pagecache" if self._mode == "userfault" and not self._kept.is_exact else self._mode
 
     @property
     def resident(self):
@@ -129,16 +150,17 @@ class mmap(_std.mmap):
         return self._kept.resident if self._kept else 0
 
     def _without(self, change):
-        """Changes the mapping while the runtime does not look at it; adopts what is there then."""
-        kept = self._kept
-        if not kept:
-            return change()
-        kept.forget()
-        try:
-            return change()
-        finally:
-            if not self.closed:
-                kept.adopt_at(*address_of(self))
+        """Changes the mapping while the runtime does not look at it, then adopts what is there."""
+        with _changing:
+            kept = self._kept
+            if not kept:
+                return change()
+            kept.forget()
+            try:
+                return change()
+            finally:
+                if not self.closed:
+                    kept.adopt_at(*address_of(self))
 
     def close(self):
         """Closes the map, unless arrays or views of it are alive: then it is a ``BufferError``."""

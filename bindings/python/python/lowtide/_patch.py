@@ -4,6 +4,9 @@
 ``mmap_mode``, ``numpy.lib.format.open_memmap``, joblib in its workers, scikit-learn. The class
 ``numpy.memmap`` itself stays what it is, so ``isinstance`` answers as before. pandas maps files
 with the module ``mmap``, of which its readers get ours.
+
+Names are replaced once, by the first patch, and put back when the last one is undone. Of several
+that are in force the latest pays, whatever the order in which they are undone.
 """
 
 import sys
@@ -11,17 +14,27 @@ from types import SimpleNamespace
 
 from . import _budget
 
+#: The patches in force, the latest last.
+_in_force: list = []
+#: What each name was, and what it is, by its owner and itself.
+_replaced: dict = {}
+
 
 class Patched:
-    """What was replaced, until ``undo`` or the end of a ``with`` block."""
+    """Names that are replaced, until ``undo`` or the end of a ``with`` block."""
 
-    def __init__(self, budget, undone):
-        self.budget, self._undone = budget, undone
+    def __init__(self, budget):
+        self.budget = budget
 
     def undo(self):
-        """Puts everything back. Arrays that were made meanwhile stay as they are."""
-        while self._undone:
-            self._undone.pop()()
+        """Ends it. Arrays that were made in the meantime stay as they are."""
+        if self in _in_force:
+            _in_force.remove(self)
+        while _replaced and not _in_force:
+            (owner, name), (before, ours) = _replaced.popitem()
+            # What others have put there since is theirs.
+            if vars(owner).get(name) is ours:
+                setattr(owner, name, before)
 
     def __enter__(self):
         return self
@@ -30,38 +43,46 @@ class Patched:
         self.undo()
 
 
-def _replace(owner, name, value):
-    before = vars(owner)[name]
-    setattr(owner, name, value)
-    return lambda: setattr(owner, name, before)
+def _replace(owner, name, make):
+    """``make`` gets what there was."""
+    if (owner, name) not in _replaced:
+        before = vars(owner)[name]
+        _replaced[owner, name] = before, make(before)
+        setattr(owner, name, _replaced[owner, name][1])
 
 
-def patch(*, max=None, pager=None, tenant=None, policy=None):
-    """Keeps the maps that numpy, joblib and pandas make from now on within a budget: this one, or
-    the default budget. Returns what undoes it."""
-    account = _budget.account(max, pager, tenant, policy) or _budget.default_pager()
-    kind = "tenant" if isinstance(account, _budget.Tenant) else "pager"
-    undone = []
+def _account():
+    """Who pays now; the default budget for what still has a name that was put back."""
+    return _in_force[-1].budget if _in_force else None
+
+
+@_budget.takes_budget
+def patch(*, budget=None):
+    """Keeps the maps that numpy, joblib and pandas make from now on within a budget: a size, a
+    ``Pager`` or a ``Tenant``, else the default budget. Returns what undoes it."""
+    patched = Patched(_budget.account(budget) or _budget.default_pager())
+
+    from . import memmap  # Imports numpy, too.
+    from ._memmap import _NUMPY_NEW
 
     import numpy
 
-    from ._memmap import _NUMPY_NEW, memmap
-
     def new(subtype, *args, **kwargs):
-        if subtype is not numpy.memmap:
+        if subtype is not numpy.memmap or not _in_force:
             return _NUMPY_NEW(subtype, *args, **kwargs)
-        return memmap(*args, **kwargs, **{kind: account})
+        return memmap(*args, **kwargs, budget=_account())
 
-    undone.append(_replace(numpy.memmap, "__new__", staticmethod(new)))
+    _in_force.append(patched)
+    _replace(numpy.memmap, "__new__", lambda _: staticmethod(new))
     for name in ("joblib._memmapping_reducer", "joblib.pool", "joblib.executor"):
         joblib = sys.modules.get(name)
         if hasattr(joblib, "get_memmapping_reducers"):
-            reducers = _joblib_reducers(joblib.get_memmapping_reducers, numpy.memmap, memmap)
-            undone.append(_replace(joblib, "get_memmapping_reducers", reducers))
+            reducers = lambda get: _joblib_reducers(get, numpy.memmap, memmap)
+            _replace(joblib, "get_memmapping_reducers", reducers)
     pandas = sys.modules.get("pandas.io.common")
     if pandas is not None and hasattr(pandas, "mmap"):
-        undone.append(_replace(pandas, "mmap", _module(kind, account)))
-    return Patched(account, undone)
+        _replace(pandas, "mmap", _module)
+    return patched
 
 
 def _joblib_reducers(get, theirs, ours):
@@ -77,16 +98,14 @@ def _joblib_reducers(get, theirs, ours):
     return get_reducers
 
 
-def _module(kind, account):
+def _module(std):
     """The module ``mmap``, whose maps are ours."""
-    import mmap as std
-
     from ._mmap import mmap
 
     class Map(mmap):
         __slots__ = ()
 
         def __new__(cls, *args, **kwargs):
-            return super().__new__(cls, *args, **kwargs, **{kind: account})
+            return super().__new__(cls, *args, **kwargs, budget=_account())
 
     return SimpleNamespace(**{**vars(std), "mmap": Map})

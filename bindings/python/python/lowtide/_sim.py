@@ -13,6 +13,7 @@ import tempfile
 import numpy as np
 
 from .__main__ import COMMAND
+from ._budget import renamed
 from ._lowtide import Error
 
 #: A line of the format `oracle-general`, which the command reads.
@@ -153,13 +154,14 @@ def sim(workload, *arguments, **options):
     return Table(found["rows"], found["machine"])
 
 
-def mrc(accesses, *, page=4096, policies="mglru", baselines="strict-lru,opt", points=24,
+@renamed("page")
+def mrc(accesses, *, page_size=4096, policies="mglru", baselines="strict-lru,opt", points=24,
         advise=None, **options):
     """Miss-ratio curves of a trace: the file of one, or an array of page numbers in the order in
     which they were used.
 
-    ``page`` is the bytes of a page of the array. ``advise`` is a share of misses, such as 0.01: the
-    smallest budget with no more is ``curves.advice``.
+    ``page_size`` is the bytes of a page of the array. ``advise`` is a share of misses, such as
+    0.01: the smallest budget with no more is ``curves.advice``.
     """
     wanted = {
         "mrc": True, "policy": policies, "baseline": baselines or "none", "points": points,
@@ -181,8 +183,8 @@ def mrc(accesses, *, page=4096, policies="mglru", baselines="strict-lru,opt", po
         file.flush()
         found = _run(["trace", file.name, *_words({**wanted, "format": "oracle-general"})])
     machine = found["machine"]
-    if page != 4096:
-        machine["footprint_bytes"] = machine["footprint_bytes"] // 4096 * page
+    if page_size != 4096:
+        machine["footprint_bytes"] = machine["footprint_bytes"] // 4096 * page_size
         for row in found["rows"]:
-            row["max_bytes"] = row["max_bytes"] // 4096 * page
+            row["max_bytes"] = row["max_bytes"] // 4096 * page_size
     return Curves(found["rows"], machine)

@@ -4,19 +4,29 @@ Nothing is mapped here: a failed read is an exception, the budget is exact, and 
 has many reads in flight. Libraries that take file objects (pyarrow, h5py, zipfile) read through
 it.
 
-**The page.** What comes in for a row are whole pages, so rows that are smaller than a page bring in
-bytes that no caller wants, and these take the place of rows. Unless a budget or ``page`` says
+**Stores.** Written bytes are in this process until the runtime writes them back, and lost if the
+process ends before. So views are flushed at the end of the interpreter (``atexit``), and of a
+worker of ``multiprocessing``, which ends by ``os._exit``. Python does not hear of other calls of
+``os._exit``, and of signals that end the process.
+
+**The page.** Whole pages come in for a row, so rows that are smaller than a page bring in
+bytes that no caller wants, and these take the place of rows. Unless a pager or ``page_size`` says
 otherwise, the page has the size of the rows of the first call of ``rows``; the file is opened by
 the first call that reads it.
 """
 
+import errno
 import io
 import math
 import os
+import stat
+import sys
 import threading
+import warnings
+import weakref
 
-from . import _budget
-from ._lowtide import Error, RawView, parse_size
+from . import _budget, _identity
+from ._lowtide import Error, Pager, RawView, Tenant, parse_size
 
 #: Bytes of the pages that are chosen here: the smallest that a device reads, and the kernel's.
 _SMALLEST, _USUAL = 512, 4096
@@ -27,6 +37,36 @@ def _page_for(row):
     return min(_USUAL, max(_SMALLEST, 1 << (row - 1).bit_length()))
 
 
+#: Views that were written to, by process: a child of fork flushes none of its parent's.
+_written: dict = {}
+
+
+def flush_all():
+    """Makes what was written durable: the process ends."""
+    for view in list(_written.get(os.getpid(), ())):
+        try:
+            view.flush()
+        except Exception as error:
+            warnings.warn(f"{view!r}: what was written is lost: {error}", RuntimeWarning)
+
+
+def _note_written(view):
+    process = os.getpid()
+    if process not in _written and "multiprocessing.util" in sys.modules:
+        # After what the program registers, which may write.
+        sys.modules["multiprocessing.util"].Finalize(None, flush_all, exitpriority=-100)
+    _written.setdefault(process, weakref.WeakSet()).add(view)
+
+
+def _check_path(path):
+    """Says an error now, even if the file is opened later. Nothing is opened: a process that closes
+    a descriptor of a file loses its locks on that (``fcntl(2)``)."""
+    if stat.S_ISDIR(os.stat(path).st_mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+    if not os.access(path, os.R_OK, effective_ids=True):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+
+
 class View(io.RawIOBase):
     """An open file of a budget. A raw binary file object, and more; see ``lowtide.open``.
 
@@ -34,16 +74,15 @@ class View(io.RawIOBase):
     a time. So do not ``read`` and ``seek``: as with every raw file, the position is shared.
     """
 
+    @_budget.takes_budget
+    @_budget.renamed("page")
     def __init__(
         self,
         path,
         mode="r",
         *,
-        max=None,
-        pager=None,
-        tenant=None,
-        policy=None,
-        page=None,
+        budget=None,
+        page_size=None,
         create=None,
         lock=True,
         read_ahead=None,
@@ -54,19 +93,16 @@ class View(io.RawIOBase):
         self._writes = "+" in mode or create is not None
         self._options = {"create": create, "lock": lock, "read_ahead": read_ahead}
         self._lock, self._at, self._opened = threading.Lock(), 0, None
-        if max is None and (pager is not None or tenant is not None):
-            if page is not None:
-                raise TypeError("`page` is of a new budget: make the Pager with that page")
-            self._account, self._made_of = _budget.account(None, pager, tenant, policy), None
+        if isinstance(budget, (Pager, Tenant)):
+            if page_size is not None:
+                raise TypeError("`page_size` is of a new budget: make the Pager with it")
+            self._account, self._made_of = budget, None
         else:
-            if pager is not None or tenant is not None:
-                raise TypeError("`max`, `pager` and `tenant` exclude each other: name one budget")
-            max = parse_size(max) if max is not None else _budget.default_pager().max
-            self._account, self._made_of = None, (max, policy or "mglru", page)
+            size = parse_size(budget) if budget is not None else _budget.default_pager().max
+            self._account, self._made_of = None, (size, page_size)
         if create is None:
-            # An error is said now, even if the file is opened later.
-            os.close(os.open(self._path, os.O_RDONLY | os.O_CLOEXEC))
-        if self._made_of is None or page is not None or create is not None:
+            _check_path(self._path)
+        if self._made_of is None or page_size is not None or create is not None:
             self._raw()
 
     def _raw(self, row=_USUAL):
@@ -78,8 +114,8 @@ class View(io.RawIOBase):
         with self._lock:
             if self._opened is None:
                 if self._account is None:
-                    max, policy, page = self._made_of
-                    self._account = _budget.Pager(max, policy=policy, page=page or _page_for(row))
+                    size, page_size = self._made_of
+                    self._account = Pager(size, page_size=page_size or _page_for(row))
                 self._opened = RawView(
                     self._path, self._account, write=self._writes, **self._options
                 )
@@ -102,9 +138,9 @@ class View(io.RawIOBase):
         return self._account
 
     @property
-    def page(self):
+    def page_size(self):
         """Bytes of a page."""
-        return self._raw().page
+        return self._raw().page_size
 
     @property
     def direct(self):
@@ -123,7 +159,7 @@ class View(io.RawIOBase):
         A row is ``shape`` elements of ``dtype``; row 0 begins at byte ``offset``. Numbers below
         zero count from the end. With ``out``, an array of that shape and type in C order, nothing
         is allocated. The reads of rows that are not in memory overlap, and Python's lock is free
-        meanwhile.
+        during the call.
         """
         import numpy as np
 
@@ -137,10 +173,16 @@ class View(io.RawIOBase):
         indices = np.asarray(indices)
         if indices.size and indices.dtype.kind not in "iu":
             raise IndexError(f"rows are named by whole numbers, not by {indices.dtype}")
+        if indices.size and indices.dtype == np.uint64 and (most := int(indices.max())) >> 63:
+            raise IndexError(f"row {most} is not one of the rows of {self._path}")
+        if offset < 0:
+            raise ValueError(f"row 0 begins at a byte of the file, not at {offset}")
         wanted = np.ascontiguousarray(indices, dtype=np.int64)
         whole = indices.shape + shape
         if out is None:
             out = np.empty(whole, dtype)
+        elif not isinstance(out, np.ndarray):
+            raise TypeError(f"`out` is an array, not a {type(out).__name__}")
         elif out.dtype != dtype or out.shape != whole:
             raise ValueError(f"`out` is {out.dtype}{out.shape}, and the rows are {dtype}{whole}")
         elif not (out.flags.c_contiguous and out.flags.writeable):
@@ -161,9 +203,9 @@ class View(io.RawIOBase):
         self._check_writable()
         return self._raw().write(offset, data)
 
-    def prefetch(self, start, end):
-        """The range of bytes is soon wanted: it is read in the background."""
-        self._raw().prefetch(start, end)
+    def prefetch(self, offset, size):
+        """``size`` bytes from ``offset`` on are soon wanted: they are read in the background."""
+        self._raw().prefetch(offset, size)
 
     def stat(self):
         """The counters of the budget."""
@@ -234,58 +276,73 @@ class View(io.RawIOBase):
     def _check_writable(self):
         if not self._writes:
             raise io.UnsupportedOperation("not writable")
+        _note_written(self)
 
     def __reduce__(self):
         if self.closed:
             raise Error("a closed view cannot be pickled")
-        self._raw()
+        noted = self._raw().file
         if self._options["create"] is not None or self._writes:
             raise Error(
                 "a view that writes is of one process, which has the file's lock: open the file in "
                 "the other process"
             )
-        return _again, (self._path, self._account, self._options)
+        if problem := _problem(self._path, noted):
+            raise Error(f"a view is pickled by its path, and {problem}")
+        return _again, (self._path, noted, self._account, self._options)
 
     def __repr__(self):
         state = "closed " if self.closed else ""
         return f"<{state}lowtide.View of {self._path!r}, mode {self.mode!r}>"
 
 
-def _again(path, account, options):
-    kind = "tenant" if isinstance(account, _budget.Tenant) else "pager"
+def _problem(path, noted):
+    # A view shows the file as it is. Only where files have no birth, one that was written to may be
+    # another one.
+    return _identity.problem(path, noted, noted[2] is not None)
+
+
+def _again(path, noted, account, options):
+    if problem := _problem(path, noted):
+        raise Error(f"a view was pickled by its path, and {problem}")
     options = {name: value for name, value in options.items() if name != "create"}
-    return View(path, **{kind: account}, **options)
+    view = View(path, budget=account, **options)
+    if view._raw().file[:3] != noted[:3]:
+        view.close()
+        raise Error(f"a view was pickled by its path, and {path} is another file by now")
+    return view
 
 
+@_budget.takes_budget
+@_budget.renamed("page")
 def open(
     path,
     mode="r",
     *,
-    max=None,
-    pager=None,
-    tenant=None,
-    policy=None,
-    page=None,
+    budget=None,
+    page_size=None,
     create=None,
     lock=True,
     read_ahead=None,
 ):
     """Opens a file under a budget.
 
-    ``max`` is a budget of its own, ``pager`` or ``tenant`` one that others share; without one the
-    size of the default budget is taken. ``page`` is the bytes of a page, from 512 to 65536: by
-    default it is chosen by the first rows. ``create`` makes the file, at least so long. ``lock``:
-    whether the file is locked against other programs that write it. ``read_ahead``: the most that
-    is read ahead where it is read in order.
+    ``budget`` is a size for a budget of its own, or a ``Pager`` or a ``Tenant``, which others
+    share; without one the size of the default budget is taken. ``page_size`` is the bytes of a
+    page, from 512 to 65536: by default it is chosen by the first rows. ``create`` makes the file,
+    at least so long. ``lock``: whether the file is locked against other programs that write it.
+    ``read_ahead``: the most that is read ahead where it is read in order.
+
+    Written bytes are in this process until ``flush``, ``close``, the end of the interpreter or of a
+    worker of ``multiprocessing``, each of which makes them durable. ``os._exit``, and a signal that
+    ends the process (``SIGTERM``, without a handler that exits), lose those that were written
+    since: call ``flush`` where that matters.
     """
     return View(
         path,
         mode,
-        max=max,
-        pager=pager,
-        tenant=tenant,
-        policy=policy,
-        page=page,
+        budget=budget,
+        page_size=page_size,
         create=create,
         lock=lock,
         read_ahead=read_ahead,

@@ -7,7 +7,7 @@ import lowtide
 from suites import Counted
 
 counted = Counted()
-lowtide.patch(max="8M")
+lowtide.patch(budget="8M")
 
 
 def pytest_terminal_summary(terminalreporter):

@@ -1,4 +1,8 @@
-"""``lowtide.sweep``: a grid of simulations, on processes of this machine or on a cluster of Ray.
+"""A grid of simulations, on processes of this machine or on a cluster of Ray (``pip install ray``).
+
+    from sweep import sweep
+    table = sweep({"workload": "zipf", "ops": "5k", "max": ["64M", "128M"], "seed": [1, 2]})
+    print(table["max"], table["miss_ratio"])
 
 A cell is one simulation, in a process of its own. It is the same wherever it ran (``_sim``), so a
 cell whose process, worker or machine is lost is simulated again, and the table of a sweep is the
@@ -12,7 +16,8 @@ import os
 import threading
 import time
 
-from ._sim import Table, _Failed, _run, _words
+from lowtide import Table
+from lowtide._sim import _Failed, _run, _words
 
 #: How often a cell is tried whose process was killed.
 _ATTEMPTS = 3
@@ -96,7 +101,7 @@ def _on_processes(cells, workers):
 def _on_ray(cells, workers):
     """The same on the cluster that the program is connected to, else on one that is started here
     for the time of the sweep. lowtide is installed on each of its machines."""
-    import ray  # type: ignore[import-not-found, unused-ignore]
+    import ray
 
     is_ours = not ray.is_initialized()
     if is_ours:
@@ -141,7 +146,7 @@ def sweep(grid, *, on="processes", workers=None, file=None, progress=False):
     ``file`` finished cells are kept: a sweep that was interrupted goes on there. A cell whose
     process is killed is repeated.
 
-    ``on="ray"`` uses a cluster of Ray (``pip install lowtide[ray]``): the one that the program is
+    ``on="ray"`` uses a cluster of Ray: the one that the program is
     connected to by ``ray.init``, else one on this machine. Cells of a machine that is lost are
     repeated on the others.
     """
