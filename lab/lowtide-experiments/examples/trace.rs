@@ -1,4 +1,4 @@
-//! Writes a ground-truth sequence as a trace, for `lowtide bench replay --trace` and for other
+//! Writes a ground-truth sequence as a trace, for `lowtide-lab bench replay --trace` and for other
 //! tools.
 //!
 //! ```text

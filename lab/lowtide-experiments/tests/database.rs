@@ -9,7 +9,7 @@
 //! [`CASES`] has every configuration that was measured, with the KiB that real kernels read for an
 //! operation. Here each is the median of three seeds. Where the simulation is within a tenth of the
 //! kernels it must stay there; of the others the test demands the order alone, and the page has the
-//! figures. `cargo test -p lowtide-experiments --test database -- --nocapture` prints all.
+//! figures. `cargo test -p lowtide-experiments --test it database -- --nocapture` prints all.
 #![expect(clippy::print_stdout, reason = "the table is a report")]
 
 use std::sync::LazyLock;
@@ -112,7 +112,7 @@ fn run(case: &Case, seed: u64) -> Figures {
         max: None,
         seed,
     };
-    let away = DirtyLimits { background: DirtyShare::Percent(90), hard: DirtyShare::Percent(95) };
+    let away = DirtyLimits::new(DirtyShare::Percent(90), DirtyShare::Percent(95));
     let config = DatabaseConfig {
         update_percent: case.updates,
         dirty_limits: (!case.limits).then_some(away),

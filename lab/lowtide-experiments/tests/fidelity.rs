@@ -15,22 +15,19 @@
 //! does so for each case but `af60`, of which it says nothing; so there every other run goes
 //! without.
 //!
-//! The ordinary test runs five capacities. The whole table of `docs/design/fidelity-counters.md`,
-//! seventeen of them, is printed by `cargo test --release -p lowtide-experiments --test fidelity --
-//! --ignored --nocapture`.
+//! The ordinary test runs five capacities. The whole table of `docs/design/fidelity.md`,
+//! seventeen of them, is printed by `cargo test --release -p lowtide-experiments --test it fidelity
+//! -- --ignored --nocapture`.
 #![expect(clippy::print_stdout, reason = "the whole table is a report")]
 
-mod kernels;
-mod table;
-
-use kernels::{CHECKED, KERNELS, REPORTED, capacity};
+use crate::kernels::{CHECKED, KERNELS, REPORTED, capacity};
+use crate::table::{Run, Table};
 use lowtide_core::{Events, Policy};
 use lowtide_experiments::groundtruth::{Case, FILE, PublicCase, Swap};
 use lowtide_sim::{Plain, PlainConfig, PlainSwap};
 use lowtide_workload::{OpKind, PageOp, SpaceId, SpaceKind};
 use std::collections::HashSet;
 use std::sync::LazyLock;
-use table::{Run, Table};
 
 const CASES: [&str; 8] = ["z1", "z3", "loop", "mix", "w5", "p0", "high", "af60"];
 

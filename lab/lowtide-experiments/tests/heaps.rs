@@ -6,9 +6,9 @@
 //! machine plays them. What the kernel used for itself is not known, and the heaps of *churn*
 //! exceed their memory by so little that counts depend on it; so *ratios* are compared, of the
 //! classical lists to the multi-gen LRU of the same kernel, as medians of a few seeds.
-//! `docs/design/fidelity-heaps.md` has the figures and what deviates.
+//! `docs/design/fidelity.md` has the figures and what deviates.
 //!
-//! `cargo test -p lowtide-experiments --test heaps -- --nocapture` prints all.
+//! `cargo test -p lowtide-experiments --test it heaps -- --nocapture` prints all.
 #![expect(clippy::print_stdout, reason = "the table is a report")]
 
 use std::rc::Rc;

@@ -28,6 +28,10 @@ pub(crate) struct Cli {
     pub(crate) wide: bool,
 }
 
+/// Beginnings of a command line in documents.
+#[cfg(test)]
+pub(crate) const STARTS: &[&str] = &["lowtide-lab ", "cargo run --release -p lowtide-lab -- "];
+
 const BENCH_ABOUT: &str = "\
 Measure a part of lowtide on real files and real memory, or prove a guarantee.
 
@@ -43,6 +47,9 @@ const BENCH_HELP: &str = "\
 
 Examples:
   lowtide-lab bench mixed --threads 8 --checkpoint 10s
+  lowtide-lab bench ycsb-b --device-delay read=2ms,write=10ms
+  lowtide-lab bench ycsb-b --record run.lt.zst && lowtide sim trace run.lt.zst --mrc
+  lowtide-lab bench replay --trace mix.csv --max 64M
   lowtide-lab bench depth --depth 1,8,32 --against fio
   lowtide-lab bench in-order --op read,read_at --io-size 64K,1M
   lowtide-lab bench fill --max 256M

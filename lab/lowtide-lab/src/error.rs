@@ -1,7 +1,7 @@
 //! Failures that only experiments have. The errors of `lowtide bench` and `lowtide sim` carry them.
 
-use lowtide_cli::bench::error::BenchError;
-use lowtide_cli::sim::error::SimError;
+use lowtide_bench::error::BenchError;
+use lowtide_bench::sim::error::SimError;
 use lowtide_proof::error::ProofError;
 use lowtide_report::threads::ThreadError;
 use thiserror::Error;

@@ -2,8 +2,8 @@
 //!
 //! The command `lowtide` answers whether lowtide helps on a machine or with a trace. This one
 //! measures parts of lowtide, reproduces published results, and tries to break guarantees. It is
-//! never installed, and plays with the same parts: [`lowtide_cli`] for access to data, threads and
-//! systems, [`lowtide_report`] for rows and tables.
+//! never installed, and plays with the same parts: [`lowtide_bench`] for access to data, threads
+//! and systems, [`lowtide_report`] for rows and tables.
 //!
 //! | file | concept |
 //! |---|---|
@@ -23,6 +23,7 @@ mod bench;
 mod cli;
 mod crash_writer;
 #[cfg(test)]
+#[path = "../../../crates/lowtide-cli/src/documented.rs"]
 mod documented;
 mod error;
 mod eval;
@@ -34,7 +35,7 @@ mod throttle;
 use std::process::ExitCode;
 
 use clap::Parser;
-use lowtide_cli::cmd::{ended, started};
+use lowtide_report::exit::{ended, started};
 use lowtide_report::{out, table};
 
 fn main() -> ExitCode {

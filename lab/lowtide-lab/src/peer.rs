@@ -1,6 +1,6 @@
 //! `lowtide-lab peer-mmap`, an internal command: the process of a peer.
 //!
-//! It serves the requests of comparisons ([`lowtide_cli::bench::peer`]), and those of experiments:
+//! It serves the requests of comparisons ([`lowtide_bench::peer`]), and those of experiments:
 //! a heap in the kernel's memory, files that are written, and programs that read mappings. As
 //! there, tables are made before the process is moved into its memory cgroup.
 
@@ -8,12 +8,12 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::ExitCode;
 
-use lowtide_cli::bench::access::{AccessError, DataAccess};
-use lowtide_cli::bench::error::BenchError;
-use lowtide_cli::bench::peer::child::{self, Peer};
-use lowtide_cli::bench::peer::mapping::{MappingAccess, Use};
-use lowtide_cli::bench::peer::protocol::{self, Reply};
-use lowtide_cli::bench::thread_pool::{ThreadPool, Until};
+use lowtide_bench::access::{AccessError, DataAccess};
+use lowtide_bench::error::BenchError;
+use lowtide_bench::peer::child::{self, Peer};
+use lowtide_bench::peer::mapping::{MappingAccess, Use};
+use lowtide_bench::peer::protocol::{self, Reply};
+use lowtide_bench::thread_pool::{ThreadPool, Until};
 use lowtide_experiments::programs::heap::AnonZipf;
 use lowtide_host::usage::CpuTime;
 use lowtide_report::tally::Slice;
@@ -21,6 +21,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::bench::heap::{Counts, Plain, fill, players};
 use crate::bench::mapped::Mapped;
+use crate::bench::script::LabScript;
 use crate::bench::write::Fill;
 
 /// `anon-zipf`, in numbers.
@@ -85,7 +86,7 @@ enum Any {
 
 /// Serves the bench on standard input and output until the bench closes them.
 pub(crate) fn run() -> ExitCode {
-    let (mut peer, mut own) = (Peer::default(), Own::default());
+    let (mut peer, mut own) = (Peer::<LabScript>::default(), Own::default());
     let served = child::serve(|request| match request {
         Any::Own(request) => own.answer(request),
         Any::Shared(request) => peer.answer(request),

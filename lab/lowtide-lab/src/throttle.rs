@@ -7,7 +7,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use lowtide::{HighPolicy, Programs};
+use lowtide::HighPolicy;
+use lowtide_bpf::Programs;
 use thiserror::Error;
 
 /// An eBPF program that cannot be used.

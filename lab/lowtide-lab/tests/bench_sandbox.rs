@@ -2,15 +2,12 @@
 //! leaves out the rows that cannot be had, with the reason, and measures the others; or it says
 //! what to do. It never takes failures for work.
 
-#[path = "../../../crates/lowtide-cli/tests/common/mod.rs"]
-mod common;
-
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use common::programs::{plain, without};
-use common::{lowtide, memcg_or_skip, rows, text};
+use crate::common::programs::{plain, without};
+use crate::common::{lowtide, memcg_or_skip, rows, text};
 use lowtide_host::memcg::Memcg;
 use serde_json::Value;
 

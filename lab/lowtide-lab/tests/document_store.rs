@@ -1,12 +1,9 @@
 //! Promise: `lowtide sim wt` and `sim ycsb-b` say what the store requested and what was read for
 //! it, and options that decide about reads do what they say or are refused with a remedy.
 
-#[path = "../../../crates/lowtide-cli/tests/common/mod.rs"]
-mod common;
-
 use std::collections::BTreeSet;
 
-use common::{rows, run, text};
+use crate::common::{rows, run, text};
 use serde_json::Value;
 
 /// A short run of each.

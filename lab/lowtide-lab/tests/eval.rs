@@ -1,13 +1,10 @@
 //! Promise: `lowtide-lab eval` plays every published experiment once, keeps what is complete
 //! whatever ends it, goes on where it stopped, and says which results are reproduced.
 
-#[path = "../../../crates/lowtide-cli/tests/common/mod.rs"]
-mod common;
-
 use std::fs;
 use std::path::Path;
 
-use common::{Running, run, text};
+use crate::common::{Running, run, text};
 use serde_json::Value;
 
 /// Two experiments of a second each.

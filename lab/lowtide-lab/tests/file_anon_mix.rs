@@ -1,14 +1,11 @@
 //! Promise: `lowtide sim file-anon-mix` takes the reproducer's arguments, and counts kills over
 //! seeds, again from where an interrupted run stopped.
 
-#[path = "../../../crates/lowtide-cli/tests/common/mod.rs"]
-mod common;
-
 use std::collections::BTreeSet;
 use std::fs;
 
-use common::rows;
-use common::sim::{args, count, has_no, json, keys, refused};
+use crate::common::rows;
+use crate::common::sim::{args, count, has_no, json, keys, refused};
 use serde_json::Value;
 
 /// A kill, or none, is a result like any other.

@@ -1,10 +1,7 @@
 //! Promise: a heap of several budgets is played on real memory, every load is checked, and what is
 //! in swap fits beside the pages in the budget.
 
-#[path = "../../../crates/lowtide-cli/tests/common/mod.rs"]
-mod common;
-
-use common::{files, results, rows, run, text};
+use crate::common::{files, results, rows, run, text};
 
 const BUDGET: u64 = 8 << 20;
 

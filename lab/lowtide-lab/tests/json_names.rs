@@ -5,11 +5,8 @@
 //! change to them changes an interface, which CHANGELOG.md must mention; `LOWTIDE_WRITE_NAMES=1`
 //! writes the files again.
 
-#[path = "../../../crates/lowtide-cli/tests/common/mod.rs"]
-mod common;
-
-use common::names::{Names, add, pin};
-use common::{results, rows, run, text};
+use crate::common::names::{Names, add, pin};
+use crate::common::{results, rows, run, text};
 use serde_json::Value;
 
 /// The shortest run of each workload that has all of its fields.
@@ -22,7 +19,10 @@ fn runs() -> Vec<(&'static str, Vec<&'static str>)> {
         ("ycsb-c", ycsb("ycsb-c")),
         ("wt", vec!["wt", "--ops", "1k", "--policy", "mglru"]),
         ("tenants", vec!["tenants", "--scale", "0.004", "--seconds", "5", "--policy", both]),
-        ("high-thrash", vec!["high-thrash", "--seconds", "1", "--threads", "2"]),
+        (
+            "high-thrash",
+            vec!["high-thrash", "--seconds", "1", "--threads", "2", "--policy", "mglru"],
+        ),
         ("circles", vec!["circles", "--seconds", "1", "--policy", "mglru"]),
         ("noisy-neighbour", vec!["noisy-neighbour", "--seconds", "1", "--policy", "mglru"]),
         (
@@ -65,7 +65,7 @@ fn runs() -> Vec<(&'static str, Vec<&'static str>)> {
 }
 
 /// The same on real memory.
-const MEASURED: [(&str, &[&str]); 8] = [
+const MEASURED: [(&str, &[&str]); 9] = [
     ("depth", &["depth", "--depth", "2", "--max", "1M", "--seconds", "0.1", "--rounds", "1"]),
     (
         "in-order",
@@ -77,6 +77,10 @@ const MEASURED: [(&str, &[&str]); 8] = [
     ("mixed", &["mixed", "--max", "4M", "--scale", "2", "--checkpoint", "200ms", "--rounds", "1"]),
     ("anon-zipf", &["anon-zipf", "--max", "2M", "--ratio", "2", "--seconds", "1", "--rounds", "1"]),
     ("tenants", &["tenants", "--scale", "0.0005", "--seconds", "0.5"]),
+    (
+        "slow device",
+        &["ycsb-c", "--max", "1M", "--ops", "600", "--rounds", "1", "--device-delay", "read=1us"],
+    ),
 ];
 
 #[test]
@@ -96,8 +100,11 @@ fn the_names_of_simulated_fields_are_those_in_the_list() {
 #[test]
 fn the_names_of_measured_fields_are_those_in_the_list() {
     let dir = tempfile::tempdir().unwrap();
+    let trace = dir.path().join("t.csv");
+    std::fs::write(&trace, "op,space,page,pages\nload,file:a,0,300\nload,file:a,0,9\n").unwrap();
+    let replay = ["replay", "--trace", trace.to_str().unwrap(), "--max", "1M", "--rounds", "2"];
     let mut all = Names::new();
-    for (workload, arguments) in MEASURED {
+    for (workload, arguments) in MEASURED.into_iter().chain([("replay", &replay[..])]) {
         let results = results(dir.path(), &[&["bench"], arguments].concat());
         let found = all.entry(workload).or_default();
         let is_ours = |row: &&Value| {

@@ -2,15 +2,12 @@
 //! same seed, and rejects invalid input with a message that names the error, its place and a
 //! remedy.
 
-#[path = "../../../crates/lowtide-cli/tests/common/mod.rs"]
-mod common;
-
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use common::sim::{args, count, has_no, json, keys, refused};
-use common::{Running, rows, run, text};
+use crate::common::sim::{args, count, has_no, json, keys, refused};
+use crate::common::{Running, rows, run, text};
 use serde_json::Value;
 
 /// A two-hundredth of the published experiment.
@@ -378,7 +375,7 @@ fn the_corpus_sets_half_of_its_traces_aside_and_ends_in_a_verdict() {
     let shown = |more: &[&str]| text(&run(&args(&short, more)).stdout);
     let aside = shown(&["--policy", "sieve,mglru", "--trace", "loop"]);
     assert!(aside.contains("loop-20k") && !aside.contains("loop-8k"), "{aside}");
-    assert!(aside.contains("verdict") && aside.contains(" of 9 cells"), "{aside}");
+    assert!(aside.contains("verdict") && aside.contains(" of 9 cases"), "{aside}");
     let tuning = shown(&["--half", "tuning", "--policy", "sieve", "--trace", "loop-8k", "--json"]);
     let results: Value = serde_json::from_str(&tuning).unwrap();
     let rows = rows(&results);

@@ -1,12 +1,9 @@
 //! Promise: every kind of measurement runs, verifies what it reads, and writes the JSON that tools
 //! depend on.
 
-#[path = "../../../crates/lowtide-cli/tests/common/mod.rs"]
-mod common;
-
 use std::collections::BTreeSet;
 
-use common::{files, maps_or_skip, memcg_or_skip, results, rows, run, text};
+use crate::common::{files, maps_or_skip, memcg_or_skip, results, rows, run, text};
 use serde_json::Value;
 
 fn keys(value: &Value) -> BTreeSet<&str> {
@@ -43,8 +40,13 @@ fn the_steps_of_a_mapped_page_are_measured_and_what_is_touched_is_verified() {
             let row = rows(&results).iter().find(|r| r["system"] == *system && r["step"] == step);
             row.unwrap_or_else(|| panic!("{system} has no row for {step}"))
         };
-        for step in ["fault", "scan", "zap", "touch"] {
+        for step in ["fault", "touch"] {
             assert_eq!(of(step)["pages"], 2 * PAGES, "{}", of(step));
+        }
+        // Looks of the live sample take pages from the tables too: on a busy machine some are gone.
+        for step in ["scan", "zap"] {
+            let pages = of(step)["pages"].as_u64().unwrap();
+            assert!((1..=2 * PAGES).contains(&pages), "{}", of(step));
         }
         for step in ["fault", "touch"] {
             assert_eq!((&of(step)["verified"], &of(step)["errors"]), (&1024.into(), &0.into()));

@@ -1,12 +1,10 @@
 //! Promise: benchmarks with tenants run on real memory, verify what they read, use the names of
 //! `lowtide-lab sim` for their figures, and reject invalid options.
 
-#[path = "../../../crates/lowtide-cli/tests/common/mod.rs"]
-mod common;
-
+use crate::common;
 use std::path::Path;
 
-use common::{results, rows, run, text};
+use crate::common::{results, rows, run, text};
 use serde_json::Value;
 
 /// A program that has no opinion.

@@ -1,10 +1,7 @@
 //! Promise: workloads that write verify their data by reading it back, report it, and leave no
 //! file; with an artificially slow device lowtide runs without peers.
 
-#[path = "../../../crates/lowtide-cli/tests/common/mod.rs"]
-mod common;
-
-use common::{files, memcg_or_skip, results, rows, run, text};
+use crate::common::{files, memcg_or_skip, results, rows, run, text};
 use serde_json::Value;
 
 fn labels(results: &Value) -> Vec<String> {
@@ -171,4 +168,34 @@ fn what_cannot_be_meant_is_refused_before_anything_is_made() {
     );
     refused(&["bench", "mixed", "--checkpoint", "1us"], &["'1us' for '--checkpoint", "10s"]);
     refused(&["bench", "fil"], &["'fill'"]);
+}
+
+#[test]
+fn a_slowed_device_has_no_peers_and_takes_its_time() {
+    let dir = tempfile::tempdir().unwrap();
+    let slow = ["--device-delay", "read=3ms", "--device-bandwidth", "write=64M"];
+    let args = ["bench", "ycsb-b", "--max", "2M", "--scale", "2", "--ops", "200", "--rounds", "1"];
+    let results =
+        results(dir.path(), &[args.as_slice(), &slow, &["--policy", "mglru,lru"]].concat());
+    assert_eq!(labels(&results), ["lowtide mglru", "lowtide lru"]);
+    for row in rows(&results) {
+        assert_eq!(row["slowed"], "delay read=3ms, bandwidth write=64M/s");
+        let misses = number(&row["stat"], "pgmajfault");
+        assert!(misses > 0.0 && number(row, "seconds") >= misses * 0.003, "{row}");
+    }
+}
+
+#[test]
+fn delays_that_cannot_be_meant_are_refused_before_anything_is_made() {
+    refused(&["bench", "ycsb-b", "--device-delay", "10ms"], &["--device-delay", "read="]);
+    refused(&["bench", "ycsb-b", "--device-delay", "write=10"], &["10", "ms"]);
+    refused(&["bench", "ycsb-b", "--device-bandwidth", "write=0"], &["--device-bandwidth", "50M"]);
+    refused(
+        &["bench", "ycsb-b", "--device-bandwidth", "sync=1M"],
+        &["--device-bandwidth", "write=50M"],
+    );
+    let slow = ["--device-delay", "write=1ms"];
+    refused(&[["bench", "ycsb-b", "--against", "mmap"].as_slice(), &slow].concat(), &["--against"]);
+    let gather = ["bench", "gather", "--device-delay", "read=1ms", "--against", "pread"];
+    refused(&gather, &["--device-delay", "--against"]);
 }

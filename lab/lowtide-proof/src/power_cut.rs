@@ -244,7 +244,7 @@ impl<'a> PowerCuts<'a> {
             // short then, or not closed.
             Err(_) if shape.map.is_some() => Ok(None),
             // The file is there, and stays short.
-            Err(OpenError::Grow { .. }) => shape.open(pager, path, Some(0), bytes).map(Some),
+            Err(OpenError::SetLen { .. }) => shape.open(pager, path, Some(0), bytes).map(Some),
             opened => opened.map(Some),
         };
         let Some(mut opened) = open()? else { return Ok(false) };

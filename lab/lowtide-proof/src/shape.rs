@@ -9,6 +9,7 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
+use lowtide::advanced::OpenAdvanced as _;
 use lowtide::map::MapMode;
 use lowtide::{OpenError, OpenOptions, Pager, PagerBuilder, Size, View};
 use lowtide_workload::SplitMix64;
@@ -139,7 +140,8 @@ impl Shape {
             Some(way) => {
                 // A map neither makes a file nor changes its length.
                 let io = |source| OpenError::Io { path: path.to_owned(), source };
-                let view = OpenOptions::new().write(true).create(bytes).open(pager, path)?;
+                let view =
+                    OpenOptions::new().write(true).create_with_len(bytes).open(pager, path)?;
                 view.close().map_err(|error| io(error.into()))?;
                 Mapped::open(pager, path, way).map(|map| Opened::Map(Box::new(map))).map_err(io)
             }
@@ -154,7 +156,8 @@ impl Shape {
         create: Option<u64>,
     ) -> Result<[View; 2], OpenError> {
         let options = OpenOptions::new().write(true).folio_order(self.order);
-        let options = if let Some(bytes) = create { options.create(bytes) } else { options };
+        let options =
+            if let Some(bytes) = create { options.create_with_len(bytes) } else { options };
         let first = options.open(pager, path)?;
         let second = if self.two_views { options.open(pager, path)? } else { first.clone() };
         Ok([first, second])

@@ -28,7 +28,7 @@ fn left_behind(dir: &Path, plan: Plan, seed: u64) -> Vec<u8> {
     let _ = std::fs::remove_file(&path);
     let disk = Arc::new(FaultyDisk::new(plan));
     let pager = pager(&disk);
-    let view = OpenOptions::new().create(PAGES * PAGE).open(&pager, &path).unwrap();
+    let view = OpenOptions::new().create_with_len(PAGES * PAGE).open(&pager, &path).unwrap();
     for page in 0..PAGES {
         view.write_at(page * PAGE, &[b'a'; PAGE as usize]).unwrap();
     }
@@ -173,7 +173,7 @@ fn a_lost_cut_a_lost_hole_a_tail_and_a_lost_name_are_found() {
             let disk = Arc::new(FaultyDisk::new(plan.clone()));
             disk.expect_new(&path);
             let pager = pager(&disk);
-            let view = OpenOptions::new().create(0).open(&pager, &path).unwrap();
+            let view = OpenOptions::new().create_with_len(0).open(&pager, &path).unwrap();
             view.write_at(0, b"named").unwrap();
             view.flush().unwrap();
             disk.cut();

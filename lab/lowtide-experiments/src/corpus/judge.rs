@@ -1,7 +1,7 @@
 //! The judgement: every policy on every trace at every budget, against the best of eight.
 //!
-//! A *cell* is a trace at a budget. In each, the fewest misses of the eight are the mark, and a
-//! policy's *excess* is its misses over the mark, less one: negative for a policy that beats them.
+//! A *case* is a trace at a budget. In each, the fewest misses of the eight are the *best*, and a
+//! policy's *excess* is its misses over the best, less one: negative for a policy that beats them.
 //! No policy of the eight has an excess of zero everywhere, or there would be nothing to build.
 //! Misses include the first access of each page, as everywhere in this crate.
 
@@ -24,7 +24,7 @@ use thiserror::Error;
 
 use super::table::{Trace, TraceDamaged};
 
-/// The policies whose best is the mark.
+/// The policies whose fewest misses are the best.
 pub const BEST_OF: [&str; 8] =
     ["mglru", "mglru-7.1", "lru", "strict-lru", "clock", "sieve", "s3-fifo", "arc"];
 /// The excess that a policy may have anywhere.
@@ -90,7 +90,7 @@ pub enum JudgeError {
 
 /// A trace at a budget.
 #[derive(Clone, Debug)]
-pub struct Cell {
+pub struct Case {
     /// The trace.
     pub trace: &'static Trace,
     /// Pages of the budget.
@@ -100,24 +100,24 @@ pub struct Cell {
     /// By subject: its misses, if it accepts the budget.
     pub misses: Vec<Option<u64>>,
     /// The fewest misses of the eight.
-    pub mark: u64,
+    pub best: u64,
     /// The fewest misses possible.
     pub opt: u64,
 }
 
-impl Cell {
-    /// How much more than the mark a subject misses, as a share of the mark.
+impl Case {
+    /// How much more than the best a subject misses, as a share of the best.
     #[must_use]
     pub fn excess(&self, subject: usize) -> Option<f64> {
-        Some(self.misses[subject]? as f64 / self.mark.max(1) as f64 - 1.0)
+        Some(self.misses[subject]? as f64 / self.best.max(1) as f64 - 1.0)
     }
 }
 
-/// How a subject stands over some cells.
+/// How a subject stands over some cases.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Standing {
+pub struct Score {
     /// Cells with a result.
-    pub cells: u64,
+    pub cases: u64,
     /// Mean excess.
     pub mean: f64,
     /// Largest excess, its trace and budget.
@@ -128,42 +128,33 @@ pub struct Standing {
     pub to_opt: f64,
 }
 
-/// Every subject in every cell.
+/// Every subject in every case.
 #[derive(Clone, Debug)]
 pub struct Judgement {
     /// The subjects' names.
     pub subjects: Vec<String>,
-    /// The cells, by trace and budget.
-    pub cells: Vec<Cell>,
+    /// The cases, by trace and budget.
+    pub cases: Vec<Case>,
 }
 
 impl Judgement {
-    /// The standing of a subject over the cells that `of` selects, if there is any.
+    /// The score of a subject over the cases that `of` selects, if there is any.
     #[must_use]
-    pub fn standing(&self, subject: usize, of: impl Fn(&Cell) -> bool) -> Option<Standing> {
-        let mut sum = Standing {
-            cells: 0,
-            mean: 0.0,
-            worst: (f64::NEG_INFINITY, "", 0),
-            over: 0,
-            to_opt: 0.0,
-        };
-        for cell in self.cells.iter().filter(|cell| of(cell)) {
-            let Some(excess) = cell.excess(subject) else { continue };
-            sum.cells += 1;
+    pub fn score(&self, subject: usize, of: impl Fn(&Case) -> bool) -> Option<Score> {
+        let mut sum =
+            Score { cases: 0, mean: 0.0, worst: (f64::NEG_INFINITY, "", 0), over: 0, to_opt: 0.0 };
+        for case in self.cases.iter().filter(|case| of(case)) {
+            let Some(excess) = case.excess(subject) else { continue };
+            sum.cases += 1;
             sum.mean += excess;
             sum.over += u64::from(excess > TOLERANCE);
-            sum.to_opt += (1.0 + excess) * cell.mark.max(1) as f64 / cell.opt.max(1) as f64 - 1.0;
+            sum.to_opt += (1.0 + excess) * case.best.max(1) as f64 / case.opt.max(1) as f64 - 1.0;
             if excess > sum.worst.0 {
-                sum.worst = (excess, cell.trace.name, cell.pages);
+                sum.worst = (excess, case.trace.name, case.pages);
             }
         }
-        let cells = sum.cells as f64;
-        (sum.cells > 0).then(|| Standing {
-            mean: sum.mean / cells,
-            to_opt: sum.to_opt / cells,
-            ..sum
-        })
+        let cases = sum.cases as f64;
+        (sum.cases > 0).then(|| Score { mean: sum.mean / cases, to_opt: sum.to_opt / cases, ..sum })
     }
 }
 
@@ -182,7 +173,7 @@ pub fn budgets(footprint: u64, points: usize) -> Vec<u64> {
 
 /// How a judgement is made.
 #[derive(Clone, Copy)]
-pub struct Court<'a> {
+pub struct Comparison<'a> {
     /// Size of each trace; 1 is all of it.
     pub scale: f64,
     /// Budgets of each trace.
@@ -202,7 +193,7 @@ pub struct Court<'a> {
 pub fn judge(
     traces: &[&'static Trace],
     subjects: &[Subject],
-    court: &Court<'_>,
+    comparison: &Comparison<'_>,
 ) -> Result<Judgement, JudgeError> {
     let mut all: Vec<Subject> = subjects.to_vec();
     let eight = BEST_OF.iter().filter_map(|name| name.parse().ok());
@@ -212,21 +203,21 @@ pub fn judge(
         }
     }
     let at = |name: &str| all.iter().position(|subject| subject.to_string() == name);
-    let mark: Vec<usize> = BEST_OF.iter().filter_map(|name| at(name)).collect();
+    let best: Vec<usize> = BEST_OF.iter().filter_map(|name| at(name)).collect();
     let opt = at(Baseline::Opt.name());
-    let mut cells = Vec::new();
+    let mut cases = Vec::new();
     for (done, trace) in traces.iter().enumerate() {
-        let (sizes, accesses, curves) = play(trace, &all, court, done)?;
+        let (sizes, accesses, curves) = play(trace, &all, comparison, done)?;
         for pages in sizes {
             let misses: Vec<_> = curves.iter().map(|curve| misses(curve, pages)).collect();
-            let fewest = mark.iter().filter_map(|&i| misses[i]).min();
+            let fewest = best.iter().filter_map(|&i| misses[i]).min();
             let opt = opt.and_then(|i| misses[i]);
-            if let (Some(mark), Some(opt)) = (fewest, opt) {
-                cells.push(Cell { trace, pages, accesses, misses, mark, opt });
+            if let (Some(best), Some(opt)) = (fewest, opt) {
+                cases.push(Case { trace, pages, accesses, misses, best, opt });
             }
         }
     }
-    Ok(Judgement { subjects: all.iter().map(ToString::to_string).collect(), cells })
+    Ok(Judgement { subjects: all.iter().map(ToString::to_string).collect(), cases })
 }
 
 fn misses(curve: &Curve, pages: u64) -> Option<u64> {
@@ -237,19 +228,24 @@ fn misses(curve: &Curve, pages: u64) -> Option<u64> {
 fn play(
     trace: &'static Trace,
     subjects: &[Subject],
-    court: &Court<'_>,
+    comparison: &Comparison<'_>,
     done: usize,
 ) -> Result<(Vec<u64>, u64, Vec<Curve>), JudgeError> {
     let failed = |why: String| JudgeError::Replay { trace: trace.name, why };
-    let (ops, spaces) = trace.ops(court.scale)?;
+    let (ops, spaces) = trace.ops(comparison.scale)?;
     let ops = ops.into_iter().map(Ok::<_, Infallible>);
     let tape = Tape::record(ops, &Storage::default())
         .map_err(|e: RecordError<Infallible>| failed(e.to_string()))?;
-    let sizes = budgets(tape.distinct().into(), court.points);
+    let sizes = budgets(tape.distinct().into(), comparison.points);
     let makers: Vec<Maker<'_>> = subjects.iter().map(|c| Maker::of(*c, &spaces)).collect();
     let systems: Vec<System<'_>> = makers.iter().map(Maker::system).collect();
-    let progress = |progress| (court.progress)(done, progress);
-    let run = Run { tape: &tape, threads: court.threads, stop: court.stop, progress: &progress };
+    let progress = |progress| (comparison.progress)(done, progress);
+    let run = Run {
+        tape: &tape,
+        threads: comparison.threads,
+        stop: comparison.stop,
+        progress: &progress,
+    };
     let curves = run.curves(&systems, &sizes).map_err(|error| match error {
         MrcError::Cancelled => JudgeError::Cancelled,
         error => failed(error.to_string()),
@@ -308,7 +304,7 @@ mod tests {
 
     #[test]
     fn on_a_small_corpus_tide_is_better_on_average_than_each_of_the_eight() {
-        let court = Court {
+        let comparison = Comparison {
             scale: 0.02,
             points: 3,
             threads: NonZeroUsize::MIN,
@@ -316,8 +312,8 @@ mod tests {
             progress: &|_, _| (),
         };
         let traces: Vec<&'static Trace> = TRACES.iter().collect();
-        let judgement = judge(&traces, &[Subject::Engine(Policy::TIDE)], &court).unwrap();
-        let mean = |i| judgement.standing(i, |_| true).unwrap().mean;
+        let judgement = judge(&traces, &[Subject::Engine(Policy::TIDE)], &comparison).unwrap();
+        let mean = |i| judgement.score(i, |_| true).unwrap().mean;
         assert!(mean(0) < 0.0, "{}", mean(0));
         for (i, name) in judgement.subjects.iter().enumerate().skip(1) {
             assert_eq!(mean(i) < mean(0), name == "opt", "{name}: {}", mean(i));

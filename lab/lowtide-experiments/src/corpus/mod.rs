@@ -23,7 +23,7 @@ mod table;
 pub use distance::Distances;
 pub use generate::Model;
 pub use judge::{
-    BEST_OF, Cell, Court, JudgeError, Judgement, Standing, Subject, TOLERANCE, UnknownSubject,
+    BEST_OF, Case, Comparison, JudgeError, Judgement, Score, Subject, TOLERANCE, UnknownSubject,
     budgets, judge,
 };
 pub use table::{Half, Source, TRACES, Trace, TraceDamaged, UnknownHalf};

@@ -200,13 +200,10 @@ impl Plan {
             self.dirty = Some(if rng.percent(50) {
                 let hard = rng.one_of(&[1, 2, 5, 10, 20, 50, 100]);
                 let background = DirtyShare::Percent(rng.range(0, hard.into()) as u32);
-                DirtyLimits { background, hard: DirtyShare::Percent(hard) }
+                DirtyLimits::new(background, DirtyShare::Percent(hard))
             } else {
                 let hard = PAGE * rng.by_magnitude(2, self.budget);
-                DirtyLimits {
-                    background: DirtyShare::Bytes(rng.range(0, hard)),
-                    hard: DirtyShare::Bytes(hard),
-                }
+                DirtyLimits::new(DirtyShare::Bytes(rng.range(0, hard)), DirtyShare::Bytes(hard))
             });
         }
     }
@@ -223,10 +220,9 @@ impl Plan {
             DirtyShare::Bytes(bytes) => DirtyShare::Bytes(bytes / PAGE * self.page),
             percent @ DirtyShare::Percent(_) => percent,
         };
-        self.dirty = self.dirty.map(|limits| DirtyLimits {
-            background: scaled(limits.background),
-            hard: scaled(limits.hard),
-        });
+        self.dirty = self
+            .dirty
+            .map(|limits| DirtyLimits::new(scaled(limits.background), scaled(limits.hard)));
         if !rng.percent(30) {
             return;
         }

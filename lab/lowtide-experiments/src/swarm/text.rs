@@ -87,7 +87,7 @@ impl fmt::Display for Plan {
         if self.path != FaultPath::default() {
             write!(f, "path={};", self.path)?;
         }
-        if let Some(DirtyLimits { background, hard }) = self.dirty {
+        if let Some(DirtyLimits { background, hard, .. }) = self.dirty {
             write!(f, "dirty={}:{};", Share(background), Share(hard))?;
         }
         if self.exact {
@@ -228,7 +228,7 @@ impl FromStr for Plan {
                 let (background, hard) = text.split_once(':')?;
                 let [Share(background), Share(hard)] =
                     [background.parse().ok()?, hard.parse().ok()?];
-                Some(DirtyLimits { background, hard })
+                Some(DirtyLimits::new(background, hard))
             })?,
             exact: parts
                 .optional("figures", |text| (text == "exact").then_some(true))?

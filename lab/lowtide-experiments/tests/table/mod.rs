@@ -1,4 +1,4 @@
-//! Every case on every kernel, at many capacities: the table of `docs/design/fidelity-counters.md`.
+//! Every case on every kernel, at many capacities: the table of `docs/design/fidelity.md`.
 
 use crate::kernels::{CHECKED, KERNELS, Kernel, agrees, kernel};
 use lowtide_core::Events;

@@ -10,10 +10,10 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use lowtide_cli::bench::access::{AccessError, DataAccess};
-use lowtide_cli::bench::datafile::DataDir;
-use lowtide_cli::bench::error::BenchError;
-use lowtide_cli::bench::thread_pool::{Player, ThreadPool};
+use lowtide_bench::access::{AccessError, DataAccess};
+use lowtide_bench::datafile::DataDir;
+use lowtide_bench::error::BenchError;
+use lowtide_bench::thread_pool::{Player, ThreadPool};
 use lowtide_experiments::programs::mapping::{FioBlocks, FioMmap, FioOrder};
 use lowtide_report::tally::Tally;
 use rustix::fs::{Advice, fadvise};

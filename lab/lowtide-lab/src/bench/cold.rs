@@ -1,12 +1,11 @@
 //! Options of `depth` and `in-order`: cold reads of one file from one thread.
 
+use crate::bench::options::OnePolicy;
 use clap::Args;
-use lowtide_cli::bench::content::Content;
-use lowtide_cli::bench::datafile::{DataFile, Purpose};
-use lowtide_cli::bench::error::BenchError;
-use lowtide_cli::bench::options::{
-    Files, Io, OnePolicy, Output, Seed, Source, UserFile, YoungFaults, rounds,
-};
+use lowtide_bench::content::Content;
+use lowtide_bench::datafile::{DataFile, Purpose};
+use lowtide_bench::error::BenchError;
+use lowtide_bench::options::{Files, Io, Output, Seed, Source, UserFile, YoungFaults, rounds};
 use lowtide_report::values::{PAGE, page, seconds};
 
 /// See the module documentation. Budget and size have other defaults in each.

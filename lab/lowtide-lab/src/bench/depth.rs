@@ -7,18 +7,19 @@
 //! block size and the same depth.
 
 use clap::{Args, ValueEnum};
+use lowtide::advanced::PagerAdvanced as _;
 use lowtide::{PagerBuilder, Size};
-use lowtide_cli::bench::content::Content;
-use lowtide_cli::bench::datafile::DataFile;
-use lowtide_cli::bench::error::BenchError;
-use lowtide_cli::bench::machine::Machine;
-use lowtide_cli::bench::options::memory::check_memory;
-use lowtide_cli::bench::options::threads;
-use lowtide_cli::bench::play::job::{Job, Script};
-use lowtide_cli::bench::play::popularity::Popularity;
-use lowtide_cli::bench::rounds::{take_turns, verdict};
-use lowtide_cli::bench::system::{Lowtide, System};
-use lowtide_cli::bench::thread_pool::Until;
+use lowtide_bench::content::Content;
+use lowtide_bench::datafile::DataFile;
+use lowtide_bench::error::BenchError;
+use lowtide_bench::machine::Machine;
+use lowtide_bench::options::memory::check_memory;
+use lowtide_bench::options::threads;
+use lowtide_bench::play::job::{Job, Operations, Script};
+use lowtide_bench::play::popularity::Popularity;
+use lowtide_bench::rounds::{take_turns, verdict};
+use lowtide_bench::system::{Lowtide, System};
+use lowtide_bench::thread_pool::Until;
 use lowtide_host::probe::Probe;
 use lowtide_report::interrupt::Cut;
 use lowtide_report::json::Report;
@@ -102,7 +103,7 @@ pub(crate) fn run(args: &DepthArgs) -> Result<(), BenchError> {
     let mut cut = Cut::default();
     for &depth in &args.depth {
         let job = job(args, &file, content, page_bytes, batch(depth, max_bytes, page_bytes));
-        let script = job.script(None)?;
+        let script = Operations::of(&job)?;
         let pager = pager(depth)?;
         if machine.is_none() {
             let asked = Machine::ask(&probe, &file, &pager)?;
@@ -163,7 +164,7 @@ fn systems(
     args: &DepthArgs,
     file: &DataFile,
     job: &Job,
-    script: &Script,
+    script: &Operations,
     (pager, policy): (lowtide::Pager, lowtide::Policy),
     fio: Option<&Fio>,
     depth: u32,
@@ -192,13 +193,11 @@ fn job(args: &DepthArgs, file: &DataFile, content: Content, page_bytes: u64, bat
         threads: 1,
         batch,
         seed: args.cold.seed.seed,
-        trace: None,
-        trace_format: None,
         writes: false,
-        update_percent: None,
-        checkpoint_seconds: None,
+        reads_ahead: true,
         stride: 1,
         rows: None,
+        own: None,
     }
 }
 
@@ -212,7 +211,6 @@ fn common(job: &Job, max_bytes: u64) -> Common {
         batch: job.batch,
         seed: job.seed,
         slowed: None,
-        checkpoint_seconds: None,
         stride: None,
     }
 }

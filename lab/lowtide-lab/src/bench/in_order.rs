@@ -13,15 +13,17 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::rc::Rc;
 use std::time::Instant;
 
+use crate::bench::options::open_view;
 use clap::{Args, ValueEnum};
+use lowtide::advanced::PagerAdvanced as _;
 use lowtide::{Pager, PagerBuilder, Size, View};
-use lowtide_cli::bench::datafile::DataFile;
-use lowtide_cli::bench::error::BenchError;
-use lowtide_cli::bench::machine::Machine;
-use lowtide_cli::bench::options::memory::check_memory;
-use lowtide_cli::bench::rounds::{take_turns, verdict};
-use lowtide_cli::bench::system::{System, count, open_view};
-use lowtide_cli::bench::thread_pool::Until;
+use lowtide_bench::datafile::DataFile;
+use lowtide_bench::error::BenchError;
+use lowtide_bench::machine::Machine;
+use lowtide_bench::options::memory::check_memory;
+use lowtide_bench::rounds::{take_turns, verdict};
+use lowtide_bench::system::{System, count};
+use lowtide_bench::thread_pool::Until;
 use lowtide_host::probe::Probe;
 use lowtide_host::usage::CpuTime;
 use lowtide_report::interrupt::{self, Cut};
@@ -311,7 +313,6 @@ fn common(args: &InOrderArgs, file: &DataFile, request: u64) -> Common {
         batch: (request / args.cold.page) as u32,
         seed: args.cold.seed.seed,
         slowed: None,
-        checkpoint_seconds: None,
         stride: None,
     }
 }

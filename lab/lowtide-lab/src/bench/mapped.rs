@@ -8,14 +8,15 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::bench::options::counted;
 use lowtide::map::MapMode;
 use lowtide::{Pager, Policy, Size, Tenant};
-use lowtide_cli::bench::access::{AccessError, DataAccess};
-use lowtide_cli::bench::datafile::{DataDir, Scratch};
-use lowtide_cli::bench::error::BenchError;
-use lowtide_cli::bench::map::{self, MapAccess};
-use lowtide_cli::bench::system::{System, counted};
-use lowtide_cli::bench::thread_pool::{ThreadPool, Until};
+use lowtide_bench::access::{AccessError, DataAccess};
+use lowtide_bench::datafile::{DataDir, Scratch};
+use lowtide_bench::error::BenchError;
+use lowtide_bench::map::{self, MapAccess};
+use lowtide_bench::system::System;
+use lowtide_bench::thread_pool::{ThreadPool, Until};
 use lowtide_report::tally::Slice;
 use serde::{Deserialize, Serialize};
 

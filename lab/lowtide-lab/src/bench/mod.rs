@@ -7,6 +7,10 @@
 //! | `map_fault` | what a page of a map costs, without a device |
 //! | `write` | files written from start to end, by lowtide and its peers |
 //! | `heap` | a heap behind a pointer, and its players |
+//! | `compared`, `slow`, `record` | `lowtide bench` on a slow device, or recorded |
+//! | `replay`, `checkpoint` | traces; records with checkpoints |
+//! | `options` | options of these workloads alone |
+//! | `script` | the operations of these, in each process |
 //! | `mapped` | programs that read files through mappings, lowtide's and the kernel's |
 //! | `storm`, `blocks` | such programs: threads that map, read and unmap files; that copy blocks |
 //! | `auto` | a limit that sets itself, beside fixed budgets |
@@ -16,21 +20,29 @@
 
 mod auto;
 pub(crate) mod blocks;
+pub(crate) mod checkpoint;
 mod cold;
+mod compared;
 pub(crate) mod depth;
 pub(crate) mod heap;
 pub(crate) mod hit;
 pub(crate) mod in_order;
 pub(crate) mod map_fault;
 pub(crate) mod mapped;
+pub(crate) mod options;
 pub(crate) mod peer;
 pub(crate) mod proof;
+mod record;
+mod replay;
+pub(crate) mod script;
+pub(crate) mod slow;
 pub(crate) mod storm;
 pub(crate) mod tenancy;
 pub(crate) mod write;
 
 use clap::Subcommand;
-use lowtide_cli::bench::error::BenchError;
+use lowtide_bench::compare::{gather, random_read, scan, ycsb};
+use lowtide_bench::error::BenchError;
 use lowtide_workload::Workload;
 
 use crate::experiments::anon_zipf::RealAnonZipf;
@@ -45,12 +57,28 @@ use crate::experiments::real_mapping::{Fio, RealMapping, RealProgram, Thrash};
 use crate::experiments::writing::Writing;
 use crate::experiments::writing::real::RealWriting;
 use crate::experiments::{Experiment, file_anon_mix, tenants};
+use compared::Compared;
 use proof::{crash, cut};
+use replay::ReplayArgs;
 use tenancy::cost;
 
 /// The measurements and proofs, in the order of the listing.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Bench {
+    #[command(name = "ycsb-a", about = Workload::YcsbA.description())]
+    YcsbA(Box<Compared<ycsb::YcsbArgs>>),
+    #[command(name = "ycsb-b", about = Workload::YcsbB.description())]
+    YcsbB(Box<Compared<ycsb::YcsbArgs>>),
+    #[command(name = "ycsb-c", about = Workload::YcsbC.description())]
+    YcsbC(Box<Compared<ycsb::YcsbCArgs>>),
+    #[command(name = "random-read", about = Workload::RandomRead.description())]
+    RandomRead(Box<Compared<random_read::RandomReadArgs>>),
+    #[command(name = "gather", about = Workload::Gather.description())]
+    Gather(Box<Compared<gather::GatherArgs>>),
+    #[command(name = "scan", about = Workload::Scan.description())]
+    Scan(Box<Compared<scan::ScanArgs>>),
+    #[command(name = "replay", about = Workload::Replay.description())]
+    Replay(Box<ReplayArgs>),
     #[command(name = "mixed", about = Workload::Mixed.description())]
     Mixed(Box<RealMixed>),
     #[command(name = depth::NAME, about = depth::ABOUT)]
@@ -98,6 +126,13 @@ impl Bench {
     /// The reason why there is no trustworthy result.
     pub(crate) fn run(&self) -> Result<(), BenchError> {
         match self {
+            Self::YcsbA(args) => args.run(Workload::YcsbA),
+            Self::YcsbB(args) => args.run(Workload::YcsbB),
+            Self::YcsbC(args) => args.run(Workload::YcsbC),
+            Self::RandomRead(args) => args.run(Workload::RandomRead),
+            Self::Gather(args) => args.run(Workload::Gather),
+            Self::Scan(args) => args.run(Workload::Scan),
+            Self::Replay(args) => args.run(),
             Self::Mixed(args) => args.run(),
             Self::Depth(args) => depth::run(args),
             Self::InOrder(args) => in_order::run(args),

@@ -11,10 +11,10 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use lowtide_cli::bench::access::{AccessError, DataAccess};
-use lowtide_cli::bench::datafile::DataDir;
-use lowtide_cli::bench::error::BenchError;
-use lowtide_cli::bench::thread_pool::{Player, ThreadPool};
+use lowtide_bench::access::{AccessError, DataAccess};
+use lowtide_bench::datafile::DataDir;
+use lowtide_bench::error::BenchError;
+use lowtide_bench::thread_pool::{Player, ThreadPool};
 use lowtide_experiments::programs::mapping::MapThrash;
 use lowtide_report::tally::Tally;
 use serde::{Deserialize, Serialize};

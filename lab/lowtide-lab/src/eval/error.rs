@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use lowtide_cli::cmd::Failure;
+use lowtide_report::exit::Failure;
 use lowtide_report::interrupt::{self, HandlerError};
 use thiserror::Error;
 

@@ -8,8 +8,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
 use clap::{Parser, Subcommand};
-use lowtide_cli::bench::error::BenchError;
-use lowtide_cli::sim::error::SimError;
+use lowtide_bench::error::BenchError;
+use lowtide_bench::sim::error::SimError;
 use lowtide_report::{command, interrupt, out};
 use serde_json::Value;
 

@@ -1,11 +1,12 @@
 //! `android`: cold starts of apps, one after another, on a phone whose memory is short. See
 //! `lowtide_experiments::programs::heap` for what it exercises.
 
+use serde::Serialize;
 use std::rc::Rc;
 
+use crate::sim::options::{PUBLISHED_POLICIES, floor, scale};
 use clap::Args;
 use lowtide::Size;
-use lowtide_cli::sim::options::{PUBLISHED_POLICIES, floor, scale};
 use lowtide_experiments::client::heap::HeapResult;
 use lowtide_experiments::programs::heap::{Android as Program, HeapProgram};
 use lowtide_experiments::published::{
@@ -18,6 +19,13 @@ use lowtide_report::table::mib;
 use lowtide_sim::spec::MachineSpec;
 
 use super::heap::{Heap, row_of, thousands_cell};
+
+/// What only the rows of this experiment say.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(crate) struct LaunchRow {
+    /// Launches of apps.
+    pub(crate) launches: Option<LaunchesRow>,
+}
 
 #[derive(Debug, Args)]
 pub(crate) struct Android {
@@ -39,7 +47,10 @@ impl Android {
 
 /// A cell about launches.
 fn launch(row: &Row, cell: fn(&LaunchesRow) -> f64) -> String {
-    row.launches.as_ref().map_or_else(String::new, |launches| format!("{:.1}", cell(launches)))
+    row.own::<LaunchRow>()
+        .launches
+        .as_ref()
+        .map_or_else(String::new, |launches| format!("{:.1}", cell(launches)))
 }
 
 /// A counter of a row that has counters.
@@ -113,7 +124,8 @@ Examples:
             p90_ms: at(0.90),
             p95_ms: at(0.95),
         };
-        Row { launches: Some(launches), ..row }
+        let own = LaunchRow { launches: Some(launches) };
+        row.with(own)
     }
 
     fn published(&self, arm: Arm) -> Vec<Row> {
@@ -131,9 +143,9 @@ Examples:
                 Row {
                     source: Some(posting),
                     stat: named(counters.map(|&(name, value)| (name, value as u64))),
-                    launches,
                     ..Row::default()
                 }
+                .with(LaunchRow { launches })
             })
             .collect()
     }
@@ -141,7 +153,7 @@ Examples:
     fn verdict(&self, rows: &[Row]) -> Vec<Criterion> {
         let of = |arm| {
             let row = row_of(rows, arm)?;
-            let launches = row.launches.as_ref()?;
+            let launches = row.own::<LaunchRow>().launches?;
             Some(MeasuredAndroid {
                 mean: launches.mean_ms,
                 p95: launches.p95_ms,

@@ -7,6 +7,7 @@
 //! nothing of another. A tenant pauses after each load, because the one that never misses would
 //! make most of the loads otherwise. Sizes and speeds are made up.
 
+use crate::experiments::SharingRow;
 use std::time::Duration;
 
 use clap::Args;
@@ -82,7 +83,7 @@ Examples:
         1,
         &[
             ("policy", label),
-            ("hit %", |row| percent(row.hit_ratio)),
+            ("hit %", |row| percent(row.own::<SharingRow>().hit_ratio)),
             ("least hit %", |row| percent(tenants(row).reduce(f64::min))),
             ("most hit %", |row| percent(tenants(row).reduce(f64::max))),
             ("ops/s", |row| number(row.ops_per_s)),
@@ -109,13 +110,19 @@ Examples:
     fn rows(&self, setting: &Setting, plays: &[Play], played: &[Option<Played>]) -> Vec<Row> {
         let row = |(play, played): (&Play, &Option<Played>)| {
             let played = played.as_ref()?;
-            let row = Row {
-                max_bytes: Some(self.max),
-                data_bytes: Some(play.script.bytes()),
-                threads: TENANTS as u32,
-                hit_ratio: Some(together(&played.actors)),
-                tenant_hit_ratios: Some(played.actors.iter().map(Done::hit_ratio).collect()),
-                ..setting.row(Self::NAME, play, played)
+            let row = {
+                let base = setting.row(Self::NAME, play, played);
+                let own = SharingRow {
+                    hit_ratio: Some(together(&played.actors)),
+                    tenant_hit_ratios: Some(played.actors.iter().map(Done::hit_ratio).collect()),
+                };
+                Row {
+                    max_bytes: Some(self.max),
+                    data_bytes: Some(play.script.bytes()),
+                    threads: TENANTS as u32,
+                    ..base
+                }
+                .with(own)
             };
             Some(row.with_ops(played.actors.iter().map(Done::calls).sum()))
         };
@@ -123,8 +130,8 @@ Examples:
     }
 }
 
-fn tenants(row: &Row) -> impl Iterator<Item = f64> + '_ {
-    row.tenant_hit_ratios.iter().flatten().copied()
+fn tenants(row: &Row) -> impl Iterator<Item = f64> + use<> {
+    row.own::<SharingRow>().tenant_hit_ratios.into_iter().flatten()
 }
 
 fn percent(ratio: Option<f64>) -> String {

@@ -7,11 +7,12 @@
 //! runtime kills no writer, but a write may fail, which is an error. The file is not made durable,
 //! as in the published run; a real one is flushed before it is verified, and that time is apart.
 
+use crate::experiments::writing::WrittenRow;
 use std::time::Duration;
 
+use crate::sim::options::PUBLISHED_POLICIES;
 use clap::Args;
-use lowtide_cli::bench::error::BenchError;
-use lowtide_cli::sim::options::PUBLISHED_POLICIES;
+use lowtide_bench::error::BenchError;
 use lowtide_experiments::programs::writer::Writer;
 use lowtide_experiments::published::{Arm, MeasuredDd, dd_verdict, published_dd};
 use lowtide_report::columns::{Columns, counted, label, number, whole};
@@ -69,20 +70,28 @@ Examples:
         1,
         &[
             ("policy", label),
-            ("outcome", |row| match (row.outcome_published, &row.kill) {
-                (Some(outcome), _) => outcome.into(),
-                (None, Some(_)) => "killed".into(),
-                (None, None) => "finished".into(),
+            ("outcome", |row| {
+                match (row.own::<WrittenRow>().outcome_published, &row.own::<WrittenRow>().kill) {
+                    (Some(outcome), _) => outcome.into(),
+                    (None, Some(_)) => "killed".into(),
+                    (None, None) => "finished".into(),
+                }
             }),
-            ("MiB written", |row| row.written_bytes.map_or_else(String::new, mib)),
+            ("MiB written", |row| {
+                row.own::<WrittenRow>().written_bytes.map_or_else(String::new, mib)
+            }),
             ("seconds", |row| row.seconds.map_or_else(String::new, |s| format!("{s:.3}"))),
             ("dirty or writeback %", |row| {
-                row.unclean_pct.map_or_else(String::new, |part| format!("{part:.1}"))
+                row.own::<WrittenRow>()
+                    .unclean_pct
+                    .map_or_else(String::new, |part| format!("{part:.1}"))
             }),
-            ("naps", |row| row.naps.map_or_else(String::new, |naps| whole(naps.congested))),
-            ("nap ms", |row| number(row.throttled_ms)),
-            ("writer's pauses ms", |row| number(row.dirty_throttled_ms)),
-            ("flusher wakes", |row| number(row.flusher_wakes.map(|wakes| wakes as f64))),
+            ("naps", |row| {
+                row.own::<WrittenRow>().naps.map_or_else(String::new, |naps| whole(naps.congested))
+            }),
+            ("nap ms", |row| number(row.kernel.throttled_ms)),
+            ("writer's pauses ms", |row| number(row.kernel.dirty_throttled_ms)),
+            ("flusher wakes", |row| number(row.kernel.flusher_wakes.map(|wakes| wakes as f64))),
             ("pgscan", |row| counted(row, "pgscan", whole)),
             ("pgrefill", |row| counted(row, "pgrefill", whole)),
             ("pgsteal", |row| counted(row, "pgsteal", whole)),
@@ -100,7 +109,10 @@ Examples:
 
     fn rows(&self, written: Written, published: bool) -> Vec<Row> {
         let Written { unclean_pct, naps, kill, row, .. } = written;
-        let row = Row { unclean_pct, naps, kill, ..row };
+        let row = {
+            let own = WrittenRow { unclean_pct, naps, kill, ..row.own() };
+            row.with(own)
+        };
         let published = published && self.writer() == Writer::published();
         let arm = row.policy.parse().ok().and_then(Arm::of).filter(|_| published);
         let beside = arm.map(|arm| self::published(&row, arm));
@@ -141,22 +153,22 @@ fn published(beside: &Row, arm: Arm) -> Row {
         page_bytes: beside.page_bytes,
         threads: 1,
         oom: Some(u64::from(arm == Arm::Before)),
-        outcome_published: Some(outcome),
         ..Row::default()
     }
+    .with(WrittenRow { outcome_published: Some(outcome), ..WrittenRow::default() })
 }
 
 /// One line about a row's kill.
 fn kill_line(row: &Row) -> Option<String> {
-    let kill = row.kill?;
+    let kill = row.own::<WrittenRow>().kill?;
     Some(format!(
         "{}: killed after {:.3} s, in MiB {}: a charge failed after {:.2} ms, with {:.1} % of the \
          group's cached file pages dirty or being written",
         row.policy,
         kill.seconds,
-        (row.written_bytes.unwrap_or(0) >> 20) + 1,
+        (row.own::<WrittenRow>().written_bytes.unwrap_or(0) >> 20) + 1,
         kill.tried_ms,
-        row.unclean_pct.unwrap_or(0.0)
+        row.own::<WrittenRow>().unclean_pct.unwrap_or(0.0)
     ))
 }
 
@@ -164,12 +176,15 @@ fn kill_line(row: &Row) -> Option<String> {
 fn measured(row: &Row) -> MeasuredDd {
     let part =
         |part: Option<u64>, of: Option<u64>| part.unwrap_or(0) as f64 / of.unwrap_or(0) as f64;
-    let naps = row.naps.map_or(0, |naps| naps.congested + naps.writeback + naps.isolated);
+    let naps = row
+        .own::<WrittenRow>()
+        .naps
+        .map_or(0, |naps| naps.congested + naps.writeback + naps.isolated);
     MeasuredDd {
-        written: part(row.written_bytes, row.data_bytes),
+        written: part(row.own::<WrittenRow>().written_bytes, row.data_bytes),
         oom: row.oom.unwrap_or(0) as f64,
-        unclean: row.unclean_pct.unwrap_or(0.0) / 100.0,
-        throttled: (naps + row.dirty_pauses.unwrap_or(0)) as f64,
+        unclean: row.own::<WrittenRow>().unclean_pct.unwrap_or(0.0) / 100.0,
+        throttled: (naps + row.kernel.dirty_pauses.unwrap_or(0)) as f64,
         scanned_per_reclaimed: (row.count("pgscan") + row.count("pgrefill")) as f64
             / row.count("pgsteal") as f64,
     }

@@ -6,13 +6,14 @@
 //! no cache and shows the device's own speed, and `pwrite` and `mmap` through the kernel's page
 //! cache in a memory cgroup of the same budget. A simulated device's speed is known.
 
+use crate::experiments::writing::WrittenRow;
 use clap::Args;
 use clap::builder::ArgPredicate::IsPresent;
-use lowtide_cli::bench::error::BenchError;
-use lowtide_cli::bench::options::chosen;
+use lowtide_bench::error::BenchError;
+use lowtide_bench::options::chosen;
 use lowtide_experiments::programs::writer::Writer;
 use lowtide_report::columns::{Columns, counted, label, number, p99, whole};
-use lowtide_report::row::{Row, RowLatency};
+use lowtide_report::row::{DeviceFigures, Row, RowLatency};
 use lowtide_report::span::Span;
 use lowtide_report::spread::Spread;
 use lowtide_report::table::us;
@@ -60,12 +61,13 @@ Examples:
         1,
         &[
             ("policy", label),
-            ("MiB/s", |row| row.mib_per_s.map_or_else(String::new, rate)),
-            ("device MiB/s", |row| number(row.device_write_mib_per_s)),
+            ("MiB/s", |row| row.own::<WrittenRow>().mib_per_s.map_or_else(String::new, rate)),
+            ("device MiB/s", |row| number(row.device.device_write_mib_per_s)),
             ("part of it", |row| {
                 let part = row
+                    .own::<WrittenRow>()
                     .mib_per_s
-                    .zip(row.device_write_mib_per_s)
+                    .zip(row.device.device_write_mib_per_s)
                     .map(|(rate, device)| rate.median / device);
                 part.map_or_else(String::new, |part| format!("{part:.3}"))
             }),
@@ -74,10 +76,10 @@ Examples:
             }),
             ("p99", p99),
             ("p99.9", |row| row.latency_us.and_then(RowLatency::p999).map_or_else(String::new, us)),
-            ("pauses", |row| number(row.dirty_pauses.map(|pauses| pauses as f64))),
-            ("pauses ms", |row| number(row.dirty_throttled_ms)),
-            ("nap ms", |row| number(row.throttled_ms)),
-            ("flusher wakes", |row| number(row.flusher_wakes.map(|wakes| wakes as f64))),
+            ("pauses", |row| number(row.kernel.dirty_pauses.map(|pauses| pauses as f64))),
+            ("pauses ms", |row| number(row.kernel.dirty_throttled_ms)),
+            ("nap ms", |row| number(row.kernel.throttled_ms)),
+            ("flusher wakes", |row| number(row.kernel.flusher_wakes.map(|wakes| wakes as f64))),
             ("pgscan", |row| counted(row, "pgscan", whole)),
             ("pgsteal", |row| counted(row, "pgsteal", whole)),
         ],
@@ -89,11 +91,18 @@ Examples:
     }
 
     fn rows(&self, written: Written, _: bool) -> Vec<Row> {
-        vec![Row {
-            latency_us: written.latency.map(RowLatency::Whole),
-            mib_per_s: Some(written.mib_per_s),
-            device_write_mib_per_s: written.device_write_mib_per_s,
-            ..written.row
+        vec![{
+            let base = written.row;
+            let own = WrittenRow { mib_per_s: Some(written.mib_per_s), ..base.own() };
+            Row {
+                latency_us: written.latency.map(RowLatency::Whole),
+                device: DeviceFigures {
+                    device_write_mib_per_s: written.device_write_mib_per_s,
+                    ..base.device
+                },
+                ..base
+            }
+            .with(own)
         }]
     }
 }

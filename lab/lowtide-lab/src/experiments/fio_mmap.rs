@@ -2,11 +2,13 @@
 //! in a group with a quarter or a fifth of the memory for them. See
 //! `lowtide_experiments::client::fio`.
 
+use crate::experiments::SharingRow;
+use crate::experiments::mapping::FaultRow;
 use std::time::Duration;
 
+use crate::sim::options::{PUBLISHED_POLICIES, Switch, scale};
 use clap::{Args, ValueEnum};
 use lowtide::Size;
-use lowtide_cli::sim::options::{PUBLISHED_POLICIES, Switch, scale};
 use lowtide_experiments::programs::mapping::{FioMmap, FioOrder};
 use lowtide_experiments::published::{Arm, MeasuredFio, fio_verdict, published_fio};
 use lowtide_report::columns::{Columns, label, number, refaults};
@@ -89,15 +91,17 @@ Examples:
         1,
         &[
             ("policy", label),
-            ("fault path", |row| row.fault_path.unwrap_or_default().into()),
+            ("fault path", |row| row.own::<FaultRow>().fault_path.unwrap_or_default().into()),
             ("MB/s", Self::megabytes),
             ("reads/s", |row| number(row.ops_per_s)),
             ("hit %", |row| {
-                row.hit_ratio.map_or_else(String::new, |ratio| format!("{:.2}", 100.0 * ratio))
+                row.own::<SharingRow>()
+                    .hit_ratio
+                    .map_or_else(String::new, |ratio| format!("{:.2}", 100.0 * ratio))
             }),
             ("file refaults", refaults),
-            ("drops", |row| number(row.retry_mmap_drop.map(|count| count as f64))),
-            ("misses", |row| number(row.retry_io_miss.map(|count| count as f64))),
+            ("drops", |row| number(row.kernel.retry_mmap_drop.map(|count| count as f64))),
+            ("misses", |row| number(row.kernel.retry_io_miss.map(|count| count as f64))),
         ],
     );
 
@@ -158,7 +162,10 @@ Examples:
             let row = rows.iter().find(|row| {
                 row.world == "sim" && row.policy.parse().ok().and_then(Arm::of) == Some(wanted)
             })?;
-            Some(MeasuredFio { reads_per_s: row.ops_per_s?, hit_ratio: row.hit_ratio? })
+            Some(MeasuredFio {
+                reads_per_s: row.ops_per_s?,
+                hit_ratio: row.own::<SharingRow>().hit_ratio?,
+            })
         };
         let order = if self.is_zipf() { FioOrder::Zipf } else { FioOrder::Uniform };
         let Ok(hits) = FioMmap::published(order, self.scale).steady_hits() else {

@@ -14,14 +14,15 @@ use std::fmt;
 use std::rc::Rc;
 use std::sync::atomic::AtomicU64;
 
+use crate::sim::head;
+use crate::sim::options::{Common, OnMachine, Timing, floor};
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use lowtide::{Policy, Size};
-use lowtide_cli::sim::clock::Stopwatch;
-use lowtide_cli::sim::error::SimError;
-use lowtide_cli::sim::host::Host;
-use lowtide_cli::sim::options::{Common, OnMachine, Timing, floor};
-use lowtide_cli::sim::{jobs, show};
+use lowtide_bench::sim::clock::Stopwatch;
+use lowtide_bench::sim::error::SimError;
+use lowtide_bench::sim::host::Host;
+use lowtide_bench::sim::{jobs, show};
 use lowtide_experiments::client::heap::{HeapResult, play};
 use lowtide_experiments::programs::heap::{HeapProgram, PAGE, Work};
 use lowtide_experiments::published::{Arm, Criterion};
@@ -29,7 +30,7 @@ use lowtide_report::columns::Columns;
 use lowtide_report::interrupt::{self, Cut};
 use lowtide_report::json::LatencyUs;
 use lowtide_report::progress::{Patient, Unit};
-use lowtide_report::row::{Row, RowLatency};
+use lowtide_report::row::{KernelFigures, Row, RowLatency};
 use lowtide_report::verdict::Closing;
 use lowtide_sim::spec::{Compressor, MachineSpec, SwapSpec};
 use lowtide_sim::{MachineConfig, MachineError};
@@ -152,7 +153,7 @@ impl<H: Heap> SimulatedHeap<H> {
             }
         };
         let title = format!("{}: {}", H::NAME, H::ABOUT);
-        show::experiment(&self.common, &title, &machine, &lines, &length);
+        head::experiment(&self.common, &title, &machine, &lines, &length);
 
         let each = match largest.work() {
             Work::Endless { warm, run } => (warm + run).as_millis() as u64,
@@ -217,11 +218,14 @@ impl<H: Heap> SimulatedHeap<H> {
             seed: Some(seed),
             scale: self.own.scale().filter(|&scale| scale != 1.0),
             latency_us: Some(RowLatency::Whole(LatencyUs::from(&result.latency))),
-            lruvec_lock_ms: Some(spins.waited_ns as f64 / 1e6),
-            swap_lock_ms: Some(slots.waited_ns as f64 / 1e6),
-            user_s: Some(result.user_ns as f64 / 1e9),
-            system_s: Some(result.system_ns() as f64 / 1e9),
-            zram_bytes: Some(result.ended.zram_bytes),
+            kernel: KernelFigures {
+                lruvec_lock_ms: Some(spins.waited_ns as f64 / 1e6),
+                swap_lock_ms: Some(slots.waited_ns as f64 / 1e6),
+                user_s: Some(result.user_ns as f64 / 1e9),
+                system_s: Some(result.system_ns() as f64 / 1e9),
+                zram_bytes: Some(result.ended.zram_bytes),
+                ..KernelFigures::default()
+            },
             ..Row::default()
         };
         let row = row.on_machine(Some(&result.began), &result.ended, result.ops);

@@ -22,12 +22,13 @@
 //! A run uses its throttle policy from its first access, so the time before the measurement must be
 //! long enough for the prices to have settled. Source: `docs/kernel/workloads.md` §10.
 
+use serde::Serialize;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
 use lowtide::{HighPolicy, Policy, Size};
-use lowtide_cli::bench::options::threads;
+use lowtide_bench::options::threads;
 use lowtide_experiments::programs::script::{Actor, Call, Order, Script};
 use lowtide_experiments::published::{
     Arm, MeasuredThrash, SarSample, ThrashArms, published_thrash, thrash_verdict,
@@ -35,7 +36,7 @@ use lowtide_experiments::published::{
 use lowtide_report::columns::{Columns, loads_per_mib, number, slept};
 use lowtide_report::json::LatencyUs;
 use lowtide_report::names;
-use lowtide_report::row::{DeviceSample, NeighbourRow, Row};
+use lowtide_report::row::{DeviceFigures, DeviceSample, KernelFigures, NeighbourRow, Row};
 use lowtide_report::table::{thousands, us};
 use lowtide_report::values::budget;
 use lowtide_report::verdict::{Closing, CriterionRow};
@@ -44,6 +45,21 @@ use super::simulated::Defaults;
 use super::{Experiment, Play, Played, Setting};
 use crate::sim::compare;
 use crate::throttle::{ProgramError, ThrottlePolicy};
+
+/// What only the rows of this experiment say.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(crate) struct ThrashRow {
+    /// The throttle policy of `memory.high`; `bpf:NAME` for a program.
+    pub(crate) high_policy: Option<String>,
+    /// Whether the group above high needs its memory again: `hot` or `cold`.
+    pub(crate) memory: Option<&'static str>,
+    /// Whether the kernel reads ahead.
+    pub(crate) readahead: Option<bool>,
+    /// The neighbour on the same device, measured in a separate run.
+    pub(crate) neighbour: Option<NeighbourRow>,
+    /// Number of runs of a program.
+    pub(crate) program_runs: Option<u64>,
+}
 
 /// Of 150 parts of `high`: the thrasher's file, and the neighbour's.
 const PARTS: u64 = 150;
@@ -152,27 +168,39 @@ impl HighThrash {
         let thrasher = &play.script.actors[0];
         let rate =
             |played: &Played, actor: usize| played.actors[actor].calls() as f64 / played.seconds;
-        let row = Row {
-            data_bytes: Some(thrasher.file),
-            threads: thrasher.threads,
-            high_policy: Some(match thrasher.io_max {
-                Some(limit) => format!("{}, io.max {}", play.throttle.name(), Size::new(limit)),
-                None => play.throttle.name(),
-            }),
-            high_bytes: thrasher.high,
-            memory: Some(if thrasher.order == Order::Uniform { "hot" } else { "cold" }),
-            readahead: Some(thrasher.call == Call::Load { around: true }),
-            samples: Some(alone.samples.clone()),
-            device_tps: Some(alone.device_tps),
-            throttled_ms: Some(alone.slept_ms),
-            program_runs: alone.program_runs,
-            neighbour: Some(NeighbourRow {
-                ops_per_s: rate(beside, 1),
-                alone_ops_per_s: rate(quiet, 1),
-                latency_us: LatencyUs::from(&beside.actors[1].latency),
-                thrasher_ops_per_s: rate(beside, 0),
-            }),
-            ..setting.row(Self::NAME, play, alone)
+        let row = {
+            let base = setting.row(Self::NAME, play, alone);
+            let own = ThrashRow {
+                high_policy: Some(match thrasher.io_max {
+                    Some(limit) => format!("{}, io.max {}", play.throttle.name(), Size::new(limit)),
+                    None => play.throttle.name(),
+                }),
+                memory: Some(if thrasher.order == Order::Uniform { "hot" } else { "cold" }),
+                readahead: Some(thrasher.call == Call::Load { around: true }),
+                program_runs: alone.program_runs,
+                neighbour: Some(NeighbourRow {
+                    ops_per_s: rate(beside, 1),
+                    alone_ops_per_s: rate(quiet, 1),
+                    latency_us: LatencyUs::from(&beside.actors[1].latency),
+                    thrasher_ops_per_s: rate(beside, 0),
+                }),
+            };
+            Row {
+                data_bytes: Some(thrasher.file),
+                threads: thrasher.threads,
+                kernel: KernelFigures {
+                    high_bytes: thrasher.high,
+                    throttled_ms: Some(alone.slept_ms),
+                    ..base.kernel
+                },
+                device: DeviceFigures {
+                    samples: Some(alone.samples.clone()),
+                    device_tps: Some(alone.device_tps),
+                    ..base.device
+                },
+                ..base
+            }
+            .with(own)
         };
         let row = row.with_ops(alone.actors[0].calls());
         if thrasher.threads > 1 { row.with_workers(alone.actors[0].ops.clone()) } else { row }
@@ -231,16 +259,25 @@ fn published(setting: &Setting) -> Vec<Row> {
             machine: setting.machine.clone(),
             page_bytes: 4096,
             threads: 1,
-            high_policy: Some(policy.to_string()),
-            high_bytes: Some(PUBLISHED_HIGH_BYTES),
-            memory: Some("hot"),
-            readahead: Some(readahead),
-            device_tps: Some(mean.tps),
-            device_read_kib_per_s: Some(mean.read_kib),
-            device_util_pct: mean.util_pct,
-            samples: Some(samples),
+            kernel: KernelFigures {
+                high_bytes: Some(PUBLISHED_HIGH_BYTES),
+                ..KernelFigures::default()
+            },
+            device: DeviceFigures {
+                device_tps: Some(mean.tps),
+                device_read_kib_per_s: Some(mean.read_kib),
+                device_util_pct: mean.util_pct,
+                samples: Some(samples),
+                ..DeviceFigures::default()
+            },
             ..Row::default()
         }
+        .with(ThrashRow {
+            high_policy: Some(policy.to_string()),
+            memory: Some("hot"),
+            readahead: Some(readahead),
+            ..ThrashRow::default()
+        })
     };
     arms.map(row).into()
 }
@@ -250,9 +287,9 @@ fn verdict(rows: &[Row], policy: Policy) -> Vec<CriterionRow> {
     let of = |throttle: HighPolicy, readahead: bool| {
         let row = rows.iter().find(|row| {
             row.policy == policy.to_string()
-                && row.high_policy == Some(throttle.to_string())
-                && row.readahead == Some(readahead)
-                && row.memory == Some("hot")
+                && row.own::<ThrashRow>().high_policy == Some(throttle.to_string())
+                && row.own::<ThrashRow>().readahead == Some(readahead)
+                && row.own::<ThrashRow>().memory == Some("hot")
         })?;
         let sample = |s: &DeviceSample| SarSample {
             tps: s.tps,
@@ -260,9 +297,13 @@ fn verdict(rows: &[Row], policy: Policy) -> Vec<CriterionRow> {
             util_pct: s.util_pct.unwrap_or(f64::NAN),
         };
         Some(MeasuredThrash {
-            samples: row.samples.iter().flatten().map(sample).collect(),
+            samples: row.device.samples.iter().flatten().map(sample).collect(),
             ops_per_s: row.ops_per_s.unwrap_or(f64::NAN),
-            neighbour_per_s: row.neighbour.as_ref().map_or(f64::NAN, |n| n.ops_per_s),
+            neighbour_per_s: row
+                .own::<ThrashRow>()
+                .neighbour
+                .as_ref()
+                .map_or(f64::NAN, |n| n.ops_per_s),
         })
     };
     let arms = ThrashArms {
@@ -277,7 +318,7 @@ fn verdict(rows: &[Row], policy: Policy) -> Vec<CriterionRow> {
 
 /// A cell about the neighbour.
 fn neighbour(row: &Row, of: fn(&NeighbourRow) -> String) -> String {
-    row.neighbour.as_ref().map_or_else(String::new, of)
+    row.own::<ThrashRow>().neighbour.as_ref().map_or_else(String::new, of)
 }
 
 impl Experiment for HighThrash {
@@ -302,36 +343,41 @@ Examples:
         warm: Duration::from_secs(60),
     };
     const REAL_SECONDS: &str = "10";
-    const COLUMNS: Columns = Columns::named(
-        6,
-        &[
-            (
-                "policy",
-                |row| {
+    const COLUMNS: Columns =
+        Columns::named(
+            6,
+            &[
+                ("policy", |row| {
                     if row.source.is_some() { "published".into() } else { row.policy.clone() }
-                },
-            ),
-            ("threads", |row| row.threads.to_string()),
-            ("high", |row| row.high_bytes.map_or_else(String::new, |b| Size::new(b).to_string())),
-            ("memory", |row| row.memory.unwrap_or_default().into()),
-            ("throttle", |row| row.high_policy.clone().unwrap_or_default()),
-            ("read-ahead", |row| {
-                row.readahead.map_or("", |on| if on { "on" } else { "off" }).into()
-            }),
-            ("requests/s", |row| number(row.device_tps)),
-            ("KiB/s", |row| number(row.device_read_kib_per_s)),
-            ("device %", |row| {
-                row.device_util_pct.map_or_else(String::new, |percent| format!("{percent:.1}"))
-            }),
-            ("loads/s", |row| number(row.ops_per_s)),
-            ("loads/MiB", loads_per_mib),
-            ("slept ms/s", slept),
-            ("neighbour/s", |row| neighbour(row, |n| thousands(n.ops_per_s))),
-            ("mean µs", |row| neighbour(row, |n| us(n.latency_us.mean))),
-            ("p99", |row| neighbour(row, |n| us(n.latency_us.p99))),
-            ("loads/s beside it", |row| neighbour(row, |n| thousands(n.thrasher_ops_per_s))),
-        ],
-    );
+                }),
+                ("threads", |row| row.threads.to_string()),
+                ("high", |row| {
+                    row.kernel.high_bytes.map_or_else(String::new, |b| Size::new(b).to_string())
+                }),
+                ("memory", |row| row.own::<ThrashRow>().memory.unwrap_or_default().into()),
+                ("throttle", |row| row.own::<ThrashRow>().high_policy.unwrap_or_default()),
+                ("read-ahead", |row| {
+                    row.own::<ThrashRow>()
+                        .readahead
+                        .map_or("", |on| if on { "on" } else { "off" })
+                        .into()
+                }),
+                ("requests/s", |row| number(row.device.device_tps)),
+                ("KiB/s", |row| number(row.device.device_read_kib_per_s)),
+                ("device %", |row| {
+                    row.device
+                        .device_util_pct
+                        .map_or_else(String::new, |percent| format!("{percent:.1}"))
+                }),
+                ("loads/s", |row| number(row.ops_per_s)),
+                ("loads/MiB", loads_per_mib),
+                ("slept ms/s", slept),
+                ("neighbour/s", |row| neighbour(row, |n| thousands(n.ops_per_s))),
+                ("mean µs", |row| neighbour(row, |n| us(n.latency_us.mean))),
+                ("p99", |row| neighbour(row, |n| us(n.latency_us.p99))),
+                ("loads/s beside it", |row| neighbour(row, |n| thousands(n.thrasher_ops_per_s))),
+            ],
+        );
 
     /// The neighbour without a thrasher, and for each row the thrasher alone and beside it.
     fn plays(&self, setting: &Setting) -> Result<Vec<Play>, ProgramError> {
@@ -410,7 +456,7 @@ Examples:
     }
 
     fn closing(&self, setting: &Setting, rows: &[Row]) -> Closing {
-        let Some(neighbour) = rows.first().and_then(|row| row.neighbour.as_ref()) else {
+        let Some(neighbour) = rows.first().and_then(|row| row.own::<ThrashRow>().neighbour) else {
             return Closing::default();
         };
         let mut lines =
@@ -591,7 +637,12 @@ mod tests {
     fn each_part_of_the_table_names_its_rows() {
         let neighbour = Some(NeighbourRow::default());
         let (ops_per_s, device_tps, device_util_pct) = (Some(1e6), Some(1e6), Some(1e6));
-        let row = Row { ops_per_s, device_tps, device_util_pct, neighbour, ..Row::default() };
+        let row = Row {
+            ops_per_s,
+            device: DeviceFigures { device_tps, device_util_pct, ..DeviceFigures::default() },
+            ..Row::default()
+        }
+        .with(ThrashRow { neighbour, ..ThrashRow::default() });
         let text = lowtide_report::columns::table(HighThrash::COLUMNS, &[row]).to_string();
         let heads: Vec<_> = text.lines().filter(|line| line.starts_with("policy")).collect();
         assert!(heads.len() > 1 && heads.iter().all(|head| head.contains("read-ahead")), "{text}");

@@ -4,15 +4,15 @@
 
 use std::rc::Rc;
 
+use crate::sim::options::{PUBLISHED_POLICIES, scale};
 use clap::Args;
 use lowtide::Size;
-use lowtide_cli::sim::options::{PUBLISHED_POLICIES, scale};
 use lowtide_experiments::programs::heap::{HeapProgram, KernelBuild as Build};
 use lowtide_experiments::published::{
     Arm, Criterion, KERNEL_BUILD, MeasuredBuild, build_verdict, published_heap,
 };
 use lowtide_report::columns::{Columns, label, number, refaults};
-use lowtide_report::row::Row;
+use lowtide_report::row::{KernelFigures, Row};
 use lowtide_sim::spec::MachineSpec;
 
 use super::heap::{Heap, row_of, seconds_cell, thousands_cell, with_part_of_cpus};
@@ -50,8 +50,8 @@ Examples:
         1,
         &[
             ("policy", label),
-            ("system s", |row| seconds_cell(row.system_s)),
-            ("user s", |row| seconds_cell(row.user_s)),
+            ("system s", |row| seconds_cell(row.kernel.system_s)),
+            ("user s", |row| seconds_cell(row.kernel.user_s)),
             ("seconds", |row| seconds_cell(row.seconds)),
             ("units", |row| number(row.ops.map(|ops| ops as f64))),
             ("k swapped out", |row| thousands_cell(row, "pswpout")),
@@ -61,8 +61,8 @@ Examples:
                 "text refaults",
                 |row| if row.stat.is_empty() { String::new() } else { refaults(row) },
             ),
-            ("list lock s", |row| seconds_cell(row.lruvec_lock_ms.map(|ms| ms / 1e3))),
-            ("slot lock s", |row| seconds_cell(row.swap_lock_ms.map(|ms| ms / 1e3))),
+            ("list lock s", |row| seconds_cell(row.kernel.lruvec_lock_ms.map(|ms| ms / 1e3))),
+            ("slot lock s", |row| seconds_cell(row.kernel.swap_lock_ms.map(|ms| ms / 1e3))),
         ],
     );
 
@@ -90,7 +90,10 @@ Examples:
         postings
             .map(|(posting, figures)| Row {
                 source: Some(posting),
-                system_s: figures.first().map(|&(_, seconds)| seconds),
+                kernel: KernelFigures {
+                    system_s: figures.first().map(|&(_, seconds)| seconds),
+                    ..KernelFigures::default()
+                },
                 ..Row::default()
             })
             .collect()
@@ -100,7 +103,7 @@ Examples:
         let of = |arm| {
             let row = row_of(rows, arm)?;
             Some(MeasuredBuild {
-                system_s: row.system_s?,
+                system_s: row.kernel.system_s?,
                 swapped_out: row.count("pswpout") as f64,
                 oom: row.oom.unwrap_or(0) as f64,
             })

@@ -8,17 +8,20 @@
 //! machine; the programs are described in `lowtide_experiments::programs::mapping`, for a player on
 //! real memory too.
 
+use crate::experiments::SharingRow;
+use serde::Serialize;
 use std::fmt;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
+use crate::sim::head;
+use crate::sim::options::{Common, OnMachine, seconds};
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use lowtide::Policy;
-use lowtide_cli::sim::error::SimError;
-use lowtide_cli::sim::host::Host;
-use lowtide_cli::sim::options::{Common, OnMachine, seconds};
-use lowtide_cli::sim::{jobs, show};
+use lowtide_bench::sim::error::SimError;
+use lowtide_bench::sim::host::Host;
+use lowtide_bench::sim::{jobs, show};
 use lowtide_experiments::client::{fio, thrash};
 use lowtide_experiments::programs::mapping::{FioMmap, MapThrash};
 use lowtide_report::columns::Columns;
@@ -28,12 +31,21 @@ use lowtide_report::names::once;
 use lowtide_report::out;
 use lowtide_report::outcome::RetriesRow;
 use lowtide_report::progress::{Patient, Unit};
-use lowtide_report::row::Row;
+use lowtide_report::row::{KernelFigures, Row};
 use lowtide_report::verdict::{Closing, CriterionRow};
 use lowtide_sim::spec::{FaultPath, MachineSpec};
 use lowtide_sim::{MachineConfig, MachineError};
 
 use super::simulated::Defaults;
+
+/// What rows about faults of mappings say.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(crate) struct FaultRow {
+    /// How a simulated fault waits for its I/O, in experiments about that.
+    pub(crate) fault_path: Option<&'static str>,
+    /// Retries of faults, and what they depend on.
+    pub(crate) retries: Option<RetriesRow>,
+}
 
 /// An experiment. The value has its own options.
 pub(crate) trait Mapping: Args + fmt::Debug + Sync {
@@ -133,7 +145,7 @@ impl<M: Mapping> SimulatedMapping<M> {
             policies.iter().flat_map(|&p| paths.iter().map(move |&path| (p, path))).collect();
         let parallel =
             Host::ask().parallel(program.bytes() / machine.page, program.bytes() / machine.page)?;
-        show::experiment(
+        head::experiment(
             &self.common,
             &format!("{}: {}", M::NAME, M::ABOUT),
             &machine,
@@ -184,15 +196,15 @@ impl<M: Mapping> SimulatedMapping<M> {
             policy: policy.to_string(),
             machine: machine.name.clone(),
             max_bytes: Some(max),
-            high_bytes: high,
             data_bytes: Some(program.bytes()),
             page_bytes: machine.page,
             threads,
             seed: Some(self.common.seed),
             scale: (scale != 1.0).then_some(scale),
-            fault_path: Some(path.name()),
+            kernel: KernelFigures { high_bytes: high, ..KernelFigures::default() },
             ..Row::default()
         }
+        .with(FaultRow { fault_path: Some(path.name()), ..FaultRow::default() })
     }
 }
 
@@ -212,14 +224,17 @@ fn simulate(
             let result = fio::run(&config, program, done, stop)?;
             let reads = result.reads.iter().sum();
             let row = row.on_machine(Some(&result.began), &result.ended, reads);
-            Ok(Row { hit_ratio: Some(result.hit_ratio()), ..row })
+            Ok({
+                let own = SharingRow { hit_ratio: Some(result.hit_ratio()), ..row.own() };
+                row.with(own)
+            })
         }
         Program::Thrash(program) => {
             let result = thrash::run(&config, program, done, stop)?;
             let rounds: u64 = result.rounds.iter().sum();
             let row = row.on_machine(Some(&result.began), &result.ended, rounds);
-            let drops = row.retry_mmap_drop.unwrap_or(0);
-            let misses = row.retry_io_miss.unwrap_or(0);
+            let drops = row.kernel.retry_mmap_drop.unwrap_or(0);
+            let misses = row.kernel.retry_io_miss.unwrap_or(0);
             let times = &result.times;
             let lifetime = &times.lifetime;
             let lock = result.mmap_lock;
@@ -233,12 +248,19 @@ fn simulate(
                 shortest_lifetime_us: (!lifetime.is_empty()).then(|| lifetime.min() as f64 / 1e3),
                 mmap_lock_wait_us: Some(lock.waited_ns as f64 / 1e3 / lock.acquired.max(1) as f64),
             };
-            Ok(Row {
-                rounds: Some(rounds.try_into().unwrap_or(u32::MAX)),
-                lruvec_lock_ms: Some(spins.waited_ns as f64 / 1e6),
-                throttled_ms: Some(high_ns as f64 / 1e6),
-                retries: Some(faults),
-                ..row.with_workers(result.rounds)
+            Ok({
+                let base = row.with_workers(result.rounds);
+                let own = FaultRow { retries: Some(faults), ..base.own() };
+                Row {
+                    rounds: Some(rounds.try_into().unwrap_or(u32::MAX)),
+                    kernel: KernelFigures {
+                        lruvec_lock_ms: Some(spins.waited_ns as f64 / 1e6),
+                        throttled_ms: Some(high_ns as f64 / 1e6),
+                        ..base.kernel
+                    },
+                    ..base
+                }
+                .with(own)
             })
         }
     }

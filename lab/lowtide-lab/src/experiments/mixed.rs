@@ -13,20 +13,21 @@
 //! those of YCSB on records of 1 KiB, each verified, and mappings in memory cgroups play the same
 //! ones; a simulated thread loads and stores pages of a mapping. Sizes and popularity are made up.
 
+use serde::Serialize;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
+use crate::sim::options::{self, Common, OnMachine};
 use clap::Args;
 use lowtide::{Policy, Size};
-use lowtide_cli::bench::compare::plan::Comparison;
-use lowtide_cli::bench::compare::ycsb::Records;
-use lowtide_cli::bench::error::BenchError;
-use lowtide_cli::bench::options::{Operations, rounds, threads};
-use lowtide_cli::bench::thread_pool::Until;
-use lowtide_cli::sim::error::SimError;
-use lowtide_cli::sim::host::Host;
-use lowtide_cli::sim::options::{self, Common, OnMachine};
-use lowtide_cli::sim::{jobs, show};
+use lowtide_bench::compare::plan::Comparison;
+use lowtide_bench::compare::ycsb::Records;
+use lowtide_bench::error::BenchError;
+use lowtide_bench::options::{Operations, rounds, threads};
+use lowtide_bench::sim::error::SimError;
+use lowtide_bench::sim::host::Host;
+use lowtide_bench::sim::{jobs, show};
+use lowtide_bench::thread_pool::Until;
 use lowtide_experiments::client::checkpoints::{self, MixedConfig, MixedResult};
 use lowtide_report::columns::{Columns, label, number, refaults};
 use lowtide_report::interrupt::{self, Cut};
@@ -35,7 +36,7 @@ use lowtide_report::measured::Common as Shared;
 use lowtide_report::outcome::CheckpointsRow;
 use lowtide_report::progress::{Patient, Unit};
 use lowtide_report::rounds::{Turns, ratio};
-use lowtide_report::row::{Row, RowLatency};
+use lowtide_report::row::{DeviceFigures, MeasuredFigures, Row, RowLatency};
 use lowtide_report::spread::Spread;
 use lowtide_report::table::{mib, us};
 use lowtide_report::tally::{Latency, Slice};
@@ -45,6 +46,15 @@ use lowtide_sim::{MachineConfig, MachineError};
 use lowtide_workload::Workload;
 
 use super::Sizes;
+use crate::bench::script::{LabScript, Own};
+use crate::bench::slow::Slowdown;
+
+/// What only the rows of this experiment say.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(crate) struct CheckpointRow {
+    /// Checkpoints, and what reads noticed of them.
+    pub(crate) checkpoints: Option<CheckpointsRow>,
+}
 
 /// Checkpoint intervals per round: one checkpoint, and half an interval in which it can end.
 const CHECKPOINTS_A_ROUND: f64 = 1.5;
@@ -65,12 +75,12 @@ const COLUMNS: Columns = Columns::named(
         ("each s", |row| of(row, |made| format!("{:.3}", made.seconds.median))),
         ("file refaults", refaults),
         ("MiB written", |row| mib(row.count("pgpgout") << 10)),
-        ("pauses ms", |row| number(row.dirty_throttled_ms)),
+        ("pauses ms", |row| number(row.kernel.dirty_throttled_ms)),
     ],
 );
 
 fn of(row: &Row, text: fn(&CheckpointsRow) -> String) -> String {
-    row.checkpoints.as_ref().map_or_else(String::new, text)
+    row.own::<CheckpointRow>().checkpoints.as_ref().map_or_else(String::new, text)
 }
 
 /// Options of `mixed` in both worlds.
@@ -92,7 +102,10 @@ struct Mixed {
 
 /// `lowtide-lab bench mixed`.
 #[derive(Debug, Args)]
-#[command(after_help = "Example: lowtide-lab bench mixed --checkpoint 2s --write 20")]
+#[command(
+    after_help = "Example: lowtide-lab bench mixed --checkpoint 2s --write 20",
+    mut_arg("against", Slowdown::without_peers)
+)]
 pub(crate) struct RealMixed {
     #[command(flatten)]
     own: Mixed,
@@ -107,6 +120,8 @@ pub(crate) struct RealMixed {
     rounds: u32,
     #[command(flatten)]
     records: Records,
+    #[command(flatten)]
+    slowdown: Slowdown,
 }
 
 impl RealMixed {
@@ -131,11 +146,19 @@ impl RealMixed {
         }
         let sizes = (self.own.sizes.max, self.own.sizes.bytes());
         let times = (self.rounds, until);
-        let comparison = Comparison {
+        let every = self.own.checkpoint;
+        let row = move |shared: &Shared, result: &Turns, base: &Turns| {
+            real_row(every, shared, result, base)
+        };
+        let comparison: Comparison<'_, LabScript> = Comparison {
             threads: self.own.threads,
-            checkpoint: Some(self.own.checkpoint),
-            update_percent: Some(self.own.write),
-            shown: Some((COLUMNS, real_row)),
+            device: self.slowdown.slowness().of_comparison(),
+            notes: vec![format!(
+                "a checkpoint every {every:?} by a separate thread: a flush, or msync of the whole \
+                 mapping"
+            )],
+            own: Own::Mixed { every, updates: self.own.write }.of_job(),
+            shown: Some((COLUMNS, Box::new(row))),
             ..self.records.comparison(Workload::Mixed, sizes, times)?
         };
         comparison.run()
@@ -143,23 +166,15 @@ impl RealMixed {
 }
 
 /// The row of a real system.
-fn real_row(shared: &Shared, result: &Turns, base: &Turns) -> Row {
+fn real_row(every: Duration, shared: &Shared, result: &Turns, base: &Turns) -> Row {
     let made = result.sum().checkpoints.unwrap_or_default();
     let (during, outside) = (Latency::from_pairs(&made.during), Latency::from_pairs(&made.outside));
     let mut reads = outside.clone();
     reads.add(&during);
-    Row {
-        workload: shared.workload,
-        max_bytes: Some(shared.max_bytes),
-        data_bytes: Some(shared.data_bytes),
-        page_bytes: shared.page_bytes,
-        threads: shared.threads,
-        batch: Some(shared.batch),
-        seed: Some(shared.seed),
-        slowed: shared.slowed.clone(),
-        latency_us: Some(RowLatency::Whole(LatencyUs::from(&reads))),
+    let row = Row::of_turns(result);
+    let own = CheckpointRow {
         checkpoints: Some(CheckpointsRow {
-            every_s: shared.checkpoint_seconds.unwrap_or_default(),
+            every_s: every.as_secs_f64(),
             count: made.seconds.len(),
             seconds: Spread::of(made.seconds.iter().copied()),
             reads_during: during.histogram().len(),
@@ -167,9 +182,24 @@ fn real_row(shared: &Shared, result: &Turns, base: &Turns) -> Row {
             during_us: LatencyUs::from(&during),
             outside_us: LatencyUs::from(&outside),
         }),
-        speed_ratio: Some(ratio(result, base, Slice::rate)),
-        ..Row::of_turns(result)
+    };
+    Row {
+        workload: shared.workload,
+        max_bytes: Some(shared.max_bytes),
+        data_bytes: Some(shared.data_bytes),
+        page_bytes: shared.page_bytes,
+        threads: shared.threads,
+        seed: Some(shared.seed),
+        latency_us: Some(RowLatency::Whole(LatencyUs::from(&reads))),
+        measured: MeasuredFigures {
+            batch: Some(shared.batch),
+            speed_ratio: Some(ratio(result, base, Slice::rate)),
+            ..row.measured
+        },
+        device: DeviceFigures { slowed: shared.slowed.clone(), ..row.device },
+        ..row
     }
+    .with(own)
 }
 
 /// `lowtide-lab sim mixed`.
@@ -274,6 +304,9 @@ fn simulated_row(
         threads: config.threads,
         seed: Some(config.seed),
         latency_us: Some(RowLatency::Whole(LatencyUs::from(&reads))),
+        ..Row::default()
+    }
+    .with(CheckpointRow {
         checkpoints: Some(CheckpointsRow {
             every_s: config.checkpoint_ns as f64 / 1e9,
             count: result.checkpoints.len(),
@@ -283,7 +316,6 @@ fn simulated_row(
             during_us: LatencyUs::from(&result.during),
             outside_us: LatencyUs::from(&result.outside),
         }),
-        ..Row::default()
-    };
+    });
     row.on_machine(Some(&result.began), &result.ended, result.ops)
 }

@@ -2,16 +2,17 @@
 //! group with an eighth of the memory that they need. See `lowtide_experiments::client::thrash` for
 //! what it exercises, and `docs/design/fault-path.md` for the fault paths.
 
+use crate::experiments::mapping::FaultRow;
 use std::time::Duration;
 
+use crate::sim::options::scale;
 use clap::Args;
 use lowtide::Size;
-use lowtide_cli::sim::options::scale;
 use lowtide_experiments::programs::mapping::MapThrash;
 use lowtide_experiments::published::{MeasuredStorm, published_storm, storm_verdict};
 use lowtide_report::columns::{Columns, label, number};
 use lowtide_report::outcome::RetriesRow;
-use lowtide_report::row::Row;
+use lowtide_report::row::{KernelFigures, Row};
 use lowtide_report::verdict::CriterionRow;
 use lowtide_sim::spec::FaultPath;
 
@@ -32,7 +33,11 @@ pub(crate) struct MmapThrash {
 
 /// A cell about retries.
 fn retries(row: &Row, cell: fn(&RetriesRow) -> Option<f64>) -> String {
-    row.retries.as_ref().and_then(cell).map_or_else(String::new, |value| format!("{value:.2}"))
+    row.own::<FaultRow>()
+        .retries
+        .as_ref()
+        .and_then(cell)
+        .map_or_else(String::new, |value| format!("{value:.2}"))
 }
 
 /// Milliseconds of a number of microseconds.
@@ -68,14 +73,14 @@ Examples:
         2,
         &[
             ("policy", label),
-            ("fault path", |row| row.fault_path.unwrap_or_default().into()),
+            ("fault path", |row| row.own::<FaultRow>().fault_path.unwrap_or_default().into()),
             ("rounds/s", |row| row.ops_per_s.map_or_else(String::new, |rate| format!("{rate:.2}"))),
             ("miss/drop %", |row| retries(row, |retries| Some(retries.miss_per_drop_pct))),
             ("expected %", |row| retries(row, |retries| retries.expected_pct)),
-            ("drops", |row| number(row.retry_mmap_drop.map(|count| count as f64))),
-            ("misses", |row| number(row.retry_io_miss.map(|count| count as f64))),
+            ("drops", |row| number(row.kernel.retry_mmap_drop.map(|count| count as f64))),
+            ("misses", |row| number(row.kernel.retry_io_miss.map(|count| count as f64))),
             ("drops/round", |row| {
-                let ratio = row.retry_mmap_drop.zip(row.rounds.filter(|&rounds| rounds > 0));
+                let ratio = row.kernel.retry_mmap_drop.zip(row.rounds.filter(|&rounds| rounds > 0));
                 ratio.map_or_else(String::new, |(drops, rounds)| {
                     format!("{:.1}", drops as f64 / f64::from(rounds))
                 })
@@ -118,30 +123,37 @@ Examples:
         let last = rows.last().map(|row| row.policy.clone());
         let mut all = Vec::new();
         for row in rows {
-            let path = row.fault_path.and_then(|name| name.parse().ok());
+            let path = row.own::<FaultRow>().fault_path.and_then(|name| name.parse().ok());
             let beside = published && Some(&row.policy) == last.as_ref();
             let runs = path.filter(|_| beside).map(|path: FaultPath| {
-                published_storm(path, self.noise).into_iter().map(|run| Row {
-                    workload: Self::NAME,
-                    world: "real",
-                    system: "published",
-                    source: Some("patch"),
-                    policy: "not stated".into(),
-                    machine: row.machine.clone(),
-                    max_bytes: row.max_bytes,
-                    high_bytes: row.high_bytes,
-                    page_bytes: row.page_bytes,
-                    threads: row.threads,
-                    fault_path: row.fault_path,
-                    rounds: run.rounds.map(|rounds| rounds as u32),
-                    ops_per_s: run.rounds_per_s,
-                    retry_mmap_drop: Some(run.drops as u64),
-                    retry_io_miss: Some(run.misses as u64),
-                    retries: Some(RetriesRow {
-                        miss_per_drop_pct: run.miss_per_drop_pct,
-                        ..RetriesRow::default()
-                    }),
-                    ..Row::default()
+                published_storm(path, self.noise).into_iter().map(|run| {
+                    Row {
+                        workload: Self::NAME,
+                        world: "real",
+                        system: "published",
+                        source: Some("patch"),
+                        policy: "not stated".into(),
+                        machine: row.machine.clone(),
+                        max_bytes: row.max_bytes,
+                        page_bytes: row.page_bytes,
+                        threads: row.threads,
+                        rounds: run.rounds.map(|rounds| rounds as u32),
+                        ops_per_s: run.rounds_per_s,
+                        kernel: KernelFigures {
+                            high_bytes: row.kernel.high_bytes,
+                            retry_mmap_drop: Some(run.drops as u64),
+                            retry_io_miss: Some(run.misses as u64),
+                            ..KernelFigures::default()
+                        },
+                        ..Row::default()
+                    }
+                    .with(FaultRow {
+                        fault_path: row.own::<FaultRow>().fault_path,
+                        retries: Some(RetriesRow {
+                            miss_per_drop_pct: run.miss_per_drop_pct,
+                            ..RetriesRow::default()
+                        }),
+                    })
                 })
             });
             let runs: Vec<Row> = runs.into_iter().flatten().collect();
@@ -164,11 +176,11 @@ Examples:
                 let row = rows.iter().find(|row| {
                     row.world == "sim"
                         && row.policy == policy
-                        && row.fault_path == Some(path.name())
+                        && row.own::<FaultRow>().fault_path == Some(path.name())
                 })?;
                 Some(MeasuredStorm {
                     rounds_per_s: row.ops_per_s?,
-                    miss_per_drop_pct: row.retries.as_ref()?.miss_per_drop_pct,
+                    miss_per_drop_pct: row.own::<FaultRow>().retries.as_ref()?.miss_per_drop_pct,
                 })
             };
             let [base, series, hold] =

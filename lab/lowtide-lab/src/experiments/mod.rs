@@ -54,6 +54,7 @@ pub(crate) mod sysbench;
 pub(crate) mod tenants;
 pub(crate) mod writing;
 
+use serde::Serialize;
 use std::fmt;
 use std::time::Duration;
 
@@ -68,6 +69,15 @@ use lowtide_report::verdict::Closing;
 
 use crate::bench::tenancy::loaders::WINDOW_PAGES;
 use crate::throttle::{ProgramError, ThrottlePolicy};
+
+/// How well tenants were served.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(crate) struct SharingRow {
+    /// The share of the tenants' accesses that found their page.
+    pub(crate) hit_ratio: Option<f64>,
+    /// The share for each tenant.
+    pub(crate) tenant_hit_ratios: Option<Vec<f64>>,
+}
 
 /// An experiment. The value has its own options.
 pub(crate) trait Experiment: Args + fmt::Debug {

@@ -15,6 +15,8 @@
 //! always left to the scanner. No thread runs at full speed; otherwise the fastest would determine
 //! the shares of memory. Source: `docs/kernel/memcg.md` §5; sizes and speeds are made up.
 
+use crate::experiments::SharingRow;
+use serde::Serialize;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -30,6 +32,19 @@ use lowtide_report::verdict::Closing;
 use super::simulated::Defaults;
 use super::{Experiment, Play, Played, Setting, together};
 use crate::throttle::{ProgramError, ThrottlePolicy};
+
+/// What only the rows of this experiment say.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(crate) struct NoisyRow {
+    /// What runs beside the tenants: `alone`, `scanner`, or `scanner, low`.
+    pub(crate) company: Option<&'static str>,
+    /// Its change relative to the tenants alone, in percent.
+    pub(crate) hit_ratio_change_pct: Option<f64>,
+    /// Pages that the scanner read per virtual second.
+    pub(crate) scanned_pages_per_s: Option<f64>,
+    /// The program that decides about the limits of a group.
+    pub(crate) limits_program: Option<String>,
+}
 
 /// Tenants with a working set.
 const TENANTS: u32 = 4;
@@ -115,17 +130,27 @@ impl Noisy {
     fn row(&self, setting: &Setting, (play, played): (&Play, &Played), company: usize) -> Row {
         let (tenants, scanner) = played.actors.split_at(TENANTS as usize);
         let pages = scanner.iter().map(Done::calls).sum::<u64>() * SCAN_PAGES;
-        Row {
-            max_bytes: Some(self.max),
-            data_bytes: Some(u64::from(TENANTS) * play.script.actors[0].file),
-            threads: TENANTS,
-            // A program is beside the scanner.
-            company: Some(COMPANIES.get(company).unwrap_or(&COMPANIES[1])),
-            limits_program: (company >= COMPANIES.len()).then(|| play.throttle.name()),
-            hit_ratio: Some(together(tenants)),
-            tenant_hit_ratios: Some(tenants.iter().map(Done::hit_ratio).collect()),
-            scanned_pages_per_s: Some(pages as f64 / played.seconds),
-            ..setting.row(Self::NAME, play, played)
+        {
+            let base = setting.row(Self::NAME, play, played);
+            let own = NoisyRow {
+                // A program is beside the scanner.
+                company: Some(COMPANIES.get(company).unwrap_or(&COMPANIES[1])),
+                limits_program: (company >= COMPANIES.len()).then(|| play.throttle.name()),
+                scanned_pages_per_s: Some(pages as f64 / played.seconds),
+                ..base.own()
+            };
+            let sharing = SharingRow {
+                hit_ratio: Some(together(tenants)),
+                tenant_hit_ratios: Some(tenants.iter().map(Done::hit_ratio).collect()),
+            };
+            Row {
+                max_bytes: Some(self.max),
+                data_bytes: Some(u64::from(TENANTS) * play.script.actors[0].file),
+                threads: TENANTS,
+                ..base
+            }
+            .with(own)
+            .with(sharing)
         }
         .with_ops(tenants.iter().map(Done::calls).sum())
     }
@@ -155,19 +180,24 @@ Examples:
         &[
             ("policy", label),
             ("company", |row| {
-                let company = row.company.unwrap_or_default();
-                row.limits_program
+                let company = row.own::<NoisyRow>().company.unwrap_or_default();
+                row.own::<NoisyRow>()
+                    .limits_program
                     .as_ref()
                     .map_or(company.into(), |program| format!("{company}, {program}"))
             }),
             ("hit %", |row| {
-                row.hit_ratio.map_or_else(String::new, |ratio| format!("{:.2}", 100.0 * ratio))
+                row.own::<SharingRow>()
+                    .hit_ratio
+                    .map_or_else(String::new, |ratio| format!("{:.2}", 100.0 * ratio))
             }),
             ("change %", |row| {
-                row.hit_ratio_change_pct.map_or_else(String::new, |change| format!("{change:+.2}"))
+                row.own::<NoisyRow>()
+                    .hit_ratio_change_pct
+                    .map_or_else(String::new, |change| format!("{change:+.2}"))
             }),
             ("tenants' ops/s", |row| number(row.ops_per_s)),
-            ("scanned pages/s", |row| number(row.scanned_pages_per_s)),
+            ("scanned pages/s", |row| number(row.own::<NoisyRow>().scanned_pages_per_s)),
             ("file refaults", refaults),
         ],
     );
@@ -216,7 +246,13 @@ Examples:
             for (company, pair) in plays.iter().zip(played).enumerate() {
                 let row = self.row(setting, pair, company);
                 let change = |ratio| 100.0 * (ratio / alone - 1.0);
-                rows.push(Row { hit_ratio_change_pct: row.hit_ratio.map(change), ..row });
+                rows.push({
+                    let own = NoisyRow {
+                        hit_ratio_change_pct: row.own::<SharingRow>().hit_ratio.map(change),
+                        ..row.own()
+                    };
+                    row.with(own)
+                });
             }
         }
         rows
@@ -225,7 +261,7 @@ Examples:
     /// Whether protection preserved the hit ratio, one line for each policy.
     fn closing(&self, _: &Setting, rows: &[Row]) -> Closing {
         let lines = |rows: &[Row]| {
-            let change = |row: &Row| row.hit_ratio_change_pct.unwrap_or(f64::NAN);
+            let change = |row: &Row| row.own::<NoisyRow>().hit_ratio_change_pct.unwrap_or(f64::NAN);
             let kept = if change(&rows[2]).abs() <= KEPT_PCT { "kept" } else { "not kept" };
             let low = format!(
                 "{}: hit ratio {kept} with low ({:+.2} %, at most {KEPT_PCT} %), {:+.2} % without",
@@ -234,7 +270,7 @@ Examples:
                 change(&rows[1])
             );
             let program = |row: &Row| {
-                let name = row.limits_program.as_deref().unwrap_or_default();
+                let name = row.own::<NoisyRow>().limits_program.unwrap_or_default();
                 format!("{}: hit ratio {:+.2} % with {name}", row.policy, change(row))
             };
             std::iter::once(low).chain(rows[COMPANIES.len()..].iter().map(program)).collect()
@@ -281,12 +317,18 @@ mod tests {
         let played: Vec<_> = plays.iter().map(|play| simulated::play(&spec, play).ok()).collect();
         let rows = noisy.rows(&setting, &plays, &played);
         let [_, scanned, _, program] = &rows[..] else { panic!("{}", rows.len()) };
-        assert_eq!(program.limits_program.as_deref(), Some("bpf:fair_share"));
-        assert_eq!((program.company, scanned.limits_program.as_ref()), (scanned.company, None));
+        assert_eq!(program.own::<NoisyRow>().limits_program.as_deref(), Some("bpf:fair_share"));
+        assert_eq!(
+            (program.own::<NoisyRow>().company, scanned.own::<NoisyRow>().limits_program.as_ref()),
+            (scanned.own::<NoisyRow>().company, None)
+        );
         // A tenant's file is 40 parts of 176, a fair share 35.
-        let change = |row: &Row| row.hit_ratio_change_pct.expect("a change");
+        let change = |row: &Row| row.own::<NoisyRow>().hit_ratio_change_pct.expect("a change");
         assert!(change(scanned) < 2.0 * change(program), "{} {}", change(scanned), change(program));
-        assert!(program.scanned_pages_per_s > Some(5_000.0), "the scanner goes on");
+        assert!(
+            program.own::<NoisyRow>().scanned_pages_per_s > Some(5_000.0),
+            "the scanner goes on"
+        );
         let closing = noisy.closing(&setting, &rows).lines;
         assert!(closing[1].ends_with(" % with bpf:fair_share"), "{closing:?}");
     }
@@ -303,13 +345,20 @@ mod tests {
         assert_eq!(found.len(), 6);
         for rows in found.chunks_exact(3) {
             let [alone, scanned, low] = [&rows[0], &rows[1], &rows[2]];
-            assert_eq!(alone.scanned_pages_per_s, Some(0.0));
-            assert!(alone.ops > Some(10_000) && alone.hit_ratio <= Some(1.0));
+            assert_eq!(alone.own::<NoisyRow>().scanned_pages_per_s, Some(0.0));
+            assert!(alone.ops > Some(10_000) && alone.own::<SharingRow>().hit_ratio <= Some(1.0));
             for row in [scanned, low] {
-                assert!(row.scanned_pages_per_s > Some(5_000.0), "the scanner goes on");
+                assert!(
+                    row.own::<NoisyRow>().scanned_pages_per_s > Some(5_000.0),
+                    "the scanner goes on"
+                );
             }
-            assert!(scanned.hit_ratio_change_pct < Some(0.0), "{:?}", scanned.hit_ratio_change_pct);
-            let change = low.hit_ratio_change_pct.unwrap();
+            assert!(
+                scanned.own::<NoisyRow>().hit_ratio_change_pct < Some(0.0),
+                "{:?}",
+                scanned.own::<NoisyRow>().hit_ratio_change_pct
+            );
+            let change = low.own::<NoisyRow>().hit_ratio_change_pct.unwrap();
             assert!(change.abs() <= KEPT_PCT, "{}: {change}", low.policy);
         }
         let closing = noisy.closing(&setting, &found).lines;

@@ -17,17 +17,18 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::bench::options::FewPolicies;
 use clap::Args;
 use lowtide::{OpenOptions, Pager, Size, View};
-use lowtide_cli::bench::content::{Content, UNIT_BYTES};
-use lowtide_cli::bench::datafile::{DataDir, DataFile, Purpose};
-use lowtide_cli::bench::error::BenchError;
-use lowtide_cli::bench::options::{FewPolicies, Seed};
+use lowtide_bench::content::{Content, UNIT_BYTES};
+use lowtide_bench::datafile::{DataDir, DataFile, Purpose};
+use lowtide_bench::error::BenchError;
+use lowtide_bench::options::Seed;
 use lowtide_experiments::client::script::Done;
 use lowtide_experiments::programs::script::{Actor, Call, Choices, Order};
 use lowtide_host::usage::CpuTime;
 use lowtide_report::interrupt::Cut;
-use lowtide_report::row::{DeviceSample, Row};
+use lowtide_report::row::{DeviceFigures, DeviceSample, Row};
 use lowtide_report::values::seconds;
 use lowtide_report::{columns, progress};
 
@@ -169,7 +170,7 @@ struct Stage {
     pager: Pager,
     views: Vec<View>,
     /// A program runs as long as this lives.
-    programs: Option<lowtide::Programs>,
+    programs: Option<lowtide_bpf::Programs>,
 }
 
 /// The counts of a thread.
@@ -273,16 +274,19 @@ impl Stage {
         let row = Row::default().on_pager(&before, &after, seconds, (pages, misses));
         Ok(Played {
             row: Row {
-                device_source: Some(device.name()),
-                device_read_kib_per_s: Some(mean.read_kib),
-                device_util_pct: mean.util_pct,
+                device: DeviceFigures {
+                    device_source: Some(device.name()),
+                    device_read_kib_per_s: Some(mean.read_kib),
+                    device_util_pct: mean.util_pct,
+                    ..row.device
+                },
                 ..row
             },
             actors,
             seconds,
             samples,
             device_tps: mean.tps,
-            slept_ms: (after.io.throttled_ns - before.io.throttled_ns) as f64 / 1e6,
+            slept_ms: (after.io.throttled - before.io.throttled).as_secs_f64() * 1e3,
             program_runs: self
                 .programs
                 .map(|programs| programs.status().iter().map(|hook| hook.runs).sum()),

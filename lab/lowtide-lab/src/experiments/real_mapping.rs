@@ -17,19 +17,20 @@
 
 use std::fmt;
 
+use crate::bench::options::{FewPolicies, ScratchPlace};
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use lowtide::map::MapMode;
 use lowtide::{Pager, Size};
-use lowtide_cli::bench::datafile::DataDir;
-use lowtide_cli::bench::error::BenchError;
-use lowtide_cli::bench::machine::Machine;
-use lowtide_cli::bench::options::memory::check_memory;
-use lowtide_cli::bench::options::{FewPolicies, Io, Output, ScratchPlace, rounds};
-use lowtide_cli::bench::rounds as turns;
-use lowtide_cli::bench::rounds::take_turns;
-use lowtide_cli::bench::system::System;
-use lowtide_cli::bench::thread_pool::Until;
+use lowtide_bench::datafile::DataDir;
+use lowtide_bench::error::BenchError;
+use lowtide_bench::machine::Machine;
+use lowtide_bench::options::memory::check_memory;
+use lowtide_bench::options::{Io, Output, rounds};
+use lowtide_bench::rounds as turns;
+use lowtide_bench::rounds::take_turns;
+use lowtide_bench::system::System;
+use lowtide_bench::thread_pool::Until;
 use lowtide_experiments::programs::mapping::{FioMmap, MapThrash};
 use lowtide_host::probe::{Availability, Probe};
 use lowtide_report::columns::{self, Columns, label, number, refaults};
@@ -37,7 +38,7 @@ use lowtide_report::interrupt::Cut;
 use lowtide_report::json::LatencyUs;
 use lowtide_report::measured::checked;
 use lowtide_report::rounds::{self, ratio};
-use lowtide_report::row::{Row, RowLatency};
+use lowtide_report::row::{KernelFigures, MeasuredFigures, Row, RowLatency};
 use lowtide_report::tally::{Latency, Slice};
 use lowtide_report::values::{self, part};
 use lowtide_report::{out, progress};
@@ -49,6 +50,7 @@ use crate::bench::mapped::{KernelMaps, Limits, LowtideMaps, Made, PAGE};
 use crate::bench::peer::mapped::MappedPeer;
 use crate::bench::tenancy::host::tail;
 use crate::bench::{blocks, storm};
+use crate::experiments::mapping::FaultRow;
 
 /// A program, with its own options.
 pub(crate) trait RealProgram: Args + fmt::Debug {
@@ -114,7 +116,7 @@ Examples:
         &[
             ("system", |row| row.system.into()),
             ("policy", policy),
-            ("fault path", |row| row.fault_path.unwrap_or_default().into()),
+            ("fault path", |row| row.own::<FaultRow>().fault_path.unwrap_or_default().into()),
             ("rounds/s", |row| row.ops_per_s.map_or_else(String::new, |rate| format!("{rate:.2}"))),
             ("p99 ms", |row| {
                 let p99 = row.latency_us.and_then(RowLatency::p99);
@@ -396,19 +398,30 @@ impl<P: RealProgram> RealMapping<P> {
     fn row(&self, result: &rounds::Turns, base: &rounds::Turns) -> Row {
         let (sum, limits) = (result.sum(), self.own.limits());
         let latency = Latency::from_pairs(&sum.latency);
+        let row = Row::of_turns(result);
+        let own = FaultRow {
+            fault_path: (result.system == "map-userfault").then_some("hold"),
+            ..row.own()
+        };
         Row {
             workload: P::NAME,
             max_bytes: Some(limits.max),
-            high_bytes: limits.high.filter(|_| result.policy.is_some()),
             data_bytes: Some(self.bytes()),
             page_bytes: PAGE,
             threads: self.own.threads(),
             scale: (self.own.scale() != 1.0).then_some(self.own.scale()),
-            fault_path: (result.system == "map-userfault").then_some("hold"),
-            speed_ratio: Some(ratio(result, base, Slice::rate)),
             latency_us: (!sum.latency.is_empty())
                 .then(|| RowLatency::Whole(LatencyUs::from(&latency))),
-            ..Row::of_turns(result)
+            kernel: KernelFigures {
+                high_bytes: limits.high.filter(|_| result.policy.is_some()),
+                ..row.kernel
+            },
+            measured: MeasuredFigures {
+                speed_ratio: Some(ratio(result, base, Slice::rate)),
+                ..row.measured
+            },
+            ..row
         }
+        .with(own)
     }
 }

@@ -4,13 +4,14 @@
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::Duration;
 
+use crate::sim::head;
+use crate::sim::options::{self, Common, OnMachine, seconds};
 use clap::Args;
 use lowtide::Size;
+use lowtide_bench::sim::error::SimError;
+use lowtide_bench::sim::host::Host;
+use lowtide_bench::sim::{jobs, show};
 use lowtide_bpf::Programs;
-use lowtide_cli::sim::error::SimError;
-use lowtide_cli::sim::host::Host;
-use lowtide_cli::sim::options::{self, Common, OnMachine, seconds};
-use lowtide_cli::sim::{jobs, show};
 use lowtide_experiments::client::script::{Sample, Throttle, play as simulate};
 use lowtide_report::interrupt::{self, Cut};
 use lowtide_report::progress::{Patient, Unit};
@@ -77,7 +78,7 @@ impl<E: Experiment> Simulated<E> {
         check_memory(&machine, 2 * memory)?;
         let pages = plays.iter().map(|play| play.script.bytes()).max().unwrap_or_default();
         let parallel = Host::ask().parallel(machine.pages(), pages / machine.page)?;
-        show::experiment(
+        head::experiment(
             &self.common,
             &format!("{}: {}", E::NAME, E::ABOUT),
             &machine,

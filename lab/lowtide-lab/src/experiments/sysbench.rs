@@ -4,9 +4,9 @@
 use std::rc::Rc;
 use std::time::Duration;
 
+use crate::sim::options::{PUBLISHED_POLICIES, scale, seconds};
 use clap::Args;
 use lowtide::Size;
-use lowtide_cli::sim::options::{PUBLISHED_POLICIES, scale, seconds};
 use lowtide_experiments::programs::heap::{HeapProgram, SysbenchRo as Program};
 use lowtide_experiments::published::{
     Arm, Criterion, MeasuredSysbench, SYSBENCH, published_heap, sysbench_verdict,
@@ -60,10 +60,10 @@ Examples:
             ("in/tx", |row| each_cell(row, "pswpin")),
             ("out/tx", |row| each_cell(row, "pswpout")),
             ("scanned/tx", |row| each_cell(row, "pgscan")),
-            ("user s", |row| seconds_cell(row.user_s)),
-            ("system s", |row| seconds_cell(row.system_s)),
-            ("list lock s", |row| seconds_cell(row.lruvec_lock_ms.map(|ms| ms / 1e3))),
-            ("slot lock s", |row| seconds_cell(row.swap_lock_ms.map(|ms| ms / 1e3))),
+            ("user s", |row| seconds_cell(row.kernel.user_s)),
+            ("system s", |row| seconds_cell(row.kernel.system_s)),
+            ("list lock s", |row| seconds_cell(row.kernel.lruvec_lock_ms.map(|ms| ms / 1e3))),
+            ("slot lock s", |row| seconds_cell(row.kernel.swap_lock_ms.map(|ms| ms / 1e3))),
         ],
     );
 

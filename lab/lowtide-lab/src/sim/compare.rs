@@ -6,7 +6,7 @@ use lowtide_experiments::published::{
     Arm, Criterion, Measured, MeasuredTenants, Published, PublishedTenants, published,
     published_tenants, tenants_verdict, verdict,
 };
-use lowtide_report::row::{Bucket, Row, RowLatency, Workers, named};
+use lowtide_report::row::{Bucket, Row, RowLatency, TenantsRow, Workers, named};
 use lowtide_report::verdict::CriterionRow;
 
 /// The row that others are compared with: `mglru-7.1`, so that rows with more and more of its
@@ -89,6 +89,9 @@ fn published_tenants_row(beside: &Row, published: &PublishedTenants) -> Row {
         page_bytes: beside.page_bytes,
         threads: beside.threads,
         ops: published.total,
+        ..Row::default()
+    }
+    .with(TenantsRow {
         jain: published.jain,
         workers: Some(Workers {
             mean: published.mean.or(published.ci95.map(|(low, high)| low.midpoint(high))),
@@ -97,8 +100,7 @@ fn published_tenants_row(beside: &Row, published: &PublishedTenants) -> Row {
             ..Workers::default()
         }),
         latency_buckets: published.buckets.map(|counts| Bucket::all(&BUCKETS_S, &counts)),
-        ..Row::default()
-    }
+    })
 }
 
 fn arm(row: &Row) -> Option<Arm> {
@@ -136,10 +138,11 @@ pub(crate) fn judged(policy: Option<&str>, criteria: &[Criterion]) -> Vec<Criter
 
 /// A row of tenants in the verdict's form.
 fn measured_tenants(row: &Row) -> MeasuredTenants {
-    let worker =
-        |of: fn(&Workers) -> Option<f64>| row.workers.as_ref().and_then(of).unwrap_or(f64::NAN);
+    let worker = |of: fn(&Workers) -> Option<f64>| {
+        row.own::<TenantsRow>().workers.as_ref().and_then(of).unwrap_or(f64::NAN)
+    };
     let ops_from = |from, to| {
-        let buckets = row.latency_buckets.iter().flatten();
+        let buckets = row.own::<TenantsRow>().latency_buckets.into_iter().flatten();
         buckets
             .filter(|bucket| (from..to).contains(&bucket.from_s))
             .map(|bucket| bucket.ops as f64)
@@ -149,7 +152,7 @@ fn measured_tenants(row: &Row) -> MeasuredTenants {
         total: row.ops.unwrap_or(0) as f64,
         mean: worker(|workers| workers.mean),
         ci95: worker(|workers| workers.ci95.map(|[low, high]| (high - low) / 2.0)),
-        jain: row.jain.unwrap_or(f64::NAN),
+        jain: row.own::<TenantsRow>().jain.unwrap_or(f64::NAN),
         least: worker(|workers| workers.least),
         below_1s: ops_from(0, 1),
         from_4s_to_8s: ops_from(4, 8),

@@ -2,21 +2,21 @@
 //! best of eight.
 //!
 //! The table has a row for each trace: the mean excess of each policy over the fewest misses of the
-//! eight. Below are the mean, the largest, the number of cells above 2 %, and the distance to OPT;
+//! eight. Below are the mean, the largest, the number of cases above 2 %, and the distance to OPT;
 //! a verdict ends it. The traces and the halves are described in `lowtide_experiments::corpus`.
 
 use std::num::NonZeroUsize;
 use std::sync::Mutex;
 use std::thread;
 
+use crate::sim::options::{Output, Results};
 use clap::{Args, ValueEnum};
-use lowtide_cli::sim::error::SimError;
-use lowtide_cli::sim::options::{Output, Results};
-use lowtide_cli::sim::show::{self, PlainMachine};
+use lowtide_bench::sim::error::SimError;
+use lowtide_bench::sim::show::{self, PlainMachine};
 use lowtide_core::Policy;
 use lowtide_experiments::corpus::{
-    BEST_OF, Cell, Court, Half, JudgeError, Judgement, Standing, Subject, TOLERANCE, TRACES, Trace,
-    judge,
+    BEST_OF, Case, Comparison, Half, JudgeError, Judgement, Score, Subject, TOLERANCE, TRACES,
+    Trace, judge,
 };
 use lowtide_mrc::Progress;
 use lowtide_mrc::baseline::Baseline;
@@ -164,7 +164,7 @@ pub(crate) fn run(options: &Options) -> Result<(), SimError> {
     let judgement = judge(
         &traces,
         &subjects,
-        &Court {
+        &Comparison {
             scale: options.scale,
             points: options.points.into(),
             threads: thread::available_parallelism().unwrap_or(NonZeroUsize::MIN),
@@ -196,8 +196,8 @@ fn show(
     traces: &[&'static Trace],
 ) -> Result<(), SimError> {
     let verdict = verdict(judgement, shown);
-    let rows = judgement.cells.iter().flat_map(|cell| shown.iter().map(move |&i| (cell, i)));
-    let rows = rows.map(|(cell, i)| row(cell, i, &judgement.subjects[i])).collect();
+    let rows = judgement.cases.iter().flat_map(|case| shown.iter().map(move |&i| (case, i)));
+    let rows = rows.map(|(case, i)| row(case, i, &judgement.subjects[i])).collect();
     let extra = Extra { machine: PlainMachine::of(show::PLAIN.page()), verdict };
     let report = Report::new(&extra, rows);
     if options.results.output() == Output::Json {
@@ -211,20 +211,20 @@ fn show(
     Ok(())
 }
 
-fn row(cell: &Cell, subject: usize, policy: &str) -> Row {
+fn row(case: &Case, subject: usize, policy: &str) -> Row {
     Row {
         workload: NAME,
         world: "sim",
-        trace: cell.trace.name,
-        family: cell.trace.family,
-        half: cell.trace.half().name(),
+        trace: case.trace.name,
+        family: case.trace.family,
+        half: case.trace.half().name(),
         policy: policy.to_owned(),
-        max_bytes: cell.pages * show::PLAIN.page(),
-        accesses: cell.accesses,
-        misses: cell.misses[subject],
-        excess: cell.excess(subject),
-        best_misses: cell.mark,
-        opt_misses: cell.opt,
+        max_bytes: case.pages * show::PLAIN.page(),
+        accesses: case.accesses,
+        misses: case.misses[subject],
+        excess: case.excess(subject),
+        best_misses: case.best,
+        opt_misses: case.opt,
     }
 }
 
@@ -236,16 +236,16 @@ fn table(judgement: &Judgement, shown: &[usize], traces: &[&'static Trace]) -> t
     let names = shown.iter().map(|&i| judgement.subjects[i].as_str());
     let headers: Vec<&str> = ["trace"].into_iter().chain(names).collect();
     let mut table = table::new(&headers, 1);
-    let mut line = |name: &str, of: &dyn Fn(&Cell) -> bool, what: &dyn Fn(&Standing) -> String| {
-        let cell = |&i: &usize| judgement.standing(i, of).map_or("-".into(), |s| what(&s));
-        table.add_row([name.to_owned()].into_iter().chain(shown.iter().map(cell)));
+    let mut line = |name: &str, of: &dyn Fn(&Case) -> bool, what: &dyn Fn(&Score) -> String| {
+        let case = |&i: &usize| judgement.score(i, of).map_or("-".into(), |s| what(&s));
+        table.add_row([name.to_owned()].into_iter().chain(shown.iter().map(case)));
     };
     for trace in traces {
-        line(trace.name, &|cell| cell.trace.name == trace.name, &|s| percent(s.mean));
+        line(trace.name, &|case| case.trace.name == trace.name, &|s| percent(s.mean));
     }
     line("all: mean", &|_| true, &|s| percent(s.mean));
     line("all: worst", &|_| true, &|s| percent(s.worst.0));
-    line("all: cells above 2 %", &|_| true, &|s| format!("{} of {}", s.over, s.cells));
+    line("all: cases above 2 %", &|_| true, &|s| format!("{} of {}", s.over, s.cases));
     line("all: misses over opt", &|_| true, &|s| percent(s.to_opt));
     table
 }
@@ -253,30 +253,30 @@ fn table(judgement: &Judgement, shown: &[usize], traces: &[&'static Trace]) -> t
 /// What the corpus says about `tide` where it is played, otherwise about the policy with the least
 /// mean.
 fn verdict(judgement: &Judgement, shown: &[usize]) -> String {
-    let standing = |i: usize| judgement.standing(i, |_| true);
+    let score = |i: usize| judgement.score(i, |_| true);
     let name = |i: usize| judgement.subjects[i].as_str();
     let least = shown
         .iter()
         .filter(|&&i| name(i) != Baseline::Opt.name())
-        .filter_map(|&i| Some((i, standing(i)?)))
+        .filter_map(|&i| Some((i, score(i)?)))
         .min_by(|(a, x), (b, y)| {
             (name(*a) != "tide").cmp(&(name(*b) != "tide")).then(x.mean.total_cmp(&y.mean))
         });
     let Some((subject, s)) = least else { return "verdict   no policy was played".to_owned() };
     let ahead = BEST_OF.iter().filter(|other| **other != name(subject)).all(|other| {
         let at = judgement.subjects.iter().position(|name| name == other);
-        at.and_then(standing).is_none_or(|other| other.mean > s.mean)
+        at.and_then(score).is_none_or(|other| other.mean > s.mean)
     });
     let (worst, trace, pages) = s.worst;
     format!(
         "verdict   {}: {} on average, {} than each other of the eight; above {:.0} % in {} of {} \
-         cells, at worst {} ({trace}, {pages} pages)",
+         cases, at worst {} ({trace}, {pages} pages)",
         name(subject),
         percent(s.mean),
         if ahead { "better" } else { "not better" },
         TOLERANCE * 100.0,
         s.over,
-        s.cells,
+        s.cases,
         percent(worst),
     )
 }

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `database` | a document store: the published experiment, and that of real kernels |
 //! | `compare` | ratios, published rows, verdict |
+//! | `options`, `head` | options of experiments; the lines above their tables |
 //! | `corpus` | policies on the corpus of traces, against the best of eight |
 //! | `scaling` | random reads on more and more CPUs |
 //! | `swarm` | random plans, every invariant checked |
@@ -11,11 +12,13 @@
 pub(crate) mod compare;
 mod corpus;
 mod database;
+pub(crate) mod head;
+pub(crate) mod options;
 mod scaling;
 mod swarm;
 
 use clap::Subcommand;
-use lowtide_cli::sim::error::SimError;
+use lowtide_bench::sim::error::SimError;
 use lowtide_workload::{Letter, Workload};
 
 use crate::experiments::android::Android;

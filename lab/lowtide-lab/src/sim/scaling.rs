@@ -3,12 +3,13 @@
 
 use std::time::Duration;
 
+use super::head;
+use crate::sim::options::{Common, OnMachine, Output, scale};
 use clap::Args;
 use lowtide::{Policy, Size};
-use lowtide_cli::sim::error::SimError;
-use lowtide_cli::sim::host::Host;
-use lowtide_cli::sim::options::{Common, OnMachine, Output, scale};
-use lowtide_cli::sim::{jobs, show};
+use lowtide_bench::sim::error::SimError;
+use lowtide_bench::sim::host::Host;
+use lowtide_bench::sim::jobs;
 use lowtide_experiments::client::scaling::{self, Locking, Scaling, ScalingResult};
 use lowtide_report::interrupt::{self, Cut};
 use lowtide_report::json::Report;
@@ -156,7 +157,7 @@ pub(crate) fn run(options: &Options) -> Result<(), SimError> {
         .collect();
     let data = format!("a file of {}, read a page at a time, at random", Size::new(4 * max));
     let lines = [("budget", Size::new(max).to_string()), ("data", data)];
-    show::experiment(
+    head::experiment(
         &options.common,
         &format!("{NAME}: {ABOUT}"),
         &machine,

@@ -7,9 +7,9 @@
 use std::sync::Mutex;
 use std::thread;
 
+use crate::sim::options::{Output, Results};
 use clap::Args;
-use lowtide_cli::sim::error::SimError;
-use lowtide_cli::sim::options::{Output, Results};
+use lowtide_bench::sim::error::SimError;
 use lowtide_experiments::swarm::{Bug, Coverage, Plan, SwarmConfig, replay, run as run_seeds};
 use lowtide_report::json::Report;
 use lowtide_report::progress::{Patient, Unit};

@@ -311,7 +311,7 @@ impl State {
     /// nothing to remember.
     fn remember(&mut self, request: &Request<'_>, fault: Option<Fault>) -> bool {
         let Some(OnDisk { file, log }) = self.file(request.path) else { return false };
-        let Ok(len) = file.metadata().map(|now| now.len()) else { return false };
+        let Ok(len) = file.metadata().map(|facts| facts.len()) else { return false };
         let (number, bytes) = (request.number, request.offset..request.offset + request.len);
         match request.op {
             InjectOp::Write => log.begin_write(bytes.clone(), &held(file, &bytes), number),

@@ -1,5 +1,5 @@
 //! Three jobs that real kernels performed, in a group with swap: what they counted is in
-//! `docs/design/fidelity-heaps.md`.
+//! `docs/design/fidelity.md`.
 //!
 //! | file | job |
 //! |---|---|

@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 
 use lowtide::budget::AutoLimits;
 use lowtide::{HighPolicy, OpenOptions, Pager, Size, Tenant, View};
-use lowtide_cli::bench::content::{WORD_BYTES, word};
-use lowtide_cli::bench::datafile::DataFile;
-use lowtide_cli::bench::error::BenchError;
+use lowtide_bench::content::{WORD_BYTES, word};
+use lowtide_bench::datafile::DataFile;
+use lowtide_bench::error::BenchError;
 use lowtide_report::interrupt;
 use lowtide_workload::SplitMix64;
 use serde::Serialize;
@@ -97,7 +97,7 @@ impl<'a> Player<'a> {
         match budget {
             Budget::Fixed(bytes) => {
                 tenant.set_high_policy(HighPolicy::Overage)?;
-                tenant.set_max(Size::new(bytes))?;
+                let _ = tenant.set_max(Size::new(bytes))?;
             }
             Budget::Auto(limits) => tenant.set_auto(limits)?,
         }
@@ -181,7 +181,7 @@ impl<'a> Player<'a> {
     /// [`BenchError::Tenant`].
     pub(crate) fn end(self) -> Result<(), BenchError> {
         drop(self.view);
-        self.tenant.set_max(Size::new(1 << 20))?;
+        let _ = self.tenant.set_max(Size::new(1 << 20))?;
         Ok(self.tenant.remove()?)
     }
 }

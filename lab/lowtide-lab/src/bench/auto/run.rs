@@ -5,13 +5,14 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::bench::options::OnePolicy;
 use clap::Args;
 use lowtide::Size;
 use lowtide::budget::AutoLimits;
-use lowtide_cli::bench::content::Content;
-use lowtide_cli::bench::datafile::Purpose;
-use lowtide_cli::bench::error::BenchError;
-use lowtide_cli::bench::options::{Files, Io, OnePolicy, Output, Seed};
+use lowtide_bench::content::Content;
+use lowtide_bench::datafile::Purpose;
+use lowtide_bench::error::BenchError;
+use lowtide_bench::options::{Files, Io, Output, Seed};
 use lowtide_report::interrupt::Cut;
 use lowtide_report::table::{self, Table};
 use lowtide_report::values::{PAGE, budget, seconds};
@@ -184,8 +185,7 @@ fn budgets(args: &AutoArgs) -> Vec<Budget> {
         Load::Loop => vec![fit(args.small), fit(args.small + args.small / 4)],
     });
     let target = args.stall / 100.0;
-    let auto =
-        AutoLimits { target, ..AutoLimits::new(Size::new(args.least), Size::new(args.most)) };
+    let auto = AutoLimits::new(Size::new(args.least), Size::new(args.most)).with_target(target);
     fixed.into_iter().map(Budget::Fixed).chain([Budget::Auto(auto)]).collect()
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{Acquire, Release};
 
-use lowtide_cli::bench::thread_pool::Player;
+use lowtide_bench::thread_pool::Player;
 use lowtide_experiments::programs::heap::{HeapProgram, PAGE, Step, Steps};
 use lowtide_report::tally::Tally;
 use lowtide_workload::SplitMix64;

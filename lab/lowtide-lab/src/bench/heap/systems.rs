@@ -1,9 +1,10 @@
 //! The rows that play in this process: lowtide, and memory without a limit.
 
+use crate::bench::options::counted;
 use lowtide::{Pager, Policy, Tenant};
-use lowtide_cli::bench::error::BenchError;
-use lowtide_cli::bench::system::{System, counted};
-use lowtide_cli::bench::thread_pool::{ThreadPool, Until};
+use lowtide_bench::error::BenchError;
+use lowtide_bench::system::System;
+use lowtide_bench::thread_pool::{ThreadPool, Until};
 use lowtide_experiments::programs::heap::HeapProgram;
 use lowtide_report::tally::{Slice, SwapLevel};
 

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::{fs, io};
 
-use lowtide_cli::bench::error::BenchError;
+use lowtide_bench::error::BenchError;
 use lowtide_report::out;
 
 /// Adding and removing of devices.

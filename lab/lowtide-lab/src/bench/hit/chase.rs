@@ -4,7 +4,7 @@
 //! computed from the words' definition.
 
 use lowtide::{PageCursor, View};
-use lowtide_cli::bench::content::{WORD_BYTES, word};
+use lowtide_bench::content::{WORD_BYTES, word};
 use lowtide_workload::SplitMix64;
 
 /// Odd, with bits everywhere: keeps a chain of words from closing into a short cycle.
@@ -62,7 +62,7 @@ impl Words for ReaderWords<'_> {
 
     #[inline(always)]
     fn word(&mut self, index: u64) -> Result<u64, lowtide::Error> {
-        let page = self.reader.read(index / PAGE_WORDS)?;
+        let page = self.reader.page(index / PAGE_WORDS)?;
         let start = (index % PAGE_WORDS) as usize * WORD_BYTES;
         let mut bytes = [0; WORD_BYTES];
         bytes.copy_from_slice(&page[start..start + WORD_BYTES]);

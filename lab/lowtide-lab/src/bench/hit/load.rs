@@ -4,12 +4,12 @@ use std::hint::black_box;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use lowtide::map::{Advice, Map, MapMode};
+use crate::bench::options::open_view;
+use lowtide::map::{Access, Map, MapMode};
 use lowtide::{Pager, View};
-use lowtide_cli::bench::datafile::DataFile;
-use lowtide_cli::bench::error::BenchError;
-use lowtide_cli::bench::map;
-use lowtide_cli::bench::system::open_view;
+use lowtide_bench::datafile::DataFile;
+use lowtide_bench::error::BenchError;
+use lowtide_bench::map;
 use lowtide_report::values::PAGE_BYTES;
 use lowtide_report::{interrupt, out};
 
@@ -74,7 +74,7 @@ fn load_map(map: &Map, file: &DataFile) -> Result<(), BenchError> {
         interrupt::check(|| "loading the words".into())?;
         let end = map.len().min(start + LOAD_BYTES);
         for at in (start..end).step_by(AHEAD_BYTES) {
-            map.advise_range(Advice::WillNeed, at..end.min(at + AHEAD_BYTES))
+            map.advise_range(Access::WillNeed, at..end.min(at + AHEAD_BYTES))
                 .map_err(|source| BenchError::file("read ahead", file.path(), source))?;
         }
         for at in (start..end).step_by(PAGE_BYTES as usize) {

@@ -14,7 +14,7 @@ use std::convert::Infallible;
 use std::io;
 
 use lowtide::map::Map;
-use lowtide_cli::bench::content::{Content, WORD_BYTES};
+use lowtide_bench::content::{Content, WORD_BYTES};
 use lowtide_sys::memory::{HugePages, Mapping};
 
 use super::chase::Words;

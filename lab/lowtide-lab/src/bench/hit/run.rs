@@ -3,16 +3,17 @@
 use std::fmt::Display;
 use std::time::Instant;
 
+use crate::bench::options::OnePolicy;
 use clap::Args;
 use lowtide::map::MapMode;
 use lowtide::{Pager, Size};
-use lowtide_cli::bench::content::Content;
-use lowtide_cli::bench::datafile::{DataFile, Purpose};
-use lowtide_cli::bench::error::BenchError;
-use lowtide_cli::bench::machine::Machine;
-use lowtide_cli::bench::map;
-use lowtide_cli::bench::options::memory::check_memory;
-use lowtide_cli::bench::options::{Files, Io, OnePolicy, Output, Seed, rounds};
+use lowtide_bench::content::Content;
+use lowtide_bench::datafile::{DataFile, Purpose};
+use lowtide_bench::error::BenchError;
+use lowtide_bench::machine::Machine;
+use lowtide_bench::map;
+use lowtide_bench::options::memory::check_memory;
+use lowtide_bench::options::{Files, Io, Output, Seed, rounds};
 use lowtide_host::probe::Probe;
 use lowtide_report::interrupt::{self, Cut};
 use lowtide_report::json::Report;

@@ -12,8 +12,8 @@ use std::io;
 use std::ops::Range;
 
 use lowtide::map::{Map, MapReport};
-use lowtide_cli::bench::content::{WORD_BYTES, word};
-use lowtide_cli::bench::datafile::DataFile;
+use lowtide_bench::content::{WORD_BYTES, word};
+use lowtide_bench::datafile::DataFile;
 use lowtide_sys::memory::page_size;
 use lowtide_sys::page_cache;
 use lowtide_workload::SplitMix64;

@@ -1,15 +1,16 @@
 //! Rounds of all systems, their table and JSON.
 
+use crate::bench::options::OnePolicy;
 use clap::Args;
-use lowtide::map::{Advice, MapMode};
+use lowtide::map::{Access, MapMode};
 use lowtide::{IoMode, Pager, Policy, Size};
-use lowtide_cli::bench::content::Content;
-use lowtide_cli::bench::datafile::{DataFile, Purpose};
-use lowtide_cli::bench::error::BenchError;
-use lowtide_cli::bench::machine::Machine;
-use lowtide_cli::bench::map;
-use lowtide_cli::bench::options::memory::check_memory;
-use lowtide_cli::bench::options::{Files, OnePolicy, Output, Seed, rounds};
+use lowtide_bench::content::Content;
+use lowtide_bench::datafile::{DataFile, Purpose};
+use lowtide_bench::error::BenchError;
+use lowtide_bench::machine::Machine;
+use lowtide_bench::map;
+use lowtide_bench::options::memory::check_memory;
+use lowtide_bench::options::{Files, Output, Seed, rounds};
 use lowtide_host::probe::Probe;
 use lowtide_report::interrupt::Cut;
 use lowtide_report::json::Report;
@@ -209,7 +210,7 @@ fn measure(
     let mapped = |budget: Option<u64>| {
         let pager = pager(policy, budget.unwrap_or(size))?;
         let map = map::open(&pager, way, file, size, Some(0))?;
-        map.advise(Advice::Random)
+        map.advise(Access::Random)
             .map_err(|source| BenchError::file("advise on", file.path(), source))?;
         Ok::<_, BenchError>((pager, Memory::Map(map)))
     };

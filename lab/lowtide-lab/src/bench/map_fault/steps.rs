@@ -6,8 +6,8 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use lowtide::{Pager, Size};
-use lowtide_cli::bench::datafile::DataFile;
-use lowtide_cli::bench::error::BenchError;
+use lowtide_bench::datafile::DataFile;
+use lowtide_bench::error::BenchError;
 use lowtide_report::interrupt;
 use lowtide_sys::memory::{HugePages, Mapping, page_size};
 use lowtide_sys::pagemap::{Categories, Pagemap, Query};

@@ -5,7 +5,7 @@
 
 use std::process::Command;
 
-use lowtide_cli::bench::error::BenchError;
+use lowtide_bench::error::BenchError;
 use lowtide_host::usage::CpuTime;
 use lowtide_report::tally::{Slice, WriteBack};
 

@@ -1,8 +1,8 @@
 //! A file written from its start to its end through the kernel's page cache, under a memory cgroup:
 //! through the descriptor, or through a mapping.
 
-use lowtide_cli::bench::error::BenchError;
-use lowtide_cli::bench::peer::process::Process;
+use lowtide_bench::error::BenchError;
+use lowtide_bench::peer::process::Process;
 use lowtide_report::tally::Slice;
 
 use crate::bench::write::Fill;

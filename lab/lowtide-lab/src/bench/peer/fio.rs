@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use lowtide_cli::bench::error::BenchError;
-use lowtide_cli::bench::system::System;
-use lowtide_cli::bench::thread_pool::Until;
+use lowtide_bench::error::BenchError;
+use lowtide_bench::system::System;
+use lowtide_bench::thread_pool::Until;
 use lowtide_report::tally::Slice;
 use serde::Deserialize;
 

@@ -1,8 +1,8 @@
 //! Programs that read files through the kernel's mappings, in a child under a memory cgroup.
 
-use lowtide_cli::bench::error::BenchError;
-use lowtide_cli::bench::peer::process::Process;
-use lowtide_cli::bench::thread_pool::Until;
+use lowtide_bench::error::BenchError;
+use lowtide_bench::peer::process::Process;
+use lowtide_bench::thread_pool::Until;
 use lowtide_report::tally::Slice;
 
 use crate::bench::mapped::Mapped;

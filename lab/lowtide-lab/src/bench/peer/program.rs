@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use lowtide_cli::bench::error::BenchError;
+use lowtide_bench::error::BenchError;
 use lowtide_report::interrupt;
 
 /// Interval at which a wait checks for Ctrl-C.

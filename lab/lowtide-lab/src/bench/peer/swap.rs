@@ -1,9 +1,9 @@
 //! A heap in the kernel's memory, under a memory cgroup that swaps to compressed memory.
 
-use lowtide_cli::bench::error::BenchError;
-use lowtide_cli::bench::peer::process::Process;
-use lowtide_cli::bench::system::System;
-use lowtide_cli::bench::thread_pool::Until;
+use lowtide_bench::error::BenchError;
+use lowtide_bench::peer::process::Process;
+use lowtide_bench::system::System;
+use lowtide_bench::thread_pool::Until;
 use lowtide_report::tally::{Slice, SwapLevel};
 
 use crate::bench::heap::Zram;

@@ -2,7 +2,7 @@
 
 use crate::error::LabError;
 use lowtide::instruments::InjectOp;
-use lowtide_cli::bench::error::BenchError;
+use lowtide_bench::error::BenchError;
 use lowtide_proof::coverage::Coverage;
 use lowtide_proof::disk::Fault;
 use lowtide_report::table;

@@ -19,12 +19,13 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
+use crate::bench::options::OnePolicy;
 use clap::Args;
 use lowtide::{IoEngine, Size};
-use lowtide_cli::bench::error::BenchError;
-use lowtide_cli::bench::options::{Engine, OnePolicy, threads};
-use lowtide_cli::itself;
+use lowtide_bench::error::BenchError;
+use lowtide_bench::options::{Engine, threads};
 use lowtide_host::file as facts;
+use lowtide_host::itself;
 use lowtide_proof::coverage::{Coverage, Tally};
 use lowtide_proof::files::Files;
 use lowtide_proof::heap::SwapKind;

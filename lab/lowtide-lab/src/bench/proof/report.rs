@@ -1,8 +1,9 @@
 //! The size of a proof, and its result as text and JSON.
 
+use crate::bench::options::ScratchPlace;
 use clap::Args;
-use lowtide_cli::bench::error::BenchError;
-use lowtide_cli::bench::options::{Output, ScratchPlace, Seed};
+use lowtide_bench::error::BenchError;
+use lowtide_bench::options::{Output, Seed};
 use lowtide_host::probe::Probe;
 use lowtide_proof::coverage::{Coverage, Cuts, Tally};
 use lowtide_proof::layout::Layout;

@@ -11,20 +11,23 @@
 //! order statistics, which makes no assumption about the distribution: on a shared machine, single
 //! pairs vary widely. CPU time, which varies less, is also shown.
 
+use crate::experiments::high_thrash::ThrashRow;
 use std::path::PathBuf;
 use std::time::Instant;
 
+use crate::bench::options::OnePolicy;
 use clap::Args;
-use lowtide::{HighPolicy, OpenOptions, Pager, Programs, Size, Tenant, View};
-use lowtide_cli::bench::content::{Content, UNIT_BYTES};
-use lowtide_cli::bench::datafile::{DataFile, Purpose};
-use lowtide_cli::bench::error::BenchError;
-use lowtide_cli::bench::options::{Engine, Files, Io, Mode, OnePolicy, Output, Seed, rounds};
+use lowtide::{HighPolicy, OpenOptions, Pager, Size, Tenant, View};
+use lowtide_bench::content::{Content, UNIT_BYTES};
+use lowtide_bench::datafile::{DataFile, Purpose};
+use lowtide_bench::error::BenchError;
+use lowtide_bench::options::{Engine, Files, Io, Mode, Output, Seed, rounds};
+use lowtide_bpf::Programs;
 use lowtide_host::usage::CpuTime;
 use lowtide_report::columns::number;
 use lowtide_report::interrupt::{self, Cut};
 use lowtide_report::progress;
-use lowtide_report::row::Row;
+use lowtide_report::row::{KernelFigures, Row};
 use lowtide_report::spread::Spread;
 use lowtide_report::table::{self, Table};
 use lowtide_report::values::{PAGE, budget, seconds};
@@ -132,7 +135,7 @@ fn pairs(
             Ok(slice)
         };
         let without = |rng: &mut SplitMix64| -> Result<Slice, BenchError> {
-            tenant.detach()?;
+            tenant.set_hooks(None)?;
             slice(view, loads, rng)
         };
         pairs.push(if number % 2 == 0 {
@@ -179,14 +182,20 @@ impl Cost<'_> {
     fn row(&self, row: Row) -> CostRow {
         let with: f64 = self.pairs.iter().map(|(_, with)| with.wall).sum();
         CostRow {
-            row: Row {
-                high_policy: Some(self.throttle.name()),
-                readahead: Some(false),
-                rounds: Some(self.pairs.len() as u32),
-                ops: Some(self.ops()),
-                ops_per_s: Some(self.ops() as f64 / with),
-                program_runs: Some(self.runs),
-                ..row
+            row: {
+                let own = ThrashRow {
+                    high_policy: Some(self.throttle.name()),
+                    readahead: Some(false),
+                    program_runs: Some(self.runs),
+                    ..row.own()
+                };
+                Row {
+                    rounds: Some(self.pairs.len() as u32),
+                    ops: Some(self.ops()),
+                    ops_per_s: Some(self.ops() as f64 / with),
+                    ..row
+                }
+                .with(own)
             },
             time_ratio: Spread::of(self.ratios(|slice| slice.wall)),
             time_ratio_ci95: median_ci95(self.ratios(|slice| slice.wall)),
@@ -218,7 +227,7 @@ impl CostRow {
         format!(
             "{}: {:+.2} % of the time of a load, {:+.2} % of its processor time (a program \
              without an opinion: at most {:.0} %)",
-            self.row.high_policy.as_deref().unwrap_or_default(),
+            self.row.own::<ThrashRow>().high_policy.as_deref().unwrap_or_default(),
             percent(self.time_ratio),
             percent(self.cpu_ratio),
             100.0 * TOLERANCE
@@ -228,10 +237,10 @@ impl CostRow {
     fn cells(&self) -> [String; 7] {
         let count = |count: Option<u64>| number(count.map(|count| count as f64));
         [
-            self.row.high_policy.clone().unwrap_or_default(),
+            self.row.own::<ThrashRow>().high_policy.unwrap_or_default(),
             count(self.row.ops),
             count(self.row.misses),
-            count(self.row.program_runs),
+            count(self.row.own::<ThrashRow>().program_runs),
             number(self.row.ops_per_s),
             text(self.time_ratio, self.time_ratio_ci95),
             text(self.cpu_ratio, self.cpu_ratio_ci95),
@@ -318,7 +327,7 @@ pub(crate) fn run(args: &CostArgs) -> Result<(), BenchError> {
         let measured = pairs(&tenant, &view, throttle, loads, count, &mut rng);
         let Some((pairs, runs)) = cut.take(measured)? else { break };
         let took = begin.elapsed().as_secs_f64();
-        tenant.detach()?;
+        tenant.set_hooks(None)?;
         let cost = Cost { throttle, pairs: &pairs, loads, runs };
         let row = Row::real(NAME, &pager, policy, 1, seed).on_pager(
             &before,
@@ -326,7 +335,11 @@ pub(crate) fn run(args: &CostArgs) -> Result<(), BenchError> {
             took,
             (2 * cost.ops(), cost.misses()),
         );
-        rows.push(cost.row(Row { data_bytes: Some(data), high_bytes: Some(high), ..row }));
+        rows.push(cost.row(Row {
+            data_bytes: Some(data),
+            kernel: KernelFigures { high_bytes: Some(high), ..row.kernel },
+            ..row
+        }));
         progress.inc(1);
     }
     progress.finish_and_clear();

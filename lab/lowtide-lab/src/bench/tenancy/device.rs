@@ -10,7 +10,7 @@ use std::os::unix::fs::MetadataExt;
 use std::time::Instant;
 
 use lowtide::Pager;
-use lowtide_cli::bench::datafile::DataFile;
+use lowtide_bench::datafile::DataFile;
 use lowtide_report::row::DeviceSample;
 
 /// Counters at one moment.

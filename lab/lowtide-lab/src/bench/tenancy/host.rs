@@ -1,12 +1,13 @@
 //! The parts that workloads with tenants share: options, head and tail of the result, limits.
 
 use clap::Args;
-use lowtide::{Pager, PagerBuilder, Policy, Programs, Size, Tenant, TenantError};
-use lowtide_cli::bench::content::UNIT_BYTES;
-use lowtide_cli::bench::datafile::DataFile;
-use lowtide_cli::bench::error::BenchError;
-use lowtide_cli::bench::machine::Machine;
-use lowtide_cli::bench::options::{Files, Io, Output, memory};
+use lowtide::{Pager, PagerBuilder, Policy, Size, Tenant};
+use lowtide_bench::content::UNIT_BYTES;
+use lowtide_bench::datafile::DataFile;
+use lowtide_bench::error::BenchError;
+use lowtide_bench::machine::Machine;
+use lowtide_bench::options::{Files, Io, Output, memory};
+use lowtide_bpf::Programs;
 use lowtide_host::probe::Probe;
 use lowtide_report::interrupt::Cut;
 use lowtide_report::json::Report;
@@ -108,12 +109,9 @@ pub(crate) fn apply(
 ) -> Result<Option<Programs>, BenchError> {
     tenant.set_high_policy(throttle.builtin())?;
     let ThrottlePolicy::Program { name, object } = throttle else { return Ok(None) };
-    let programs = tenant.attach(object, name).map_err(|error| match error {
-        TenantError::Program(error) => {
-            ProgramError { path: name.into(), why: error.to_string() }.into()
-        }
-        error => BenchError::from(error),
-    })?;
+    let programs = Programs::load(object, name)
+        .map_err(|error| ProgramError { path: name.into(), why: error.to_string() })?;
+    tenant.set_hooks(Some(Box::new(programs.clone())))?;
     Ok(Some(programs))
 }
 

@@ -9,8 +9,8 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use lowtide::View;
-use lowtide_cli::bench::content::{Content, UNIT_BYTES};
-use lowtide_cli::bench::error::BenchError;
+use lowtide_bench::content::{Content, UNIT_BYTES};
+use lowtide_bench::error::BenchError;
 use lowtide_report::interrupt;
 use lowtide_report::threads::{self, Stop, ThreadError};
 

@@ -11,9 +11,9 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::PathBuf;
 use std::time::Instant;
 
-use lowtide_cli::bench::access::AccessError;
-use lowtide_cli::bench::content::{Content, UNIT_BYTES};
-use lowtide_cli::bench::error::BenchError;
+use lowtide_bench::access::AccessError;
+use lowtide_bench::content::{Content, UNIT_BYTES};
+use lowtide_bench::error::BenchError;
 use lowtide_experiments::programs::writer::Writer;
 use lowtide_report::interrupt;
 use lowtide_report::tally::{Latency, Slice};
@@ -158,7 +158,7 @@ impl Fill {
 mod tests {
     use super::*;
     use crate::bench::write::source::Source;
-    use lowtide_cli::bench::datafile::{DataDir, Locking};
+    use lowtide_bench::datafile::{DataDir, Locking};
 
     fn made() -> (tempfile::TempDir, Source) {
         let dir = tempfile::tempdir().unwrap();

@@ -8,9 +8,9 @@
 use std::io::{self, Write};
 use std::path::Path;
 
-use lowtide_cli::bench::content::Content;
-use lowtide_cli::bench::datafile::{DataDir, Scratch};
-use lowtide_cli::bench::error::BenchError;
+use lowtide_bench::content::Content;
+use lowtide_bench::datafile::{DataDir, Scratch};
+use lowtide_bench::error::BenchError;
 use lowtide_report::{interrupt, progress};
 
 use super::file::CHUNK_BYTES;

@@ -10,11 +10,11 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use lowtide::{Error, OpenOptions, Pager, Policy, View};
-use lowtide_cli::bench::access::AccessError;
-use lowtide_cli::bench::datafile::DataDir;
-use lowtide_cli::bench::error::BenchError;
-use lowtide_cli::bench::system::{System, count, dirty_bytes};
-use lowtide_cli::bench::thread_pool::Until;
+use lowtide_bench::access::AccessError;
+use lowtide_bench::datafile::DataDir;
+use lowtide_bench::error::BenchError;
+use lowtide_bench::system::{System, count, dirty_bytes};
+use lowtide_bench::thread_pool::Until;
 use lowtide_experiments::programs::writer::Writer;
 use lowtide_host::usage::CpuTime;
 use lowtide_report::tally::{Slice, WriteBack};

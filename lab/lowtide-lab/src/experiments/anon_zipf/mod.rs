@@ -9,9 +9,9 @@ pub(crate) use real::RealAnonZipf;
 use std::rc::Rc;
 use std::time::Duration;
 
+use crate::sim::options::{seconds, threads};
 use clap::Args;
 use lowtide::Size;
-use lowtide_cli::sim::options::{seconds, threads};
 use lowtide_experiments::programs::heap::{AnonZipf as Program, HeapProgram};
 use lowtide_report::columns::{Columns, label, number, p99};
 use lowtide_report::row::RowLatency;
@@ -85,8 +85,8 @@ Examples:
             }),
             ("in/op", |row| each_cell(row, "pswpin")),
             ("out/op", |row| each_cell(row, "pswpout")),
-            ("user s", |row| seconds_cell(row.user_s)),
-            ("system s", |row| seconds_cell(row.system_s)),
+            ("user s", |row| seconds_cell(row.kernel.user_s)),
+            ("system s", |row| seconds_cell(row.kernel.system_s)),
         ],
     );
 

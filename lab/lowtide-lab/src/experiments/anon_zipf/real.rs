@@ -10,17 +10,18 @@
 //!
 //! Every operation checks what it loads. What the program computes besides is left out.
 
+use crate::bench::options::{FewPolicies, ScratchPlace};
 use clap::{Args, ValueEnum};
 use lowtide::{Pager, Policy, Size, SwapOptions};
-use lowtide_cli::bench::datafile::DataDir;
-use lowtide_cli::bench::error::BenchError;
-use lowtide_cli::bench::machine::Machine;
-use lowtide_cli::bench::options::memory::check_memory;
-use lowtide_cli::bench::options::{FewPolicies, Output, ScratchPlace, Seed, chosen, rounds};
-use lowtide_cli::bench::rounds as turns;
-use lowtide_cli::bench::rounds::take_turns;
-use lowtide_cli::bench::system::System;
-use lowtide_cli::bench::thread_pool::Until;
+use lowtide_bench::datafile::DataDir;
+use lowtide_bench::error::BenchError;
+use lowtide_bench::machine::Machine;
+use lowtide_bench::options::memory::check_memory;
+use lowtide_bench::options::{Output, Seed, chosen, rounds};
+use lowtide_bench::rounds as turns;
+use lowtide_bench::rounds::take_turns;
+use lowtide_bench::system::System;
+use lowtide_bench::thread_pool::Until;
 use lowtide_experiments::programs::heap::{AnonZipf as Program, PAGE};
 use lowtide_host::probe::Probe;
 use lowtide_report::columns::{self, Columns, number, p99};
@@ -28,7 +29,7 @@ use lowtide_report::interrupt::Cut;
 use lowtide_report::json::LatencyUs;
 use lowtide_report::measured::checked;
 use lowtide_report::rounds::{self, ratio};
-use lowtide_report::row::{Row, RowLatency};
+use lowtide_report::row::{KernelFigures, MeasuredFigures, Row, RowLatency};
 use lowtide_report::spread::Spread;
 use lowtide_report::table::us;
 use lowtide_report::tally::{Latency, Slice};
@@ -99,7 +100,7 @@ const COLUMNS: Columns = Columns::named(
         }),
         ("system", |row| format!("{} {}", row.system, row.policy).trim().to_owned()),
         ("ops/s", |row| number(row.ops_per_s)),
-        ("ratio", |row| row.speed_ratio.map_or_else(String::new, Spread::text)),
+        ("ratio", |row| row.measured.speed_ratio.map_or_else(String::new, Spread::text)),
         ("mean µs", |row| row.latency_us.map_or_else(String::new, |us_| us(us_.mean()))),
         ("p99", p99),
         ("p99.9", |row| row.latency_us.and_then(RowLatency::p999).map_or_else(String::new, us)),
@@ -108,10 +109,10 @@ const COLUMNS: Columns = Columns::named(
             faults.map_or_else(String::new, |(&n, ops)| format!("{:.3}", n as f64 / ops as f64))
         }),
         ("in swap", |row| {
-            row.swap_bytes.map_or_else(String::new, |bytes| Size::new(bytes).to_string())
+            row.kernel.swap_bytes.map_or_else(String::new, |bytes| Size::new(bytes).to_string())
         }),
         ("swap's memory", |row| {
-            row.zram_bytes.map_or_else(String::new, |bytes| Size::new(bytes).to_string())
+            row.kernel.zram_bytes.map_or_else(String::new, |bytes| Size::new(bytes).to_string())
         }),
     ],
 );
@@ -240,6 +241,7 @@ impl RealAnonZipf {
 
     fn row(&self, program: &Program, result: &rounds::Turns, base: &rounds::Turns) -> Row {
         let sum = result.sum();
+        let row = Row::of_turns(result);
         Row {
             workload: AnonZipf::NAME,
             max_bytes: Some(self.own.max),
@@ -250,13 +252,19 @@ impl RealAnonZipf {
             latency_us: Some(RowLatency::Whole(LatencyUs::from(&Latency::from_pairs(
                 &sum.latency,
             )))),
-            speed_ratio: Some(ratio(result, base, Slice::rate)),
-            swap_bytes: sum.swap.map(|swap| swap.orig_bytes),
-            zram_bytes: sum.swap.map(|swap| swap.memory_bytes),
-            // Nothing is flushed, and no writer is throttled.
-            flush_seconds: None,
-            longest_pause_ms: None,
-            ..Row::of_turns(result)
+            measured: MeasuredFigures {
+                speed_ratio: Some(ratio(result, base, Slice::rate)),
+                // Nothing is flushed, and no writer is throttled.
+                flush_seconds: None,
+                ..row.measured
+            },
+            kernel: KernelFigures {
+                swap_bytes: sum.swap.map(|swap| swap.orig_bytes),
+                zram_bytes: sum.swap.map(|swap| swap.memory_bytes),
+                longest_pause_ms: None,
+                ..row.kernel
+            },
+            ..row
         }
     }
 }

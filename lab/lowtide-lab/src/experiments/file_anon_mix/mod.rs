@@ -32,12 +32,13 @@ pub(crate) use finished::FinishedError;
 pub(crate) use real::run as measure;
 pub(crate) use simulated::run as simulate;
 
+use crate::experiments::writing::WrittenRow;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::sim::options as sim;
 use clap::Args;
-use lowtide_cli::bench::options::{Policies, rounds};
-use lowtide_cli::sim::options as sim;
+use lowtide_bench::options::{Policies, rounds};
 use lowtide_experiments::client::mix::MixConfig;
 use lowtide_report::columns::{self, Column};
 use lowtide_report::row::Row;
@@ -155,7 +156,7 @@ pub(crate) struct SimOptions {
 
 /// One line about a row's kill.
 fn kill_line(row: &Row) -> Option<String> {
-    let kill = row.kill?;
+    let kill = row.own::<WrittenRow>().kill?;
     let share = row.max_bytes.map_or_else(String::new, |max| {
         format!(", {:.0} % of the budget,", 100.0 * kill.clean_file_bytes as f64 / max as f64)
     });

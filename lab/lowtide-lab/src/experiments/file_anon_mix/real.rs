@@ -13,16 +13,17 @@
 //! result (`oom`), and the round does not count. The process uses the budget's frames and, in
 //! addition, 7/8 of the budget for the heap. Source: `docs/kernel/workloads.md` §3.
 
+use lowtide_report::outcome::MixRow;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use lowtide::{Error, OpenOptions, Policy, Size, Tenant, View};
-use lowtide_cli::bench::content::{Content, UNIT_BYTES};
-use lowtide_cli::bench::datafile::{DataFile, Purpose};
-use lowtide_cli::bench::error::BenchError;
-use lowtide_cli::bench::options::Seed;
+use lowtide_bench::content::{Content, UNIT_BYTES};
+use lowtide_bench::datafile::{DataFile, Purpose};
+use lowtide_bench::error::BenchError;
+use lowtide_bench::options::Seed;
 use lowtide_report::interrupt::{self, Cut};
 use lowtide_report::row::Row;
 use lowtide_report::{columns, progress};
@@ -128,14 +129,20 @@ impl<'a> Mix<'a> {
         let mut row = row.on_pager(&before, &after, seconds, (loads, misses));
         row.stat.insert("peak".into(), tenant.peak()?);
         row.stat.insert("failcnt".into(), tenant.events()?.max);
-        Ok(Row {
-            program: Some("views and reservations"),
-            max_bytes: Some(self.max),
-            data_bytes: Some(self.file + self.anon),
-            oom: Some(u64::from(scene.killed.load(Relaxed))),
-            rounds: Some(rounds),
-            round_seconds: (rounds > 0).then(|| round_seconds / f64::from(rounds)),
-            ..row
+        Ok({
+            let own = MixRow {
+                round_seconds: (rounds > 0).then(|| round_seconds / f64::from(rounds)),
+                ..row.own()
+            };
+            Row {
+                program: Some("views and reservations"),
+                max_bytes: Some(self.max),
+                data_bytes: Some(self.file + self.anon),
+                oom: Some(u64::from(scene.killed.load(Relaxed))),
+                rounds: Some(rounds),
+                ..row
+            }
+            .with(own)
         })
     }
 

@@ -8,13 +8,14 @@
 //! that an interrupted command has compared its policies over the same seeds.
 
 use lowtide::Policy;
-use lowtide_cli::sim::error::SimError;
-use lowtide_cli::sim::{jobs, show};
+use lowtide_bench::sim::error::SimError;
+use lowtide_bench::sim::{jobs, show};
 use lowtide_experiments::client::mix::MixResult;
 use lowtide_experiments::published::{Arm, MixOutcome, mix_verdict};
 use lowtide_report::columns;
 use lowtide_report::interrupt::{self, Cut};
 use lowtide_report::json::{COMMIT, VERSION};
+use lowtide_report::outcome::MixRow;
 use lowtide_report::outcome::SeedsRow;
 use lowtide_report::progress::{Patient, Unit};
 use lowtide_report::row::Row;
@@ -85,7 +86,8 @@ impl Plan {
             killed.map(|(rounds, bytes)| (f64::from(rounds), bytes as f64)).unzip();
         let (count, kills) = (runs.len() as u32, rounds.len() as u32);
         let any = |values: Vec<f64>| (kills > 0).then(|| Spread::of(values));
-        Row {
+        let base = self.setup_row(policy);
+        let own = MixRow {
             seeds: Some(SeedsRow {
                 first: self.config.seed,
                 runs: count,
@@ -95,8 +97,9 @@ impl Plan {
                 kill_rounds: any(rounds),
                 kill_clean_file_bytes: any(clean),
             }),
-            ..self.setup_row(policy)
-        }
+            ..base.own()
+        };
+        base.with(own)
     }
 }
 

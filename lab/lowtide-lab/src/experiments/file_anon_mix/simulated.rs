@@ -7,15 +7,17 @@
 //! on how many reclaim while one of them ages. A kill is a result: the row reports it, with the
 //! counters at the kill.
 
+use crate::experiments::writing::WrittenRow;
+use lowtide_report::outcome::MixRow;
 use std::sync::atomic::AtomicU64;
 
+use crate::sim::options;
 use lowtide::{Policy, Size};
-use lowtide_cli::sim::clock::Stopwatch;
-use lowtide_cli::sim::error::SimError;
-use lowtide_cli::sim::host::Host;
-use lowtide_cli::sim::jobs;
-use lowtide_cli::sim::options;
-use lowtide_cli::sim::show::{self, Head};
+use lowtide_bench::sim::clock::Stopwatch;
+use lowtide_bench::sim::error::SimError;
+use lowtide_bench::sim::host::Host;
+use lowtide_bench::sim::jobs;
+use lowtide_bench::sim::show::{self, Head};
 use lowtide_experiments::client::mix::{self, Faulted, MixConfig, MixResult, Posting};
 use lowtide_experiments::published::{Arm, PublishedMix, published_mix};
 use lowtide_report::interrupt::{self, Cut};
@@ -151,12 +153,7 @@ impl Plan {
         let mut row = row.on_machine(None, &result.stat, u64::from(result.rounds));
         row.stat.insert("usage".into(), memory.current * memory.page_bytes);
         row.stat.insert("failcnt".into(), memory.limits.max);
-        Row {
-            // A round is not an operation in the sense of other workloads.
-            ops: None,
-            ops_per_s: None,
-            oom: Some(u64::from(result.killed.is_some())),
-            rounds: Some(result.rounds),
+        let own = WrittenRow {
             kill: result.killed.map(|kill| KillRow {
                 seconds: kill.at_ns as f64 / 1e9,
                 faulted: match kill.faulted {
@@ -166,8 +163,17 @@ impl Plan {
                 tried_ms: kill.tried_ns as f64 / 1e6,
                 clean_file_bytes: kill.clean_file_pages * self.machine.page,
             }),
+            ..row.own()
+        };
+        Row {
+            // A round is not an operation in the sense of other workloads.
+            ops: None,
+            ops_per_s: None,
+            oom: Some(u64::from(result.killed.is_some())),
+            rounds: Some(result.rounds),
             ..row
         }
+        .with(own)
     }
 
     /// The published row of an arm. Its counters are those of the full size.
@@ -183,10 +189,10 @@ impl Plan {
             page_bytes: beside.page_bytes,
             threads: beside.threads,
             oom: Some(u64::from(!published.stat.is_empty())),
-            rounds_published: Some(published.rounds),
             stat: named(published.stat),
             ..Row::default()
         }
+        .with(MixRow { rounds_published: Some(published.rounds), ..MixRow::default() })
     }
 }
 

@@ -19,15 +19,15 @@ mod simulated;
 pub(crate) use real::run as measure;
 pub(crate) use simulated::run as simulate;
 
+use crate::sim::options as sim;
 use clap::{Args, ValueEnum};
 use lowtide::Size;
-use lowtide_cli::bench::options::{Files, Io, Output, Policies, Seed};
-use lowtide_cli::sim::options as sim;
+use lowtide_bench::options::{Files, Io, Output, Policies, Seed};
 use lowtide_experiments::client::tenants::BUCKETS_S;
 use lowtide_experiments::programs::tenants::{Content, Tenants};
 use lowtide_report::columns::{self, Column};
 use lowtide_report::json::LatencyUs;
-use lowtide_report::row::{Bucket, Row, RowLatency};
+use lowtide_report::row::{Bucket, KernelFigures, Row, RowLatency, TenantsRow};
 use lowtide_report::values::{budget, part, seconds, size};
 
 /// The name of the workload.
@@ -187,7 +187,7 @@ pub(crate) struct SimOptions {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=2),
           default_value_t = 1)]
     nodes: u32,
-    /// What tenants have.
+    /// The contents of tenants.
     #[command(flatten)]
     having: Having,
     /// The machine, the budget, the scale and the results.
@@ -205,16 +205,19 @@ fn row_of(tenants: &Tenants, scale: f64, latency: LatencyUs, buckets: &[u64]) ->
         threads: tenants.all_workers(),
         seed: Some(tenants.seed),
         scale: Some(scale),
-        swap_high_bytes: tenants.swap_high,
         latency_us: Some(RowLatency::Whole(latency)),
-        latency_buckets: Some(Bucket::all(&BUCKETS_S, buckets)),
+        kernel: KernelFigures { swap_high_bytes: tenants.swap_high, ..KernelFigures::default() },
         ..Row::default()
     }
+    .with(TenantsRow {
+        latency_buckets: Some(Bucket::all(&BUCKETS_S, buckets)),
+        ..TenantsRow::default()
+    })
 }
 
 /// What follows from the first row on real memory.
 fn conclusions(first: &Row) -> [String; 2] {
-    let workers = first.workers.clone().unwrap_or_default();
+    let workers = first.own::<TenantsRow>().workers.unwrap_or_default();
     let (least, mean) = (workers.least.unwrap_or(0.0), workers.mean.unwrap_or(0.0));
     [
         format!(

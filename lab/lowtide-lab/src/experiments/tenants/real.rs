@@ -20,11 +20,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use lowtide::{OpenOptions, Pager, Policy, Size, SwapOptions, Tenant, View};
-use lowtide_cli::bench::content::{Content, UNIT_BYTES};
-use lowtide_cli::bench::datafile::{DataDir, DataFile, Purpose};
-use lowtide_cli::bench::error::BenchError;
-use lowtide_cli::bench::machine::Machine;
-use lowtide_cli::bench::options::Io;
+use lowtide_bench::content::{Content, UNIT_BYTES};
+use lowtide_bench::datafile::{DataDir, DataFile, Purpose};
+use lowtide_bench::error::BenchError;
+use lowtide_bench::machine::Machine;
+use lowtide_bench::options::Io;
 use lowtide_experiments::client::tenants::BUCKETS_S;
 use lowtide_experiments::programs::heap::PAGE;
 use lowtide_experiments::programs::tenants::{Request, Requests, Tenants};
@@ -107,11 +107,10 @@ impl Alike {
     fn workers(&self, pager: &Pager, files: &[DataFile]) -> Result<Vec<Worker>, BenchError> {
         let mut workers = Vec::new();
         for tenant in 0..self.tenants.tenants {
-            let mut group = pager.tenant(&format!("tenant-{}", tenant + 1));
+            let group = pager.tenant(&format!("tenant-{}", tenant + 1)).create()?;
             if let Some(high) = self.tenants.swap_high {
-                group = group.swap_high(Size::new(high));
+                group.set_swap_high(Size::new(high))?;
             }
-            let group = group.create()?;
             for worker in 0..self.tenants.workers {
                 let number = tenant * self.tenants.workers + worker;
                 let file = files.get(tenant as usize);

@@ -8,19 +8,19 @@
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
+use crate::sim::options;
 use lowtide::{Policy, Size};
-use lowtide_cli::sim::clock::Stopwatch;
-use lowtide_cli::sim::error::SimError;
-use lowtide_cli::sim::host::Host;
-use lowtide_cli::sim::jobs;
-use lowtide_cli::sim::options;
-use lowtide_cli::sim::show::{self, Head};
+use lowtide_bench::sim::clock::Stopwatch;
+use lowtide_bench::sim::error::SimError;
+use lowtide_bench::sim::host::Host;
+use lowtide_bench::sim::jobs;
+use lowtide_bench::sim::show::{self, Head};
 use lowtide_experiments::client::tenants::{self, TenantsResult};
 use lowtide_experiments::programs::tenants::Tenants;
 use lowtide_report::interrupt::{self, Cut};
 use lowtide_report::json::LatencyUs;
 use lowtide_report::progress::{Patient, Unit};
-use lowtide_report::row::Row;
+use lowtide_report::row::{KernelFigures, Row};
 use lowtide_report::verdict::Closing;
 use lowtide_sim::spec::{MachineSpec, SwapSpec};
 use lowtide_sim::{MachineConfig, MachineError, MachineStat};
@@ -118,17 +118,23 @@ impl Plan {
         let ms = |of: fn(&MachineStat) -> u64| {
             Some(nodes.iter().map(|node| of(&node.stat)).sum::<u64>() as f64 / 1e6)
         };
-        let row = Row {
-            world: "sim",
-            policy: policy.to_string(),
-            machine: self.machine.name.clone(),
-            max_bytes: self.max.map(|max| max * u64::from(self.nodes)),
-            page_bytes: self.machine.page,
-            nodes: (self.nodes > 1).then_some(self.nodes),
-            lruvec_lock_ms: ms(|stat| stat.lruvec_lock.waited_ns),
-            swap_lock_ms: ms(|stat| stat.swap_lock.waited_ns),
-            zram_bytes: Some(nodes.iter().map(|node| node.stat.zram_bytes).sum()),
-            ..row_of(&self.tenants, self.scale, LatencyUs::from(&latency), &buckets)
+        let row = {
+            let base = row_of(&self.tenants, self.scale, LatencyUs::from(&latency), &buckets);
+            Row {
+                world: "sim",
+                policy: policy.to_string(),
+                machine: self.machine.name.clone(),
+                max_bytes: self.max.map(|max| max * u64::from(self.nodes)),
+                page_bytes: self.machine.page,
+                kernel: KernelFigures {
+                    nodes: (self.nodes > 1).then_some(self.nodes),
+                    lruvec_lock_ms: ms(|stat| stat.lruvec_lock.waited_ns),
+                    swap_lock_ms: ms(|stat| stat.swap_lock.waited_ns),
+                    zram_bytes: Some(nodes.iter().map(|node| node.stat.zram_bytes).sum()),
+                    ..base.kernel
+                },
+                ..base
+            }
         };
         let of_node = |node: &TenantsResult| Row::default().on_machine(None, &node.stat, 0);
         let others: Vec<Row> = nodes[1..].iter().map(of_node).collect();
@@ -137,7 +143,14 @@ impl Plan {
         // With a limit, what matters is how long tasks slept for it.
         let slept = ms(|stat| stat.kernel.high_sleep_ns);
         Row {
-            throttled_ms: if self.tenants.swap_high.is_some() { slept } else { row.throttled_ms },
+            kernel: KernelFigures {
+                throttled_ms: if self.tenants.swap_high.is_some() {
+                    slept
+                } else {
+                    row.kernel.throttled_ms
+                },
+                ..row.kernel
+            },
             ..row
         }
     }

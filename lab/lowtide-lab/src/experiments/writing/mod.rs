@@ -17,10 +17,11 @@
 pub(crate) mod real;
 pub(crate) mod simulated;
 
+use serde::Serialize;
 use std::fmt;
 
 use clap::Args;
-use lowtide_cli::bench::error::BenchError;
+use lowtide_bench::error::BenchError;
 use lowtide_experiments::programs::writer::Writer;
 use lowtide_report::columns::Columns;
 use lowtide_report::json::LatencyUs;
@@ -32,6 +33,23 @@ use lowtide_report::verdict::Closing;
 
 use super::Sizes;
 use crate::bench::write::FillPeer;
+
+/// What rows about writing a file say.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(crate) struct WrittenRow {
+    /// The out-of-memory kill that ended the run. Counters are as of the kill.
+    pub(crate) kill: Option<KillRow>,
+    /// Bytes that the program had written at the end, or at the kill.
+    pub(crate) written_bytes: Option<u64>,
+    /// The speed of writing a file and making it durable.
+    pub(crate) mib_per_s: Option<Spread>,
+    /// The share of the group's cached file pages that was dirty or under writeback at the kill.
+    pub(crate) unclean_pct: Option<f64>,
+    /// Naps of reclaim, by their reason.
+    pub(crate) naps: Option<Naps>,
+    /// The published outcome, in the posting's words.
+    pub(crate) outcome_published: Option<&'static str>,
+}
 
 /// An experiment with a writer. The value has its own options.
 pub(crate) trait Writing: Args + fmt::Debug {

@@ -8,23 +8,23 @@
 //! * A file is flushed in any case, because it is read back. If the experiment does not make it
 //!   durable, that time does not count; it is a figure of its own.
 
+use crate::experiments::writing::WrittenRow;
 use std::rc::Rc;
 
+use crate::bench::options::{ScratchPlace, can_cache};
 use clap::Args;
+use lowtide::advanced::PagerAdvanced as _;
 use lowtide::{Pager, Policy, Size};
-use lowtide_cli::bench::compare::refuse_slowed;
-use lowtide_cli::bench::datafile::Scratch;
-use lowtide_cli::bench::error::BenchError;
-use lowtide_cli::bench::machine::Machine;
-use lowtide_cli::bench::options::memory::{can_cache, check_memory};
-use lowtide_cli::bench::options::{
-    Io, Output, Policies, ScratchPlace, Slowdown, YoungFaults, rounds,
-};
-use lowtide_cli::bench::rounds as turns;
-use lowtide_cli::bench::rounds::take_turns;
-use lowtide_cli::bench::slow::Slowness;
-use lowtide_cli::bench::system::System;
-use lowtide_cli::bench::thread_pool::Until;
+use lowtide_bench::compare::refuse_slowed;
+use lowtide_bench::datafile::Scratch;
+use lowtide_bench::error::BenchError;
+use lowtide_bench::machine::Machine;
+use lowtide_bench::options::memory::check_memory;
+use lowtide_bench::options::{Io, Output, Policies, YoungFaults, rounds};
+use lowtide_bench::rounds as turns;
+use lowtide_bench::rounds::take_turns;
+use lowtide_bench::system::System;
+use lowtide_bench::thread_pool::Until;
 use lowtide_experiments::programs::writer::Writer;
 use lowtide_host::probe::{Availability, Probe};
 use lowtide_report::interrupt::Cut;
@@ -32,7 +32,7 @@ use lowtide_report::json::LatencyUs;
 use lowtide_report::measured::checked;
 use lowtide_report::outcome::Naps;
 use lowtide_report::rounds::{self, ratio};
-use lowtide_report::row::Row;
+use lowtide_report::row::{DeviceFigures, MeasuredFigures, Row};
 use lowtide_report::spread::Spread;
 use lowtide_report::tally::{Latency, Slice};
 use lowtide_report::values::{PAGE, page};
@@ -41,6 +41,7 @@ use lowtide_report::{columns, out, progress};
 use super::{Beside, Writing, Written};
 use crate::bench::peer::dd::Dd;
 use crate::bench::peer::filler::Filler;
+use crate::bench::slow::{Slowdown, Slowness};
 use crate::bench::tenancy::host::tail;
 use crate::bench::write::{FillPeer, Place, Source, Way, WritingSystem};
 
@@ -196,16 +197,26 @@ impl<W: Writing> RealWriting<W> {
     ) -> Vec<Row> {
         let (sum, rounds) = (result.sum(), result.slices.len() as u64);
         let rate = |slice: &Slice| writer.file as f64 / f64::from(1 << 20) / slice.seconds;
-        let row = Row {
-            workload: W::NAME,
-            max_bytes: Some(writer.max),
-            data_bytes: Some(writer.file),
-            page_bytes: self.page,
-            threads: 1,
-            written_bytes: Some((sum.ops * Writer::BLOCK).min(rounds * writer.file)),
-            slowed: slowness.text(),
-            speed_ratio: Some(ratio(result, base, rate)),
-            ..Row::of_turns(result)
+        let row = {
+            let row = Row::of_turns(result);
+            let own = WrittenRow {
+                written_bytes: Some((sum.ops * Writer::BLOCK).min(rounds * writer.file)),
+                ..row.own()
+            };
+            Row {
+                workload: W::NAME,
+                max_bytes: Some(writer.max),
+                data_bytes: Some(writer.file),
+                page_bytes: self.page,
+                threads: 1,
+                device: DeviceFigures { slowed: slowness.text(), ..row.device },
+                measured: MeasuredFigures {
+                    speed_ratio: Some(ratio(result, base, rate)),
+                    ..row.measured
+                },
+                ..row
+            }
+            .with(own)
         };
         let nap = |name| sum.stat.get(name).copied().unwrap_or(0);
         let written = Written {

@@ -1,14 +1,15 @@
 //! The player on a simulated machine: `lowtide_experiments::client::dd`, one machine for each
 //! policy, in parallel.
 
+use crate::experiments::writing::WrittenRow;
 use std::sync::atomic::AtomicU64;
 
+use crate::sim::options::{self, Common, OnMachine};
 use clap::Args;
 use lowtide::{Policy, Size};
-use lowtide_cli::sim::error::SimError;
-use lowtide_cli::sim::host::Host;
-use lowtide_cli::sim::options::{self, Common, OnMachine};
-use lowtide_cli::sim::{jobs, show};
+use lowtide_bench::sim::error::SimError;
+use lowtide_bench::sim::host::Host;
+use lowtide_bench::sim::{jobs, show};
 use lowtide_experiments::client::dd::{self, DdResult};
 use lowtide_experiments::programs::writer::Writer;
 use lowtide_report::interrupt::{self, Cut};
@@ -134,9 +135,9 @@ impl<W: Writing> SimulatedWriting<W> {
             page_bytes: machine.page,
             threads: 1,
             seed: Some(self.common.seed),
-            written_bytes: Some(result.written),
             ..Row::default()
-        };
+        }
+        .with(WrittenRow { written_bytes: Some(result.written), ..WrittenRow::default() });
         let group = &result.group;
         let seconds = result.stat.now_ns as f64 / 1e9;
         Written {

@@ -9,6 +9,7 @@
 //! *Still there* is a change: pages read ahead and not used yet at the end, less those at the
 //! beginning of the measurement. So the lines add up to the device's reads, and it can be negative.
 
+use lowtide_report::reading::DatabasePart;
 use lowtide_report::reading::DatabaseRow;
 use lowtide_report::row::Row;
 use lowtide_report::table;
@@ -27,7 +28,9 @@ const SOURCES: [&str; 6] = [
 pub(crate) fn lines(rows: &[Row]) -> Vec<String> {
     let columns: Vec<(&str, [f64; 6])> = rows
         .iter()
-        .filter_map(|row| Some((row.policy.as_str(), sources(row, row.database.as_ref()?)?)))
+        .filter_map(|row| {
+            Some((row.policy.as_str(), sources(row, row.own::<DatabasePart>().database.as_ref()?)?))
+        })
         .collect();
     let headers: Vec<&str> = ["KiB/op (% of the reads)"]
         .into_iter()
@@ -91,7 +94,10 @@ mod tests {
         for (source, expected) in sources.iter().zip(expected) {
             assert!((source - expected).abs() < 1e-9, "{sources:?}");
         }
-        let row = Row { policy: "lru".into(), database: Some(reads), ..row };
+        let row = {
+            let own = DatabasePart { database: Some(reads) };
+            Row { policy: "lru".into(), ..row }.with(own)
+        };
         let text = lines(&[row]).concat();
         assert!(text.contains("3.60 (36.0 %)") && text.contains("10.00 (100.0 %)"), "{text}");
         assert!(lines(&[Row::default()]).is_empty());

@@ -16,16 +16,17 @@ mod explain;
 pub(crate) mod wt;
 pub(crate) mod ycsb;
 
+use lowtide_report::reading::DatabasePart;
 use std::sync::atomic::AtomicU64;
 
+use crate::sim::options::{self, Common};
 use clap::Args;
 use lowtide::{Policy, Size};
-use lowtide_cli::sim::clock::Stopwatch;
-use lowtide_cli::sim::error::SimError;
-use lowtide_cli::sim::host::Host;
-use lowtide_cli::sim::jobs;
-use lowtide_cli::sim::options::{self, Common};
-use lowtide_cli::sim::show::{self, Head};
+use lowtide_bench::sim::clock::Stopwatch;
+use lowtide_bench::sim::error::SimError;
+use lowtide_bench::sim::host::Host;
+use lowtide_bench::sim::jobs;
+use lowtide_bench::sim::show::{self, Head};
 use lowtide_core::{DirtyLimits, DirtyShare};
 use lowtide_experiments::client::database::{self, DatabaseConfig, DatabaseResult, Layout};
 use lowtide_report::columns::{self, Columns};
@@ -95,10 +96,10 @@ impl Dirty {
         }
         let defaults = DirtyLimits::default();
         let share = |given: Option<u32>, default| given.map_or(default, DirtyShare::Percent);
-        let limits = DirtyLimits {
-            background: share(self.dirty_background, defaults.background),
-            hard: share(self.dirty_limit, defaults.hard),
-        };
+        let limits = DirtyLimits::new(
+            share(self.dirty_background, defaults.background),
+            share(self.dirty_limit, defaults.hard),
+        );
         limits.check(page).map_err(|error| {
             SimError::usage(error.to_string(), "lower --dirty-background, or raise --dirty-limit")
         })?;
@@ -192,9 +193,9 @@ impl Plan {
             threads: self.config.threads,
             seed: Some(self.config.seed),
             latency_us: Some(RowLatency::Whole(LatencyUs::from(&result.latency))),
-            database: Some(reading_of(result, &self.machine)),
             ..Row::default()
-        };
+        }
+        .with(DatabasePart { database: Some(reading_of(result, &self.machine)) });
         row.on_machine(Some(&result.began), &result.ended, result.ops)
     }
 

@@ -2,10 +2,10 @@
 //! `docs/design/fidelity.md` compares. What decides about its reads are options: how large the
 //! windows of read-ahead are, where dirty leaves go, and how much may be dirty for how long.
 
+use crate::sim::options::{self, Common, OnMachine, Timing, threads};
 use clap::{Args, ValueEnum};
 use lowtide::Size;
-use lowtide_cli::sim::error::SimError;
-use lowtide_cli::sim::options::{self, Common, OnMachine, Timing, threads};
+use lowtide_bench::sim::error::SimError;
 use lowtide_experiments::client::database::{DatabaseConfig, Layout};
 use lowtide_report::count::Count;
 

@@ -1,8 +1,8 @@
 //! `lowtide-lab sim ycsb-a|b|c`: the published experiment, at full size or scaled down.
 
+use crate::sim::options::{self, AtScale, threads};
 use clap::Args;
-use lowtide_cli::sim::error::SimError;
-use lowtide_cli::sim::options::{self, AtScale, threads};
+use lowtide_bench::sim::error::SimError;
 use lowtide_experiments::client::database::DatabaseConfig;
 use lowtide_report::count::Count;
 use lowtide_sim::spec::MachineSpec;

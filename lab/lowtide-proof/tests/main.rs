@@ -1,0 +1,4 @@
+//! The tests of this crate from outside, in one binary.
+
+mod mapped;
+mod power_cut;
