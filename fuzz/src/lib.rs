@@ -24,8 +24,11 @@ use std::io::{Cursor, Write};
 use std::path::Path;
 use std::sync::LazyLock;
 
+/// What a target does with its input.
+pub type Target = fn(&[u8]);
+
 /// A target by its name, and its function.
-pub const TARGETS: [(&str, fn(&[u8])); 4] =
+pub const TARGETS: [(&str, Target); 4] =
     [("traces", traces), ("programs", programs), ("machines", machines), ("words", words)];
 
 /// Records that are read of one input: a few compressed bytes may be millions.

@@ -62,7 +62,8 @@ fn no_target_panics_at_a_seed_or_at_what_is_left_of_one() {
     }
 }
 
-/// Writes the seeds as files for a fuzzer: `LOWTIDE_FUZZ_CORPUS=fuzz/corpus cargo test … seeds`.
+/// Writes the seeds as files for a fuzzer:
+/// `LOWTIDE_FUZZ_CORPUS=$PWD/fuzz/corpus cargo test … seeds`.
 #[test]
 fn seeds_can_be_written_as_files() {
     let Some(folder) = std::env::var_os("LOWTIDE_FUZZ_CORPUS") else { return };

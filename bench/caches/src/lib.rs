@@ -9,6 +9,7 @@
 //! | [`cache`] | the three caches behind one seam |
 //! | [`slab`] | pooled, aligned page buffers, the values of the caches |
 //! | [`heap`] | the scale for tables that a cache does not tell about |
+//! | [`layout`] | records on pages of any size |
 //! | [`work`], [`threads`] | the operations, and the threads that do them |
 //! | [`files`] | the data, and the check that no update was lost |
 
@@ -18,6 +19,7 @@ pub mod cache;
 pub mod error;
 pub mod files;
 pub mod heap;
+pub mod layout;
 pub mod pages;
 pub mod run;
 pub mod slab;

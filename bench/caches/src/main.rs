@@ -9,11 +9,11 @@ use std::time::Duration;
 use clap::Parser;
 use lowtide::Size;
 use lowtide_caches::error::Error;
+use lowtide_caches::layout::RecordLayout;
 use lowtide_caches::run::{Plan, Row, Slice, Table, peak_resident, run};
 use lowtide_caches::system::Kind;
 use lowtide_caches::threads::STOP;
 use lowtide_caches::work::Work;
-use lowtide_workload::RecordLayout;
 use lowtide_workload::record::RECORD_BYTES;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::iterator::Signals;
@@ -36,9 +36,9 @@ use signal_hook::iterator::Signals;
     max_term_width = 100,
     after_help = "\
 Examples:
-  cargo run --release --manifest-path bench/caches/Cargo.toml
-  cargo run --release --manifest-path bench/caches/Cargo.toml -- --full --page 1K,4K
-  cargo run --release --manifest-path bench/caches/Cargo.toml -- --work uniform --page 1K"
+  cargo run --release -p lowtide-caches
+  cargo run --release -p lowtide-caches -- --full --page 1K,4K
+  cargo run --release -p lowtide-caches -- --work uniform --page 1K"
 )]
 struct Args {
     /// Bytes of the file; each system has one of its own if a workload writes

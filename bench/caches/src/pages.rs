@@ -6,7 +6,7 @@
 //! is locked, one mutex for all pages with the same hash; without that, a reader could put back
 //! what it read before an update. It also makes threads that miss the same page read it once.
 //!
-//! [`View`](lowtide::View) needs no such lock for reads. Updates take one for the record, because
+//! [`View`] needs no such lock for reads. Updates take one for the record, because
 //! an update depends on what it finds, and two of the same record must not meet.
 
 use std::fs::File;
@@ -14,8 +14,8 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
+use crate::layout::RecordLayout;
 use lowtide::{Pager, View};
-use lowtide_workload::RecordLayout;
 use lowtide_workload::record::{self, RECORD_BYTES, RecordError};
 
 use crate::cache::PageCache;
@@ -47,7 +47,7 @@ pub trait Pages: Send + Sync {
     /// Failures of the device.
     fn flush(&self) -> Result<(), Error>;
 
-    /// Bytes that the system takes now, except for what [`crate::weigh`] has found in the heap.
+    /// Bytes that the system takes now, except for what `weigh` has found in the heap.
     fn bytes(&self) -> u64;
 
     /// Misses and read requests since the start, if the system itself counts them.

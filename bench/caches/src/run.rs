@@ -10,8 +10,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::layout::RecordLayout;
 use lowtide_host::usage::CpuTime;
-use lowtide_workload::RecordLayout;
 use lowtide_workload::record::RECORD_BYTES;
 
 use crate::error::Error;

@@ -2,7 +2,7 @@
 //!
 //! **The same bytes.** A budget of B bytes is for everything that a system keeps in memory of its
 //! own accord: pages and what leads to them. How many pages that leaves is found by weighing
-//! ([`fit`]): a system is built for some number of pages and filled by as many threads as the
+//! (`fit`): a system is built for some number of pages and filled by as many threads as the
 //! measurement has, with three times as many pages as it may keep, so that its ghosts, logs and
 //! freed records are as they will be. Then everything is added up, and the number is corrected
 //! until the sum is at most B and as close to it as the steps of hash tables allow.
@@ -25,9 +25,10 @@ use std::path::Path;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use crate::layout::RecordLayout;
 use lowtide::{IoEngine, OpenOptions, Pager, Policy, Size};
+use lowtide_workload::SplitMix64;
 use lowtide_workload::record::RECORD_BYTES;
-use lowtide_workload::{RecordLayout, SplitMix64};
 
 use crate::cache::{Foyer, Moka, PageCache, QuickCache};
 use crate::error::Error;
@@ -162,7 +163,7 @@ impl Kind {
             Self::Lowtide(..) => {
                 let (built, heap) = heap::weigh(|| {
                     let built = self.build(path, terms, pages)?;
-                    touch_translations(&*built, terms)?;
+                    touch(&*built, terms, pages)?;
                     Ok::<_, Error>(built)
                 });
                 Ok((built?.bytes() + heap, heap))
@@ -205,10 +206,12 @@ fn cached<C: PageCache>(path: &Path, terms: &Terms, pages: u64) -> Result<Cached
     Cached::new(open_data(path, terms.durable)?, terms.layout, pages as usize, threads)
 }
 
-/// Reads a page of each part of the file: translations take memory where they were used.
-fn touch_translations(pages: &dyn Pages, terms: &Terms) -> Result<(), Error> {
+/// Reads as many pages as may be kept, in each part of the file: frames and translations take
+/// memory for what leads to them where they were used.
+fn touch(pages: &dyn Pages, terms: &Terms, kept: u64) -> Result<(), Error> {
     let all = terms.data / RECORD_BYTES as u64;
-    let part = PART * terms.layout.page_bytes() as u64 / RECORD_BYTES as u64;
+    let of_page = (terms.layout.page_bytes() / RECORD_BYTES) as u64;
+    let part = PART.min(all / of_page / kept.max(1)).max(1) * of_page;
     (0..all).step_by(part as usize).try_for_each(|key| pages.read(key).map(drop))
 }
 

@@ -11,12 +11,12 @@ use std::fmt;
 use std::num::NonZeroU32;
 use std::str::FromStr;
 
+use crate::layout::RecordLayout;
 use lowtide_workload::op::Access;
 use lowtide_workload::scan::ScanStream;
 use lowtide_workload::ycsb::YcsbStream;
 use lowtide_workload::{
-    Distribution, DistributionError, Letter, RecordLayout, RecordOp, RecordOpKind, Scan,
-    SplitMix64, Ycsb,
+    Distribution, DistributionError, Letter, RecordOp, RecordOpKind, Scan, SplitMix64, Ycsb,
 };
 
 /// Operations of a scan in 100, where there is one.

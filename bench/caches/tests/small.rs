@@ -5,10 +5,10 @@ use std::path::Path;
 use std::process::{Command, Output};
 use std::time::Duration;
 
+use lowtide_caches::layout::RecordLayout;
 use lowtide_caches::run::{Plan, Table, run};
 use lowtide_caches::system::Kind;
 use lowtide_caches::work::Work;
-use lowtide_workload::RecordLayout;
 
 const MAX: u64 = 4 << 20;
 

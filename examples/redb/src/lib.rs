@@ -12,7 +12,7 @@
 //! # let dir = tempfile::tempdir()?;
 //! # let path = dir.path().join("data.redb");
 //! let pager = Pager::builder().max(Size::mib(16)).build()?;
-//! let view = OpenOptions::new().create(0).open(&pager, &path)?;
+//! let view = OpenOptions::new().create_with_len(0).open(&pager, &path)?;
 //! let database = redb::Builder::new().create_with_backend(ViewBackend::new(view))?;
 //! # drop(database);
 //! # Ok::<(), Box<dyn std::error::Error>>(())

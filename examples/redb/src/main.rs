@@ -33,7 +33,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 fn run(path: &Path, rows: u64, budget: u64) -> Result<(), Box<dyn Error>> {
     let pager = Pager::builder().max(Size::new(budget)).build()?;
-    let view = OpenOptions::new().create(0).open(&pager, path)?;
+    let view = OpenOptions::new().create_with_len(0).open(&pager, path)?;
     let mut builder = Database::builder();
     let database =
         builder.set_cache_size(REDB_CACHE).create_with_backend(ViewBackend::new(view.clone()))?;

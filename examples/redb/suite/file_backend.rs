@@ -8,6 +8,7 @@ mod view_backend;
 
 use crate::db::BackendIoError;
 use crate::{BackendError, DatabaseError, StorageBackend};
+use lowtide::advanced::OpenAdvanced as _;
 use lowtide::{OpenOptions, Pager, Size};
 use std::fs::File;
 use std::ops::Bound;

@@ -1,8 +1,6 @@
 //! A database on a view keeps its promises with a budget far smaller than itself.
 
-mod common;
-
-use common::{Geometry, builder};
+use crate::common::{Geometry, builder};
 use redb::{Database, DatabaseError, ReadableDatabase, ReadableTableMetadata, TableDefinition};
 use std::collections::BTreeMap;
 use std::fs;

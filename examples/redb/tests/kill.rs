@@ -3,9 +3,7 @@
 //!
 //! `LOWTIDE_KILLS` says how often (20).
 
-mod common;
-
-use common::{Geometry, LOCK_PATIENCE, builder};
+use crate::common::{Geometry, LOCK_PATIENCE, builder};
 use redb::TableDefinition;
 use redb::{
     Database, DatabaseError, Durability, ReadableDatabase, ReadableTable, ReadableTableMetadata,
@@ -116,7 +114,7 @@ fn patiently(open: impl Fn() -> Result<Database, DatabaseError>) -> Database {
 
 fn child(path: &Path, geometry: Geometry) -> Child {
     Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "commits_until_it_is_killed", "--ignored", "--nocapture"])
+        .args(["--exact", "kill::commits_until_it_is_killed", "--ignored", "--nocapture"])
         .env("LOWTIDE_CHILD_FILE", path)
         .env("LOWTIDE_CHILD_PAGE", geometry.page.to_string())
         .env("LOWTIDE_CHILD_ORDER", geometry.order.to_string())

@@ -6,7 +6,8 @@
 //! memory, and lowtide's policy decides which of their pages stay. Nothing is in the kernel's page
 //! cache.
 //!
-//! ```
+#![cfg_attr(feature = "sqlite", doc = "```")]
+#![cfg_attr(not(feature = "sqlite"), doc = "```ignore")]
 //! use lowtide::{Pager, Size};
 //! use rusqlite::{Connection, OpenFlags};
 //!
@@ -23,10 +24,12 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! [`vfs`] does what SQLite asks for. [`shared`] is what connections of one process share about a
+//! `vfs` does what SQLite asks for. `shared` is what connections of one process share about a
 //! database: its lock, and the index of its write-ahead log. Both live in the memory of the
 //! process, because the view's lock keeps other processes away: several may read a database, or one
 //! may write it.
+
+#![cfg(feature = "sqlite")]
 
 pub mod shared;
 pub mod vfs;

@@ -90,8 +90,10 @@ impl Lowtide {
         match mode {
             OpenMode::ReadOnly => options,
             OpenMode::ReadWrite { create: CreateMode::None } => options.write(true),
-            OpenMode::ReadWrite { create: CreateMode::Create } => options.create(0),
-            OpenMode::ReadWrite { create: CreateMode::MustCreate } => options.create_new(0),
+            OpenMode::ReadWrite { create: CreateMode::Create } => options.create_with_len(0),
+            OpenMode::ReadWrite { create: CreateMode::MustCreate } => {
+                options.create_new_with_len(0)
+            }
         }
         .open(&self.pager, path)
     }

@@ -7,9 +7,7 @@
 //!
 //! `LOWTIDE_KILLS` says how often (20).
 
-mod common;
-
-use common::{Vfs, check, journal, open};
+use crate::common::{Vfs, check, journal, open};
 use lowtide::Size;
 use rusqlite::{Connection, OptionalExtension, params};
 use std::collections::BTreeMap;
@@ -80,7 +78,7 @@ fn examine(database: &Connection) -> u64 {
 
 fn child(path: &Path, mode: &str, synchronous: &str) -> Child {
     Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "commits_until_it_is_killed", "--ignored", "--nocapture"])
+        .args(["--exact", "kill::commits_until_it_is_killed", "--ignored", "--nocapture"])
         .env("LOWTIDE_CHILD_FILE", path)
         .env("LOWTIDE_CHILD_JOURNAL", mode)
         .env("LOWTIDE_CHILD_SYNCHRONOUS", synchronous)

@@ -1,9 +1,7 @@
 //! A database on views is what it is on SQLite's own files: for one connection, for several, in
 //! each kind of journal, within a budget that is a fraction of it.
 
-mod common;
-
-use common::{Vfs, check, contents, journal, load, open};
+use crate::common::{Vfs, check, contents, journal, load, open};
 use lowtide::Size;
 use rusqlite::{Connection, ErrorCode};
 use std::path::Path;

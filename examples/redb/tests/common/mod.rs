@@ -1,5 +1,6 @@
 //! Databases with far less memory than data, in every geometry of a pager.
 
+use lowtide::advanced::OpenAdvanced as _;
 use lowtide::{OpenOptions, Pager, Size};
 use lowtide_redb::ViewBackend;
 use redb::{Builder, Database};
@@ -7,7 +8,7 @@ use std::path::Path;
 use std::time::Duration;
 
 /// A killed process may hold the file's lock until the device has ended what it had in flight.
-pub const LOCK_PATIENCE: Duration = Duration::from_secs(10);
+pub const LOCK_PATIENCE: Duration = Duration::from_secs(60);
 
 /// Bytes of a page, and the order of the folios that a miss brings in.
 #[derive(Clone, Copy, Debug)]
@@ -32,8 +33,8 @@ impl Geometry {
 
     /// A database in a file of a pager.
     pub fn open(self, pager: &Pager, path: &Path) -> Database {
-        let options =
-            OpenOptions::new().create(0).folio_order(self.order).lock_timeout(LOCK_PATIENCE);
+        let options = OpenOptions::new().create_with_len(0).folio_order(self.order);
+        let options = options.lock_timeout(LOCK_PATIENCE);
         let view = options.open(pager, path).expect("a view of the file");
         builder().create_with_backend(ViewBackend::new(view)).expect("a database on the view")
     }

@@ -1,0 +1,4 @@
+//! The tests of this crate from outside, in one binary.
+
+mod heap;
+mod small;

@@ -1,0 +1,6 @@
+//! The tests of this crate from outside, in one binary.
+
+mod common;
+
+mod kill;
+mod same;
