@@ -7,6 +7,7 @@
 use super::file::Came;
 use super::operations::Hand;
 use super::plan::Rng;
+use super::region::REFUSALS;
 use super::size;
 use lowtide::{Error, Region, Tenant};
 use std::sync::Barrier;
@@ -40,10 +41,13 @@ pub(crate) fn moved(hand: &mut Hand<'_>) -> Came {
     let Ok(_alone) = regions.scene.try_lock() else { return Came::NotNow };
     let tenant = regions.tenant().child("ends").max(size(FRAMES * page)).create();
     let tenant = tenant.expect("a tenant can be made");
-    let mut came = Came::Done;
+    let (mut came, mut refusals) = (Came::Done, 0);
     for _ in 0..ROUNDS {
         if let Err(error) = round(&tenant, page, &mut hand.rng) {
-            came = regions.refused(&error, "a scene");
+            (came, refusals) = (regions.refused(&error, "a scene"), refusals + 1);
+        }
+        if refusals == REFUSALS {
+            break;
         }
     }
     tenant.remove().expect("nothing is in its way");

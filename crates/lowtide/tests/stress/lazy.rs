@@ -6,6 +6,7 @@
 use super::file::Came;
 use super::operations::Hand;
 use super::plan::Rng;
+use super::region::REFUSALS;
 use super::size;
 use lowtide::{Error, Region};
 
@@ -33,6 +34,7 @@ pub(crate) fn freed_lazily(hand: &mut Hand<'_>) -> Came {
     let tenant = tenant.expect("a tenant can be made");
     let refused = |error: &Error| {
         regions.refused(error, "a scene");
+        1
     };
     let heap = match tenant.region(PAGES * page) {
         Ok(heap) => heap,
@@ -54,10 +56,13 @@ pub(crate) fn freed_lazily(hand: &mut Hand<'_>) -> Came {
     Came::Done
 }
 
-fn play(heap: &Region, number: u64, mut rng: Rng, refused: &impl Fn(&Error)) {
+fn play(heap: &Region, number: u64, mut rng: Rng, refused: &impl Fn(&Error) -> u32) {
     let page = heap.page_size() as u64;
-    let mut known = vec![Known::Holds(0); PAGES as usize];
+    let (mut known, mut refusals) = (vec![Known::Holds(0); PAGES as usize], 0);
     for _ in 0..STEPS {
+        if refusals == REFUSALS {
+            return;
+        }
         let at = rng.below(PAGES / 2) * 2 + number;
         let to = &mut known[at as usize];
         match rng.below(8) {
@@ -68,16 +73,16 @@ fn play(heap: &Region, number: u64, mut rng: Rng, refused: &impl Fn(&Error)) {
                     guard.fill(byte);
                     *to = Known::Holds(byte);
                 }
-                Err(error) => refused(&error),
+                Err(error) => refusals += refused(&error),
             },
             3 => match heap.page_mut(at) {
                 // It is owned, and stays what it is now.
                 Ok(guard) => *to = Known::Holds(look(to, &guard, at)),
-                Err(error) => refused(&error),
+                Err(error) => refusals += refused(&error),
             },
             4..6 => match heap.page(at) {
                 Ok(guard) => _ = look(to, &guard, at),
-                Err(error) => refused(&error),
+                Err(error) => refusals += refused(&error),
             },
             _ => {
                 heap.advise_free(at * page..(at + 1) * page).expect("it is in the region");

@@ -3,13 +3,14 @@
 //! Each page has records of two threads, so both store to it while it is written back, leaves and
 //! comes back. The kernel copies the bytes (`common/kernel.rs`): a page that the device cannot read
 //! is an error then, and no signal. When all is flushed and the map has ended, the file has what
-//! was stored. Before it ends the kernel's count of the file comes down to the budget, which may be
-//! smaller than the file; beside a mirror, which finds it written and cached, to nothing.
+//! was stored. Before it ends the kernel's count of the file comes down to what is charged and there is
+//! room for; beside a mirror, which finds it written and cached, to nothing.
 
 use super::common::kernel::Kernel;
 use super::file::Came;
 use super::operations::Hand;
 use super::plan::{Rng, mix};
+use lowtide::Pager;
 use lowtide::map::{MapError, MapMode, MapMut, MapOptions};
 use lowtide_sys::page_cache::cached_pages;
 use std::fs::File;
@@ -80,7 +81,7 @@ fn play(hand: &mut Hand<'_>, mut map: MapMut, path: &Path, pages: usize) -> Came
         assert!(!fair, "the last flush of a map");
         return Came::Refused;
     }
-    await_count(&map, path, hand.storm.plan.budget);
+    await_count(&hand.storm.pager, &map, path);
     // Did memory lose it, or was it not written?
     let (kernel, mut seen) = (Kernel::new(), vec![0; RECORD]);
     let seen: Vec<_> = (0..records)
@@ -110,15 +111,29 @@ fn play(hand: &mut Hand<'_>, mut map: MapMut, path: &Path, pages: usize) -> Came
     Came::Done
 }
 
-/// Waits until the page cache has no more of a file than it may. Storms end their threads when they
-/// hang, so this waits long.
-fn await_count(map: &MapMut, path: &Path, budget: u64) {
+/// Waits until the page cache has no more of a file than is charged and the budget has room for:
+/// pages in room that nothing takes may stay. Storms end their threads when they hang, so this
+/// waits long.
+fn await_count(pager: &Pager, map: &MapMut, path: &Path) {
     let file = File::open(path).expect("the file is there");
     let lives_in_memory = rustix::fs::fstatfs(&file).expect("a file system").f_type == TMPFS;
-    let most = if map.report().mode == MapMode::Userfault { 0 } else { budget };
-    let (began, count) = (Instant::now(), || cached_pages(&file).expect("the file is ours"));
-    while !lives_in_memory && count() > most {
-        assert!(began.elapsed() < PATIENCE, "{} pages stay cached: {}", count(), map.report());
+    let root = pager.root();
+    let most = || {
+        let max = root.limits().expect("the root is there").max.bytes();
+        let room = max.saturating_sub(root.usage().expect("the root is there"));
+        let report = map.report();
+        if report.mode == MapMode::Userfault { 0 } else { report.resident_bytes + room }
+    };
+    let cached = || cached_pages(&file).expect("the file is ours") * PAGE as u64;
+    let began = Instant::now();
+    while !lives_in_memory && cached() > most() {
+        assert!(
+            began.elapsed() < PATIENCE,
+            "{} bytes stay cached, and {} may: {}",
+            cached(),
+            most(),
+            map.report()
+        );
         std::thread::sleep(Duration::from_millis(1));
     }
 }

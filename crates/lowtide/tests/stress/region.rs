@@ -26,6 +26,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 const SCENE: u64 = 24;
 /// Pages of a region beside a file, where there is swap: some batches of a reclaim.
 const BESIDE: u64 = 160;
+/// Refusals after which a thread of a scene ends. Where swap is full, each takes seconds: it comes
+/// when all pages have been tried.
+pub(crate) const REFUSALS: u32 = 4;
 /// Reclaims that a read beside a region may need. A charge tries about as often before it fails.
 const TRIES: u64 = 16;
 /// Bytes of the pages that can be had behind a pointer.
@@ -352,15 +355,18 @@ pub(crate) fn orphaned(hand: &mut Hand<'_>) -> Came {
         }
     };
     let (removed, seed) = (AtomicBool::new(false), hand.rng.next());
-    let refused = |error: &Error| storm.regions.refused(error, "a scene");
+    let refused = |error: &Error| {
+        storm.regions.refused(error, "a scene");
+        1
+    };
     std::thread::scope(|scope| {
         for number in 0..2 {
             let (heap, removed) = (&heap, &removed);
             scope.spawn(move || {
                 let mut rng = Rng(seed ^ number);
                 let mut stored = vec![None; pages as usize];
-                let mut left = 100;
-                while left > 0 {
+                let (mut left, mut refusals) = (100, 0);
+                while left > 0 && refusals < REFUSALS {
                     left -= u64::from(removed.load(SeqCst) || left > 50);
                     let at = rng.below(pages / 2) * 2 + number;
                     let version = rng.next() as u8;
@@ -370,14 +376,14 @@ pub(crate) fn orphaned(hand: &mut Hand<'_>) -> Came {
                             let whole = guard.iter().all(|byte| *byte == due);
                             assert!(whole, "page {at} of a scene is not {due} throughout");
                         }
-                        Err(error) => drop(refused(&error)),
+                        Err(error) => refusals += refused(&error),
                     }
                     match heap.page_mut(at) {
                         Ok(mut guard) => {
                             guard.fill(version);
                             stored[at as usize] = Some(version);
                         }
-                        Err(error) => drop(refused(&error)),
+                        Err(error) => refusals += refused(&error),
                     }
                 }
             });
@@ -448,10 +454,14 @@ fn file_and_region(hand: &mut Hand<'_>, tenant: &Tenant) -> Came {
         let tries = local_reclaims(tenant) - reclaims;
         assert!(tries <= TRIES || !all_can_go, "{tries} reclaims left pages of a file alone");
     }
+    let mut refusals = 0;
     for at in (0..stored).filter(|at| kept[*at as usize]) {
         match heap.page(at) {
             Ok(guard) => assert!(guard[..] == noise(at), "page {at} of a scene has other bytes"),
-            Err(error) => came = refused(&error),
+            Err(error) => (came, refusals) = (refused(&error), refusals + 1),
+        }
+        if refusals == REFUSALS {
+            break;
         }
     }
     came
@@ -525,17 +535,21 @@ fn store_behind(at: impl Fn(usize) -> *mut u8, (number, pages): (usize, usize), 
         let words = (0..PAGE as u64 / 8).map(|i| if version == 0 { 0 } else { word(i) });
         words.flat_map(u64::to_le_bytes).collect::<Vec<_>>()
     };
-    let mut found = vec![0; PAGE];
+    let (mut found, mut refusals) = (vec![0; PAGE], 0);
     for _ in 0..150 {
+        if refusals == REFUSALS {
+            return;
+        }
         let page = rng.below(pages as u64 / 2) as usize * 2 + number;
         if rng.one_in(2) {
             let version = rng.next() >> 1;
             let stored = kernel.store(at(page), &content(version)).is_some();
             // Of a page that went meanwhile, and could not come back, a part may be stored.
             known[page] = stored.then_some(version);
-        } else if kernel.load(at(page), &mut found).is_some()
-            && let Some(version) = known[page]
-        {
+            refusals += u32::from(!stored);
+        } else if kernel.load(at(page), &mut found).is_none() {
+            refusals += 1;
+        } else if let Some(version) = known[page] {
             assert!(found == content(version), "page {page} behind a pointer has other bytes");
         }
     }
