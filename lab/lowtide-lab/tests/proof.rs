@@ -4,24 +4,37 @@ use crate::common::{files, results, rows, run, text};
 
 #[test]
 fn killed_writers_leave_every_flushed_byte() {
-    let dir = tempfile::tempdir().unwrap();
-    let results =
-        results(dir.path(), &["bench", "crash", "--cycles", "60", "--threads", "8", "--seed", "1"]);
-    let row = &rows(&results)[0];
-    assert_eq!((row["workload"].as_str(), row["cycles"].as_u64()), (Some("crash"), Some(60)));
-    assert_eq!((row["lost_bytes"].as_u64(), row["wrong_bytes"].as_u64()), (Some(0), Some(0)));
-    assert_eq!(row["verified_bytes"].as_u64().unwrap(), 60 * row["data_bytes"].as_u64().unwrap());
-    assert!(row["flushes"].as_u64().unwrap() > 0, "nothing was promised: {row}");
-    assert_drawn(row, &["files shrunk", "ranges punched"]);
-    assert!(files(dir.path()).is_empty(), "files are left behind");
+    let mut undrawn = vec!["files shrunk", "ranges punched"];
+    // On a busy machine writers are killed after a few calls: further cycles draw what is seldom.
+    for seed in ["1", "2", "3", "4", "5"] {
+        let dir = tempfile::tempdir().unwrap();
+        let args = ["bench", "crash", "--cycles", "60", "--threads", "8", "--seed", seed];
+        let results = results(dir.path(), &args);
+        let row = &rows(&results)[0];
+        assert_eq!((row["workload"].as_str(), row["cycles"].as_u64()), (Some("crash"), Some(60)));
+        assert_eq!((row["lost_bytes"].as_u64(), row["wrong_bytes"].as_u64()), (Some(0), Some(0)));
+        let data = row["data_bytes"].as_u64().unwrap();
+        assert_eq!(row["verified_bytes"].as_u64().unwrap(), 60 * data);
+        assert!(row["flushes"].as_u64().unwrap() > 0, "nothing was promised: {row}");
+        assert!(files(dir.path()).is_empty(), "files are left behind");
+        undrawn.retain(|what| drawn(row, what) == 0);
+        if undrawn.is_empty() {
+            return;
+        }
+    }
+    panic!("not drawn: {undrawn:?}");
+}
+
+/// How often this happened.
+fn drawn(row: &serde_json::Value, what: &str) -> u64 {
+    let drawn = row["drawn"].as_array().unwrap();
+    drawn.iter().find(|of| of["what"] == what).map_or(0, |of| of["count"].as_u64().unwrap())
 }
 
 /// That each of these happened.
 fn assert_drawn(row: &serde_json::Value, whats: &[&str]) {
-    let drawn = row["drawn"].as_array().unwrap();
     for what in whats {
-        let times = drawn.iter().find(|of| of["what"] == *what).and_then(|of| of["count"].as_u64());
-        assert!(times > Some(0), "{what}: {row}");
+        assert!(drawn(row, what) > 0, "{what}: {row}");
     }
 }
 

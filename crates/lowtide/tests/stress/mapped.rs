@@ -3,8 +3,8 @@
 //! Each page has records of two threads, so both store to it while it is written back, leaves and
 //! comes back. The kernel copies the bytes (`common/kernel.rs`): a page that the device cannot read
 //! is an error then, and no signal. When all is flushed and the map has ended, the file has what
-//! was stored. Before it ends the kernel's count of the file comes down to what is charged and there is
-//! room for; beside a mirror, which finds it written and cached, to nothing.
+//! was stored. Before it ends the kernel's count of the file comes down to what is charged and
+//! there is room for; beside a mirror, which finds it written and cached, to nothing.
 
 use super::common::kernel::Kernel;
 use super::file::Came;
