@@ -221,6 +221,24 @@ fn keep(what: &str, range: Range<usize>, advice: mm::Advice) -> io::Result<()> {
     Ok(unsafe { mm::madvise(address(range.start), len, advice) }?)
 }
 
+/// Bytes that the kernel reads ahead of a stream of a file, at most: `read_ahead_kb` of its device.
+/// Opens a file of `/sys`.
+///
+/// # Errors
+///
+/// That of `fstat(2)`, `ENOENT` where the file is on no device that has one, as in overlays, or
+/// without `/sys`.
+pub fn kernel_read_ahead(file: impl AsFd) -> io::Result<u64> {
+    let device = rustix::fs::fstat(file)?.st_dev;
+    let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+    let disk = format!("/sys/class/bdi/{major}:{minor}/read_ahead_kb");
+    // A part of a disk has the queue of the disk.
+    let part = format!("/sys/dev/block/{major}:{minor}/../queue/read_ahead_kb");
+    let text = std::fs::read_to_string(disk).or_else(|_| std::fs::read_to_string(part))?;
+    let kib: u64 = text.trim().parse().map_err(io::Error::other)?;
+    Ok(kib << 10)
+}
+
 /// How much of `len` bytes of a file from `offset` the page cache has; `len` 0 means to the end.
 /// Needs no mapping. Costs one system call that walks the cached part of the range.
 ///
