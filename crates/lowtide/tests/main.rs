@@ -35,6 +35,7 @@ mod map_blind;
 mod map_corners;
 mod map_counts;
 mod map_device;
+mod map_handed;
 mod map_mut;
 mod map_order;
 mod map_placed;

@@ -25,8 +25,8 @@ use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
 
 static NEXT: AtomicU64 = AtomicU64::new(0);
 
@@ -230,8 +230,10 @@ impl MapOptions {
         )?;
         let open = Some(Open::new(pager.clone(), Arc::clone(&space)));
         let (admitted, streams, noted) = Default::default();
-        let wishes = Mutex::default();
-        let file = Arc::new(WatchedFile { space, watched, admitted, streams, noted, wishes, open });
+        let (wishes, kernel_ahead) = Default::default();
+        let file =
+            WatchedFile { space, watched, admitted, streams, noted, wishes, kernel_ahead, open };
+        let file = Arc::new(file);
         watcher.add(&file);
         sweeper.add(&file.space, Some(&file));
         Ok(file)

@@ -45,6 +45,7 @@ mod adopt;
 mod area;
 mod copy;
 mod error;
+mod handed;
 mod handle;
 mod heap;
 mod landing;

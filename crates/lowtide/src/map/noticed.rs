@@ -6,18 +6,19 @@ use super::run::noted::Noted;
 use super::streams::Streams;
 use super::watched::Watched;
 use crate::ahead::marks::Ahead;
-use crate::ahead::readahead::note_ahead;
+use crate::ahead::readahead::{first_use, note_ahead};
 use crate::fault::nested::Nested;
 use crate::fault::{Access, Claim, Miss};
 use crate::pool::Pool;
 use crate::pool::payer::{Effort, Payer};
 use crate::space::Space;
 use crate::view::Open;
-use lowtide_pin::translation::State;
+use lowtide_pin::translation::{Entry, State};
+use lowtide_sys::page_cache;
 use lowtide_sys::tell;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 /// A file whose mappings are watched.
 #[derive(Debug)]
@@ -32,8 +33,21 @@ pub(super) struct WatchedFile {
     pub(super) noted: Noted,
     /// Pages that the program will need soon.
     pub(super) wishes: Mutex<Vec<Range<u64>>>,
+    /// Pages that the kernel reads ahead of a stream, once that is known (`kernel_ahead`).
+    pub(super) kernel_ahead: OnceLock<u64>,
     /// Keeps the file open. Taken only on drop.
     pub(super) open: Option<Open>,
+}
+
+impl WatchedFile {
+    /// Pages that the kernel reads ahead of a stream of this file, at most; where that is not
+    /// known, all. Only the thread asks: it has a table of descriptors of its own.
+    pub(super) fn kernel_ahead(&self) -> u64 {
+        *self.kernel_ahead.get_or_init(|| {
+            let bytes = self.watched.file().with(|file| page_cache::kernel_read_ahead(file));
+            bytes.map_or(u64::MAX, |bytes| bytes >> self.watched.page_shift)
+        })
+    }
 }
 
 impl Drop for WatchedFile {
@@ -135,4 +149,15 @@ pub(super) fn admit(pool: &Pool, file: &WatchedFile, page: u64) -> bool {
         Err(_) => file.watched.release(page..page + 1),
     }
     true
+}
+
+/// Notes that a page of a handed stream was touched. The look that comes later may find it gone
+/// from the page table, with others of its folio.
+pub(super) fn note_first_use(pool: &Pool, file: &WatchedFile, page: u64) {
+    let entry = file.space.table.get(page).map(Entry::load);
+    if let Some(State::Resident { frame, .. }) = entry
+        && first_use(pool, &file.space, page, frame)
+    {
+        file.watched.admitted(page);
+    }
 }

@@ -2,6 +2,7 @@
 //!
 //! * *Fresh*: the page is present only because it was brought in. It is so until it is looked at:
 //!   that it is present by then says nothing about a second touch.
+//! * *Handed*, of a part of 2 MiB: it came in by the kernel's read-ahead (`handed.rs`).
 //! * *Elsewhere*: other processes had it mapped, too, when it was looked at.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -29,6 +30,12 @@ impl PageBits {
 
     pub(super) fn set(&self, page: u64) {
         self.words[(page / 64) as usize].fetch_or(1 << (page % 64), Relaxed);
+    }
+
+    pub(super) fn is_set(&self, page: u64) -> bool {
+        self.words
+            .get((page / 64) as usize)
+            .is_some_and(|word| word.load(Relaxed) >> (page % 64) & 1 == 1)
     }
 
     /// Clears the bit of a page, and returns whether it was set.

@@ -17,9 +17,14 @@
 //! halves its windows, and ends when they are too short to be worth a request. While less is, they
 //! grow again: what one place wastes must not slow down another for the rest of the file.
 //!
+//! Windows of full length are read by the kernel itself (`handed.rs`). Streams that meet are one:
+//! the second would request what the first has left behind. One that has come to the end of the
+//! file begins again at its beginning.
+//!
 //! The pages of a window are charged *before* they are read (`watch.rs`), so other pages have left
 //! when they come in, and no scan can run ahead of eviction.
 
+use std::cmp::Reverse;
 use std::ops::Range;
 
 /// New neighbours that make a stream.
@@ -128,6 +133,12 @@ impl Streams {
         self.all.iter().any(|stream| stream.idle == 0)
     }
 
+    /// The page that a stream has come to that goes on within these pages.
+    pub(super) fn within(&self, pages: &Range<u64>) -> Option<u64> {
+        let here = |stream: &&Stream| stream.next <= pages.end && pages.start <= stream.end;
+        self.all.iter().find(here).map(|stream| stream.next)
+    }
+
     /// Pages to look at: behind which page each stream is, and up to where it may have gone.
     pub(super) fn ahead(&self) -> impl Iterator<Item = Range<u64>> + '_ {
         self.all.iter().map(|stream| stream.next..stream.end.max(stream.next + FIRST))
@@ -176,9 +187,31 @@ impl Streams {
                 (self.requested, self.lost) = (self.requested / 2, self.lost / 2);
             }
         }
-        self.all.retain(|stream| {
-            stream.idle < PATIENCE && stream.next < bounds.pages && stream.limit >= FIRST
-        });
+        for stream in self.all.iter_mut().filter(|stream| stream.next >= bounds.pages) {
+            // What was read to its end is read again from its beginning, mostly: then no scan has
+            // to find it first.
+            (stream.next, stream.end, stream.size) = (0, 0, stream.size.min(FIRST));
+        }
+        self.all.retain(|stream| stream.idle < PATIENCE && stream.limit >= FIRST);
+        self.unite();
+    }
+
+    /// Streams that have come to the same place are one: that with the longest windows.
+    fn unite(&mut self) {
+        let mut at = 0;
+        while let Some(stream) = self.all.get(at) {
+            let has_it = |(number, other): (usize, &Stream)| {
+                number != at
+                    && other.next <= stream.end
+                    && stream.next <= other.end
+                    && (other.size, Reverse(number)) > (stream.size, Reverse(at))
+            };
+            if self.all.iter().enumerate().any(has_it) {
+                self.all.remove(at);
+            } else {
+                at += 1;
+            }
+        }
     }
 }
 
@@ -288,18 +321,35 @@ mod tests {
     fn a_stream_that_has_stopped_leaves_its_room_to_those_that_go_on() {
         let mut streams = streams();
         let bounds = Bounds { room: 4096, ..BOUNDS };
-        streams.came_in(&[0..20, 5000..5020, 9000..9020]);
+        streams.came_in(&[5000..5020, 0..20, 900..920]);
         let mut windows = Vec::new();
-        let mut next = 20;
+        let mut next = 5020;
         for _ in 0..STALLED + 8 {
             next += 3000;
-            streams.went_on(&[next, 5020, 9020], bounds, |window| {
+            streams.went_on(&[next, 20, 920], bounds, |window| {
                 windows.push(window.end - window.start);
                 window.end
             });
         }
         assert_eq!(windows[..5], [32, 128, 512, 1365, 1365], "three share the room");
         assert_eq!(windows.last(), Some(&2048), "it has the room alone");
+    }
+
+    #[test]
+    fn streams_that_meet_are_one_and_one_that_has_ended_begins_again() {
+        let mut streams = streams();
+        streams.came_in(&[0..20, 100..120]);
+        let mut went_on = |reached: &[u64]| {
+            streams.went_on(reached, BOUNDS, |window| window.end);
+            streams.ahead().collect::<Vec<_>>()
+        };
+        assert_eq!(went_on(&[30, 120]), [30..62, 120..152]);
+        assert_eq!(went_on(&[120, 121]), [120..248], "that with the longer window");
+        assert_eq!(went_on(&[BOUNDS.pages]), [0..32]);
+        assert_eq!(went_on(&[20]), [20..148], "a second window at once");
+        let handed = [0..5, 10..30, 100..600, 149..600];
+        let within = handed.map(|pages| streams.within(&pages));
+        assert_eq!(within, [None, Some(20), Some(20), None]);
     }
 
     #[test]

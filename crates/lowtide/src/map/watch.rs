@@ -27,7 +27,7 @@
 //! Pages may be cached without a charge: `sweep.rs`. Pages of reads that are noted are charged as
 //! those of mappings are (`run/noted.rs`).
 
-use super::noticed::{WatchedFile, admit, charge_step, notice};
+use super::noticed::{WatchedFile, admit, charge_step, note_first_use, notice};
 use super::run::noted::{Hands, Taking};
 use super::streams::{AHEAD_PART, Bounds};
 use crate::ahead::readahead::budget_of;
@@ -66,6 +66,8 @@ const SELDOM: u32 = 50;
 /// Pages of a window that are charged, and then requested, at a time: the device reads some while
 /// others are evicted for the next.
 const AHEAD_STEP: u64 = 64;
+/// Pages of a window from which on the kernel reads it: as many come in with each fault then.
+const HANDED: u64 = 2048;
 /// Pages of a window that are looked at together.
 const LOOK_STEP: u64 = 256;
 /// The thread's turns: the shortest that there are. Readers wait for it.
@@ -189,6 +191,45 @@ impl Watcher {
         files.values().filter_map(Weak::upgrade).collect()
     }
 
+    /// Sees how far streams have come, and reads ahead of them. Returns whether one goes on.
+    fn follow(&self, pool: &Pool, file: &WatchedFile) -> bool {
+        let mut streams = lowtide_pin::sync::lock(&file.streams);
+        let windows: Vec<_> = streams.ahead().collect();
+        let reached: Vec<u64> =
+            windows.into_iter().map(|window| reached(pool, file, window)).collect();
+        if !reached.is_empty() {
+            let bounds = Bounds {
+                pages: file.space.table.pages(),
+                room: budget_of(pool, &file.space) / AHEAD_PART,
+                wasted: file.space.wasted_pages.load(Relaxed),
+            };
+            let is_handed = |window: &Range<u64>| {
+                window.end - window.start >= HANDED && file.kernel_ahead() <= bounds.room / 4
+            };
+            streams.went_on(&reached, bounds, |window| {
+                if is_handed(&window) {
+                    self.hand_over(pool, file, window)
+                } else {
+                    read_ahead(pool, file, window)
+                }
+            });
+        }
+        file.watched.take_back(|handed| streams.within(handed), |at| _ = self.make_exact(at));
+        streams.are_going()
+    }
+
+    /// Charges pages that the kernel is to read ahead. Returns the page up to which that was done.
+    fn hand_over(&self, pool: &Pool, file: &WatchedFile, window: Range<u64>) -> u64 {
+        let charged = window.start..charge_ahead(pool, file, window, |_| ());
+        let spare = HANDED.max(2 * file.kernel_ahead());
+        let end = (charged.end + spare).min(file.space.table.pages());
+        let make_coarse = |at: &Range<usize>| self.make_coarse(at);
+        if !charged.is_empty() && !file.watched.hand_over(charged.start..end, make_coarse) {
+            file.watched.prefetch(&charged);
+        }
+        charged.end
+    }
+
     fn run(&self, pool: &Pool) {
         let _serving = Serving::begin();
         drop(take_turns_of(TURN));
@@ -216,7 +257,7 @@ impl Watcher {
             let mut enough = unseen >= FEW && scanned.elapsed() >= took * SELDOM;
             if new > 0 {
                 let files = self.files();
-                if files.iter().filter(|file| follow(pool, file)).count() > 0 {
+                if files.iter().filter(|file| self.follow(pool, file)).count() > 0 {
                     tick = TICK_STREAM;
                 }
                 let budgets = files.iter().map(|file| budget_of(pool, &file.space));
@@ -241,23 +282,6 @@ fn page_faults() -> u64 {
     faults.minor + faults.major
 }
 
-/// Sees how far streams have come, and reads ahead of them. Returns whether one goes on.
-fn follow(pool: &Pool, file: &WatchedFile) -> bool {
-    let mut streams = lowtide_pin::sync::lock(&file.streams);
-    let windows: Vec<_> = streams.ahead().collect();
-    if windows.is_empty() {
-        return false;
-    }
-    let reached: Vec<u64> = windows.into_iter().map(|window| reached(pool, file, window)).collect();
-    let bounds = Bounds {
-        pages: file.space.table.pages(),
-        room: budget_of(pool, &file.space) / AHEAD_PART,
-        wasted: file.space.wasted_pages.load(Relaxed),
-    };
-    streams.went_on(&reached, bounds, |window| read_ahead(pool, file, window));
-    streams.are_going()
-}
-
 /// Reads what the program has said that it will need, as much of it as a stream may have ahead.
 fn grant(pool: &Pool, file: &WatchedFile) {
     let wishes = std::mem::take(&mut *lowtide_pin::sync::lock(&file.wishes));
@@ -271,16 +295,19 @@ fn grant(pool: &Pool, file: &WatchedFile) {
 
 /// The page up to which a window was touched. What was not read ahead is charged.
 ///
-/// Looks at no more than what was touched and a step: most of a window is not, mostly.
+/// Looks at no more than what was touched and a step: most of a window is not, mostly. What is
+/// handed to the kernel is looked at as a whole: of what was touched, parts may have been taken out
+/// of the page table again, each with all pages of a folio.
 fn reached(pool: &Pool, file: &WatchedFile, window: Range<u64>) -> u64 {
     let (mut reached, mut present) = (window.start, Vec::new());
-    for first in window.clone().step_by(LOOK_STEP as usize) {
+    let handed = file.watched.handed(window.start);
+    for first in (window.start..window.end.max(handed)).step_by(LOOK_STEP as usize) {
         present.clear();
-        let step = first..(first + LOOK_STEP).min(window.end);
+        let step = first..(first + LOOK_STEP).min(window.end.max(handed));
         if let Err(error) = file.watched.present(step, &mut present) {
             tell!(error, %error, "pages of a map cannot be seen");
         }
-        if present.is_empty() {
+        if present.is_empty() && first >= handed {
             break;
         }
         for page in present.iter().cloned().flatten() {
@@ -288,26 +315,34 @@ fn reached(pool: &Pool, file: &WatchedFile, window: Range<u64>) -> u64 {
             reached = reached.max(page + 1);
         }
     }
+    (window.start..reached.min(handed)).for_each(|page| note_first_use(pool, file, page));
     reached
 }
 
 /// Charges pages that nothing has touched yet, as far as there is room, and has the kernel read
 /// them. Returns the page up to which that was done.
 fn read_ahead(pool: &Pool, file: &WatchedFile, window: Range<u64>) -> u64 {
+    charge_ahead(pool, file, window, |pages| file.watched.prefetch(pages))
+}
+
+/// Charges pages that nothing has touched yet, as far as there is room, and requests them step by
+/// step. Returns the page up to which that was done.
+fn charge_ahead(
+    pool: &Pool,
+    file: &WatchedFile,
+    window: Range<u64>,
+    request: impl Fn(&Range<u64>),
+) -> u64 {
     let mut at = window.start;
     while at < window.end {
         let end = (at + AHEAD_STEP).min(window.end);
-        let done = read_step_ahead(pool, file, at..end);
+        let done = charge_step(pool, file, at..end, Access::Ahead, |pages| request(&pages));
         if done < end {
             return done;
         }
         at = end;
     }
     at
-}
-
-fn read_step_ahead(pool: &Pool, file: &WatchedFile, window: Range<u64>) -> u64 {
-    charge_step(pool, file, window, Access::Ahead, |pages| file.watched.prefetch(&pages))
 }
 
 /// Takes what was noted of reads of a file.

@@ -30,6 +30,7 @@
 //! cannot be seen how far a reader has come.
 
 use super::copy::{Copies, cut, without};
+use super::handed::{FOLIO, Handed};
 use super::mirror::PRESENT;
 use super::page_bits::PageBits;
 use super::pages::{Arrival, MappedPages};
@@ -38,6 +39,7 @@ use lowtide_sys::page_cache::{self, CacheStat};
 use lowtide_sys::pagemap::{Categories, Query, Region, mincore};
 use lowtide_sys::room::Own;
 use lowtide_sys::tell;
+use std::collections::VecDeque;
 use std::fs::File;
 use std::io;
 use std::ops::Range;
@@ -92,7 +94,7 @@ pub(crate) struct Watched {
     file: Arc<Own<File>>,
     /// None where they cannot be scanned.
     pagemap: Option<PageTables>,
-    page_shift: u32,
+    pub(super) page_shift: u32,
     young_faults: bool,
     state: Mutex<State>,
     /// Nothing is charged for the file any more.
@@ -103,8 +105,8 @@ pub(crate) struct Watched {
 
 /// What the program's calls change.
 #[derive(Debug, Default)]
-struct State {
-    mappings: Vec<Mapping>,
+pub(super) struct State {
+    pub(super) mappings: Vec<Mapping>,
     /// Mappings with stores of their own, which are never zapped (`copy.rs`).
     copies: Copies,
     fresh: PageBits,
@@ -113,12 +115,18 @@ struct State {
     elsewhere: PageBits,
     /// The last pages that were given back, one run behind the other.
     gone: Range<u64>,
+    /// What is handed to the kernel, for each stream.
+    pub(super) handed: Vec<Handed>,
+    /// Parts of the file, of [`FOLIO`] pages, that were handed since they were dropped.
+    pub(super) folios: PageBits,
+    /// The parts that were dropped last.
+    pub(super) dropped: VecDeque<u64>,
     closed: bool,
 }
 
 impl State {
     /// Whether a page of the file is mapped at one address of this process, at most.
-    fn is_mapped_once(&self) -> bool {
+    pub(super) fn is_mapped_once(&self) -> bool {
         self.mappings.len() == 1 && self.copies.mappings().next().is_none()
     }
 }
@@ -144,7 +152,7 @@ impl Watched {
         self.pagemap.is_some()
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
         lowtide_pin::sync::lock(&self.state)
     }
 
@@ -173,6 +181,7 @@ impl Watched {
         if end > state.fresh.pages() {
             state.fresh.grow(end);
             state.elsewhere.grow(end);
+            state.folios.grow(end.div_ceil(FOLIO));
         }
     }
 
@@ -303,7 +312,7 @@ impl Watched {
     }
 
     /// Whether some of these pages wait to be written, or for the end of that.
-    fn are_dirty(&self, pages: &Range<u64>) -> bool {
+    pub(super) fn are_dirty(&self, pages: &Range<u64>) -> bool {
         let (start, len) =
             (pages.start << self.page_shift, (pages.end - pages.start) << self.page_shift);
         self.dirty.load(Relaxed)
@@ -372,7 +381,7 @@ impl Watched {
     }
 
     /// Takes pages out of the page tables; calls `each` with those that were there.
-    fn zap(&self, state: &State, pages: &Range<u64>, mut each: impl FnMut(Range<u64>)) {
+    pub(super) fn zap(&self, state: &State, pages: &Range<u64>, mut each: impl FnMut(Range<u64>)) {
         let Some(pagemap) = &self.pagemap else { return };
         let mut found = Vec::new();
         for mapping in &state.mappings {
@@ -436,6 +445,9 @@ impl MappedPages for Watched {
     fn release(&self, pages: Range<u64>) {
         let mut state = self.state();
         if state.closed {
+            return;
+        }
+        if self.drop_handed(&mut state, &pages) {
             return;
         }
         self.zap(&state, &pages, |_| ());

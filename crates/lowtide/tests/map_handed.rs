@@ -1,0 +1,141 @@
+//! Promise: a file that is read in order is read by the kernel, in large pieces; its bytes are
+//! right, the budget holds, and when the stream is over all of the mapping is as it was.
+
+use crate::common::eventually;
+use crate::common::mapped::{PAGE, await_cached, or_skip, pager, random, word};
+use lowtide::map::{Map, MapMode, MapMut, MapOptions};
+use lowtide_sys::page_cache::{is_visible, kernel_read_ahead};
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+
+const BUDGET: u64 = 256 << 20;
+const SIZE: usize = 640 << 20;
+/// Bytes of which the first eight are their offset; the others are holes, or zeroes.
+const STEP: usize = 1 << 20;
+
+/// A file of holes, which costs neither a disk nor time. None where its kernel reads too much ahead
+/// for a budget, or where it does not say how much.
+fn file() -> Option<tempfile::NamedTempFile> {
+    let file = tempfile::NamedTempFile::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    file.as_file().set_len(SIZE as u64).unwrap();
+    for offset in (0..SIZE).step_by(STEP) {
+        file.as_file().write_all_at(&(offset as u64).to_le_bytes(), offset as u64).unwrap();
+    }
+    file.as_file().sync_all().unwrap();
+    let ahead = kernel_read_ahead(file.as_file());
+    if !ahead.as_ref().is_ok_and(|ahead| *ahead <= BUDGET / 32) || !is_visible(file.as_file()) {
+        eprintln!("SKIPPED: the kernel reads {ahead:?} bytes ahead");
+        return None;
+    }
+    Some(file)
+}
+
+/// Flags of the mappings at some addresses, of `smaps`, each once.
+fn flags(bytes: &[u8]) -> Vec<String> {
+    let smaps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+    let (base, mut within, mut found) = (bytes.as_ptr().addr(), false, Vec::new());
+    for line in smaps.lines() {
+        let address =
+            line.split_once('-').and_then(|(start, _)| usize::from_str_radix(start, 16).ok());
+        if let Some(address) = address {
+            within = (base..base + bytes.len()).contains(&address);
+        } else if let Some(flags) = line.strip_prefix("VmFlags: ").filter(|_| within) {
+            found.push(flags.to_owned());
+        }
+    }
+    found.sort_unstable();
+    found.dedup();
+    found
+}
+
+/// Reads all of it in order, and says whether a part was handed to the kernel meanwhile.
+fn pass(bytes: &[u8]) -> bool {
+    let mut handed = false;
+    for offset in (0..bytes.len()).step_by(PAGE) {
+        let due = if offset.is_multiple_of(STEP) { offset as u64 } else { 0 };
+        assert_eq!(word(bytes, offset), due, "at {offset}");
+        if offset % (16 << 20) == 0 {
+            handed |= flags(bytes).iter().any(|flags| !flags.split(' ').any(|flag| flag == "rr"));
+        }
+    }
+    handed
+}
+
+fn map(file: &File) -> Option<(lowtide::Pager, Map)> {
+    let pager = pager("256M");
+    // SAFETY: the file is the test's.
+    #[allow(unsafe_code)]
+    let map = or_skip(unsafe { MapOptions::new().mode(MapMode::PageCache).map(&pager, file) })?;
+    Some((pager, map))
+}
+
+#[test]
+fn a_pass_is_read_by_the_kernel_within_the_budget_and_leaves_the_mapping_as_it_was() {
+    let Some(file) = file() else { return };
+    let Some((pager, map)) = map(file.as_file()) else { return };
+    let before = flags(&map);
+    // On a busy machine the thread that watches may come late for a whole pass.
+    eventually("a stream is handed", || pass(&map));
+    await_cached(file.as_file(), BUDGET + BUDGET / 20);
+    assert!(pager.stat().memory.current * pager.page_size() as u64 <= BUDGET);
+    let mut state = 3;
+    eventually("all is taken back", || {
+        for _ in 0..100 {
+            let step = random(&mut state) % (SIZE / STEP) * STEP;
+            assert_eq!(word(&map, step), step as u64);
+        }
+        flags(&map) == before
+    });
+    pager.validate().unwrap();
+}
+
+#[test]
+fn threads_at_random_and_one_in_order_find_the_same_bytes_while_parts_are_handed_and_dropped() {
+    let Some(file) = file() else { return };
+    let Some((pager, map)) = map(file.as_file()) else { return };
+    std::thread::scope(|scope| {
+        for seed in 1..3 {
+            let map = &map;
+            scope.spawn(move || {
+                let mut state = seed;
+                for _ in 0..3000 {
+                    let step = random(&mut state) % (SIZE / STEP) * STEP;
+                    assert_eq!(word(map, step), step as u64);
+                }
+            });
+        }
+        (0..3).for_each(|_| _ = pass(&map));
+    });
+    await_cached(file.as_file(), BUDGET + BUDGET / 20);
+    pager.validate().unwrap();
+}
+
+#[test]
+fn what_is_stored_in_order_is_kept_while_parts_are_handed_and_dropped() {
+    let Some(file) = file() else { return };
+    let pager = pager("256M");
+    // SAFETY: the file is the test's.
+    #[allow(unsafe_code)]
+    let map = unsafe { MapOptions::new().mode(MapMode::PageCache).map_mut(&pager, file.as_file()) };
+    let Some(mut map): Option<MapMut> = or_skip(map) else { return };
+    // A part of it: all that is stored has to be written.
+    let stored = |offset: usize| offset < 64 << 20 && offset.is_multiple_of(64 * PAGE);
+    for _ in 0..2 {
+        pass(&map);
+        for offset in (0..SIZE).step_by(PAGE).filter(|offset| stored(*offset)) {
+            map[offset + 8..offset + 16].copy_from_slice(&(!offset).to_le_bytes());
+        }
+    }
+    pass(&map);
+    map.flush().unwrap();
+    let mut found = [0; 8];
+    for offset in (0..SIZE).step_by(PAGE) {
+        let due = if stored(offset) { !offset as u64 } else { 0 };
+        assert_eq!(word(&map, offset + 8), due, "at {offset}");
+        if stored(offset) {
+            file.as_file().read_exact_at(&mut found, offset as u64 + 8).unwrap();
+            assert_eq!(u64::from_le_bytes(found), due, "in the file, at {offset}");
+        }
+    }
+    await_cached(file.as_file(), BUDGET + BUDGET / 20);
+}
