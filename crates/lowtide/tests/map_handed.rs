@@ -2,7 +2,7 @@
 //! right, the budget holds, and when the stream is over all of the mapping is as it was.
 
 use crate::common::eventually;
-use crate::common::mapped::{PAGE, await_cached, or_skip, pager, random, word};
+use crate::common::mapped::{PAGE, await_cached, or_skip, pager, random, smaps, word};
 use lowtide::map::{Map, MapMode, MapMut, MapOptions};
 use lowtide_sys::page_cache::{is_visible, kernel_read_ahead};
 use std::fs::File;
@@ -30,19 +30,13 @@ fn file() -> Option<tempfile::NamedTempFile> {
     Some(file)
 }
 
-/// Flags of the mappings at some addresses, of `smaps`, each once.
+/// Flags of the mappings at some addresses, each once.
 fn flags(bytes: &[u8]) -> Vec<String> {
-    let smaps = std::fs::read_to_string("/proc/self/smaps").unwrap();
-    let (base, mut within, mut found) = (bytes.as_ptr().addr(), false, Vec::new());
-    for line in smaps.lines() {
-        let address =
-            line.split_once('-').and_then(|(start, _)| usize::from_str_radix(start, 16).ok());
-        if let Some(address) = address {
-            within = (base..base + bytes.len()).contains(&address);
-        } else if let Some(flags) = line.strip_prefix("VmFlags: ").filter(|_| within) {
-            found.push(flags.to_owned());
-        }
-    }
+    let at = bytes.as_ptr_range();
+    let here = smaps()
+        .into_iter()
+        .filter(|(range, ..)| (at.start.addr()..at.end.addr()).contains(&range.start));
+    let mut found: Vec<_> = here.map(|(.., flags)| flags).collect();
     found.sort_unstable();
     found.dedup();
     found

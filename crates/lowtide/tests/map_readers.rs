@@ -1,6 +1,7 @@
 //! Promise: whatever reads all memory of the process (a debugger, a scanner, a crash handler)
 //! changes no byte of a map that is stored to, and makes no memory: of a file and without one.
 
+use crate::common::mapped::smaps;
 use crate::common::scene::alone;
 use lowtide::map::{MapError, MapMode, MapMut, MapOptions};
 use lowtide::{Pager, Size, SwapOptions};
@@ -13,23 +14,10 @@ const PAGE: usize = 4096;
 const PAGES: usize = 1024;
 const BUDGET: u64 = 1 << 20;
 
-/// Ranges of this process that can be read, and their flags, of mappings whose name says lowtide.
+/// Mappings of this process whose name says lowtide, and their flags.
 fn mappings() -> Vec<(std::ops::Range<usize>, String)> {
-    let text = std::fs::read_to_string("/proc/self/smaps").unwrap();
-    let mut all = Vec::new();
-    let mut last = None;
-    for line in text.lines() {
-        let first = line.split(' ').next().unwrap();
-        if let Some((start, end)) = first.split_once('-')
-            && let (Ok(start), Ok(end)) =
-                (usize::from_str_radix(start, 16), usize::from_str_radix(end, 16))
-        {
-            last = line.contains("memfd:lowtide").then_some(start..end);
-        } else if let (Some(range), Some(flags)) = (&last, line.strip_prefix("VmFlags:")) {
-            all.push((range.clone(), flags.to_owned()));
-        }
-    }
-    all
+    let ours = smaps().into_iter().filter(|(_, name, _)| name.contains("memfd:lowtide"));
+    ours.map(|(range, _, flags)| (range, flags)).collect()
 }
 
 /// Reads a page of the process's memory in each way that there is, and says whether one did:

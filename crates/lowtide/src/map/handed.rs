@@ -23,8 +23,6 @@ use super::watched::{State, Watched};
 use lowtide_sys::page_cache::{self, Advice};
 use std::ops::Range;
 
-/// Pages of the largest folio. Mappings are cut at its multiples, so that one entry can map it.
-pub(super) const FOLIO: u64 = 512;
 /// Dropped parts that are remembered: those of which pages are still charged.
 const DROPPED: usize = 32;
 
@@ -46,7 +44,8 @@ impl Watched {
         };
         let owner = mapping.owner;
         let ends = mapping.first + (mapping.addresses.len() >> self.page_shift) as u64;
-        let end = pages.end.next_multiple_of(FOLIO).min(ends);
+        // Cut at multiples of a folio, so that one entry can map it.
+        let end = pages.end.next_multiple_of(self.folio()).min(ends);
         let goes_on = |had: &Handed| (had.pages.start..=had.pages.end).contains(&pages.start);
         let known = state.handed.iter().position(|had| had.owner == owner && goes_on(had));
         let start = known.map_or(pages.start, |at| state.handed[at].pages.end);
@@ -58,7 +57,7 @@ impl Watched {
             return false;
         }
         make_coarse(&addresses);
-        (start / FOLIO..end.div_ceil(FOLIO)).for_each(|part| state.folios.set(part));
+        (start / self.folio()..end.div_ceil(self.folio())).for_each(|part| state.folios.set(part));
         match known {
             Some(at) => state.handed[at].pages.end = end,
             None => state.handed.push(Handed { pages: pages.start..end, owner }),
@@ -78,7 +77,7 @@ impl Watched {
     /// still charged of a part follows, and has nothing to drop then. Returns false if some of the
     /// pages came in otherwise.
     pub(super) fn drop_handed(&self, state: &mut State, pages: &Range<u64>) -> bool {
-        let parts = pages.start / FOLIO..pages.end.div_ceil(FOLIO);
+        let parts = pages.start / self.folio()..pages.end.div_ceil(self.folio());
         let is_known = |part| state.folios.is_set(part) || state.dropped.contains(&part);
         if !state.is_mapped_once() || !parts.clone().all(is_known) {
             return false;
@@ -87,9 +86,8 @@ impl Watched {
     }
 
     fn drop_part(&self, state: &mut State, part: u64) -> bool {
-        let pages = part * FOLIO..(part + 1) * FOLIO;
-        let (start, len) = (pages.start << self.page_shift, FOLIO << self.page_shift);
-        let is_gone = || self.cachestat(start, len).is_ok_and(|stat| stat.cached == 0);
+        let pages = part * self.folio()..(part + 1) * self.folio();
+        let is_gone = || self.cachestat(&pages).is_ok_and(|stat| stat.cached == 0);
         if is_gone() {
             return true;
         }
@@ -101,7 +99,7 @@ impl Watched {
             // To drop them is to write them, and to wait for the device: `sweep.rs` does.
             return true;
         }
-        self.drop_uncharged(pages);
+        self.drop_uncharged(pages.clone());
         if is_gone() {
             state.folios.take(part);
             state.dropped.truncate(DROPPED - 1);
@@ -119,7 +117,7 @@ impl Watched {
     ) {
         let mut state = self.state();
         for Handed { mut pages, owner } in std::mem::take(&mut state.handed) {
-            let from = from(&pages).map_or(pages.end, |page| page / FOLIO * FOLIO);
+            let from = from(&pages).map_or(pages.end, |page| page / self.folio() * self.folio());
             let from = from.clamp(pages.start, pages.end);
             for mapping in state.mappings.iter().filter(|mapping| mapping.owner == owner) {
                 let addresses = mapping.addresses_of(&(pages.start..from), self.page_shift);

@@ -301,9 +301,10 @@ fn grant(pool: &Pool, file: &WatchedFile) {
 fn reached(pool: &Pool, file: &WatchedFile, window: Range<u64>) -> u64 {
     let (mut reached, mut present) = (window.start, Vec::new());
     let handed = file.watched.handed(window.start);
-    for first in (window.start..window.end.max(handed)).step_by(LOOK_STEP as usize) {
+    let end = window.end.max(handed);
+    for first in (window.start..end).step_by(LOOK_STEP as usize) {
         present.clear();
-        let step = first..(first + LOOK_STEP).min(window.end.max(handed));
+        let step = first..(first + LOOK_STEP).min(end);
         if let Err(error) = file.watched.present(step, &mut present) {
             tell!(error, %error, "pages of a map cannot be seen");
         }

@@ -30,7 +30,7 @@
 //! cannot be seen how far a reader has come.
 
 use super::copy::{Copies, cut, without};
-use super::handed::{FOLIO, Handed};
+use super::handed::Handed;
 use super::mirror::PRESENT;
 use super::page_bits::PageBits;
 use super::pages::{Arrival, MappedPages};
@@ -117,7 +117,7 @@ pub(super) struct State {
     gone: Range<u64>,
     /// What is handed to the kernel, for each stream.
     pub(super) handed: Vec<Handed>,
-    /// Parts of the file, of [`FOLIO`] pages, that were handed since they were dropped.
+    /// Parts of the file, of [`FOLIO_MAX`] bytes, that were handed since they were dropped.
     pub(super) folios: PageBits,
     /// The parts that were dropped last.
     pub(super) dropped: VecDeque<u64>,
@@ -181,7 +181,7 @@ impl Watched {
         if end > state.fresh.pages() {
             state.fresh.grow(end);
             state.elsewhere.grow(end);
-            state.folios.grow(end.div_ceil(FOLIO));
+            state.folios.grow(end.div_ceil(self.folio()));
         }
     }
 
@@ -237,8 +237,7 @@ impl Watched {
         for start in addresses.clone().step_by(PART) {
             let part = start..start.saturating_add(PART).min(addresses.end);
             let pages = self.pages_of(mapping, part.clone());
-            let (offset, len) = (pages.start << self.page_shift, part.len() as u64);
-            if self.cachestat(offset, len).is_ok_and(|stat| stat.cached == 0) {
+            if self.cachestat(&pages).is_ok_and(|stat| stat.cached == 0) {
                 continue;
             }
             resident.clear();
@@ -302,9 +301,8 @@ impl Watched {
     /// Drops what has stayed of pages that were dropped now, since they are of folios that begin in
     /// `gone`, before them: a folio goes as a whole.
     fn drop_folios(&self, gone: Range<u64>, now: Range<u64>) {
-        let (start, len) = (now.start << self.page_shift, (now.end - now.start) << self.page_shift);
-        if self.cachestat(start, len).is_ok_and(|stat| stat.cached > 0) {
-            let first = now.start.saturating_sub(FOLIO_MAX >> self.page_shift).max(gone.start);
+        if self.cachestat(&now).is_ok_and(|stat| stat.cached > 0) {
+            let first = now.start.saturating_sub(self.folio()).max(gone.start);
             if let Err(error) = self.drop_cached(first..now.end) {
                 tell!(error, %error, "pages of a map cannot be dropped");
             }
@@ -313,15 +311,19 @@ impl Watched {
 
     /// Whether some of these pages wait to be written, or for the end of that.
     pub(super) fn are_dirty(&self, pages: &Range<u64>) -> bool {
-        let (start, len) =
-            (pages.start << self.page_shift, (pages.end - pages.start) << self.page_shift);
         self.dirty.load(Relaxed)
-            && self.cachestat(start, len).is_ok_and(|stat| stat.dirty + stat.writeback > 0)
+            && self.cachestat(pages).is_ok_and(|stat| stat.dirty + stat.writeback > 0)
     }
 
-    /// What the page cache has of some bytes.
-    pub(super) fn cachestat(&self, offset: u64, len: u64) -> io::Result<CacheStat> {
-        self.file.with(|file| page_cache::cachestat(file, offset, len))
+    /// What the page cache has of some pages.
+    pub(super) fn cachestat(&self, pages: &Range<u64>) -> io::Result<CacheStat> {
+        let (start, end) = (pages.start << self.page_shift, pages.end << self.page_shift);
+        self.file.with(|file| page_cache::cachestat(file, start, end - start))
+    }
+
+    /// Pages of the largest folio.
+    pub(super) const fn folio(&self) -> u64 {
+        FOLIO_MAX >> self.page_shift
     }
 
     /// Drops cached pages that no engine knows of.

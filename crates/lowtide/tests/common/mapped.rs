@@ -6,6 +6,7 @@ use lowtide::Size;
 use lowtide::map::MapError;
 use std::fs::File;
 use std::io::Write;
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
 pub(crate) const PAGE: usize = 4096;
@@ -60,6 +61,27 @@ pub(crate) fn await_cached(file: &File, most: u64) {
         assert!(began.elapsed() < Duration::from_secs(60), "{} bytes stay", cached_bytes(file));
         std::thread::sleep(Duration::from_millis(1));
     }
+}
+
+/// The mappings of this process: addresses, the line that names them, and flags.
+pub(crate) fn smaps() -> Vec<(Range<usize>, String, String)> {
+    let text = std::fs::read_to_string("/proc/self/smaps").unwrap();
+    let mut all = Vec::new();
+    let mut last = None;
+    for line in text.lines() {
+        let first = line.split(' ').next().unwrap();
+        if let Some((start, end)) = first.split_once('-')
+            && let (Ok(start), Ok(end)) =
+                (usize::from_str_radix(start, 16), usize::from_str_radix(end, 16))
+        {
+            last = Some((start..end, line.to_owned()));
+        } else if let Some(flags) = line.strip_prefix("VmFlags:")
+            && let Some((range, name)) = last.take()
+        {
+            all.push((range, name, flags.to_owned()));
+        }
+    }
+    all
 }
 
 /// Numbers without a pattern.

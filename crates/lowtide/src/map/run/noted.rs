@@ -200,9 +200,7 @@ impl Taking<'_> {
 
     /// Whether any of these pages is in memory: they may have been dropped since they were read.
     fn is_cached(&self, pages: &Range<u64>) -> bool {
-        let shift = self.pool.page_shift;
-        let (offset, len) = (pages.start << shift, (pages.end - pages.start) << shift);
-        self.watched.cachestat(offset, len).map_or(true, |stat| stat.cached > 0)
+        self.watched.cachestat(pages).map_or(true, |stat| stat.cached > 0)
     }
 
     /// Sees how far streams have come, and reads ahead of them.
