@@ -18,10 +18,10 @@ use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, FileExt, FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use indicatif::ProgressBar;
 use lowtide::Size;
 use lowtide_host::file as facts;
-use lowtide_report::{interrupt, out, progress};
+use lowtide_report::progress::{Patient, Unit};
+use lowtide_report::{interrupt, out};
 
 use super::content::{Content, UNIT_BYTES};
 use super::error::BenchError;
@@ -211,17 +211,16 @@ impl DataDir {
         let missing = found.iter().filter(|file| file.is_none()).count() as u64;
         let needed = missing.saturating_mul(bytes);
         self.check_free(needed)?;
-        let progress = progress::bytes("making data files", needed);
+        let mut progress = Patient::new("making data files", Unit::Bytes, needed);
         let mut files = Vec::with_capacity(count);
         for (path, file) in paths.iter().zip(found) {
             files.push(match file {
                 Some(file) => file,
                 None => make(path, bytes, (keep, self.locking), |file| {
-                    write_content(content, bytes, file, &progress)
+                    write_content(content, bytes, file, &mut progress)
                 })?,
             });
         }
-        progress.finish_and_clear();
         Ok(files)
     }
 
@@ -428,7 +427,7 @@ fn write_content(
     content: Content,
     bytes: u64,
     out: &mut impl Write,
-    progress: &ProgressBar,
+    progress: &mut Patient,
 ) -> io::Result<()> {
     let mut chunk = vec![0; CHUNK_BYTES];
     let mut offset = 0;
@@ -437,7 +436,7 @@ fn write_content(
         content.fill(offset, &mut chunk[..len]);
         out.write_all(&chunk[..len])?;
         offset += len as u64;
-        progress.inc(len as u64);
+        progress.add(len as u64);
     }
     Ok(())
 }

@@ -12,9 +12,9 @@
 
 use std::time::{Duration, Instant};
 
-use indicatif::ProgressBar;
 use lowtide_report::interrupt::{self, Cut};
 use lowtide_report::out;
+use lowtide_report::progress::Patient;
 use lowtide_report::rounds::Turns;
 use lowtide_report::tally::Slice;
 
@@ -75,14 +75,15 @@ pub fn warm_up(
     systems: &mut Vec<Box<dyn System>>,
     max_bytes: u64,
     data_bytes: u64,
-    progress: &ProgressBar,
+    progress: &mut Patient,
 ) -> Result<(), BenchError> {
     let mut at = 0;
     while let Some(system) = systems.get_mut(at) {
-        progress.set_message(format!("warming up {}", system.label()));
+        progress.say(format!("warming up {}", system.label()));
         match warm_up_one(system.as_mut(), max_bytes, data_bytes) {
             Err(killed @ BenchError::PeerKilled { .. }) => {
-                progress.suspend(|| out::note(killed));
+                progress.clear();
+                out::note(killed);
                 systems.remove(at);
             }
             done => {
@@ -90,7 +91,7 @@ pub fn warm_up(
                 at += 1;
             }
         }
-        progress.inc(1);
+        progress.add(1);
     }
     Ok(())
 }
@@ -134,7 +135,7 @@ pub fn take_turns(
     systems: &mut Vec<Box<dyn System>>,
     rounds: u32,
     until: impl Fn(u32) -> Until,
-    progress: &ProgressBar,
+    progress: &mut Patient,
     cut: &mut Cut,
 ) -> Result<Vec<Turns>, BenchError> {
     let mut rows: Vec<Turns> = systems.iter().map(|system| turns_of(system.as_ref())).collect();
@@ -142,10 +143,11 @@ pub fn take_turns(
         let mut at = 0;
         while let (Some(system), Some(row)) = (systems.get_mut(at), rows.get_mut(at)) {
             let what = || format!("measuring {}, round {} of {rounds}", row.label, round + 1);
-            progress.set_message(what());
+            progress.say(what());
             match system.run(until(round)) {
                 Err(killed @ BenchError::PeerKilled { .. }) => {
-                    progress.suspend(|| out::note(killed));
+                    progress.clear();
+                    out::note(killed);
                     systems.remove(at);
                     rows.remove(at);
                 }
@@ -161,7 +163,7 @@ pub fn take_turns(
                     at += 1;
                 }
             }
-            progress.inc(1);
+            progress.add(1);
         }
         if rows.iter().any(|row| row.slices.iter().any(|slice| slice.errors > 0)) {
             break;
@@ -206,7 +208,7 @@ mod tests {
         let mut systems =
             systems.into_iter().map(|script| Box::new(script) as Box<dyn System>).collect();
         let mut cut = Cut::default();
-        take_turns(&mut systems, 3, |_| Until::Seconds(1.0), &ProgressBar::hidden(), &mut cut)
+        take_turns(&mut systems, 3, |_| Until::Seconds(1.0), &mut Patient::steps(0), &mut cut)
             .unwrap()
     }
 

@@ -2,8 +2,9 @@
 //! on each other alone, and what they hide from the documentation is listed here.
 
 use lowtide_tidy::{check, root, texts};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::process::Command;
 use syn::visit::Visit;
 
 /// What a program links.
@@ -284,6 +285,21 @@ fn the_command_stays_what_users_need() {
         let users: Vec<_> = inside.filter(|text| text.content.contains(other)).collect();
         assert!(users.is_empty(), "{room} uses {other}: {users:?}");
     }
+}
+
+/// What a user compiles, once for each name and version.
+#[test]
+fn the_command_is_made_of_few_crates() {
+    let tree = ["tree", "--package", "lowtide-cli", "--edges", "normal", "--prefix", "none"];
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let ran = Command::new(cargo).args(tree).arg("--offline").current_dir(root()).output();
+    let ran = ran.expect("cargo can be started");
+    assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+    let lines = String::from_utf8(ran.stdout).expect("names");
+    let of = |line: &str| line.split(" (").next().unwrap_or(line).to_owned();
+    let crates: BTreeSet<_> = lines.lines().map(of).collect();
+    assert!(crates.contains("lowtide-core v0.1.0"), "{crates:?}");
+    check("command-crates", crates.len());
 }
 
 #[test]

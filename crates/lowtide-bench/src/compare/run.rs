@@ -8,10 +8,11 @@ use lowtide_report::interrupt::Cut;
 use lowtide_report::json::Report;
 use lowtide_report::measured::Common;
 use lowtide_report::measured_table::{of_misses, of_rows, of_workload, of_write_back};
+use lowtide_report::progress::Patient;
 use lowtide_report::rounds::{Turns, ratio};
 use lowtide_report::row::Row;
 use lowtide_report::tally::Slice;
-use lowtide_report::{columns, out, progress, table};
+use lowtide_report::{columns, out, table};
 use lowtide_workload::Distribution;
 
 use super::plan::Comparison;
@@ -65,23 +66,28 @@ impl<S: Script> Comparison<'_, S> {
         head(&machine, &files, &plan, &job, &page_note);
         let steps = systems.len() as u64 * (u64::from(plan.rounds) + u64::from(plan.is_warmed))
             + u64::from(encore.is_some());
-        let progress = progress::steps("", steps);
+        let mut progress = Patient::steps(steps);
         if plan.is_warmed {
-            warm_up(&mut systems, plan.max_bytes, plan.data_bytes, &progress)?;
+            warm_up(&mut systems, plan.max_bytes, plan.data_bytes, &mut progress)?;
         }
         pagers.iter().for_each(|pager| pager.measure_misses(plan.common.explain));
         let mut cut = Cut::default();
-        let rows =
-            take_turns(&mut systems, plan.rounds, |round| plan.slice(round), &progress, &mut cut)?;
+        let rows = take_turns(
+            &mut systems,
+            plan.rounds,
+            |round| plan.slice(round),
+            &mut progress,
+            &mut cut,
+        )?;
         let times = pagers.iter().map(Pager::miss_times).collect::<Vec<_>>();
         pagers.iter().for_each(|pager| pager.measure_misses(false));
         // The rows are printed before the result of the encore, which may have failed.
         let played =
             encore.filter(|_| !cut.is_cut()).zip(first).map(|(encore, (access, label))| {
-                progress.set_message(format!("playing {label} once more"));
+                progress.say(format!("playing {label} once more"));
                 encore.play(&label, access, &job, &script, plan.until)
             });
-        progress.finish_and_clear();
+        drop(progress);
 
         stage.show(&source, &machine, &rows, &times, &cut)?;
         rows.iter().try_for_each(verdict)?;

@@ -29,7 +29,7 @@ use lowtide_report::row::Row;
 use lowtide_report::spread::Spread;
 use lowtide_report::tally::Slice;
 use lowtide_report::values::{budget, scale, scaled};
-use lowtide_report::{out, progress, table};
+use lowtide_report::{out, progress::Patient, table};
 use lowtide_workload::Workload;
 
 use super::cold::Cold;
@@ -98,8 +98,8 @@ pub(crate) fn run(args: &DepthArgs) -> Result<(), BenchError> {
     let mut all_rows = Vec::new();
     let mut machine = None;
     let systems_per_depth = 1 + u64::from(fio.is_some());
-    let progress =
-        progress::steps("", args.depth.len() as u64 * u64::from(rounds) * systems_per_depth);
+    let mut progress =
+        Patient::steps(args.depth.len() as u64 * u64::from(rounds) * systems_per_depth);
     let mut cut = Cut::default();
     for &depth in &args.depth {
         let job = job(args, &file, content, page_bytes, batch(depth, max_bytes, page_bytes));
@@ -115,7 +115,7 @@ pub(crate) fn run(args: &DepthArgs) -> Result<(), BenchError> {
             systems(args, &file, &job, &script, (pager, policy), fio.as_ref(), depth)?;
         let rate = |slice: &Slice| iops(slice, page_bytes);
         let slice = Until::Seconds(seconds / f64::from(rounds));
-        let taken = take_turns(&mut systems, rounds, |_| slice, &progress, &mut cut);
+        let taken = take_turns(&mut systems, rounds, |_| slice, &mut progress, &mut cut);
         let Some(rows) = cut.take(taken)? else { break };
         for row in &rows {
             let (sum, ratio) = (row.sum(), ratio(row, &rows[0], rate));
@@ -137,7 +137,7 @@ pub(crate) fn run(args: &DepthArgs) -> Result<(), BenchError> {
         }
     }
     cut.refuse_nothing(all_rows.is_empty())?;
-    progress.finish_and_clear();
+    drop(progress);
     out::line(printed);
     if !closing.is_empty() {
         out::line(format_args!("\n{}", closing.join("\n")));

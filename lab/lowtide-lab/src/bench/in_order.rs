@@ -33,7 +33,7 @@ use lowtide_report::rounds::ratio;
 use lowtide_report::row::Row;
 use lowtide_report::tally::Slice;
 use lowtide_report::values::{budget, scale, scaled, size};
-use lowtide_report::{out, progress, table};
+use lowtide_report::{out, progress::Patient, table};
 
 use super::cold::Cold;
 use super::peer::fio::Fio;
@@ -194,8 +194,7 @@ pub(crate) fn run(args: &InOrderArgs) -> Result<(), BenchError> {
 
     let mut printed = table::new(&["request", "system", "MiB/s", "reads", "cpu s", "ratio"], 2);
     let (mut json, mut all_rows) = (Vec::new(), Vec::new());
-    let progress =
-        progress::steps("", (sizes.len() * (args.op.len() + 3) * rounds as usize) as u64);
+    let mut progress = Patient::steps((sizes.len() * (args.op.len() + 3) * rounds as usize) as u64);
     let (mut cut, mut machine) = (Cut::default(), None);
     for &request in sizes {
         let (mut systems, pager) = systems(args, &file, request, fio.as_ref())?;
@@ -203,7 +202,7 @@ pub(crate) fn run(args: &InOrderArgs) -> Result<(), BenchError> {
             machine = Some(Machine::ask(&probe, &file, &pager)?);
         }
         let slice = Until::Seconds(args.cold.seconds / f64::from(rounds));
-        let taken = take_turns(&mut systems, rounds, |_| slice, &progress, &mut cut);
+        let taken = take_turns(&mut systems, rounds, |_| slice, &mut progress, &mut cut);
         let Some(rows) = cut.take(taken)? else { break };
         let rate = |slice: &Slice| slice.asked_bytes as f64 / slice.seconds;
         for row in &rows {
@@ -224,7 +223,7 @@ pub(crate) fn run(args: &InOrderArgs) -> Result<(), BenchError> {
         }
     }
     cut.refuse_nothing(all_rows.is_empty())?;
-    progress.finish_and_clear();
+    drop(progress);
     if let Some(machine) = &machine {
         out::line("in-order: a file read from start to end, cold, by one thread");
         machine.lines(&file).into_iter().for_each(out::line);

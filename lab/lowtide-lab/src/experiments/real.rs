@@ -30,7 +30,7 @@ use lowtide_host::usage::CpuTime;
 use lowtide_report::interrupt::Cut;
 use lowtide_report::row::{DeviceFigures, DeviceSample, Row};
 use lowtide_report::values::seconds;
-use lowtide_report::{columns, progress};
+use lowtide_report::{columns, progress::Patient};
 
 use super::{Experiment, Play, Played, Setting};
 use crate::bench::tenancy::device::Device;
@@ -92,11 +92,11 @@ impl<E: Experiment> Real<E> {
         let machine = head((E::NAME, E::ABOUT), &pager, files.of(&plays[0])[0], &lines)?;
         drop(pager);
 
-        let progress = progress::steps("", plays.len() as u64);
+        let mut progress = Patient::steps(plays.len() as u64);
         let mut cut = Cut::default();
         let mut played = Vec::new();
         for play in &plays {
-            progress.set_message(play.label.clone());
+            progress.say(play.label.clone());
             let result = if cut.is_cut() {
                 None
             } else {
@@ -106,9 +106,9 @@ impl<E: Experiment> Real<E> {
                 )?
             };
             played.push(result);
-            progress.inc(1);
+            progress.add(1);
         }
-        progress.finish_and_clear();
+        drop(progress);
         let rows = self.own.rows(&setting, &plays, &played);
         let closing = self.own.closing(&setting, &rows);
         let table = columns::table(E::COLUMNS, &rows);

@@ -41,7 +41,7 @@ use lowtide_report::rounds::{self, ratio};
 use lowtide_report::row::{KernelFigures, MeasuredFigures, Row, RowLatency};
 use lowtide_report::tally::{Latency, Slice};
 use lowtide_report::values::{self, part};
-use lowtide_report::{out, progress};
+use lowtide_report::{out, progress::Patient};
 
 use super::fio_mmap::{Distribution, FioMapped};
 use super::mapping::Mapping;
@@ -338,15 +338,15 @@ impl<P: RealProgram> RealMapping<P> {
             return Err(why.into());
         }
         let slices = self.rounds + u32::from(P::WARMS);
-        let progress = progress::steps("", systems.len() as u64 * u64::from(slices));
+        let mut progress = Patient::steps(systems.len() as u64 * u64::from(slices));
         let mut cut = Cut::default();
         let slice = Until::Seconds(self.seconds / f64::from(self.rounds));
         if P::WARMS {
-            let warm = take_turns(&mut systems, 1, |_| slice, &progress, &mut cut)?;
+            let warm = take_turns(&mut systems, 1, |_| slice, &mut progress, &mut cut)?;
             warm.iter().try_for_each(turns::verdict)?;
         }
-        let results = take_turns(&mut systems, self.rounds, |_| slice, &progress, &mut cut)?;
-        progress.finish_and_clear();
+        let results = take_turns(&mut systems, self.rounds, |_| slice, &mut progress, &mut cut)?;
+        drop(progress);
         let base = results.first();
         let rows: Vec<Row> =
             results.iter().map(|result| self.row(result, base.unwrap_or(result))).collect();

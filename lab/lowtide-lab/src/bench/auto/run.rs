@@ -16,7 +16,7 @@ use lowtide_bench::options::{Files, Io, Output, Seed};
 use lowtide_report::interrupt::Cut;
 use lowtide_report::table::{self, Table};
 use lowtide_report::values::{PAGE, budget, seconds};
-use lowtide_report::{out, progress};
+use lowtide_report::{out, progress::Patient};
 use serde::Serialize;
 
 use super::load::{Load, Sizes};
@@ -216,7 +216,7 @@ pub(crate) fn run(args: &AutoArgs) -> Result<(), BenchError> {
         format!("{} to {}, target {} %", Size::new(args.least), Size::new(args.most), args.stall);
     let lines = [("run", phases_text), ("auto", auto_text)];
     let machine = head((NAME, ABOUT), &pager(most)?, &file, &lines)?;
-    let steps = progress::steps("", (budgets.len() * phases.len()) as u64);
+    let mut steps = Patient::steps((budgets.len() * phases.len()) as u64);
     let (mut rows, mut cut) = (Vec::new(), Cut::default());
     'budgets: for budget in budgets {
         let (name, max_bytes) = match budget {
@@ -228,7 +228,7 @@ pub(crate) fn run(args: &AutoArgs) -> Result<(), BenchError> {
         let think = Duration::from_micros(args.think);
         let mut player = Player::new(&pager, &file, budget, think, args.seed.seed)?;
         for phase in &phases {
-            steps.set_message(format!("{name} {}", phase.name));
+            steps.say(format!("{name} {}", phase.name));
             let Some(mut played) = cut.take(player.play(phase))? else { break 'budgets };
             let timeline = std::mem::take(&mut played.timeline);
             rows.push(AutoRow {
@@ -246,11 +246,11 @@ pub(crate) fn run(args: &AutoArgs) -> Result<(), BenchError> {
                 played,
                 timeline,
             });
-            steps.inc(1);
+            steps.add(1);
         }
         player.end()?;
     }
-    steps.finish_and_clear();
+    drop(steps);
     if let Some(path) = &args.timeline {
         fs::write(path, csv(&rows)).map_err(|source| BenchError::file("write", path, source))?;
         out::note(format_args!("the timeline is in {}", path.display()));

@@ -19,7 +19,7 @@ use lowtide_report::interrupt::{self, Cut};
 use lowtide_report::json::Report;
 use lowtide_report::spread::Spread;
 use lowtide_report::values::{PAGE_BYTES, grain, size};
-use lowtide_report::{out, progress, table};
+use lowtide_report::{out, progress::Patient, table};
 use serde::Serialize;
 
 use super::chase::{Definition, Pattern, ViewWords, Words};
@@ -107,7 +107,7 @@ pub(crate) fn run(args: &HitArgs) -> Result<(), BenchError> {
     let mut machine = None;
     let mut closing = Vec::new();
     let steps = sizes.len() * (1 + 2 * rounds as usize);
-    let progress = progress::steps("", steps as u64);
+    let mut progress = Patient::steps(steps as u64);
     let mut cut = Cut::default();
     'sizes: for &size in &sizes {
         let file = data_dir.prepare(Content::Words, size, 1, Purpose::Lasting)?.remove(0);
@@ -117,16 +117,16 @@ pub(crate) fn run(args: &HitArgs) -> Result<(), BenchError> {
             head(&asked, &file, page_bytes, rounds);
             machine = Some(asked);
         }
-        progress.set_message(format!("loading {}", Size::new(size)));
+        progress.say(format!("loading {}", Size::new(size)));
         let loaded = Loaded::new(&pager, &file, size, ways, |size| {
             args.io.pager(policy, budget(size), page_bytes, |builder| builder)
         });
         let Some(mut loaded) = cut.take(loaded)? else { break };
-        progress.inc(1);
+        progress.add(1);
         let missed = pager.stat().io.reads + loaded.faults();
         for pattern in Pattern::ALL {
-            progress.set_message(format!("{} {}", Size::new(size), pattern.name()));
-            let turns = loaded.take_turns(pattern, args, rounds, || progress.inc(1));
+            progress.say(format!("{} {}", Size::new(size), pattern.name()));
+            let turns = loaded.take_turns(pattern, args, rounds, || progress.add(1));
             let Some(turns) = cut.take(turns)? else { break 'sizes };
             rows.extend(turns.rows(pattern, size, page_bytes, &policy.to_string(), args.seed.seed));
         }
@@ -143,7 +143,7 @@ pub(crate) fn run(args: &HitArgs) -> Result<(), BenchError> {
         }
     }
     cut.refuse_nothing(rows.is_empty())?;
-    progress.finish_and_clear();
+    drop(progress);
     print(&rows);
     if !closing.is_empty() {
         out::line(format_args!("\n{}", closing.join("\n")));

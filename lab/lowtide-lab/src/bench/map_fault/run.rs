@@ -16,7 +16,7 @@ use lowtide_report::interrupt::Cut;
 use lowtide_report::json::Report;
 use lowtide_report::spread::Spread;
 use lowtide_report::values::{grain, size};
-use lowtide_report::{out, progress, table};
+use lowtide_report::{out, progress::Patient, table};
 use lowtide_sys::memory::page_size;
 use serde::Serialize;
 
@@ -144,18 +144,17 @@ pub(crate) fn run(args: &MapFaultArgs) -> Result<(), BenchError> {
     let scans = probe.maps.scan.is_ok();
     let mut systems = SYSTEMS.to_vec();
     let mut measured: Vec<Measured> = Vec::new();
-    let progress = progress::steps("", u64::from(args.rounds) * systems.len() as u64);
+    let mut progress = Patient::steps(u64::from(args.rounds) * systems.len() as u64);
     let mut cut = Cut::default();
     'rounds: for round in 0..args.rounds {
         let seed = args.seed.seed.wrapping_add(u64::from(round));
         let mut at = 0;
         while let Some(&system) = systems.get(at) {
-            progress.set_message(format!("{}, round {}", system.name(), round + 1));
+            progress.say(format!("{}, round {}", system.name(), round + 1));
             match measure(system, policy, &file, size, (scans, seed)) {
                 Err(BenchError::Map(why)) => {
-                    progress.suspend(|| {
-                        out::note(format_args!("{} left out: {why}", system.name()));
-                    });
+                    progress.clear();
+                    out::note(format_args!("{} left out: {why}", system.name()));
                     systems.remove(at);
                 }
                 steps => {
@@ -164,10 +163,10 @@ pub(crate) fn run(args: &MapFaultArgs) -> Result<(), BenchError> {
                     at += 1;
                 }
             }
-            progress.inc(1);
+            progress.add(1);
         }
     }
-    progress.finish_and_clear();
+    drop(progress);
     cut.refuse_nothing(measured.is_empty())?;
     let rows: Vec<FaultRow> =
         measured.iter().map(|of| of.row(size, policy, args.seed.seed)).collect();

@@ -26,7 +26,7 @@ use lowtide_bpf::Programs;
 use lowtide_host::usage::CpuTime;
 use lowtide_report::columns::number;
 use lowtide_report::interrupt::{self, Cut};
-use lowtide_report::progress;
+use lowtide_report::progress::Patient;
 use lowtide_report::row::{KernelFigures, Row};
 use lowtide_report::spread::Spread;
 use lowtide_report::table::{self, Table};
@@ -317,11 +317,11 @@ pub(crate) fn run(args: &CostArgs) -> Result<(), BenchError> {
     let trial = slice(&view, TRIAL, &mut rng)?;
     let each = seconds / f64::from(2 * count);
     let loads = ((each / trial.wall * TRIAL as f64) as u64).max(TRIAL);
-    let progress = progress::steps("", programs.len() as u64);
+    let mut progress = Patient::steps(programs.len() as u64);
     let mut rows = Vec::new();
     let mut cut = Cut::default();
     for throttle in &programs {
-        progress.set_message(throttle.name());
+        progress.say(throttle.name());
         let before = pager.stat();
         let begin = Instant::now();
         let measured = pairs(&tenant, &view, throttle, loads, count, &mut rng);
@@ -340,9 +340,9 @@ pub(crate) fn run(args: &CostArgs) -> Result<(), BenchError> {
             kernel: KernelFigures { high_bytes: Some(high), ..row.kernel },
             ..row
         }));
-        progress.inc(1);
+        progress.add(1);
     }
-    progress.finish_and_clear();
+    drop(progress);
     let closing: Vec<String> = rows.iter().map(CostRow::sentence).collect();
     tail(&args.output, &machine, &table(&rows), rows, closing, cut)
 }

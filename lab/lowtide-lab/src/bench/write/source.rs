@@ -11,7 +11,8 @@ use std::path::Path;
 use lowtide_bench::content::Content;
 use lowtide_bench::datafile::{DataDir, Scratch};
 use lowtide_bench::error::BenchError;
-use lowtide_report::{interrupt, progress};
+use lowtide_report::interrupt;
+use lowtide_report::progress::{Patient, Unit};
 
 use super::file::CHUNK_BYTES;
 
@@ -42,7 +43,7 @@ impl Source {
 
 fn write(to: &Scratch, bytes: u64) -> io::Result<()> {
     let mut file = to.file();
-    let progress = progress::bytes("making what is to be written", bytes);
+    let mut progress = Patient::new("making what is to be written", Unit::Bytes, bytes);
     let mut chunk = vec![0; CHUNK_BYTES];
     let mut offset = 0;
     while offset < bytes && !interrupt::requested() {
@@ -50,8 +51,8 @@ fn write(to: &Scratch, bytes: u64) -> io::Result<()> {
         Content::Records.fill(offset, &mut chunk[..len]);
         file.write_all(&chunk[..len])?;
         offset += len as u64;
-        progress.inc(len as u64);
+        progress.add(len as u64);
     }
-    progress.finish_and_clear();
+    drop(progress);
     file.sync_data()
 }

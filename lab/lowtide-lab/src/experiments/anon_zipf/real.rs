@@ -33,7 +33,7 @@ use lowtide_report::row::{KernelFigures, MeasuredFigures, Row, RowLatency};
 use lowtide_report::spread::Spread;
 use lowtide_report::table::us;
 use lowtide_report::tally::{Latency, Slice};
-use lowtide_report::{out, progress};
+use lowtide_report::{out, progress::Patient};
 
 use super::AnonZipf;
 use crate::bench::heap::{Access, Lowtide, Unlimited};
@@ -142,10 +142,10 @@ impl RealAnonZipf {
             let program = self.program(variant);
             let mut systems = self.systems(&program, &policies, &peers, &data_dir)?;
             let steps = systems.len() as u64 * u64::from(self.rounds);
-            let progress = progress::steps("", steps);
+            let mut progress = Patient::steps(steps);
             let slice = Until::Seconds(self.own.seconds as f64 / f64::from(self.rounds));
-            let results = take_turns(&mut systems, self.rounds, |_| slice, &progress, &mut cut);
-            progress.finish_and_clear();
+            let results = take_turns(&mut systems, self.rounds, |_| slice, &mut progress, &mut cut);
+            drop(progress);
             let results = results?;
             rows.extend(results.iter().map(|result| self.row(&program, result, &results[0])));
             wrong = wrong.and(results.iter().try_for_each(turns::verdict));

@@ -26,7 +26,7 @@ use lowtide_bench::error::BenchError;
 use lowtide_bench::options::Seed;
 use lowtide_report::interrupt::{self, Cut};
 use lowtide_report::row::Row;
-use lowtide_report::{columns, progress};
+use lowtide_report::{columns, progress::Patient};
 
 use super::{
     BENCH_ABOUT, BenchOptions, COLUMNS, NAME, PUBLISHED, READER_PAUSE, READERS, ROUND_PAUSE,
@@ -255,18 +255,18 @@ pub(crate) fn run(args: &BenchOptions) -> Result<(), BenchError> {
     ];
     let machine = head((NAME, BENCH_ABOUT), &pager, &file, &lines)?;
     drop(pager);
-    let progress = progress::steps("", plan.policies.len() as u64);
+    let mut progress = Patient::steps(plan.policies.len() as u64);
     let mut rows = Vec::new();
     let mut cut = Cut::default();
     for &policy in &plan.policies {
-        progress.set_message(policy.to_string());
+        progress.say(policy.to_string());
         let row = plan.row(policy, &file);
         let row = interrupt::check(|| "running file-anon-mix".into()).map_err(Into::into).and(row);
         let Some(row) = cut.take(row)? else { break };
         rows.push(row);
-        progress.inc(1);
+        progress.add(1);
     }
-    progress.finish_and_clear();
+    drop(progress);
     let mut closing: Vec<String> = rows.iter().filter_map(|row| ending(row, plan.rounds)).collect();
     if closing.is_empty() {
         closing.push(format!("all finished their {} rounds", plan.rounds));

@@ -34,7 +34,7 @@ use lowtide_report::json::LatencyUs;
 use lowtide_report::row::Row;
 use lowtide_report::tally::Latency;
 use lowtide_report::values::grain;
-use lowtide_report::{columns, out, progress};
+use lowtide_report::{columns, out, progress::Patient};
 
 use crate::bench::heap::Checked;
 use crate::bench::tenancy::host::{check_memory, tail};
@@ -279,17 +279,17 @@ pub(crate) fn run(args: &BenchOptions) -> Result<(), BenchError> {
         }
     };
     files.iter().try_for_each(DataFile::drop_page_cache)?;
-    let progress = progress::steps("", plan.policies.len() as u64);
+    let mut progress = Patient::steps(plan.policies.len() as u64);
     let mut rows = Vec::new();
     let mut cut = Cut::default();
     for &policy in &plan.policies {
-        progress.set_message(policy.to_string());
+        progress.say(policy.to_string());
         let Some(row) = cut.take(plan.row(policy, &data_dir, &files))? else { break };
         rows.push(row);
-        progress.inc(1);
+        progress.add(1);
     }
     cut.refuse_nothing(rows.is_empty())?;
-    progress.finish_and_clear();
+    drop(progress);
     let mut rows = compare::with_ratios(rows);
     if args.having.is_published() {
         rows = compare::with_published_tenants(rows);

@@ -36,7 +36,7 @@ use lowtide_report::row::{DeviceFigures, MeasuredFigures, Row};
 use lowtide_report::spread::Spread;
 use lowtide_report::tally::{Latency, Slice};
 use lowtide_report::values::{PAGE, page};
-use lowtide_report::{columns, out, progress};
+use lowtide_report::{columns, out, progress::Patient};
 
 use super::{Beside, Writing, Written};
 use crate::bench::peer::dd::Dd;
@@ -111,11 +111,11 @@ impl<W: Writing> RealWriting<W> {
         self.head(&machine, &example, &writer, &slowness);
         drop(example);
 
-        let progress = progress::steps("", systems.len() as u64 * u64::from(self.rounds));
+        let mut progress = Patient::steps(systems.len() as u64 * u64::from(self.rounds));
         let mut cut = Cut::default();
         let slice = Until::Ops(writer.blocks());
-        let results = take_turns(&mut systems, self.rounds, |_| slice, &progress, &mut cut)?;
-        progress.finish_and_clear();
+        let results = take_turns(&mut systems, self.rounds, |_| slice, &mut progress, &mut cut)?;
+        drop(progress);
 
         let without_cache = |row: &&rounds::Turns| ["dd", "direct"].contains(&row.system);
         let base = results.iter().find(without_cache).or(results.first());
