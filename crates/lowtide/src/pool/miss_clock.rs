@@ -21,6 +21,7 @@ use std::time::Instant;
 /// Times of the misses that were measured. See
 /// [`Pager::miss_times`](crate::Pager::miss_times).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
 pub struct MissTimes {
     /// Pages that were brought in, by calls for one page and for many, and ahead of use.
     pub misses: u64,
