@@ -6,7 +6,9 @@ use crate::common::mapped::{PAGE, await_cached, or_skip, pager, random, smaps, w
 use lowtide::map::{Map, MapMode, MapMut, MapOptions};
 use lowtide_sys::page_cache::{is_visible, kernel_read_ahead};
 use std::fs::File;
+use std::hint::black_box;
 use std::os::unix::fs::FileExt;
+use std::time::Duration;
 
 const BUDGET: u64 = 256 << 20;
 const SIZE: usize = 640 << 20;
@@ -81,6 +83,51 @@ fn a_pass_is_read_by_the_kernel_within_the_budget_and_leaves_the_mapping_as_it_w
         flags(&map) == before
     });
     pager.validate().unwrap();
+}
+
+/// Whether the kernel reads ahead at an offset.
+fn is_handed(bytes: &[u8], offset: usize) -> bool {
+    let address = bytes[offset..].as_ptr().addr();
+    let here = smaps().into_iter().find(|(range, ..)| range.contains(&address));
+    here.is_some_and(|(.., flags)| !flags.split(' ').any(|flag| flag == "rr"))
+}
+
+#[test]
+fn pages_that_were_there_before_do_not_carry_a_stream_away_from_its_reader() {
+    let Some(file) = file() else { return };
+    let far = 96 << 20;
+    // Where the thread that watches comes late, the reader is there first.
+    eventually("a stream is handed up to pages that were there before", || {
+        let Some((pager, map)) = map(file.as_file()) else { return true };
+        // Loads whose values have no use, and which happen all the same.
+        let load = |at| _ = black_box(word(&map, at));
+        let touch = |at: usize, by| (at..at + STEP).step_by(by).for_each(load);
+        // What is cached still of an earlier mapping may be dropped before it is charged.
+        eventually("they are charged", || {
+            touch(far, 2 * PAGE);
+            pager.stat().memory.file >= (STEP / PAGE / 2) as u64
+        });
+        for at in (0..far - 8 * STEP).step_by(STEP) {
+            touch(at, PAGE);
+            // The thread that watches may be late; the reader is not.
+            for _ in 0..50 {
+                if is_handed(&map, at + 4 * STEP) {
+                    break;
+                }
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            if is_handed(&map, far) {
+                for page in (at + STEP..at + 2 * STEP).step_by(8 * PAGE) {
+                    load(page);
+                    std::thread::sleep(Duration::from_millis(1));
+                    // The folio that is read is mapped as a whole, and the stream is past it.
+                    assert!(is_handed(&map, page + 4 * STEP), "at {page}, from {at} on");
+                }
+                return true;
+            }
+        }
+        false
+    });
 }
 
 #[test]

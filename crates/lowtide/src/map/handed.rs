@@ -46,9 +46,11 @@ impl Watched {
         let ends = mapping.first + (mapping.addresses.len() >> self.page_shift) as u64;
         // Cut at multiples of a folio, so that one entry can map it.
         let end = pages.end.next_multiple_of(self.folio()).min(ends);
-        let goes_on = |had: &Handed| (had.pages.start..=had.pages.end).contains(&pages.start);
-        let known = state.handed.iter().position(|had| had.owner == owner && goes_on(had));
-        let start = known.map_or(pages.start, |at| state.handed[at].pages.end);
+        let meets = |had: &Handed| had.pages.start <= end && pages.start <= had.pages.end;
+        let known = state.handed.iter().position(|had| had.owner == owner && meets(had));
+        let had = known.map(|at| state.handed[at].pages.clone());
+        let goes_on = had.as_ref().filter(|had| had.start <= pages.start);
+        let start = goes_on.map_or(pages.start, |had| had.end);
         let addresses = mapping.addresses_of(&(start..end), self.page_shift);
         if addresses.is_empty() {
             return known.is_some();
@@ -58,10 +60,9 @@ impl Watched {
         }
         make_coarse(&addresses);
         (start / self.folio()..end.div_ceil(self.folio())).for_each(|part| state.folios.set(part));
-        match known {
-            Some(at) => state.handed[at].pages.end = end,
-            None => state.handed.push(Handed { pages: pages.start..end, owner }),
-        }
+        let had = had.unwrap_or(start..end);
+        known.map(|at| state.handed.swap_remove(at));
+        state.handed.push(Handed { pages: had.start.min(start)..had.end.max(end), owner });
         true
     }
 

@@ -20,6 +20,9 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock};
 
+/// Pages that are charged together.
+const TOGETHER: u64 = 64;
+
 /// A file whose mappings are watched.
 #[derive(Debug)]
 pub(super) struct WatchedFile {
@@ -66,14 +69,15 @@ pub(super) fn notice(pool: &Pool, file: &WatchedFile) {
         tell!(error, %error, "pages of a map cannot be seen");
     }
     let mut runs: Vec<Range<u64>> = Vec::new();
-    for page in present.into_iter().flatten() {
-        if admit(pool, file, page) {
-            match runs.last_mut() {
-                Some(run) if run.end == page => run.end += 1,
-                _ => runs.push(page..page + 1),
-            }
-        }
+    for pages in present {
+        admit(pool, file, pages, |page| match runs.last_mut() {
+            Some(run) if run.end == page => run.end += 1,
+            _ => runs.push(page..page + 1),
+        });
     }
+    // Before pages that are known to be there nothing is to be read: a stream has passed.
+    let is_known = |page| file.space.table.get(page).is_some_and(|entry| !is_absent(entry));
+    runs.retain(|run| !is_known(run.end));
     lowtide_pin::sync::lock(&file.streams).came_in(&runs);
 }
 
@@ -115,8 +119,12 @@ pub(super) fn charge_step(
         } else {
             file.admitted.fetch_add(1, Relaxed);
         }
+        let is_mapped = access == Access::Mapped;
+        if is_mapped {
+            file.watched.admitted(claim.page);
+        }
         let entry = space.table.entry(claim.page);
-        if entry.finish_read(frame, false) {
+        if entry.finish_read(frame, is_mapped && pool.young_faults) {
             pool.waits.complete(entry, &Ok(()));
         }
         let bytes = pool.page_bytes() as u64;
@@ -128,13 +136,39 @@ pub(super) fn charge_step(
     end
 }
 
-/// Charges a page, and returns whether it is new. One that there is no room for is dropped.
-pub(super) fn admit(pool: &Pool, file: &WatchedFile, page: u64) -> bool {
+/// Charges pages that are there, and calls `note` with those that are new. Those that there is no
+/// room for are dropped.
+pub(super) fn admit(
+    pool: &Pool,
+    file: &WatchedFile,
+    mut pages: Range<u64>,
+    mut note: impl FnMut(u64),
+) {
+    let is_new = |page: &u64| file.space.table.get(*page).is_some_and(is_absent);
+    while !pages.is_empty() {
+        let end = pages.end.min(pages.start + TOGETHER);
+        let new: Vec<u64> = (pages.start..end).filter(is_new).collect();
+        if let [first, .., last] = new[..] {
+            charge_step(pool, file, first..last + 1, Access::Mapped, drop);
+        }
+        // Alone, a page waits for room.
+        for page in new {
+            if !is_new(&page) || admit_one(pool, file, page) {
+                note(page);
+            }
+        }
+        pages.start = end;
+    }
+}
+
+fn is_absent(entry: &Entry) -> bool {
+    matches!(entry.load(), State::Absent { .. })
+}
+
+/// Charges a page, and returns whether it is new.
+fn admit_one(pool: &Pool, file: &WatchedFile, page: u64) -> bool {
     let space = &*file.space;
     let Some(entry) = space.table.get(page) else { return false };
-    if !matches!(entry.load(), State::Absent { .. }) {
-        return false;
-    }
     let Miss::Claimed(mut claim) = pool.claim(space, page, entry) else { return false };
     match pool.frames_for(space, page, &mut claim, Access::Mapped) {
         Ok(Some((frame, stall))) => {

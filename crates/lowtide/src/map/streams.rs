@@ -17,9 +17,10 @@
 //! halves its windows, and ends when they are too short to be worth a request. While less is, they
 //! grow again: what one place wastes must not slow down another for the rest of the file.
 //!
-//! Windows of full length are read by the kernel itself (`handed.rs`). Streams that meet are one:
-//! the second would request what the first has left behind. One that has come to the end of the
-//! file begins again at its beginning.
+//! Windows of full length are read by the kernel itself (`handed.rs`). They grow further, to half
+//! of what may be ahead: a fast reader has passed a shorter one before the next look. Streams that
+//! meet are one: the second would request what the first has left behind. One that has come to the
+//! end of the file begins again at its beginning.
 //!
 //! The pages of a window are charged *before* they are read (`watch.rs`), so other pages have left
 //! when they come in, and no scan can run ahead of eviction.
@@ -31,6 +32,8 @@ use std::ops::Range;
 const RUN: u64 = 16;
 /// Pages of the first window, and of the shortest.
 const FIRST: u64 = 32;
+/// Pages of a window from which on the kernel reads it: as many come in with each fault then.
+pub(super) const HANDED: u64 = 2048;
 /// How much longer the next window is.
 const GROWTH: u64 = 4;
 /// Streams of a file that are followed.
@@ -82,6 +85,9 @@ pub(super) struct Bounds {
     pub(super) pages: u64,
     /// Pages that the windows of all streams together may have.
     pub(super) room: u64,
+    /// Pages of the largest window that the kernel reads, which costs less than to request it; 0 if
+    /// it reads none.
+    pub(super) handed: u64,
     /// Pages of the file that were read ahead and evicted unused, so far.
     pub(super) wasted: u64,
 }
@@ -133,10 +139,10 @@ impl Streams {
         self.all.iter().any(|stream| stream.idle == 0)
     }
 
-    /// The page that a stream has come to that goes on within these pages.
+    /// The page that a stream has come to that goes on within these pages; the first, of several.
     pub(super) fn within(&self, pages: &Range<u64>) -> Option<u64> {
         let here = |stream: &&Stream| stream.next <= pages.end && pages.start <= stream.end;
-        self.all.iter().find(here).map(|stream| stream.next)
+        self.all.iter().filter(here).map(|stream| stream.next).min()
     }
 
     /// Pages to look at: behind which page each stream is, and up to where it may have gone.
@@ -154,6 +160,8 @@ impl Streams {
     ) {
         let going = self.all.iter().filter(|stream| stream.idle < STALLED).count();
         let share = bounds.room / going.max(1) as u64;
+        let largest =
+            if self.largest < HANDED { self.largest } else { self.largest.max(bounds.handed) };
         self.lost += bounds.wasted - std::mem::replace(&mut self.wasted, bounds.wasted);
         for (stream, &next) in self.all.iter_mut().zip(reached) {
             if next <= stream.next {
@@ -162,7 +170,7 @@ impl Streams {
             }
             (stream.next, stream.idle) = (next, 0);
             stream.end = stream.end.max(next);
-            let most = self.largest.min(share);
+            let most = largest.min(share);
             if most < FIRST || stream.end - next > stream.size.min(most).min(stream.limit) / 2 {
                 continue;
             }
@@ -196,15 +204,17 @@ impl Streams {
         self.unite();
     }
 
-    /// Streams that have come to the same place are one: that with the longest windows.
+    /// Streams that have come to the same place are one: that which went on last, or that with the
+    /// longest windows.
     fn unite(&mut self) {
+        let rank = |stream: &Stream, number| (Reverse(stream.idle), stream.size, Reverse(number));
         let mut at = 0;
         while let Some(stream) = self.all.get(at) {
             let has_it = |(number, other): (usize, &Stream)| {
                 number != at
                     && other.next <= stream.end
                     && stream.next <= other.end
-                    && (other.size, Reverse(number)) > (stream.size, Reverse(at))
+                    && rank(other, number) > rank(stream, at)
             };
             if self.all.iter().enumerate().any(has_it) {
                 self.all.remove(at);
@@ -220,7 +230,7 @@ impl Streams {
 mod tests {
     use super::*;
 
-    const BOUNDS: Bounds = Bounds { pages: 100_000, room: 1 << 20, wasted: 0 };
+    const BOUNDS: Bounds = Bounds { pages: 100_000, room: 1 << 20, handed: 0, wasted: 0 };
 
     fn streams() -> Streams {
         let mut streams = Streams::default();
@@ -258,6 +268,21 @@ mod tests {
         for going in [true, false] {
             assert_eq!(step(&mut streams, end - 2032), [], "most of the window is ahead");
             assert_eq!(streams.are_going(), going);
+        }
+    }
+
+    #[test]
+    fn windows_that_the_kernel_reads_are_longer_unless_the_program_wants_short_ones() {
+        for (allowed, longest) in [(2048, 4096), (1024, 1024)] {
+            let mut streams = Streams::default();
+            streams.allow(allowed);
+            streams.came_in(&[0..20]);
+            let mut last = 0;
+            for next in (1..20).map(|step| step * 5000) {
+                let windows = step_within(&mut streams, next, Bounds { handed: 4096, ..BOUNDS });
+                last = windows.last().map_or(last, |window| window.end - window.start);
+            }
+            assert_eq!(last, longest);
         }
     }
 
@@ -350,6 +375,14 @@ mod tests {
         let handed = [0..5, 10..30, 100..600, 149..600];
         let within = handed.map(|pages| streams.within(&pages));
         assert_eq!(within, [None, Some(20), Some(20), None]);
+        // One that stands still does not take the place of one that comes from behind.
+        streams.came_in(&[200..232]);
+        let mut went_on = |reached: &[u64]| {
+            streams.went_on(reached, BOUNDS, |window| window.end);
+            streams.ahead().collect::<Vec<_>>()
+        };
+        assert_eq!(went_on(&[20, 240]), [20..148, 240..272]);
+        assert_eq!(went_on(&[140, 240]), [140..660]);
     }
 
     #[test]

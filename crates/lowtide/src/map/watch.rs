@@ -29,7 +29,7 @@
 
 use super::noticed::{WatchedFile, admit, charge_step, note_first_use, notice};
 use super::run::noted::{Hands, Taking};
-use super::streams::{AHEAD_PART, Bounds};
+use super::streams::{AHEAD_PART, Bounds, HANDED};
 use crate::ahead::readahead::budget_of;
 use crate::fault::Access;
 use crate::fault::nested::Serving;
@@ -37,6 +37,7 @@ use crate::pool::Pool;
 use crate::pool::high::Pay;
 use crate::pool::service::Service;
 use crate::space::Space;
+use lowtide_pin::translation::{Entry, State};
 use lowtide_sys::room::{self, Own};
 use lowtide_sys::schedule::take_turns_of;
 use lowtide_sys::tell;
@@ -66,8 +67,6 @@ const SELDOM: u32 = 50;
 /// Pages of a window that are charged, and then requested, at a time: the device reads some while
 /// others are evicted for the next.
 const AHEAD_STEP: u64 = 64;
-/// Pages of a window from which on the kernel reads it: as many come in with each fault then.
-const HANDED: u64 = 2048;
 /// Pages of a window that are looked at together.
 const LOOK_STEP: u64 = 256;
 /// The thread's turns: the shortest that there are. Readers wait for it.
@@ -198,16 +197,16 @@ impl Watcher {
         let reached: Vec<u64> =
             windows.into_iter().map(|window| reached(pool, file, window)).collect();
         if !reached.is_empty() {
+            let room = budget_of(pool, &file.space) / AHEAD_PART;
+            let may_hand = file.kernel_ahead() <= room / 4;
             let bounds = Bounds {
                 pages: file.space.table.pages(),
-                room: budget_of(pool, &file.space) / AHEAD_PART,
+                room,
+                handed: if may_hand { room / 2 } else { 0 },
                 wasted: file.space.wasted_pages.load(Relaxed),
             };
-            let is_handed = |window: &Range<u64>| {
-                window.end - window.start >= HANDED && file.kernel_ahead() <= bounds.room / 4
-            };
             streams.went_on(&reached, bounds, |window| {
-                if is_handed(&window) {
+                if may_hand && window.end - window.start >= HANDED {
                     self.hand_over(pool, file, window)
                 } else {
                     read_ahead(pool, file, window)
@@ -297,13 +296,13 @@ fn grant(pool: &Pool, file: &WatchedFile) {
 ///
 /// Looks at no more than what was touched and a step: most of a window is not, mostly. What is
 /// handed to the kernel is looked at as a whole: of what was touched, parts may have been taken out
-/// of the page table again, each with all pages of a folio.
+/// of the page table again, each with all pages of a folio. Beyond a gap only pages count that have
+/// come in since: others may be there from before.
 fn reached(pool: &Pool, file: &WatchedFile, window: Range<u64>) -> u64 {
     let (mut reached, mut present) = (window.start, Vec::new());
     let handed = file.watched.handed(window.start);
     let end = window.end.max(handed);
     for first in (window.start..end).step_by(LOOK_STEP as usize) {
-        present.clear();
         let step = first..(first + LOOK_STEP).min(end);
         if let Err(error) = file.watched.present(step, &mut present) {
             tell!(error, %error, "pages of a map cannot be seen");
@@ -311,13 +310,25 @@ fn reached(pool: &Pool, file: &WatchedFile, window: Range<u64>) -> u64 {
         if present.is_empty() && first >= handed {
             break;
         }
-        for page in present.iter().cloned().flatten() {
-            admit(pool, file, page);
-            reached = reached.max(page + 1);
+        for pages in present.drain(..) {
+            let last = || pages.clone().rev().find(|page| came_in(pool, file, *page));
+            let end =
+                if pages.start <= reached { pages.end } else { last().map_or(0, |page| page + 1) };
+            reached = reached.max(end);
+            admit(pool, file, pages, |_| ());
         }
     }
     (window.start..reached.min(handed)).for_each(|page| note_first_use(pool, file, page));
     reached
+}
+
+/// Whether a page that is mapped was not there before it was read ahead of a stream.
+fn came_in(pool: &Pool, file: &WatchedFile, page: u64) -> bool {
+    match file.space.table.get(page).map(Entry::load) {
+        Some(State::Absent { .. }) => true,
+        Some(State::Resident { frame, .. }) => pool.unused.is_set(frame),
+        _ => false,
+    }
 }
 
 /// Charges pages that nothing has touched yet, as far as there is room, and has the kernel read

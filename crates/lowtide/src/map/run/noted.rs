@@ -213,6 +213,7 @@ impl Taking<'_> {
         let bounds = Bounds {
             pages: self.space.table.pages(),
             room: budget_of(self.pool, self.space) / AHEAD_PART,
+            handed: 0,
             wasted: self.space.wasted_pages.load(Relaxed),
         };
         streams.went_on(&reached, bounds, |window| (self.hands.read_ahead)(window));
