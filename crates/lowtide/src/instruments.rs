@@ -84,8 +84,7 @@ impl Pager {
     /// [`Violation`] is a sentence that names the invariant.
     pub fn validate(&self) -> Result<(), Violation> {
         let pool = &self.inner.pool;
-        let mut state = pool.lock();
-        pool.check().map_err(|e| Violation(e.to_string()))?;
+        let mut state = pool.lock_sound().map_err(|e| Violation(e.to_string()))?;
         state.engine.validate().map_err(Violation)?;
         let reserved = state.engine.stat(MemcgId::ROOT).reserved;
         let charged = state.engine.usage(MemcgId::ROOT);
@@ -110,9 +109,7 @@ impl Pager {
     /// Publishes the statistics that classical reclaim works with, which background threads
     /// otherwise do every two seconds.
     pub fn publish(&self) {
-        let pool = &self.inner.pool;
-        let mut state = pool.lock();
-        if !pool.is_poisoned() {
+        if let Ok(mut state) = self.inner.pool.lock_sound() {
             state.engine.publish();
         }
     }

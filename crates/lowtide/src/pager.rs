@@ -118,10 +118,7 @@ impl Pager {
     #[must_use]
     pub fn dirty(&self) -> DirtyStat {
         let pool = &self.inner.pool;
-        let state = pool.lock();
-        if pool.is_poisoned() {
-            return DirtyStat::default();
-        }
+        let Ok(state) = pool.lock_sound() else { return DirtyStat::default() };
         dirty_stat(&state.engine, MemcgId::ROOT, pool.page_shift)
     }
 

@@ -111,11 +111,10 @@ impl Drop for Owned<'_> {
 /// A page that this thread has locked is stored to: it is memory like other again.
 #[cold]
 fn withdraw_lazy_free(pool: &Pool, space: &Space, page: u64, frame: u32) {
-    if space.anon().lazy.remove(page) {
-        let mut state = pool.lock();
-        if !pool.is_poisoned() {
-            state.engine.set_dirty(FolioId(frame));
-        }
+    if space.anon().lazy.remove(page)
+        && let Ok(mut state) = pool.lock_sound()
+    {
+        state.engine.set_dirty(FolioId(frame));
     }
 }
 

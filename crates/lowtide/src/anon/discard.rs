@@ -177,12 +177,9 @@ pub(super) fn drop_from_swap(pool: &Pool, space: &Space, page: u64, entry: &Entr
     let anon = space.anon();
     let slot = anon.slots.take(page);
     let store = anon.store();
-    {
-        let mut state = pool.lock();
-        if !pool.is_poisoned() {
-            let group = state.engine.group_of_space(space.id);
-            state.engine.free_swap(group, 1);
-        }
+    if let Ok(mut state) = pool.lock_sound() {
+        let group = state.engine.group_of_space(space.id);
+        state.engine.free_swap(group, 1);
     }
     if entry.abort_read(0) {
         pool.waits.complete(entry, &Ok(()));

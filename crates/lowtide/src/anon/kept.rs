@@ -122,10 +122,7 @@ pub(super) fn give_up(pool: &Pool, space: &Space, page: u64, frame: u32) {
         return;
     }
     let slot = {
-        let mut state = pool.lock();
-        if pool.is_poisoned() {
-            return;
-        }
+        let Ok(mut state) = pool.lock_sound() else { return };
         take_slot(&mut state.engine, anon, page, frame)
     };
     // Reclaim may have taken it meanwhile.
@@ -168,10 +165,7 @@ pub(crate) fn give_some_up(pool: &Pool) -> usize {
 /// Takes the slots of some pages, where these are in memory, and frees them. Returns how many;
 /// `None` if the pager has failed.
 fn take(pool: &Pool, space: &Arc<Space>, pages: &[u64]) -> Option<usize> {
-    let mut state = pool.lock();
-    if pool.is_poisoned() {
-        return None;
-    }
+    let mut state = pool.lock_sound().ok()?;
     let there = state.spaces.get(space.id.0 as usize).and_then(Option::as_ref);
     if !there.is_some_and(|there| Arc::ptr_eq(there, space)) {
         // The region has ended, and its frames are of others.

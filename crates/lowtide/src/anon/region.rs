@@ -128,8 +128,7 @@ impl Open {
             len: bytes,
             source: Arc::new(io::Error::new(io::ErrorKind::FileTooLarge, why)),
         };
-        let mut state = pool.lock();
-        pool.check()?;
+        let mut state = pool.lock_sound()?;
         if !state.engine.alive(group) {
             return Err(TenantError::Gone.into());
         }

@@ -107,10 +107,7 @@ pub(super) fn open_space(
     let (descriptors, writes) = open(&path, file, writer.filter(|_| write), wanted)?;
     let key = descriptors.fact(Descriptors::key);
     let _one_at_a_time = lowtide_pin::sync::lock(&pool.opening);
-    let state = pool.lock();
-    if pool.is_poisoned() {
-        return Err(OpenError::Poisoned { path }.into());
-    }
+    let Ok(state) = pool.lock_sound() else { return Err(OpenError::Poisoned { path }.into()) };
     let written = |space: &Arc<Space>| space.is_writable() && !space.is_closed();
     if (!cached || stores) && state.spaces_of(key).any(written) {
         return Err(MapError::Mode {

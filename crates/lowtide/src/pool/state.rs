@@ -405,9 +405,15 @@ impl Pool {
     }
 
     /// Locks what the pool shares, also when it [is poisoned](Pool::is_poisoned): a caller that
-    /// changes something checks that.
+    /// changes something checks that, or calls [`lock_sound`](Pool::lock_sound).
     pub(crate) fn lock(&self) -> StateGuard<'_> {
         TimedGuard::lock(&self.state, &self.miss_clock.lock)
+    }
+
+    /// As [`lock`](Pool::lock), for what must not begin after a defect.
+    pub(crate) fn lock_sound(&self) -> Result<StateGuard<'_>, Error> {
+        let state = self.lock();
+        self.check().map(|()| state)
     }
 
     /// Whether a thread has panicked while it had the lock (`poison.rs`).

@@ -337,10 +337,9 @@ impl OpenOptions {
         new: &mut Option<Descriptors>,
     ) -> Result<Option<Arc<Space>>, OpenError> {
         let _one_at_a_time = lowtide_pin::sync::lock(&pool.opening);
-        let state = pool.lock();
-        if pool.is_poisoned() {
+        let Ok(state) = pool.lock_sound() else {
             return Err(OpenError::Poisoned { path: path.to_owned() });
-        }
+        };
         if !state.engine.alive(group) {
             return Err(tenant_error(path, TenantError::Gone));
         }

@@ -216,11 +216,10 @@ impl Owned<'_> {
         let (mut kept, mut dropped_dirty) = (Vec::new(), 0);
         let mut rest = &self.pages[..];
         while !rest.is_empty() {
-            let mut state = pool.lock();
-            if pool.is_poisoned() {
+            let Ok(mut state) = pool.lock_sound() else {
                 kept.extend_from_slice(rest);
                 break;
-            }
+            };
             for _ in 0..DROPPED_AT_ONCE {
                 let Some(&(page, hold)) = rest.first() else { break };
                 let Hold::Locked(taken) = hold else {

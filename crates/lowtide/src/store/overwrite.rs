@@ -101,15 +101,14 @@ impl Batch<'_, '_> {
             self.parts[index].done = true;
         }
         if locked.iter().any(|(_, taken)| !taken.dirty) {
-            let mut state = pool.lock();
-            if pool.is_poisoned() {
+            let Ok(mut state) = pool.lock_sound() else {
                 for &(index, taken) in locked {
                     self.parts[index].done = false;
                     let page = self.parts[index].page;
                     unlock(pool, space, page, space.table.entry(page), taken);
                 }
                 return;
-            }
+            };
             let mut dirtied = 0;
             for &(index, taken) in locked.iter().filter(|(_, taken)| !taken.dirty) {
                 let folio = state

@@ -33,10 +33,7 @@ impl PageSource for FrameSource {
 
     fn take(&self) -> Option<Frame> {
         let pool = &*self.pool;
-        let mut state = pool.lock();
-        if pool.is_poisoned() {
-            return None;
-        }
+        let mut state = pool.lock_sound().ok()?;
         let group = state.swaps.group(self.index)?;
         let most = share(&state, group);
         if !state.swaps.has_room(self.index, most) {
@@ -51,10 +48,7 @@ impl PageSource for FrameSource {
     /// heap. One of the reserve, which has memory, only if the group is full.
     fn charge_table(&self) -> bool {
         let pool = &*self.pool;
-        let mut state = pool.lock();
-        if pool.is_poisoned() {
-            return false;
-        }
+        let Ok(mut state) = pool.lock_sound() else { return false };
         let Some(group) = state.swaps.group(self.index) else { return false };
         let most = share(&state, group);
         if !state.swaps.has_share(self.index, most) {
@@ -68,10 +62,7 @@ impl PageSource for FrameSource {
 impl FrameSource {
     /// Charges a frame for a table of slots: as for one of the store.
     pub(super) fn charge_slots(&self) -> Option<u32> {
-        let mut state = self.pool.lock();
-        if self.pool.is_poisoned() {
-            return None;
-        }
+        let mut state = self.pool.lock_sound().ok()?;
         let group = state.swaps.group(self.index)?;
         let frame = charge_unused(&mut state, group);
         state.swaps.take_for_slots(self.index, frame)
@@ -80,10 +71,7 @@ impl FrameSource {
     /// Gives frames of such tables back.
     pub(super) fn uncharge_slots(&self, frames: &[u32]) {
         let pool = &*self.pool;
-        let mut state = pool.lock();
-        if pool.is_poisoned() {
-            return;
-        }
+        let Ok(mut state) = pool.lock_sound() else { return };
         let group = state.swaps.group(self.index).expect("a store has a place while it has frames");
         state.swaps.give_slots(self.index, frames.len() as u64);
         state.engine.uncharge(group, frames.len() as u64);
@@ -125,10 +113,7 @@ impl DerefMut for Frame {
 impl Drop for Frame {
     fn drop(&mut self) {
         let pool = &*self.source.pool;
-        let mut state = pool.lock();
-        if pool.is_poisoned() {
-            return;
-        }
+        let Ok(mut state) = pool.lock_sound() else { return };
         let index = self.source.index;
         if state.swaps.give(index, self.number) {
             return;

@@ -90,10 +90,7 @@ fn spill(pool: &Pool, store: &Arc<dyn Store>, count: usize) -> usize {
 
 /// Counts pages that were written from memory to the file, which this thread has.
 fn count_written(pool: &Pool, moving: &[Moving]) {
-    let mut state = pool.lock();
-    if pool.is_poisoned() {
-        return;
-    }
+    let Ok(mut state) = pool.lock_sound() else { return };
     for page in moving {
         let group = state.engine.group_of_space(page.owner.space);
         let written = ZswapEvents::written(1);

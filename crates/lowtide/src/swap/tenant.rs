@@ -66,8 +66,7 @@ impl TenantSwap {
         }
         // One thread at a time makes one.
         let _one_at_a_time = lowtide_pin::sync::lock(&pool.making_swap);
-        let mut state = pool.lock();
-        pool.check()?;
+        let mut state = pool.lock_sound()?;
         if !state.engine.alive(group) {
             return Err(TenantError::Gone.into());
         }
@@ -318,10 +317,7 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         let FrameSource { pool, index } = &self.0;
-        let mut state = pool.lock();
-        if pool.is_poisoned() {
-            return;
-        }
+        let Ok(mut state) = pool.lock_sound() else { return };
         let (reserve, group) = state.swaps.end(*index);
         state.engine.uncharge(group, reserve.len() as u64);
         for frame in reserve {

@@ -94,10 +94,7 @@ impl Tenant {
 
     /// The pool's lock, with the tenant alive.
     pub(super) fn lock(&self) -> Result<StateGuard<'_>, TenantError> {
-        let state = self.pool().lock();
-        if self.pool().is_poisoned() {
-            return Err(TenantError::Poisoned);
-        }
+        let state = self.pool().lock_sound().map_err(|_| TenantError::Poisoned)?;
         if state.engine.alive(self.id) { Ok(state) } else { Err(TenantError::Gone) }
     }
 

@@ -86,8 +86,7 @@ impl Reservation {
         let total = self.bytes.saturating_add(more.into().bytes());
         let needed = total.div_ceil(pool.page_bytes() as u64);
         let payer = Payer::Reservation(self.index);
-        let mut state = pool.lock();
-        pool.check()?;
+        let mut state = pool.lock_sound()?;
         let had = state.reservations.place(self.index).pages;
         let group = state.reservations.place(self.index).group;
         // What cannot fit even into an empty budget evicts nothing.
@@ -131,10 +130,7 @@ impl Reservation {
         let pool = &self.pager.inner.pool;
         self.bytes = self.bytes.saturating_sub(less.into().bytes());
         let keep = self.bytes.div_ceil(pool.page_bytes() as u64);
-        let mut state = pool.lock();
-        if pool.is_poisoned() {
-            return;
-        }
+        let Ok(mut state) = pool.lock_sound() else { return };
         let pages = state.reservations.place(self.index).pages;
         give_back(&mut state, self.index, pages.saturating_sub(keep));
         drop(state);
@@ -153,8 +149,7 @@ impl Drop for Reservation {
     fn drop(&mut self) {
         self.shrink(Size::MAX);
         let pool = &self.pager.inner.pool;
-        let mut state = pool.lock();
-        if !pool.is_poisoned() {
+        if let Ok(mut state) = pool.lock_sound() {
             state.reservations.end(self.index);
         }
     }

@@ -133,11 +133,10 @@ pub(super) fn collect(
             *at = whole.min(end);
             continue;
         }
-        let mut state = pool.lock();
-        if pool.is_poisoned() {
+        let Ok(mut state) = pool.lock_sound() else {
             *at = end;
             break;
-        }
+        };
         let mut left_dirty = false;
         let begun_before = found.folios.len();
         while *at < whole.min(end) && found.pages < most {
@@ -319,10 +318,7 @@ pub(super) fn copy_tail(pool: &Pool, space: &Space, tail: &Tail) -> io::Result<O
 /// Ends the write of a run: its folios are clean, unless they were stored to again, or dirty if
 /// it failed.
 pub(super) fn end_run(pool: &Pool, space: &Space, run: &[InFlight], written: bool) {
-    let mut state = pool.lock();
-    if pool.is_poisoned() {
-        return;
-    }
+    let Ok(mut state) = pool.lock_sound() else { return };
     for f in run {
         if !written {
             for (entry, page) in space.entries(f.page, f.order).zip(f.page..) {
@@ -342,10 +338,7 @@ pub(super) fn end_run(pool: &Pool, space: &Space, run: &[InFlight], written: boo
 
 /// Makes a page and its folio dirty, if it is in memory. Returns whether it is.
 pub(super) fn make_dirty(pool: &Pool, space: &Space, page: u64) -> bool {
-    let mut state = pool.lock();
-    if pool.is_poisoned() {
-        return false;
-    }
+    let Ok(mut state) = pool.lock_sound() else { return false };
     let Some(entry) = space.table.get(page) else { return false };
     let (EntryState::Resident { frame, .. } | EntryState::Locked { frame, .. }) = entry.load()
     else {
