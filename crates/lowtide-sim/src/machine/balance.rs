@@ -14,8 +14,7 @@ impl Ctx {
     pub async fn balance_dirty(&self, file: FileId) {
         loop {
             let balance = {
-                let mut guard = self.w();
-                let world = &mut *guard;
+                let world = &mut *self.w();
                 let now = world.sched.local(self.id);
                 let space = world.files[file.0 as usize].space();
                 let dirtier = &mut world.sched.task(self.id).dirtier;

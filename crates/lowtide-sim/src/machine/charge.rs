@@ -83,8 +83,7 @@ impl Ctx {
         let mut opening = false;
         loop {
             let step = {
-                let mut guard = self.w();
-                let world = &mut *guard;
+                let world = &mut *self.w();
                 let now = world.sched.local(self.id) + cost;
                 let scanned = world.pool.engine.pgscan();
                 let (passes, isolations, sorted) =
@@ -153,8 +152,7 @@ impl Ctx {
         let mut walk = Walk::default();
         loop {
             let (walked, cost) = {
-                let mut guard = self.w();
-                let world = &mut *guard;
+                let world = &mut *self.w();
                 let now = world.sched.local(self.id);
                 let pool = &mut world.pool;
                 let walked =

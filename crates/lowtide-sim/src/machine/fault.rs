@@ -199,8 +199,7 @@ impl Ctx {
         touch: u64,
     ) -> Result<(), MachineError> {
         let hit = {
-            let mut guard = self.w();
-            let world = &mut *guard;
+            let world = &mut *self.w();
             world.counts.accesses += 1;
             let vma = world.mappings[id.0 as usize].vma;
             let hit = world.pool.memory.vmas[vma.0 as usize].touch(page, store);
@@ -233,8 +232,7 @@ impl Ctx {
         let mut page = first;
         while page < end {
             let touched = {
-                let mut guard = self.w();
-                let world = &mut *guard;
+                let world = &mut *self.w();
                 let vma = world.mappings[id.0 as usize].vma;
                 let due = world.sched.spends_until_due(self.id, touch);
                 let touched =
@@ -462,8 +460,7 @@ impl Ctx {
     /// Maps a page that is there, under the lock.
     async fn install(&self, open: OpenId, file: FileId, fault: &Fault) -> Attempt {
         let (owes, cost) = {
-            let mut guard = self.w();
-            let world = &mut *guard;
+            let world = &mut *self.w();
             let Fault { mapping, object, page, store, .. } = *fault;
             let frame = world.pool.frame(object, page).expect("it has just been found");
             count_use(world, frame, page);

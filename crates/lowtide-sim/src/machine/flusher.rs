@@ -62,8 +62,7 @@ impl Ctx {
     pub async fn publisher(self) {
         loop {
             self.sleep(PUBLISH_INTERVAL_NS).await;
-            let mut guard = self.w();
-            let world = &mut *guard;
+            let world = &mut *self.w();
             if world.clients == 0 {
                 return;
             }
@@ -76,8 +75,7 @@ impl Ctx {
         loop {
             self.settle().await;
             let work = {
-                let mut guard = self.w();
-                let world = &mut *guard;
+                let world = &mut *self.w();
                 if world.clients == 0 {
                     return;
                 }

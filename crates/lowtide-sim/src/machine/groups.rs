@@ -194,8 +194,7 @@ impl Ctx {
     /// Ends such a wait: books it.
     pub(super) fn wait_ends(&self, wait: Option<&Wait>) {
         let now = self.now();
-        let mut guard = self.w();
-        let world = &mut *guard;
+        let world = &mut *self.w();
         let reads = std::mem::take(&mut world.groups.member(self.id).reads);
         let Some(&Wait { refaulted, began }) = wait else { return };
         if refaulted.recent {
@@ -223,8 +222,7 @@ impl Ctx {
     /// Pays what is owed before the task returns to its program. It must hold nothing.
     pub async fn settle_limits(&self) {
         let owes = {
-            let mut guard = self.w();
-            let world = &mut *guard;
+            let world = &mut *self.w();
             let now = world.sched.local(self.id);
             let member = world.groups.member(self.id);
             // Reads in advance, which no task waits for, end with the operation.
@@ -239,8 +237,7 @@ impl Ctx {
 
     async fn pay(&self) {
         let mut payment = {
-            let mut guard = self.w();
-            let world = &mut *guard;
+            let world = &mut *self.w();
             let member = world.groups.member(self.id);
             member.paying = true;
             Payment::new(&world.pool.engine, member.memcg, &mut member.over_high)
@@ -248,8 +245,7 @@ impl Ctx {
         let mut reclaimed = None;
         loop {
             let next = {
-                let mut guard = self.w();
-                let world = &mut *guard;
+                let world = &mut *self.w();
                 let now = world.sched.local(self.id);
                 let task = world.engine_task(self.id, false);
                 let member = world.groups.member(self.id);

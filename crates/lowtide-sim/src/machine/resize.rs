@@ -50,8 +50,7 @@ impl Ctx {
         while self.wait_resized(file).await {}
         self.w().file(file).resizing = true;
         let result = self.change_size(file, size).await;
-        let mut guard = self.w();
-        let world = &mut *guard;
+        let world = &mut *self.w();
         world.let_go(self.id);
         let entry = &mut world.files[file.0 as usize];
         entry.resizing = false;
@@ -120,8 +119,7 @@ impl Ctx {
         size: Size,
         tail: Option<(u64, FolioId)>,
     ) -> bool {
-        let mut guard = self.w();
-        let world = &mut *guard;
+        let world = &mut *self.w();
         let entry = world.file(file);
         (entry.pages, entry.partial) = (size.pages, size.partial);
         for page in size.pages..old.pages {

@@ -41,8 +41,7 @@ impl AddressSpace {
         ctx.take(self.mmap_lock, true).await;
         ctx.take(vma_lock, true).await;
         let cost = {
-            let mut guard = ctx.w();
-            let world = &mut *guard;
+            let world = &mut *ctx.w();
             let entries = self.zap(world, ctx, id);
             let costs = &world.costs;
             let flush = if entries > 0 { costs.tlb_flush_ns } else { 0 };

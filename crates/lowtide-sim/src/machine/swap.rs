@@ -190,8 +190,7 @@ impl Ctx {
             self.spend(cost).await;
             swapped_in = self.w().fill(self.id, object, page);
         }
-        let mut guard = self.w();
-        let world = &mut *guard;
+        let world = &mut *self.w();
         let task = world.engine_task(self.id, true);
         if let Some(frame) = world.pool.frame(object, page) {
             world.pool.engine.swap_fault(frame, store, task);

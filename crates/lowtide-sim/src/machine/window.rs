@@ -185,8 +185,7 @@ pub(super) async fn read_window(
             continue;
         }
         let cost = {
-            let mut guard = ctx.w();
-            let world = &mut *guard;
+            let world = &mut *ctx.w();
             let (memcg, task) = (world.memcg(ctx.id), world.engine_task(ctx.id, in_lru_fault));
             if page >= world.file(file).pages {
                 // The file was made shorter while this task reclaimed.

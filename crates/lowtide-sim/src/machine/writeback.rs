@@ -136,8 +136,7 @@ impl Ctx {
             self.wait_for_room().await;
         }
         let (cost, result) = {
-            let mut guard = self.w();
-            let world = &mut *guard;
+            let world = &mut *self.w();
             let (first, frames) = world.next_run(file, from)?;
             let pages = frames.len() as u64;
             let folios = frames.chunk_by(|a, b| a == b).count() as u64;
