@@ -20,7 +20,13 @@ pub enum AccessError {
 }
 
 /// One thread's access to one file. Offsets and lengths are in bytes and inside the file.
+///
+/// What only reads has a [`load`](Self::load), and says in [`READ_ONLY`](Self::READ_ONLY) what a
+/// write is answered with.
 pub trait DataAccess: Send + 'static {
+    /// Why nothing can be written.
+    const READ_ONLY: &'static str = "it is read-only";
+
     /// Passes `len` bytes at `offset` to `look`. They do not cross a page unless they are longer
     /// than one.
     fn load<R>(
@@ -45,26 +51,40 @@ pub trait DataAccess: Send + 'static {
     }
 
     /// Writes through the mapping.
-    fn store(&mut self, offset: u64, bytes: &[u8]) -> Result<(), AccessError>;
+    fn store(&mut self, _offset: u64, _bytes: &[u8]) -> Result<(), AccessError> {
+        Err(read_only(Self::READ_ONLY))
+    }
 
-    /// Reads through the descriptor.
-    fn read(&mut self, offset: u64, bytes: &mut [u8]) -> Result<(), AccessError>;
+    /// Reads through the descriptor, where there is more than one way.
+    fn read(&mut self, offset: u64, bytes: &mut [u8]) -> Result<(), AccessError> {
+        self.load(offset, bytes.len(), |found| bytes.copy_from_slice(found))
+    }
 
     /// Writes through the descriptor.
-    fn write(&mut self, offset: u64, bytes: &[u8]) -> Result<(), AccessError>;
+    fn write(&mut self, _offset: u64, _bytes: &[u8]) -> Result<(), AccessError> {
+        Err(read_only(Self::READ_ONLY))
+    }
 
     /// Changes `bytes.len()` bytes at `offset` through the mapping: `change` gets the current
     /// content in `bytes` and returns whether to write it back. Readers see all of the change or
     /// nothing.
     fn modify(
         &mut self,
-        offset: u64,
-        bytes: &mut [u8],
-        change: impl FnOnce(&mut [u8]) -> bool,
-    ) -> Result<(), AccessError>;
+        _offset: u64,
+        _bytes: &mut [u8],
+        _change: impl FnOnce(&mut [u8]) -> bool,
+    ) -> Result<(), AccessError> {
+        Err(read_only(Self::READ_ONLY))
+    }
 
     /// Makes everything written so far durable.
-    fn flush(&mut self) -> Result<(), AccessError>;
+    fn flush(&mut self) -> Result<(), AccessError> {
+        Ok(())
+    }
+}
+
+fn read_only(why: &str) -> AccessError {
+    AccessError::Io(io::Error::new(io::ErrorKind::Unsupported, why))
 }
 
 /// Bytes that are put together at a time when data of one call crosses pages: they stay in the

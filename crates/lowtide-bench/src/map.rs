@@ -17,7 +17,6 @@
 #![allow(unsafe_code)]
 
 use std::fs::File;
-use std::io;
 use std::sync::Arc;
 
 use lowtide::map::{Map, MapError, MapMode, MapOptions};
@@ -87,12 +86,9 @@ impl MapAccess {
     }
 }
 
-/// What a map answers to a write.
-fn read_only() -> AccessError {
-    AccessError::Io(io::Error::new(io::ErrorKind::Unsupported, "a map is read-only"))
-}
-
 impl DataAccess for MapAccess {
+    const READ_ONLY: &'static str = "a map is read-only";
+
     #[inline]
     fn load<R>(
         &mut self,
@@ -101,32 +97,6 @@ impl DataAccess for MapAccess {
         look: impl FnOnce(&[u8]) -> R,
     ) -> Result<R, AccessError> {
         Ok(look(self.bytes(offset, len)))
-    }
-
-    fn store(&mut self, _offset: u64, _bytes: &[u8]) -> Result<(), AccessError> {
-        Err(read_only())
-    }
-
-    fn read(&mut self, offset: u64, bytes: &mut [u8]) -> Result<(), AccessError> {
-        bytes.copy_from_slice(self.bytes(offset, bytes.len()));
-        Ok(())
-    }
-
-    fn write(&mut self, _offset: u64, _bytes: &[u8]) -> Result<(), AccessError> {
-        Err(read_only())
-    }
-
-    fn modify(
-        &mut self,
-        _offset: u64,
-        _bytes: &mut [u8],
-        _change: impl FnOnce(&mut [u8]) -> bool,
-    ) -> Result<(), AccessError> {
-        Err(read_only())
-    }
-
-    fn flush(&mut self) -> Result<(), AccessError> {
-        Ok(())
     }
 }
 

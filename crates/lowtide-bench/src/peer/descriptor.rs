@@ -65,12 +65,9 @@ impl DescriptorAccess {
     }
 }
 
-/// What this peer answers to a write.
-fn read_only() -> AccessError {
-    AccessError::Io(io::Error::new(io::ErrorKind::Unsupported, "this peer only reads"))
-}
-
 impl DataAccess for DescriptorAccess {
+    const READ_ONLY: &'static str = "this peer only reads";
+
     #[inline]
     fn load<R>(
         &mut self,
@@ -80,31 +77,6 @@ impl DataAccess for DescriptorAccess {
     ) -> Result<R, AccessError> {
         let at = self.fetch(offset, len)?;
         Ok(look(&self.buffer[at..at + len]))
-    }
-
-    fn store(&mut self, _offset: u64, _bytes: &[u8]) -> Result<(), AccessError> {
-        Err(read_only())
-    }
-
-    fn read(&mut self, offset: u64, bytes: &mut [u8]) -> Result<(), AccessError> {
-        self.load(offset, bytes.len(), |found| bytes.copy_from_slice(found))
-    }
-
-    fn write(&mut self, _offset: u64, _bytes: &[u8]) -> Result<(), AccessError> {
-        Err(read_only())
-    }
-
-    fn modify(
-        &mut self,
-        _offset: u64,
-        _bytes: &mut [u8],
-        _change: impl FnOnce(&mut [u8]) -> bool,
-    ) -> Result<(), AccessError> {
-        Err(read_only())
-    }
-
-    fn flush(&mut self) -> Result<(), AccessError> {
-        Ok(())
     }
 }
 
