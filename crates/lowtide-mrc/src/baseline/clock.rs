@@ -14,89 +14,17 @@
 //! 9 bytes per page, of which a hit touches one; O(1) amortised, because an earlier hit pays for
 //! each step of the hand.
 
-use super::cache::Cache;
-use super::list::{List, Lists};
-use std::num::NonZeroU32;
-
-const CIRCLE: List = List(0);
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-enum State {
-    Absent,
-    Resident,
-    Referenced,
-}
+use super::marked::Marked;
 
 /// A CLOCK cache with one reference bit per page.
-#[derive(Clone, Debug)]
-pub struct Clock {
-    state: Vec<State>,
-    lists: Lists,
-    capacity: u32,
-    resident: u32,
-}
-
-impl Clock {
-    /// An empty cache of `capacity` pages for the pages `0..pages`.
-    #[must_use]
-    pub fn new(pages: u32, capacity: NonZeroU32) -> Self {
-        Self {
-            state: vec![State::Absent; pages as usize],
-            lists: Lists::new(pages, 1),
-            capacity: capacity.get(),
-            resident: 0,
-        }
-    }
-
-    fn evict(&mut self) {
-        while let Some(page) = self.lists.oldest(CIRCLE) {
-            if self.state[page as usize] == State::Resident {
-                self.remove(page);
-                return;
-            }
-            self.state[page as usize] = State::Resident;
-            self.lists.renew(CIRCLE, page);
-        }
-    }
-}
-
-impl Cache for Clock {
-    #[inline]
-    fn access(&mut self, page: u32, _next: u64) -> bool {
-        let state = &mut self.state[page as usize];
-        if *state != State::Absent {
-            *state = State::Referenced;
-            return true;
-        }
-        *state = State::Resident;
-        if self.resident == self.capacity {
-            self.evict();
-        }
-        self.lists.push_newest(CIRCLE, page);
-        self.resident += 1;
-        false
-    }
-
-    #[inline]
-    fn remove(&mut self, page: u32) {
-        if self.state[page as usize] != State::Absent {
-            self.state[page as usize] = State::Absent;
-            self.lists.unlink(page);
-            self.resident -= 1;
-        }
-    }
-
-    fn resident(&self) -> u64 {
-        u64::from(self.resident)
-    }
-}
+pub type Clock = Marked<false>;
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::baseline::testing::{Model, agree, streams};
     use proptest::prelude::*;
+    use std::num::NonZeroU32;
 
     /// A circle of pages and bits, and the index of the hand.
     struct Circle {

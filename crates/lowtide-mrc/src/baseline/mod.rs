@@ -9,6 +9,7 @@
 //! | `cache.rs` | [`Cache`]: the interface of every policy |
 //! | `name.rs` | [`Baseline`]: the policies by name |
 //! | `list.rs` | the index-linked lists that most of them use |
+//! | `marked.rs` | what CLOCK and SIEVE have in common |
 //! | `lru.rs` | [`Lru`]: strict recency |
 //! | `clock.rs` | [`Clock`]: a queue with second chances |
 //! | `sieve.rs` | [`Sieve`]: a hand that sifts a queue in place |
@@ -21,6 +22,7 @@ mod cache;
 mod clock;
 mod list;
 mod lru;
+mod marked;
 mod name;
 mod opt;
 mod s3fifo;

@@ -12,96 +12,18 @@
 //!
 //! 9 bytes per page, of which a hit touches one; O(1) amortised.
 
-use super::cache::Cache;
-use super::list::{List, Lists};
-use std::num::NonZeroU32;
-
-const QUEUE: List = List(0);
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-enum State {
-    Absent,
-    Resident,
-    Visited,
-}
+use super::marked::Marked;
 
 /// A SIEVE cache.
-#[derive(Clone, Debug)]
-pub struct Sieve {
-    state: Vec<State>,
-    lists: Lists,
-    /// The page to examine next; `None` is the old end.
-    hand: Option<u32>,
-    capacity: u32,
-    resident: u32,
-}
-
-impl Sieve {
-    /// An empty cache of `capacity` pages for the pages `0..pages`.
-    #[must_use]
-    pub fn new(pages: u32, capacity: NonZeroU32) -> Self {
-        Self {
-            state: vec![State::Absent; pages as usize],
-            lists: Lists::new(pages, 1),
-            hand: None,
-            capacity: capacity.get(),
-            resident: 0,
-        }
-    }
-
-    fn evict(&mut self) {
-        while let Some(page) = self.hand.or_else(|| self.lists.oldest(QUEUE)) {
-            self.hand = Some(page);
-            if self.state[page as usize] == State::Resident {
-                self.remove(page);
-                return;
-            }
-            self.state[page as usize] = State::Resident;
-            self.hand = self.lists.newer(page);
-        }
-    }
-}
-
-impl Cache for Sieve {
-    #[inline]
-    fn access(&mut self, page: u32, _next: u64) -> bool {
-        let state = &mut self.state[page as usize];
-        if *state != State::Absent {
-            *state = State::Visited;
-            return true;
-        }
-        *state = State::Resident;
-        if self.resident == self.capacity {
-            self.evict();
-        }
-        self.lists.push_newest(QUEUE, page);
-        self.resident += 1;
-        false
-    }
-
-    #[inline]
-    fn remove(&mut self, page: u32) {
-        if self.state[page as usize] != State::Absent {
-            self.state[page as usize] = State::Absent;
-            if self.hand == Some(page) {
-                self.hand = self.lists.newer(page);
-            }
-            self.lists.unlink(page);
-            self.resident -= 1;
-        }
-    }
-
-    fn resident(&self) -> u64 {
-        u64::from(self.resident)
-    }
-}
+pub type Sieve = Marked<true>;
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::baseline::Cache;
     use crate::baseline::testing::{Model, agree, streams};
     use proptest::prelude::*;
+    use std::num::NonZeroU32;
 
     /// Oldest first, with the index of the hand. An index past the newest page wraps only when a
     /// victim is wanted, by when a page may have come in there: the hand then is back at the
