@@ -1,9 +1,7 @@
 //! The policies by name.
 
-use super::{ArcCache, Cache, Clock, Lru, Opt, S3Fifo, Sieve};
 use lowtide_workload::nearest;
 use std::fmt;
-use std::num::NonZeroU32;
 use std::str::FromStr;
 use thiserror::Error;
 
@@ -13,17 +11,17 @@ use thiserror::Error;
 /// engine's policy of that name: the kernel's active and inactive lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Baseline {
-    /// [`Lru`], `strict-lru`.
+    /// [`Lru`](super::Lru), `strict-lru`.
     Lru,
-    /// [`Clock`], `clock`.
+    /// [`Clock`](super::Clock), `clock`.
     Clock,
-    /// [`Sieve`], `sieve`.
+    /// [`Sieve`](super::Sieve), `sieve`.
     Sieve,
-    /// [`S3Fifo`], `s3-fifo`.
+    /// [`S3Fifo`](super::S3Fifo), `s3-fifo`.
     S3Fifo,
-    /// [`ArcCache`], `arc`.
+    /// [`ArcCache`](super::ArcCache), `arc`.
     Arc,
-    /// [`Opt`], `opt`.
+    /// [`Opt`](super::Opt), `opt`.
     Opt,
 }
 
@@ -55,19 +53,6 @@ impl Baseline {
             Self::S3Fifo => "a small queue as filter before the main one (SOSP 2023)",
             Self::Arc => "recency against frequency, balanced by ghosts (FAST 2003)",
             Self::Opt => "Belady's bound: knows the future, so only for recorded streams",
-        }
-    }
-
-    /// An empty cache of `capacity` pages for the pages `0..pages`.
-    #[must_use]
-    pub fn cache(self, pages: u32, capacity: NonZeroU32) -> Box<dyn Cache> {
-        match self {
-            Self::Lru => Box::new(Lru::new(pages, capacity)),
-            Self::Clock => Box::new(Clock::new(pages, capacity)),
-            Self::Sieve => Box::new(Sieve::new(pages, capacity)),
-            Self::S3Fifo => Box::new(S3Fifo::new(pages, capacity)),
-            Self::Arc => Box::new(ArcCache::new(pages, capacity)),
-            Self::Opt => Box::new(Opt::new(pages, capacity)),
         }
     }
 }
@@ -107,7 +92,23 @@ impl FromStr for Baseline {
 mod tests {
     use super::*;
     use crate::baseline::testing::streams;
+    use crate::baseline::{ArcCache, Cache, Clock, Lru, Opt, S3Fifo, Sieve};
     use proptest::prelude::*;
+    use std::num::NonZeroU32;
+
+    impl Baseline {
+        /// An empty cache of `capacity` pages for the pages `0..pages`.
+        pub(in crate::baseline) fn cache(self, pages: u32, capacity: NonZeroU32) -> Box<dyn Cache> {
+            match self {
+                Self::Lru => Box::new(Lru::new(pages, capacity)),
+                Self::Clock => Box::new(Clock::new(pages, capacity)),
+                Self::Sieve => Box::new(Sieve::new(pages, capacity)),
+                Self::S3Fifo => Box::new(S3Fifo::new(pages, capacity)),
+                Self::Arc => Box::new(ArcCache::new(pages, capacity)),
+                Self::Opt => Box::new(Opt::new(pages, capacity)),
+            }
+        }
+    }
 
     #[test]
     fn names_are_read_as_they_are_printed() {
