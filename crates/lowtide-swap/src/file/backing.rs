@@ -146,39 +146,30 @@ impl Backing for UnlinkedFile {
 }
 
 /// Writes all of the bytes.
-pub(super) fn write_all(
-    backing: &impl Backing,
-    mut bytes: &[u8],
-    mut offset: u64,
-) -> io::Result<()> {
-    while !bytes.is_empty() {
-        match backing.write_at(bytes, offset) {
-            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-            Ok(n) => {
-                bytes = &bytes[n.min(bytes.len())..];
-                offset += n as u64;
-            }
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(())
+pub(super) fn write_all(backing: &impl Backing, bytes: &[u8], offset: u64) -> io::Result<()> {
+    let write = |done: usize| backing.write_at(&bytes[done..], offset + done as u64);
+    move_all(bytes.len(), io::ErrorKind::WriteZero, write)
 }
 
 /// Reads all of the bytes; the end of the file is an error.
-pub(super) fn read_all(
-    backing: &impl Backing,
-    mut bytes: &mut [u8],
-    mut offset: u64,
+pub(super) fn read_all(backing: &impl Backing, bytes: &mut [u8], offset: u64) -> io::Result<()> {
+    let len = bytes.len();
+    let read = |done: usize| backing.read_at(&mut bytes[done..], offset + done as u64);
+    move_all(len, io::ErrorKind::UnexpectedEof, read)
+}
+
+/// Calls `step` with the number of bytes that it has moved until these are `len`; a step that moves
+/// none is an error.
+fn move_all(
+    len: usize,
+    none: io::ErrorKind,
+    mut step: impl FnMut(usize) -> io::Result<usize>,
 ) -> io::Result<()> {
-    while !bytes.is_empty() {
-        match backing.read_at(bytes, offset) {
-            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-            Ok(n) => {
-                let done = n.min(bytes.len());
-                bytes = &mut bytes[done..];
-                offset += n as u64;
-            }
+    let mut done = 0;
+    while done < len {
+        match step(done) {
+            Ok(0) => return Err(none.into()),
+            Ok(n) => done += n,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
         }
