@@ -101,25 +101,23 @@ pub const TENANTS: &[Column] = &[
 ];
 
 /// Operation streams on the plain machine.
-pub const PLAIN: &[Column] = &[
-    ("policy", label),
-    ("accesses", accesses),
-    ("misses", misses),
-    ("miss %", miss_percent),
-    ("file refaults", refaults),
-    ("pgscan", pgscan),
-    ("pgsteal", pgsteal),
-];
+pub const PLAIN: Columns = Columns::of_policy(MISSES, &[]);
 
 /// Operation streams on a full machine.
-pub const STREAMS: &[Column] = &[
-    ("policy", label),
-    ("accesses", accesses),
-    ("misses", misses),
-    ("miss %", miss_percent),
+pub const STREAMS: Columns = Columns::of_policy(MISSES, TIMES);
+
+/// What a policy has missed, and what that cost it.
+const MISSES: &[Column] = &[
+    ("accesses", |row| number(row.accesses.map(|count| count as f64))),
+    ("misses", |row| number(row.misses.map(|count| count as f64))),
+    ("miss %", |row| row.miss_ratio.map_or_else(String::new, |r| format!("{:.2}", 100.0 * r))),
     ("file refaults", refaults),
-    ("pgscan", pgscan),
-    ("pgsteal", pgsteal),
+    ("pgscan", |row| whole(row.count("pgscan"))),
+    ("pgsteal", |row| whole(row.count("pgsteal"))),
+];
+
+/// What a machine needed for it.
+const TIMES: &[Column] = &[
     ("seconds", |row| row.seconds.map_or_else(String::new, |seconds| format!("{seconds:.3}"))),
     ("ops/s", |row| number(row.ops_per_s)),
     ("mean µs", |row| row.latency_us.map_or_else(String::new, |latency| us(latency.mean()))),
@@ -260,18 +258,6 @@ pub fn whole(count: u64) -> String {
     thousands(count as f64)
 }
 
-fn accesses(row: &Row) -> String {
-    number(row.accesses.map(|count| count as f64))
-}
-
-fn misses(row: &Row) -> String {
-    number(row.misses.map(|count| count as f64))
-}
-
-fn miss_percent(row: &Row) -> String {
-    row.miss_ratio.map_or_else(String::new, |ratio| format!("{:.2}", 100.0 * ratio))
-}
-
 /// A cell about the reads of a database, with pages as KiB an operation.
 fn reading(row: &Row, cell: fn(&DatabaseRow, &dyn Fn(u64) -> String) -> String) -> String {
     let Some((reads, ops)) = row.own::<DatabasePart>().database.zip(row.ops) else {
@@ -285,14 +271,6 @@ fn reading(row: &Row, cell: fn(&DatabaseRow, &dyn Fn(u64) -> String) -> String) 
 /// Refaulted pages of files.
 pub fn refaults(row: &Row) -> String {
     thousands(row.count("workingset_refault_file") as f64)
-}
-
-fn pgscan(row: &Row) -> String {
-    thousands(row.count("pgscan") as f64)
-}
-
-fn pgsteal(row: &Row) -> String {
-    thousands(row.count("pgsteal") as f64)
 }
 
 /// The 99th percentile of the latency.

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::atomic::AtomicU64;
 
 use lowtide::Policy;
-use lowtide_report::columns::Column;
+use lowtide_report::columns::Columns;
 use lowtide_report::interrupt::{self, Cut};
 use lowtide_report::json::LatencyUs;
 use lowtide_report::progress::Patient;
@@ -84,7 +84,7 @@ impl Outcome {
         self,
         common: &Common,
         machine: &M,
-        columns: &'static [Column],
+        columns: Columns,
         closing: &[String],
     ) -> Result<(), SimError> {
         show::results(common, machine, &self.rows, columns, closing, self.cut)?;
