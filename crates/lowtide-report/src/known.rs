@@ -64,33 +64,12 @@ impl<M: SerializeMap> SerializeMap for Fields<M> {
     }
 }
 
-/// Whether a value is `None`. It is looked at no further than that.
+/// Whether a value is `None`. It is looked at no further than that: anything else is an error.
 fn is_none<T: Serialize + ?Sized>(value: &T) -> bool {
-    matches!(value.serialize(Probe), Err(Found::None))
+    value.serialize(Probe).is_ok()
 }
 
 struct Probe;
-
-/// What a value is; an error, because it ends the look.
-#[derive(Debug)]
-enum Found {
-    None,
-    Some,
-}
-
-impl fmt::Display for Found {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{self:?}")
-    }
-}
-
-impl std::error::Error for Found {}
-
-impl serde::ser::Error for Found {
-    fn custom<T: fmt::Display>(_: T) -> Self {
-        Self::Some
-    }
-}
 
 /// Methods of a serializer with the same answer for values of a type.
 macro_rules! answers {
@@ -144,7 +123,7 @@ macro_rules! values {
     };
 }
 
-type Never = Impossible<(), Found>;
+type Never = Impossible<(), fmt::Error>;
 
 /// An error of a serializer that is given something else than a structure.
 fn no_structure<E: serde::ser::Error>() -> E {
@@ -190,7 +169,7 @@ impl<S: Serializer> Serializer for Known<S> {
 
 impl Serializer for Probe {
     type Ok = ();
-    type Error = Found;
+    type Error = fmt::Error;
     type SerializeSeq = Never;
     type SerializeTuple = Never;
     type SerializeTupleStruct = Never;
@@ -199,11 +178,14 @@ impl Serializer for Probe {
     type SerializeStruct = Never;
     type SerializeStructVariant = Never;
 
-    answers! { Found::None; serialize_none() -> (); }
-    values! { Found::Some; (), Never }
+    fn serialize_none(self) -> Result<(), fmt::Error> {
+        Ok(())
+    }
+
+    values! { fmt::Error; (), Never }
 
     answers! {
-        Found::Some;
+        fmt::Error;
         serialize_map(Option<usize>) -> Never;
         serialize_struct(&'static str, usize) -> Never;
     }
@@ -212,7 +194,7 @@ impl Serializer for Probe {
         self,
         _: &'static str,
         value: &T,
-    ) -> Result<(), Found> {
+    ) -> Result<(), fmt::Error> {
         value.serialize(self)
     }
 }
