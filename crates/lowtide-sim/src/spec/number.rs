@@ -6,7 +6,7 @@
 use std::fmt;
 
 use lowtide_core::Size;
-use serde::de::{Deserialize, Deserializer, Error, Visitor};
+use serde::de::{Deserialize, Deserializer, Error, Unexpected, Visitor};
 
 /// A whole number of whatever the key counts.
 #[derive(Clone, Copy, Debug)]
@@ -22,63 +22,50 @@ impl From<Bytes> for Whole {
     }
 }
 
-struct WholeVisitor;
-
-impl Visitor<'_> for WholeVisitor {
-    type Value = Whole;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a whole number without quotes, such as 8 or 90_000")
-    }
-
-    fn visit_i64<E: Error>(self, number: i64) -> Result<Whole, E> {
-        Ok(Whole(number.into()))
-    }
-
-    fn visit_u64<E: Error>(self, number: u64) -> Result<Whole, E> {
-        Ok(Whole(number.into()))
-    }
-
-    fn visit_i128<E: Error>(self, number: i128) -> Result<Whole, E> {
-        Ok(Whole(number))
-    }
+/// What reads either: text is a size, where sizes are wanted.
+struct Number {
+    sizes: bool,
 }
 
-struct BytesVisitor;
-
-impl Visitor<'_> for BytesVisitor {
-    type Value = Bytes;
+impl Visitor<'_> for Number {
+    type Value = i128;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a size: a whole number of bytes, or text such as \"64M\" or \"1.5G\"")
+        f.write_str(match self.sizes {
+            true => "a size: a whole number of bytes, or text such as \"64M\" or \"1.5G\"",
+            false => "a whole number without quotes, such as 8 or 90_000",
+        })
     }
 
-    fn visit_i64<E: Error>(self, number: i64) -> Result<Bytes, E> {
-        Ok(Bytes(number.into()))
+    fn visit_i64<E: Error>(self, number: i64) -> Result<i128, E> {
+        Ok(number.into())
     }
 
-    fn visit_u64<E: Error>(self, number: u64) -> Result<Bytes, E> {
-        Ok(Bytes(number.into()))
+    fn visit_u64<E: Error>(self, number: u64) -> Result<i128, E> {
+        Ok(number.into())
     }
 
-    fn visit_i128<E: Error>(self, number: i128) -> Result<Bytes, E> {
-        Ok(Bytes(number))
+    fn visit_i128<E: Error>(self, number: i128) -> Result<i128, E> {
+        Ok(number)
     }
 
-    fn visit_str<E: Error>(self, text: &str) -> Result<Bytes, E> {
+    fn visit_str<E: Error>(self, text: &str) -> Result<i128, E> {
+        if !self.sizes {
+            return Err(E::invalid_type(Unexpected::Str(text), &self));
+        }
         let size: Size = text.parse().map_err(E::custom)?;
-        Ok(Bytes(size.bytes().into()))
+        Ok(size.bytes().into())
     }
 }
 
 impl<'de> Deserialize<'de> for Whole {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(WholeVisitor)
+        deserializer.deserialize_any(Number { sizes: false }).map(Self)
     }
 }
 
 impl<'de> Deserialize<'de> for Bytes {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(BytesVisitor)
+        deserializer.deserialize_any(Number { sizes: true }).map(Self)
     }
 }
