@@ -13,7 +13,7 @@ use crate::pool::reclaim::{PIECE, piece};
 use crate::pool::{State, StateGuard};
 use crate::swap::{is_over_share, push_out};
 use lowtide_core::limits::{MAX_RECLAIM_RETRIES, SWAP_CLUSTER_MAX};
-use lowtide_core::{GroupError, Limits, MemcgId, Reason, Size};
+use lowtide_core::{Engine, GroupError, Limits, MemcgId, Reason, Size};
 use lowtide_io::Deadline;
 use std::sync::Arc;
 use std::time::Duration;
@@ -72,16 +72,27 @@ impl Tenant {
         self.pool().lock()
     }
 
+    /// Sets a limit that the root does not have, and above which nothing is to be done.
+    fn set_limit(
+        &self,
+        name: &str,
+        size: Size,
+        of: fn(Limits) -> u64,
+        set: fn(&mut Engine, MemcgId, u64),
+    ) -> Result<(), TenantError> {
+        let (mut state, pages) = self.below_root(size)?;
+        let before = of(state.engine.limits(self.id));
+        set(&mut state.engine, self.id, pages);
+        drop(self.changed(state, name, before, pages));
+        Ok(())
+    }
+
     /// Sets hard protection.
     ///
     /// # Errors
     /// [`TenantError::Gone`], [`TenantError::Root`].
     pub fn set_min(&self, min: impl Into<Size>) -> Result<(), TenantError> {
-        let (mut state, pages) = self.below_root(min.into())?;
-        let before = state.engine.limits(self.id).min;
-        state.engine.set_min(self.id, pages);
-        drop(self.changed(state, "min", before, pages));
-        Ok(())
+        self.set_limit("min", min.into(), |limits| limits.min, Engine::set_min)
     }
 
     /// Sets best-effort protection.
@@ -89,11 +100,7 @@ impl Tenant {
     /// # Errors
     /// [`TenantError::Gone`], [`TenantError::Root`].
     pub fn set_low(&self, low: impl Into<Size>) -> Result<(), TenantError> {
-        let (mut state, pages) = self.below_root(low.into())?;
-        let before = state.engine.limits(self.id).low;
-        state.engine.set_low(self.id, pages);
-        drop(self.changed(state, "low", before, pages));
-        Ok(())
+        self.set_limit("low", low.into(), |limits| limits.low, Engine::set_low)
     }
 
     /// Sets how much may be in swap. Pages there already stay.
@@ -101,11 +108,7 @@ impl Tenant {
     /// # Errors
     /// [`TenantError::Gone`], [`TenantError::Root`].
     pub fn set_swap_max(&self, max: impl Into<Size>) -> Result<(), TenantError> {
-        let (mut state, pages) = self.below_root(max.into())?;
-        let before = state.engine.limits(self.id).swap_max;
-        state.engine.set_swap_max(self.id, pages);
-        drop(self.changed(state, "swap_max", before, pages));
-        Ok(())
+        self.set_limit("swap_max", max.into(), |limits| limits.swap_max, Engine::set_swap_max)
     }
 
     /// Sets how much may be in swap before threads that bring pages in are slowed down, as above
@@ -114,11 +117,7 @@ impl Tenant {
     /// # Errors
     /// [`TenantError::Gone`], [`TenantError::Root`].
     pub fn set_swap_high(&self, high: impl Into<Size>) -> Result<(), TenantError> {
-        let (mut state, pages) = self.below_root(high.into())?;
-        let before = state.engine.limits(self.id).swap_high;
-        state.engine.set_swap_high(self.id, pages);
-        drop(self.changed(state, "swap_high", before, pages));
-        Ok(())
+        self.set_limit("swap_high", high.into(), |limits| limits.swap_high, Engine::set_swap_high)
     }
 
     /// Sets how willingly anonymous pages are evicted instead of pages of files: 0 (never) to 200,
