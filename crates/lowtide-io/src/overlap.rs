@@ -18,6 +18,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use slab::Slab;
+
 use super::backend::Backend;
 use super::inject::{Inject, InjectOp, Request, Start, Verdict, errno};
 use super::job::{ReadJob, ReadRunJob, SyncJob, Work, WriteJob};
@@ -115,8 +117,7 @@ impl Watched {
 /// slot.
 struct Watch {
     inject: Arc<dyn Inject>,
-    slots: Vec<Option<Watched>>,
-    free: Vec<usize>,
+    slots: Slab<Watched>,
     /// Held up, in the order of their arrival.
     held: Vec<(Start, u64, Work)>,
 }
@@ -130,19 +131,14 @@ enum Admitted {
 
 impl Watch {
     fn new(inject: Arc<dyn Inject>) -> Watch {
-        Watch { inject, slots: Vec::new(), free: Vec::new(), held: Vec::new() }
+        Watch { inject, slots: Slab::new(), held: Vec::new() }
     }
 
     fn admit(&mut self, path: &Arc<PathBuf>, user: u64, number: u64, mut work: Work) -> Admitted {
         let (op, offset, len) = (work.op(), work.offset(), work.wanted());
         let watched = Watched { user, op, path: Arc::clone(path), offset, len, number };
         let verdict = self.inject.before(&watched.request());
-        let slot = self.free.pop().unwrap_or_else(|| {
-            self.slots.push(None);
-            self.slots.len() - 1
-        });
-        self.slots[slot] = Some(watched);
-        let slot = slot as u64;
+        let slot = self.slots.insert(watched) as u64;
         let start = match verdict {
             Verdict::Pass => return Admitted::Started(slot, work),
             Verdict::Short(limit) => {
@@ -163,9 +159,8 @@ impl Watch {
 
     /// Reports an end to the injector. Returns the number by which the caller knows the request.
     fn ended(&mut self, slot: u64, result: &io::Result<u64>) -> u64 {
-        let slot = slot as usize;
-        let watched = self.slots[slot].take().expect("a request has its slot until it has ended");
-        self.free.push(slot);
+        let watched = self.slots.try_remove(slot as usize);
+        let watched = watched.expect("a request has its slot until it has ended");
         self.inject.after(&watched.request(), errno(result));
         watched.user
     }

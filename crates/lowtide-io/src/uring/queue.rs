@@ -21,6 +21,7 @@ use std::io;
 use std::time::Instant;
 
 use io_uring::squeue::Entry;
+use slab::Slab;
 
 use super::super::job::{Job, Step, Work};
 use super::cache::Lease;
@@ -57,8 +58,7 @@ impl Task {
 pub(crate) struct Queue {
     lease: Lease,
     queued: VecDeque<Task>,
-    slots: Vec<Option<Task>>,
-    free: Vec<usize>,
+    slots: Slab<Task>,
     capacity: usize,
 }
 
@@ -67,7 +67,7 @@ impl Queue {
     /// entries.
     pub(super) fn new(mut lease: Lease, depth: usize) -> Queue {
         let capacity = depth.min(lease.ring().entries());
-        Queue { lease, queued: VecDeque::new(), slots: Vec::new(), free: Vec::new(), capacity }
+        Queue { lease, queued: VecDeque::new(), slots: Slab::new(), capacity }
     }
 
     /// How many jobs are kept in flight at most.
@@ -77,11 +77,7 @@ impl Queue {
 
     /// Jobs pushed and not yet given to a sink.
     pub(crate) fn in_flight(&self) -> usize {
-        self.queued.len() + self.occupied()
-    }
-
-    fn occupied(&self) -> usize {
-        self.slots.len() - self.free.len()
+        self.queued.len() + self.slots.len()
     }
 
     /// Adds a job. Nothing is handed to the kernel yet.
@@ -112,7 +108,7 @@ impl Queue {
         }
         loop {
             self.stage();
-            let occupied = self.occupied();
+            let occupied = self.slots.len();
             let timeout =
                 deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
             let late = timeout.is_some_and(|timeout| timeout.is_zero());
@@ -139,23 +135,19 @@ impl Queue {
         if self.lease.ring().is_broken() {
             return;
         }
-        while self.occupied() < self.capacity
+        while self.slots.len() < self.capacity
             && let Some(mut task) = self.queued.pop_front()
         {
-            let slot = self.free.pop().unwrap_or_else(|| {
-                self.slots.push(None);
-                self.slots.len() - 1
-            });
+            let slot = self.slots.vacant_key();
             let ring = self.lease.ring();
             let entry = task.entry(ring).user_data(slot as u64);
             // SAFETY: the memory is promised until the end of the job. The job is kept in its slot
             // until its entry is reaped, and `drop` waits for entries that the kernel has.
             if !unsafe { ring.stage(&entry) } {
-                self.free.push(slot);
                 self.queued.push_front(task);
                 return;
             }
-            self.slots[slot] = Some(task);
+            self.slots.insert(task);
         }
     }
 
@@ -163,10 +155,8 @@ impl Queue {
     fn reap(&mut self, sink: &mut impl FnMut(u64, &Work, io::Result<u64>)) -> usize {
         let mut ended = 0;
         while let Some((slot, outcome)) = self.lease.ring().reap() {
-            let slot = slot as usize;
-            let mut task =
-                self.slots[slot].take().expect("a completion belongs to an occupied slot");
-            self.free.push(slot);
+            let task = self.slots.try_remove(slot as usize);
+            let mut task = task.expect("a completion belongs to an occupied slot");
             match task.work.settle(outcome) {
                 Step::Again => self.queued.push_front(task),
                 Step::Done(result) => {
@@ -182,8 +172,7 @@ impl Queue {
     /// kernel.
     fn run_here(&mut self, mut sink: impl FnMut(u64, &Work, io::Result<u64>)) {
         let slots = std::mem::take(&mut self.slots);
-        self.free.clear();
-        for mut task in slots.into_iter().flatten().chain(self.queued.drain(..)) {
+        for mut task in slots.into_iter().map(|(_, task)| task).chain(self.queued.drain(..)) {
             let result = task.work.run();
             sink(task.user, &task.work, result);
         }

@@ -45,6 +45,7 @@ use crate::space::Space;
 use lowtide_io::{Batch, Completion, Read, ReadRun, Slice};
 use lowtide_pin::hazard;
 use lowtide_pin::translation::State as EntryState;
+use slab::Slab;
 use std::io;
 use std::time::Duration;
 
@@ -76,9 +77,9 @@ pub(crate) struct Pipeline<'p> {
     group: usize,
     /// Pages without a read since the last launch.
     hits: u32,
-    /// Runs in flight, by the number that the completion carries.
-    flying: Vec<Option<Vec<Piece>>>,
-    free: Vec<usize>,
+    /// Runs that are not resolved, by the number that the completion carries: with the device, or
+    /// arrived and not yet looked at.
+    flying: Slab<Vec<Piece>>,
     /// Room of runs that have ended.
     spare: Vec<Vec<Piece>>,
     pages_in_flight: u64,
@@ -115,8 +116,7 @@ impl<'p> Pipeline<'p> {
             run_pages: 0,
             group,
             hits: 0,
-            flying: Vec::new(),
-            free: Vec::new(),
+            flying: Slab::new(),
             spare: Vec::new(),
             pages_in_flight: 0,
             not_submitted: (0, 0),
@@ -216,7 +216,7 @@ impl<'p> Pipeline<'p> {
     fn finish(&mut self, mut each: impl FnMut(usize, u64, Option<u32>)) -> Result<(), Error> {
         self.launch();
         self.submit();
-        while self.runs_in_flight() > 0 || !self.landing.is_empty() {
+        while !self.flying.is_empty() || !self.landing.is_empty() {
             self.land(&mut each)?;
             self.wait(self.with_device())?;
         }
@@ -228,14 +228,9 @@ impl<'p> Pipeline<'p> {
         RUN_BYTES.min(self.pool.budget_bytes() as usize / 8) as u64
     }
 
-    /// Runs that are not resolved: with the device, or arrived and not yet looked at.
-    fn runs_in_flight(&self) -> usize {
-        self.flying.len() - self.free.len()
-    }
-
     /// Runs that the device has, as far as this thread knows.
     fn with_device(&self) -> usize {
-        self.runs_in_flight() - self.done.len()
+        self.flying.len() - self.done.len()
     }
 
     /// Waits until another run may be launched. What has arrived then is not looked at yet.
@@ -260,7 +255,7 @@ impl<'p> Pipeline<'p> {
             let (pool, space) = (self.pool, self.space);
             let placed = frames_for(pool, space, &mut self.open, self.access, &mut self.refused);
             if placed == 0 {
-                self.stuck = self.runs_in_flight() == 0;
+                self.stuck = self.flying.is_empty();
                 for piece in self.open.drain(..) {
                     pool.abandon(space, &piece.claim, &Ok(()));
                     self.refused.extend(piece.wanted.pages());
@@ -314,20 +309,18 @@ impl<'p> Pipeline<'p> {
     /// Stops waiting for the runs in flight.
     fn leave(&mut self) {
         let (pool, space, access) = (self.pool, self.space, self.access);
-        for slot in 0..self.flying.len() {
-            let Some(mut run) = self.flying[slot].take() else { continue };
+        let slots: Vec<usize> = self.flying.iter().map(|(slot, _)| slot).collect();
+        for slot in slots {
+            let run = &mut self.flying[slot];
             let pages: u64 = run.iter().map(|piece| piece.claim.pages()).sum();
-            for piece in &mut run {
+            for piece in &mut *run {
                 let stall = piece.stall.take();
                 pool.stall_ends(stall, piece.claim.pages() << pool.page_shift);
             }
             let claims = || run.drain(..).map(|piece| (piece.claim, piece.frame)).collect();
             if late::leave(pool, space, (&mut self.batch, slot as u64), access, claims) {
                 self.pages_in_flight -= pages;
-                self.free.push(slot);
-                self.spare.push(run);
-            } else {
-                self.flying[slot] = Some(run);
+                self.spare.push(self.flying.remove(slot));
             }
         }
         // Those that have ended in this moment.
@@ -336,13 +329,9 @@ impl<'p> Pipeline<'p> {
 
     /// Hands a run to the device.
     fn push(&mut self, mut run: Vec<Piece>) {
-        let slot = self.free.pop().unwrap_or_else(|| {
-            self.flying.push(None);
-            self.flying.len() - 1
-        });
         let pages: u64 = run.iter().map(|piece| piece.claim.pages()).sum();
-        self.request(&mut run, slot as u64);
-        self.flying[slot] = Some(run);
+        self.request(&mut run, self.flying.vacant_key() as u64);
+        self.flying.insert(run);
         self.pages_in_flight += pages;
         self.not_submitted.0 += pages << self.pool.page_shift;
         self.not_submitted.1 += 1;
@@ -389,9 +378,7 @@ impl<'p> Pipeline<'p> {
     fn land(&mut self, mut each: impl FnMut(usize, u64, Option<u32>)) -> Result<(), Error> {
         let mut first_error = self.show(&mut each);
         while let Some(completion) = self.done.pop() {
-            let slot = completion.user as usize;
-            let Some(run) = self.flying[slot].take() else { continue };
-            self.free.push(slot);
+            let Some(run) = self.flying.try_remove(completion.user as usize) else { continue };
             self.pages_in_flight -= run.iter().map(|piece| piece.claim.pages()).sum::<u64>();
             self.arrived(run, completion.result);
             let shown = self.show(&mut each);
@@ -515,7 +502,7 @@ impl Drop for Pipeline<'_> {
         for piece in self.open.drain(..) {
             self.pool.abandon(self.space, &piece.claim, &Ok(()));
         }
-        while self.runs_in_flight() > 0 || !self.landing.is_empty() {
+        while !self.flying.is_empty() || !self.landing.is_empty() {
             // Errors were reported, or the caller is gone.
             drop(self.land(|_, _, _| ()));
             drop(self.wait(self.with_device()));

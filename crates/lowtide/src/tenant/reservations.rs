@@ -1,12 +1,12 @@
 //! The reservations of a pager: the group that pays for each, and its pages.
 
 use lowtide_core::MemcgId;
+use slab::Slab;
 
 /// The payer of each reservation, and its pages.
 #[derive(Debug, Default)]
 pub(crate) struct Reservations {
-    places: Vec<Option<Place>>,
-    free: Vec<usize>,
+    places: Slab<Place>,
     /// Pages of all reservations.
     pages: u64,
 }
@@ -20,30 +20,19 @@ pub(super) struct Place {
 
 impl Reservations {
     pub(super) fn begin(&mut self, group: MemcgId) -> usize {
-        let place = Some(Place { group, pages: 0 });
-        match self.free.pop() {
-            Some(index) => {
-                self.places[index] = place;
-                index
-            }
-            None => {
-                self.places.push(place);
-                self.places.len() - 1
-            }
-        }
+        self.places.insert(Place { group, pages: 0 })
     }
 
     pub(super) fn end(&mut self, index: usize) {
-        self.places[index] = None;
-        self.free.push(index);
+        self.places.remove(index);
     }
 
     pub(super) fn place(&mut self, index: usize) -> &mut Place {
-        self.places[index].as_mut().expect("a reservation has its place until it is dropped")
+        self.places.get_mut(index).expect("a reservation has its place until it is dropped")
     }
 
     pub(crate) fn group(&self, index: usize) -> Option<MemcgId> {
-        self.places[index].as_ref().map(|place| place.group)
+        self.places.get(index).map(|place| place.group)
     }
 
     /// Pages of all reservations together.
@@ -65,7 +54,7 @@ impl Reservations {
 
     /// A group is gone: its heir pays from now on. Cost: O(reservations).
     pub(super) fn inherit(&mut self, gone: MemcgId, heir: MemcgId) {
-        for place in self.places.iter_mut().flatten().filter(|place| place.group == gone) {
+        for (_, place) in self.places.iter_mut().filter(|(_, place)| place.group == gone) {
             place.group = heir;
         }
     }

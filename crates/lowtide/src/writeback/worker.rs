@@ -29,6 +29,7 @@ use crate::space::beneath::OnItsWay;
 use lowtide_core::MemcgId;
 use lowtide_io::{Completion, Deadline, FaultSite, Slice, Write, Writer};
 use lowtide_sys::tell;
+use slab::Slab;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -84,10 +85,9 @@ pub(super) struct Worker<'p> {
     pub(super) pool: &'p Pool,
     pub(super) device: &'p Arc<Device>,
     writer: Writer<'p>,
-    in_hand: Vec<Option<InHand>>,
+    in_hand: Slab<InHand>,
     /// Runs that would collide with what is on its way, or whose end a store has locked.
     waiting: Vec<Run>,
-    free: Vec<usize>,
     rounds: Vec<Round>,
     /// Runs begun.
     runs: u64,
@@ -158,9 +158,8 @@ impl<'p> Worker<'p> {
             pool,
             device,
             writer: pool.backend.writer(),
-            in_hand: Vec::new(),
+            in_hand: Slab::new(),
             waiting: Vec::new(),
-            free: Vec::new(),
             rounds: Vec::new(),
             runs: 0,
             pages: 0,
@@ -183,7 +182,7 @@ impl<'p> Worker<'p> {
     }
 
     pub(super) fn in_flight(&self) -> usize {
-        self.in_hand.len() - self.free.len() + self.waiting.len()
+        self.in_hand.len() + self.waiting.len()
     }
 
     /// Whether another run may be begun.
@@ -351,7 +350,7 @@ impl<'p> Worker<'p> {
 
     /// Runs in flight.
     fn begun_runs(&self) -> impl Iterator<Item = &Run> {
-        self.in_hand.iter().flatten().filter_map(|in_hand| match in_hand {
+        self.in_hand.iter().filter_map(|(_, in_hand)| match in_hand {
             InHand::Run(run) => Some(run),
             InHand::Sync(..) => None,
         })
@@ -379,18 +378,9 @@ impl<'p> Worker<'p> {
         ledger.sync_begins();
         drop(ledger);
         let fd = space.buffered_fd();
-        let slot = self.take_slot(InHand::Sync(Arc::clone(space), changes));
+        let slot = self.in_hand.insert(InHand::Sync(Arc::clone(space), changes));
         self.writer.push_sync(space.path_ref(), fd, slot as u64);
         Stage::Sync
-    }
-
-    fn take_slot(&mut self, in_hand: InHand) -> usize {
-        let slot = self.free.pop().unwrap_or_else(|| {
-            self.in_hand.push(None);
-            self.in_hand.len() - 1
-        });
-        self.in_hand[slot] = Some(in_hand);
-        slot
     }
 
     /// Hands a run to the device.
@@ -445,7 +435,7 @@ impl<'p> Worker<'p> {
                 Err(error) => return self.run_ended(run, Err(error)),
             },
         };
-        let slot = self.take_slot(InHand::Run(run));
+        let slot = self.in_hand.insert(InHand::Run(run));
         let (path, fd) = (space.path_ref(), space.backing.write_fd());
         // SAFETY: the folios are under writeback, so their frames are neither evicted nor given
         // back before `Pool::end_run`, which comes after the completion; the run keeps the space,
@@ -483,7 +473,7 @@ impl<'p> Worker<'p> {
         let slices = vec![Slice::new(run.copy.as_ptr(), run.copy.len())];
         let space = Arc::clone(&run.space);
         // The copy does not move with the run.
-        let slot = self.take_slot(InHand::Run(run));
+        let slot = self.in_hand.insert(InHand::Run(run));
         let (path, fd) = (space.path_ref(), space.buffered_fd());
         // SAFETY: the copy and the descriptor belong to the run, which is kept until its completion
         // is returned; an abandoned writer leaks the worker's runs with it.
@@ -507,26 +497,24 @@ impl<'p> Worker<'p> {
         } else {
             // What happens depends on nothing but the calls, not on which request the device serves
             // first.
-            let requests = self.in_hand.len() - self.free.len();
+            let requests = self.in_hand.len();
             self.writer.wait(requests - ended.len(), Some(timeout), &mut ended);
             if ended.len() < requests {
                 self.ended = ended;
                 return;
             }
-            ended.sort_by_key(|completion| match &self.in_hand[completion.user as usize] {
+            ended.sort_by_key(|completion| match self.in_hand.get(completion.user as usize) {
                 Some(InHand::Run(run)) => run.number,
                 _ => u64::MAX,
             });
         }
         for completion in ended.drain(..) {
-            let slot = completion.user as usize;
-            let Some(in_hand) = self.in_hand[slot].take() else { continue };
-            self.free.push(slot);
-            match in_hand {
-                InHand::Run(run) => self.run_ended(run, completion.result),
-                InHand::Sync(space, changes) => {
+            match self.in_hand.try_remove(completion.user as usize) {
+                Some(InHand::Run(run)) => self.run_ended(run, completion.result),
+                Some(InHand::Sync(space, changes)) => {
                     self.sync_ended(&space, changes, completion.result.map(drop));
                 }
+                None => {}
             }
         }
         self.ended = ended;
