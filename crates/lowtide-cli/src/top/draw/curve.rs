@@ -29,9 +29,7 @@ pub(super) fn draw(
     (used, at): (u64, u64),
     look: Look,
 ) {
-    let block = boxed("Misses by memory", look);
-    let inside = block.inner(area);
-    frame.render_widget(block, area);
+    let inside = boxed(frame, area, "Misses by memory", look);
     let Some(reading) = curve.and_then(|curve| Reading::of(curve, at)) else {
         let why = "No curve yet: too little was accessed, or this process takes none.";
         frame

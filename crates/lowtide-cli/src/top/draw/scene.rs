@@ -1,6 +1,8 @@
 //! What is to be drawn, and what all parts of a picture use.
 
 use lowtide_status::printable;
+use ratatui::Frame;
+use ratatui::layout::Rect;
 use ratatui::text::Span;
 use ratatui::widgets::Block;
 
@@ -36,9 +38,11 @@ pub(crate) fn state_text(state: &State) -> Option<String> {
     }
 }
 
-/// A box with a title.
-pub(super) fn boxed(title: &str, look: Look) -> Block<'_> {
-    Block::bordered()
-        .border_style(look.dim())
-        .title(Span::styled(format!(" {title} "), look.title()))
+/// Draws a box with a title. Returns the place inside it.
+pub(super) fn boxed(frame: &mut Frame<'_>, area: Rect, title: &str, look: Look) -> Rect {
+    let title = Span::styled(format!(" {title} "), look.title());
+    let block = Block::bordered().border_style(look.dim()).title(title);
+    let inside = block.inner(area);
+    frame.render_widget(block, area);
+    inside
 }

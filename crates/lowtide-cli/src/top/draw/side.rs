@@ -47,9 +47,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, scene: &Scene<'_>, row: &R
     };
     let span = trail.map(|trail| history::span(trail, above.width)).unwrap_or_default();
     let title = format!("{title}, {span}");
-    let block = boxed(&title, look);
-    let inside = block.inner(above);
-    frame.render_widget(block, above);
+    let inside = boxed(frame, above, &title, look);
     let inside = state(frame, inside, row, look);
     let facts = facts(row, process, inside.width);
     let height = facts.len() as u16;

@@ -70,9 +70,7 @@ fn limits(
     measures: &Measures,
     look: Look,
 ) {
-    let block = boxed("Memory", look);
-    let inside = block.inner(area);
-    frame.render_widget(block, area);
+    let inside = boxed(frame, area, "Memory", look);
     let mut usage = vec![Span::raw(format!("used {}", memory(tenant.stat.usage_bytes)))];
     if let Some(max) = tenant.stat.max_bytes {
         let share = used_percent(tenant.stat.usage_bytes, max);
@@ -164,9 +162,7 @@ fn generation_name(all: &[Generation], number: usize) -> String {
 }
 
 fn generations(frame: &mut Frame<'_>, area: Rect, tenant: &TenantStatus, look: Look) {
-    let block = boxed("Pages by age, youngest first", look);
-    let inside = block.inner(area);
-    frame.render_widget(block, area);
+    let inside = boxed(frame, area, "Pages by age, youngest first", look);
     let all = &tenant.generations;
     let bytes = |generation: &Generation| generation.file_bytes + generation.anon_bytes;
     let most = all.iter().map(bytes).max().unwrap_or(0).max(1);
@@ -194,9 +190,7 @@ fn generations(frame: &mut Frame<'_>, area: Rect, tenant: &TenantStatus, look: L
 }
 
 fn list_files(frame: &mut Frame<'_>, area: Rect, tenant: &TenantStatus, look: Look) {
-    let block = boxed("Files", look);
-    let inside = block.inner(area);
-    frame.render_widget(block, area);
+    let inside = boxed(frame, area, "Files", look);
     let lines: Vec<Line<'_>> =
         tenant.files.iter().map(|file| Line::from(printable(file))).collect();
     frame.render_widget(Paragraph::new(lines), inside);
@@ -204,8 +198,6 @@ fn list_files(frame: &mut Frame<'_>, area: Rect, tenant: &TenantStatus, look: Lo
 
 fn last_minutes(frame: &mut Frame<'_>, area: Rect, trail: &Trail, limit: Option<u64>, look: Look) {
     let title = history::span(trail, area.width).replacen('l', "L", 1);
-    let block = boxed(&title, look);
-    let inside = block.inner(area);
-    frame.render_widget(block, area);
+    let inside = boxed(frame, area, &title, look);
     history::draw(frame, inside, trail, limit, look);
 }

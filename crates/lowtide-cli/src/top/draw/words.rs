@@ -32,9 +32,7 @@ x  ended        ?  page not readable, or not written for 5 seconds
 
 /// Keys and columns.
 pub(super) fn help(frame: &mut Frame<'_>, area: Rect, look: Look) {
-    let block = boxed("Help: any key goes back", look);
-    let inside = block.inner(area);
-    frame.render_widget(block, area);
+    let inside = boxed(frame, area, "Help: any key goes back", look);
     let mut lines: Vec<Line<'_>> = KEYS.lines().map(Line::from).collect();
     lines.push(Line::from(""));
     lines.extend(COLUMNS.lines().map(Line::from));
