@@ -5,7 +5,6 @@ use super::page::writes_here;
 use crate::ahead::readahead::{first_use, note_access};
 use crate::error::Error;
 use crate::fault::attempt::{Attempts, Stop};
-use crate::fault::nested::is_nested;
 use crate::fault::{Access, Claim};
 use crate::pool::Pool;
 use crate::space::whole::has_all;
@@ -70,11 +69,9 @@ impl<'a> Owned<'a> {
                     unlock(pool, space, page, entry, taken);
                     attempts.again(Stop::held(page, taken))?;
                 }
-                EntryState::Busy | EntryState::Locked { .. } if is_nested() => {
-                    return Err(Error::Nested { path: space.path(), page });
-                }
-                // An error of another thread's fault is no error of this one: it looks again.
                 seen @ (EntryState::Busy | EntryState::Locked { .. }) => {
+                    space.check_not_nested(page)?;
+                    // An error of another thread's fault is no error of this one: it looks again.
                     drop(pool.wait(space, entry, seen));
                 }
             }

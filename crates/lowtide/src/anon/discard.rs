@@ -11,7 +11,6 @@ use crate::ahead::readahead::note_evicted;
 use crate::error::Error;
 use crate::fault::Claim;
 use crate::fault::attempt::{Attempts, Stop};
-use crate::fault::nested::is_nested;
 use crate::pool::Pool;
 use crate::space::Space;
 use crate::space::whole::{Parts, has_all};
@@ -163,9 +162,7 @@ fn discard_page(pool: &Pool, space: &Space, page: u64, end: u64) -> Result<Disca
             }
             seen @ (EntryState::Busy | EntryState::Locked { .. }) => {
                 check_not_held(space, page, entry)?;
-                if is_nested() {
-                    return Err(Error::Nested { path: space.path(), page });
-                }
+                space.check_not_nested(page)?;
                 drop(pool.wait(space, entry, seen));
             }
         }

@@ -14,7 +14,6 @@
 
 use super::claim::{Access, Claim, Destination, Miss};
 use super::late;
-use super::nested::is_nested;
 use crate::ahead::readahead::{count_read, note_access};
 use crate::anon;
 use crate::error::Error;
@@ -383,9 +382,7 @@ impl Pool {
                     if self.bring_in(space, page, claim, access)? {
                         reported = true;
                     } else {
-                        if is_nested() {
-                            return Err(Error::Nested { path: space.path(), page });
-                        }
+                        space.check_not_nested(page)?;
                         // Without the slot: the cut waits for readers.
                         drop(held);
                         space.await_cut();
@@ -405,10 +402,7 @@ impl Pool {
                         count_read(self, access, false);
                         return Ok((frame, held));
                     }
-                    if is_nested() {
-                        // This thread may wait for something that it reads itself.
-                        return Err(Error::Nested { path: space.path(), page });
-                    }
+                    space.check_not_nested(page)?;
                     if seen == EntryState::Busy {
                         waited = true;
                         self.wait(space, entry, seen)?;

@@ -112,9 +112,7 @@ impl<'a> Length<'a> {
     /// Makes the file exactly `len` bytes long.
     pub(crate) fn set(&self, len: u64) -> Result<(), Error> {
         let Self { pool, space } = *self;
-        if is_nested() {
-            return Err(Error::Nested { path: space.path(), page: len >> pool.page_shift });
-        }
+        space.check_not_nested(len >> pool.page_shift)?;
         if len > self.refresh()? && self.extend_to(len)? {
             return Ok(());
         }

@@ -412,6 +412,15 @@ impl Space {
         alone
     }
 
+    /// Refuses a callback that would have to wait for a page: perhaps for what this thread reads
+    /// itself.
+    ///
+    /// # Errors
+    /// [`Error::Nested`]
+    pub(crate) fn check_not_nested(&self, page: u64) -> Result<(), Error> {
+        if is_nested() { Err(Error::Nested { path: self.path(), page }) } else { Ok(()) }
+    }
+
     /// The error of a callback that would have to wait for another thread that changes the length.
     fn nested(&self) -> Error {
         Error::Nested { path: self.path(), page: self.pages() }

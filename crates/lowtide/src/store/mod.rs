@@ -44,7 +44,6 @@ pub(crate) use readers::{outwait_readers, unlock};
 use crate::error::Error;
 use crate::fault::Access;
 use crate::fault::attempt::Attempts;
-use crate::fault::nested::is_nested;
 use crate::pool::Pool;
 use crate::space::Space;
 use crate::space::parts;
@@ -149,10 +148,7 @@ impl Batch<'_, '_> {
                 }
                 EntryState::Resident { .. } => self.overwrite_alone(index, entry, &mut attempts)?,
                 seen @ (EntryState::Busy | EntryState::Locked { .. }) => {
-                    if is_nested() {
-                        // This thread may wait for something that it reads itself.
-                        return Err(Error::Nested { path: space.path(), page });
-                    }
+                    space.check_not_nested(page)?;
                     // A read error of another thread is no error of this store: it looks again.
                     if let Err(timeout @ Error::Timeout { .. }) = pool.wait(space, entry, seen) {
                         return Err(timeout);
