@@ -397,9 +397,7 @@ impl View {
     /// after it may have been.
     pub fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), Error> {
         let (space, pool) = (&*self.space, &*self.pool);
-        if !self.writes {
-            return Err(Error::ReadOnly { path: space.path() });
-        }
+        self.check_writes()?;
         if bytes.is_empty() {
             // As `pwrite` of nothing: the file keeps its length.
             return Ok(());
@@ -411,6 +409,10 @@ impl View {
             store::store(pool, space, offset, bytes)?;
         }
         if self.sync { self.flush_range(offset..end) } else { Ok(()) }
+    }
+
+    fn check_writes(&self) -> Result<(), Error> {
+        if self.writes { Ok(()) } else { Err(Error::ReadOnly { path: self.space.path() }) }
     }
 
     /// Makes the file at least this long, and lets this thread store to it until the result is
@@ -462,9 +464,7 @@ impl View {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn set_len(&self, bytes: u64) -> Result<(), Error> {
-        if !self.writes {
-            return Err(Error::ReadOnly { path: self.space.path() });
-        }
+        self.check_writes()?;
         Length::of(&self.pool, &self.space).set(bytes)
     }
 
@@ -494,9 +494,7 @@ impl View {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn punch(&self, bytes: Range<u64>) -> Result<(), Error> {
-        if !self.writes {
-            return Err(Error::ReadOnly { path: self.space.path() });
-        }
+        self.check_writes()?;
         if bytes.end > self.len() {
             Length::of(&self.pool, &self.space).look_behind_end()?;
         }
@@ -639,9 +637,7 @@ impl View {
     /// answer; [`Error::Nested`] inside a callback of [`get_many`](View::get_many). On
     /// error, pages before the failing one have been dropped.
     pub fn revert(&self, bytes: Range<u64>) -> Result<u64, Error> {
-        if !self.writes {
-            return Err(Error::ReadOnly { path: self.space.path() });
-        }
+        self.check_writes()?;
         let shift = self.pool.page_shift;
         let up = |offset: u64| offset.div_ceil(1 << shift);
         let end = if bytes.end >= self.len() { up(bytes.end) } else { bytes.end >> shift };
