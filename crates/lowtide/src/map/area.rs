@@ -133,23 +133,24 @@ impl Area {
             return Ok(area);
         }
         let pages = offset >> pool.page_shift..end.div_ceil(pool.page_bytes() as u64);
+        let wanted = Wanted { options, pager, file, pages: &pages, stores };
         let (start, memory) = match options.mode {
             _ if stores != Stores::Never => {
                 // What is appended to the file later is not the map's.
                 let options = &options.clone().len(bytes as usize);
-                Self::for_stores(options, pager, file, &pages, stores)?
+                Wanted { options, ..wanted }.for_stores()?
             }
-            MapMode::Userfault => Self::mirrored(options, pager, file, &pages, stores)?,
-            MapMode::PageCache => Self::cached(options, pager, file, &pages, stores)?,
+            MapMode::Userfault => wanted.mirrored()?,
+            MapMode::PageCache => wanted.cached()?,
             // A map that a system call cannot read would surprise.
             MapMode::Auto => match pager.inner.threads.service(Server::start) {
                 Ok(server)
                     if !server.faults().fact(UserFault::user_mode_only)
                         && page_tables(pool, MapMode::Auto).is_ok() =>
                 {
-                    Self::mirrored(options, pager, file, &pages, stores)?
+                    wanted.mirrored()?
                 }
-                _ => Self::cached(options, pager, file, &pages, stores)?,
+                _ => wanted.cached()?,
             },
         };
         let within = (offset - (pages.start << pool.page_shift)) as usize;
@@ -164,58 +165,6 @@ impl Area {
     pub(super) fn place(&mut self, address: usize) {
         let base = std::ptr::with_exposed_provenance_mut::<u8>(address);
         self.base = NonNull::new(base).expect("the kernel maps nothing at address zero");
-    }
-
-    /// A mapping that may be stored to. Returns the address of the first page.
-    fn for_stores(
-        options: &MapOptions,
-        pager: &Pager,
-        file: BorrowedFd<'_>,
-        pages: &Range<u64>,
-        stores: Stores,
-    ) -> Result<(usize, Memory), MapError> {
-        match (options.mode, stores) {
-            (MapMode::Userfault, Stores::Shared) => {
-                Self::mirrored(options, pager, file, pages, stores)
-            }
-            (MapMode::Userfault, _) => Err(MapError::Mode {
-                mode: MapMode::Userfault,
-                why: "it writes what is stored to the file; use `pagecache` for maps whose stores \
-                      are their own"
-                    .to_owned(),
-            }),
-            // A program that is killed loses nothing that it stored there.
-            _ => Self::cached(options, pager, file, pages, stores),
-        }
-    }
-
-    /// `userfault` mode. Returns the address of the first page.
-    fn mirrored(
-        options: &MapOptions,
-        pager: &Pager,
-        file: BorrowedFd<'_>,
-        pages: &Range<u64>,
-        stores: Stores,
-    ) -> Result<(usize, Memory), MapError> {
-        let writes = stores == Stores::Shared;
-        if writes && !is_read_write(file)? {
-            let step = "storing to a file that was not opened for reading and writing";
-            return Err(MapError::kernel(step)(io::ErrorKind::PermissionDenied.into()));
-        }
-        let pool = &pager.inner.pool;
-        let server = server_of(pager)?;
-        let bounds = writes.then(|| {
-            let end = pages.end << pool.page_shift;
-            let len = options.len.map_or(end, |len| len as u64);
-            options.offset..options.offset.saturating_add(len).min(end)
-        });
-        let bounds = bounds.map(|bounds| (bounds, false));
-        let mirror = Self::mirror(pool, &server, pages, bounds)?;
-        let start = mirror.addresses().start;
-        let writer = writes.then_some(file);
-        let file = bring(file).map_err(MapError::kernel("dup(2)"))?;
-        let served = serve(options, pager, (&file, writer), (&server, mirror), pages)?;
-        Ok((start, Memory::Mirror { served, server }))
     }
 
     /// Memory for pages. `stores`: the bytes that may be stored to, and whether it is a heap.
@@ -241,32 +190,6 @@ impl Area {
         let faults = Arc::clone(server.faults());
         let rest = (pool.page_shift, pages.start, pool.young_faults);
         Ok(Mirror::new(memory, Window::Own(window), faults, pagemap, rest, stored))
-    }
-
-    /// `pagecache` mode. Returns the address of the first page.
-    fn cached(
-        options: &MapOptions,
-        pager: &Pager,
-        file: BorrowedFd<'_>,
-        pages: &Range<u64>,
-        stores: Stores,
-    ) -> Result<(usize, Memory), MapError> {
-        let shift = pager.inner.pool.page_shift;
-        let (offset, len) = (pages.start << shift, ((pages.end - pages.start) as usize) << shift);
-        let file_is_writable = is_read_write(file)?;
-        let (access, sharing) = match stores {
-            Stores::Never => (Rights::Read, Sharing::Shared),
-            Stores::Shared => (Rights::ReadWrite, Sharing::Shared),
-            Stores::Private => (Rights::ReadWrite, Sharing::Private),
-            Stores::PrivateLater => (Rights::Read, Sharing::Private),
-        };
-        let window = SharedMapping::map(file, offset, len, access, sharing, false)
-            .map_err(MapError::kernel("mmap(2)"))?;
-        let start = window.addresses().start;
-        let options = options.clone().offset(offset);
-        let brought = Arc::new(bring(file).map_err(MapError::kernel("dup(2)"))?);
-        let adopted = options.take_over(pager, &brought, window.addresses(), stores)?;
-        Ok((start, Memory::PageCache { window, adopted, stores, file_is_writable }))
     }
 
     /// Says how a part of the map, in bytes, will be used.
@@ -401,6 +324,78 @@ impl Area {
     /// Whether this is a child of the process that made the map.
     pub(super) fn is_foreign(&self) -> bool {
         std::process::id() != self.process
+    }
+}
+
+/// A map that is to be made.
+#[derive(Clone, Copy)]
+struct Wanted<'a> {
+    options: &'a MapOptions,
+    pager: &'a Pager,
+    file: BorrowedFd<'a>,
+    pages: &'a Range<u64>,
+    stores: Stores,
+}
+
+impl Wanted<'_> {
+    /// A mapping that may be stored to. Returns the address of the first page.
+    fn for_stores(self) -> Result<(usize, Memory), MapError> {
+        match (self.options.mode, self.stores) {
+            (MapMode::Userfault, Stores::Shared) => self.mirrored(),
+            (MapMode::Userfault, _) => Err(MapError::Mode {
+                mode: MapMode::Userfault,
+                why: "it writes what is stored to the file; use `pagecache` for maps whose stores \
+                      are their own"
+                    .to_owned(),
+            }),
+            // A program that is killed loses nothing that it stored there.
+            _ => self.cached(),
+        }
+    }
+
+    /// `userfault` mode. Returns the address of the first page.
+    fn mirrored(self) -> Result<(usize, Memory), MapError> {
+        let Self { options, pager, file, pages, stores } = self;
+        let writes = stores == Stores::Shared;
+        if writes && !is_read_write(file)? {
+            let step = "storing to a file that was not opened for reading and writing";
+            return Err(MapError::kernel(step)(io::ErrorKind::PermissionDenied.into()));
+        }
+        let pool = &pager.inner.pool;
+        let server = server_of(pager)?;
+        let bounds = writes.then(|| {
+            let end = pages.end << pool.page_shift;
+            let len = options.len.map_or(end, |len| len as u64);
+            options.offset..options.offset.saturating_add(len).min(end)
+        });
+        let bounds = bounds.map(|bounds| (bounds, false));
+        let mirror = Area::mirror(pool, &server, pages, bounds)?;
+        let start = mirror.addresses().start;
+        let writer = writes.then_some(file);
+        let file = bring(file).map_err(MapError::kernel("dup(2)"))?;
+        let served = serve(options, pager, (&file, writer), (&server, mirror), pages)?;
+        Ok((start, Memory::Mirror { served, server }))
+    }
+
+    /// `pagecache` mode. Returns the address of the first page.
+    fn cached(self) -> Result<(usize, Memory), MapError> {
+        let Self { options, pager, file, pages, stores } = self;
+        let shift = pager.inner.pool.page_shift;
+        let (offset, len) = (pages.start << shift, ((pages.end - pages.start) as usize) << shift);
+        let file_is_writable = is_read_write(file)?;
+        let (access, sharing) = match stores {
+            Stores::Never => (Rights::Read, Sharing::Shared),
+            Stores::Shared => (Rights::ReadWrite, Sharing::Shared),
+            Stores::Private => (Rights::ReadWrite, Sharing::Private),
+            Stores::PrivateLater => (Rights::Read, Sharing::Private),
+        };
+        let window = SharedMapping::map(file, offset, len, access, sharing, false)
+            .map_err(MapError::kernel("mmap(2)"))?;
+        let start = window.addresses().start;
+        let options = options.clone().offset(offset);
+        let brought = Arc::new(bring(file).map_err(MapError::kernel("dup(2)"))?);
+        let adopted = options.take_over(pager, &brought, window.addresses(), stores)?;
+        Ok((start, Memory::PageCache { window, adopted, stores, file_is_writable }))
     }
 }
 
