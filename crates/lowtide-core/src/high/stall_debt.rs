@@ -173,7 +173,6 @@ impl Refault {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LevelStall {
     stall: Decayed,
-    bytes: Decayed,
     burden: Decayed,
     near_limit: Option<u64>,
     total_ns: u64,
@@ -194,12 +193,6 @@ impl LevelStall {
     #[must_use]
     pub fn rate(&self, now_ns: u64) -> u64 {
         self.stall.per_second(MEMORY, now_ns)
-    }
-
-    /// Bytes a second that were read in these stalls.
-    #[must_use]
-    pub fn read_rate(&self, now_ns: u64) -> u64 {
-        self.bytes.per_second(MEMORY, now_ns)
     }
 
     /// All stall that was ever booked (nanoseconds) and the bytes read in it.
@@ -228,7 +221,6 @@ impl LevelStall {
         let most = policy.aim().saturating_mul(u64::from(policy.price_max) + 1);
         self.burden.cap(RESPONSE, now_ns, Decayed::kept_by(RESPONSE, most));
         self.stall.add(MEMORY, now_ns, stall);
-        self.bytes.add(MEMORY, now_ns, bytes);
         self.total_ns = self.total_ns.saturating_add(stall);
         self.total_bytes = self.total_bytes.saturating_add(bytes);
     }
