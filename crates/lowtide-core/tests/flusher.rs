@@ -208,20 +208,6 @@ fn a_removed_group_leaves_its_dirty_pages_and_writes_to_its_parent() {
     assert_eq!(rig.engine.dirty_state(ROOT).unclean(), 270);
 }
 
-#[test]
-fn no_writer_waits_for_a_device_that_was_removed() {
-    let (mut rig, _) = two_groups();
-    let (device, space) = (rig.disks[0].id, rig.writers[0].space);
-    dirty(&mut rig, 0..900);
-    let mut dirtier = Dirtier::default();
-    assert!(rig.engine.balance_dirty(&mut dirtier, space, 0).pause_ns.is_some());
-    rig.engine.remove_device(device);
-    assert_eq!(rig.engine.balance_dirty(&mut dirtier, space, 0).pause_ns, None);
-    rig.engine.validate().unwrap();
-    assert_eq!(rig.engine.dirty_state(ROOT).dirty, 900, "they are dirty all the same");
-    assert_eq!(rig.engine.add_device(0), device, "its number is free");
-}
-
 /// Something that happens to a page, a group or a device.
 #[derive(Clone, Debug)]
 enum Event {

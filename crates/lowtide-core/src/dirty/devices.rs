@@ -1,4 +1,4 @@
-//! Adding and removing devices, and finding what a group has on one (`wb.rs`).
+//! Adding devices, and finding what a group has on one (`wb.rs`).
 
 use super::pause::MS;
 use super::wb::{Device, DeviceId, Wb};
@@ -8,31 +8,11 @@ use crate::units::{MemcgId, MemcgSlot, SpaceId};
 use std::collections::{BTreeMap, BTreeSet};
 
 impl Engine {
-    /// Adds a device that takes writes. Cost: O(devices).
+    /// Adds a device that takes writes. It stays.
     pub fn add_device(&mut self, now: u64) -> DeviceId {
         self.dirty.tell_time(now);
-        let devices = &mut self.dirty.devices;
-        let index = devices.iter().position(Option::is_none).unwrap_or_else(|| {
-            devices.push(None);
-            devices.len() - 1
-        });
-        devices[index] = Some(Device::new(now));
-        DeviceId(index as u32)
-    }
-
-    /// Removes a device. Its spaces are on none from now on, and no writer waits for their pages.
-    /// Its number may be used again. Cost: O(groups + spaces).
-    pub fn remove_device(&mut self, id: DeviceId) {
-        let slots: Vec<_> = self.memcgs.subtree(MemcgId::ROOT.slot).collect();
-        for slot in slots {
-            self.memcgs[slot].dirty.wbs.retain(|wb| wb.device != id);
-        }
-        for of in self.dirty.of_space.iter_mut().filter(|of| **of == Some(id)) {
-            *of = None;
-        }
-        if let Some(device) = self.dirty.devices.get_mut(id.0 as usize) {
-            *device = None;
-        }
+        self.dirty.devices.push(Device::new(now));
+        DeviceId(self.dirty.devices.len() as u32 - 1)
     }
 
     /// Sets the device that a space's pages are written to. Call it before any of them is dirty.
@@ -129,7 +109,6 @@ impl Engine {
             ));
         }
         for (id, device) in (0..).map(DeviceId).zip(&self.dirty.devices) {
-            let Some(device) = device else { continue };
             let here = || wbs().filter(|(_, wb)| wb.device == id);
             let reclaimable: u64 = here().map(|(_, wb)| wb.reclaimable).sum();
             let writeback: u64 = here().map(|(_, wb)| wb.writeback).sum();

@@ -74,10 +74,8 @@ impl Engine {
         let has_dirty =
             |dirty: &BTreeSet<_>| dirty.iter().any(|&at| self.memcgs.is_below(at, below.slot));
         let devices = (0..).map(DeviceId).zip(&self.dirty.devices);
-        let asked: Vec<_> = devices
-            .filter(|(_, device)| device.as_ref().is_some_and(|device| has_dirty(&device.dirty)))
-            .map(|(id, _)| id)
-            .collect();
+        let asked: Vec<_> =
+            devices.filter(|(_, device)| has_dirty(&device.dirty)).map(|(id, _)| id).collect();
         for &id in &asked {
             let device = self.dirty.device_mut(id);
             if below == MemcgId::ROOT {

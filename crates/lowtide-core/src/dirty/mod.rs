@@ -34,7 +34,7 @@
 //! | `limits.rs` | settings: shares of memory, ages | B1 |
 //! | `accounting.rs` | dirty, under writeback, written: counting pages and events | B2 |
 //! | `wb.rs` | devices, and what a group has on a device | B2, B10 |
-//! | `devices.rs` | adding and removing devices, finding a group's wb | B2, B10 |
+//! | `devices.rs` | adding devices, finding a group's wb | B2, B10 |
 //! | `scale.rs` | the scale of a domain, and a limit that falls slowly | B3 |
 //! | `domain.rs` | thresholds of a domain from its memory | B3 |
 //! | `position.rs` | the position on the scale, and the factor for the rate | B6 |

@@ -179,7 +179,7 @@ impl GroupDirty {
 /// What concerns all groups: devices, settings, and the time.
 #[derive(Debug)]
 pub(crate) struct Dirty {
-    pub(super) devices: Vec<Option<Device>>,
+    pub(super) devices: Vec<Device>,
     pub(super) of_space: Vec<Option<DeviceId>>,
     /// Domains of groups see figures as they are, not as they were published.
     pub(super) exact: bool,
@@ -228,14 +228,14 @@ impl Dirty {
     /// # Panics
     /// When there is no such device.
     pub(super) fn device(&self, id: DeviceId) -> &Device {
-        let device = self.devices.get(id.0 as usize).and_then(Option::as_ref);
+        let device = self.devices.get(id.0 as usize);
         device.unwrap_or_else(|| panic!("there is no device {}", id.0))
     }
 
     /// # Panics
     /// When there is no such device.
     pub(super) fn device_mut(&mut self, id: DeviceId) -> &mut Device {
-        let device = self.devices.get_mut(id.0 as usize).and_then(Option::as_mut);
+        let device = self.devices.get_mut(id.0 as usize);
         device.unwrap_or_else(|| panic!("there is no device {}", id.0))
     }
 
