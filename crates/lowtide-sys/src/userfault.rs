@@ -7,14 +7,11 @@
 //!
 //! | mode | the fault | message | answer |
 //! |---|---|---|---|
-//! | missing | no page exists there (a hole) | neither | [copy], [zeropage], [poison] |
-//! | minor | the page cache has the page, the page table has not | `minor` | [continue], [poison] |
+//! | missing | no page exists there (a hole) | neither | [copy], [poison] |
 //! | write protection | a store to a protected page | `wp` | [write_protect] with `false` |
 //!
 //! [copy]: UserFault::copy
-//! [zeropage]: UserFault::zeropage
 //! [poison]: UserFault::poison
-//! [continue]: UserFault::continue_minor
 //! [write_protect]: UserFault::write_protect
 //!
 //! With [`Features::WP_ASYNC`] the kernel answers write protection faults itself: the store goes
@@ -26,14 +23,13 @@
 //!
 //! Three states of a page of a memfd must not be confused. *Missing*: neither the page cache nor
 //! the page table has it; a touch is a message. *Cached*: zapping took the entry of the page table
-//! away ([`crate::page_cache::zap`]); with mode missing a touch maps the page again **without** a
-//! message, with mode minor it is one. *Mapped*: no fault. Only punching a hole makes a page
-//! missing. In a range with write protection the kernel does not map neighbours of a touched page
-//! (*fault-around*), so which pages of it are mapped says exactly which were touched.
+//! away ([`crate::page_cache::zap`]); a touch maps the page again **without** a message. *Mapped*:
+//! no fault. Only punching a hole makes a page missing. In a range with write protection the kernel
+//! does not map neighbours of a touched page (*fault-around*), so which pages of it are mapped says
+//! exactly which were touched.
 //!
 //! A page becomes visible to the mapping with all its bytes when `copy` inserts it. Filling it
-//! through an alias instead is visible byte by byte, unless the range is registered for minor
-//! faults too.
+//! through an alias instead is visible byte by byte.
 //!
 //! # Marks of write protection
 //!
@@ -96,9 +92,7 @@ const REGISTER: Opcode = opcode::read_write::<[u64; 4]>(GROUP, 0x00);
 const UNREGISTER: Opcode = opcode::read::<[u64; 2]>(GROUP, 0x01);
 const WAKE: Opcode = opcode::read::<[u64; 2]>(GROUP, 0x02);
 const COPY: Opcode = opcode::read_write::<[u64; 5]>(GROUP, 0x03);
-const ZEROPAGE: Opcode = opcode::read_write::<[u64; 4]>(GROUP, 0x04);
 const WRITEPROTECT: Opcode = opcode::read_write::<[u64; 3]>(GROUP, 0x06);
-const CONTINUE: Opcode = opcode::read_write::<[u64; 4]>(GROUP, 0x07);
 const POISON: Opcode = opcode::read_write::<[u64; 4]>(GROUP, 0x08);
 
 /// The flag for faults of user code only (Linux 5.11).
@@ -106,7 +100,6 @@ const USER_MODE_ONLY: u32 = 1;
 
 const COPY_DONT_WAKE: u64 = 1;
 const COPY_WRITE_PROTECTED: u64 = 1 << 1;
-const CONTINUE_WRITE_PROTECTED: u64 = 1 << 1;
 
 /// The size in bytes of a message, its kind, and the kind of page faults.
 const MESSAGE: usize = 32;
@@ -126,7 +119,7 @@ bitflags! {
         const SIGBUS = 1 << 7;
         /// Messages name the thread.
         const THREAD_ID = 1 << 8;
-        /// Mode minor on memfds and tmpfs (Linux 5.14).
+        /// Faults in pages that exist and are not mapped, on memfds and tmpfs (Linux 5.14).
         const MINOR_SHMEM = 1 << 10;
         /// Messages have the address itself, not that of its page (5.18).
         const EXACT_ADDRESS = 1 << 11;
@@ -149,8 +142,6 @@ bitflags! {
         const MISSING = 1;
         /// Stores to pages that [`UserFault::write_protect`] or `copy` protected.
         const WRITE_PROTECT = 1 << 1;
-        /// Touches of pages that exist and are not mapped.
-        const MINOR = 1 << 2;
     }
 }
 
@@ -175,8 +166,6 @@ pub struct Event {
     pub write: bool,
     /// A store to a protected page.
     pub wp: bool,
-    /// The page exists and is not mapped.
-    pub minor: bool,
     /// The thread, with [`Features::THREAD_ID`]; else 0.
     pub thread: u32,
 }
@@ -341,35 +330,6 @@ impl UserFault {
         let mode = protected | COPY_DONT_WAKE;
         let from = src.as_ptr().expose_provenance() as u64;
         self.fill(COPY, [dst as u64, from, src.len() as u64, mode, 0])
-    }
-
-    /// Inserts pages of zeroes where pages are missing, and wakes the threads that wait for them.
-    /// Returns as [`UserFault::copy`].
-    ///
-    /// # Errors
-    ///
-    /// [`CopyError`], when not even the first page was inserted.
-    pub fn zeropage(&self, range: Range<usize>) -> Result<usize, CopyError> {
-        let len = length("fill", &range)?;
-        self.fill(ZEROPAGE, [range.start as u64, len as u64, 0, 0])
-    }
-
-    /// Maps pages that exist in the page cache, and wakes the threads that wait for them: the
-    /// answer to minor faults. With `write_protected` the pages are protected. Returns as
-    /// [`UserFault::copy`].
-    ///
-    /// # Errors
-    ///
-    /// [`CopyError`], when not even the first page was mapped; `EFAULT` inside when the page does
-    /// not exist.
-    pub fn continue_minor(
-        &self,
-        range: Range<usize>,
-        write_protected: bool,
-    ) -> Result<usize, CopyError> {
-        let len = length("map", &range)?;
-        let mode = if write_protected { CONTINUE_WRITE_PROTECTED } else { 0 };
-        self.fill(CONTINUE, [range.start as u64, len as u64, mode, 0])
     }
 
     /// Marks unmapped pages as broken, and wakes the threads that wait for them: every touch is
@@ -544,7 +504,6 @@ fn event_of(message: &[u8]) -> Option<Event> {
         address: usize::try_from(word(16)?).ok()?,
         write: flags & 1 != 0,
         wp: flags & 1 << 1 != 0,
-        minor: flags & 1 << 2 != 0,
         thread: u32::from_ne_bytes(message.get(24..28)?.try_into().ok()?),
     })
 }
@@ -592,7 +551,7 @@ mod tests {
         message[8] = 0b011;
         message[16..24].copy_from_slice(&0x7000u64.to_ne_bytes());
         message[24..28].copy_from_slice(&5u32.to_ne_bytes());
-        let wanted = Event { address: 0x7000, write: true, wp: true, minor: false, thread: 5 };
+        let wanted = Event { address: 0x7000, write: true, wp: true, thread: 5 };
         assert_eq!(event_of(&message), Some(wanted));
         assert_eq!(event_of(&message[..20]), None);
         message[0] = 0x15;

@@ -196,16 +196,9 @@ fn a_punched_page_is_missing_and_its_touch_waits_for_contents() {
     assert_eq!((neighbour, value), (60, 51));
     let wanted = Event { address: on.at(5), thread: thread as u32, ..Event::default() };
     assert_eq!(events, [wanted]);
-    let (_, events) = served(
-        &on,
-        || on.store(9, 1),
-        |event| {
-            let end = event.address + page_size();
-            on.fault.zeropage(event.address..end).unwrap();
-        },
-    );
+    let (_, events) = served(&on, || on.store(9, 1), |_| on.insert(9, 0, false));
     assert_eq!(events.len(), 1);
-    assert!(events[0].write && !events[0].wp && !events[0].minor);
+    assert!(events[0].write && !events[0].wp);
     assert_eq!(byte(&on.alias, 9, |byte| byte.read()), 1);
 }
 
@@ -348,26 +341,6 @@ fn what_a_scan_says_about_each_state_of_a_page() {
     for (page, (state, categories)) in wanted.into_iter().enumerate() {
         assert_eq!(got[page], categories | Categories::WPALLOWED, "{state}");
     }
-}
-
-#[test]
-fn a_cached_page_is_a_minor_fault_where_that_is_registered() {
-    let needed = Features::MISSING_SHMEM | Features::MINOR_SHMEM;
-    let modes = Modes::MISSING | Modes::MINOR;
-    let Some(on) = Window::new(Scope::Any, needed, modes) else { return };
-    byte(&on.alias, 7, |byte| byte.write(70));
-    let page = |event: Event| event.address..event.address + page_size();
-    let (value, events) = served(
-        &on,
-        || on.load(7),
-        |event| {
-            on.fault.continue_minor(page(event), false).unwrap();
-        },
-    );
-    assert_eq!(value, 70);
-    assert_eq!(events, [Event { address: on.at(7), minor: true, ..Event::default() }]);
-    let absent = on.fault.continue_minor(on.at(8)..on.at(9), false);
-    assert!(matches!(&absent, Err(CopyError::Io(e)) if e.raw_os_error() == Some(libc::EFAULT)));
 }
 
 #[test]
