@@ -78,22 +78,21 @@ thread_local! {
 /// Makes a call of C one of Rust: what fails becomes a code, and so does a panic.
 #[inline]
 pub(crate) fn call(work: impl FnOnce() -> Outcome) -> c_int {
-    // What was half done is behind the pager's lock, which a panic poisons.
-    match catch_unwind(AssertUnwindSafe(work)) {
-        Ok(Ok(())) => LT_OK,
-        Ok(Err(failure)) => fail(failure),
-        Err(panic) => fail(of_panic(panic)),
-    }
+    caught(work).map_or_else(fail, |()| LT_OK)
 }
 
 /// As [`call`], for a function that returns a value: `none` stands for a failure.
 pub(crate) fn value<T>(none: T, work: impl FnOnce() -> Outcome<T>) -> T {
-    match catch_unwind(AssertUnwindSafe(work)) {
-        Ok(Ok(value)) => return value,
-        Ok(Err(failure)) => fail(failure),
-        Err(panic) => fail(of_panic(panic)),
-    };
-    none
+    caught(work).unwrap_or_else(|failure| {
+        fail(failure);
+        none
+    })
+}
+
+#[inline]
+fn caught<T>(work: impl FnOnce() -> Outcome<T>) -> Outcome<T> {
+    // What was half done is behind the pager's lock, which a panic poisons.
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| Err(of_panic(panic)))
 }
 
 fn of_panic(panic: Box<dyn Any + Send>) -> Failure {
