@@ -36,7 +36,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::choose::{IoEngine, Options};
 use super::inject::{Inject, InjectOp, Numbers, Request, carry_out};
-use super::job::{Job, WriteJob};
+use super::job::{Job, Run};
 use super::overlap::{Batch, Engine, Writer};
 use super::psync::{Psync, read_in_this_thread};
 use super::request::{Read, Write, check_range};
@@ -215,7 +215,7 @@ impl Backend {
     pub fn write_run(&self, write: Write) -> io::Result<()> {
         if self.inject.is_none() {
             check_range(write.offset, write.bytes())?;
-            return if write.bytes() == 0 { Ok(()) } else { WriteJob::new(write).run().map(drop) };
+            return if write.bytes() == 0 { Ok(()) } else { Run::write(write).run().map(drop) };
         }
         let mut writer = self.writer();
         writer.push(write);

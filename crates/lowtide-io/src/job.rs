@@ -175,9 +175,11 @@ fn read_ended(offset: u64, moved: u64, outcome: io::Result<usize>) -> Step {
     }
 }
 
-/// A range of a file and the scattered memory that belongs to it: a cursor over its slices.
+/// A [`ReadRun`] or a [`Write`] under way: a range of a file and the scattered memory that belongs
+/// to it, with a cursor over its slices.
 #[derive(Debug)]
-struct Run {
+pub(super) struct Run {
+    writes: bool,
     fd: RawFd,
     offset: u64,
     wanted: u64,
@@ -193,18 +195,37 @@ struct Run {
 }
 
 impl Run {
-    fn new(fd: RawFd, offset: u64, slices: Vec<Slice>) -> Run {
+    /// A read that has not begun.
+    pub(super) fn read(read: ReadRun) -> Run {
+        Run::new(false, read.fd, read.offset, read.slices)
+    }
+
+    /// A write that has not begun.
+    pub(super) fn write(write: Write) -> Run {
+        Run::new(true, write.fd, write.offset, write.slices)
+    }
+
+    fn new(writes: bool, fd: RawFd, offset: u64, slices: Vec<Slice>) -> Run {
         let wanted = slices.iter().map(|slice| slice.bytes() as u64).sum();
         let progress = Progress::default();
-        let mut run =
-            Run { fd, offset, wanted, slices, first: 0, within: 0, cut: Vec::new(), progress };
+        let mut run = Run {
+            writes,
+            fd,
+            offset,
+            wanted,
+            slices,
+            first: 0,
+            within: 0,
+            cut: Vec::new(),
+            progress,
+        };
         run.advance(0);
         run
     }
 
     /// The next transfer: the file, the offset in it, and the slices. They stay where they are
-    /// until the run takes an outcome or is dropped; moving the run does no harm.
-    fn rest(&mut self) -> (RawFd, u64, &[Slice]) {
+    /// until the next [`settle`](Job::settle) or a drop; moving the run does no harm.
+    pub(super) fn rest(&mut self) -> (RawFd, u64, &[Slice]) {
         let end = self.slices.len().min(self.first + SLICES_MAX);
         let whole = &self.slices[self.first..end];
         let offset = self.offset + self.progress.moved;
@@ -236,84 +257,36 @@ impl Run {
             self.first += 1;
         }
     }
+}
 
-    /// Takes an outcome as far as reads and writes agree about it.
-    fn settle(&mut self, outcome: &io::Result<usize>) -> Option<Step> {
+impl Job for Run {
+    fn attempt(&mut self) -> io::Result<usize> {
+        let writes = self.writes;
+        let (fd, offset, slices) = self.rest();
+        let (first, offset) = (slices.as_ptr().cast(), offset as libc::off_t);
+        // At most 1024: exact.
+        let count = slices.len() as libc::c_int;
+        let moved = if writes {
+            // SAFETY: `Slice` is laid out as `iovec`, `count` of them are alive, and the maker of
+            // the request promised that the memory they name is readable.
+            unsafe { libc::pwritev(fd, first, count, offset) }
+        } else {
+            // SAFETY: as above; and the maker of a read promised that the memory is writable and
+            // that no other thread uses it until the request is complete, which it is not.
+            unsafe { libc::preadv(fd, first, count, offset) }
+        };
+        usize::try_from(moved).map_err(|_| io::Error::last_os_error())
+    }
+
+    fn settle(&mut self, outcome: io::Result<usize>) -> Step {
         if let Ok(moved) = outcome {
-            self.advance(*moved);
+            self.advance(moved);
         }
-        self.progress.settle(self.wanted, outcome)
-    }
-}
-
-/// A [`ReadRun`] under way.
-#[derive(Debug)]
-pub(super) struct ReadRunJob(Run);
-
-impl ReadRunJob {
-    /// A read that has not begun.
-    pub(super) fn new(read: ReadRun) -> ReadRunJob {
-        ReadRunJob(Run::new(read.fd, read.offset, read.slices))
-    }
-
-    /// The next transfer: the file, the offset in it, and the slices, which stay where they are
-    /// until the next [`settle`](Job::settle).
-    pub(super) fn rest(&mut self) -> (RawFd, u64, &[Slice]) {
-        self.0.rest()
-    }
-}
-
-impl Job for ReadRunJob {
-    fn attempt(&mut self) -> io::Result<usize> {
-        let (fd, offset, slices) = self.rest();
-        let (first, count) = (slices.as_ptr(), slices.len());
-        // SAFETY: `Slice` is laid out as `iovec`, `count` of them are alive, and the maker of the
-        // request promised that the memory they name is writable and that no other thread uses it
-        // until the request is complete, which it is not. `count` is at most 1024, so the cast is
-        // exact.
-        let moved =
-            unsafe { libc::preadv(fd, first.cast(), count as libc::c_int, offset as libc::off_t) };
-        usize::try_from(moved).map_err(|_| io::Error::last_os_error())
-    }
-
-    fn settle(&mut self, outcome: io::Result<usize>) -> Step {
-        let settled = self.0.settle(&outcome);
-        settled.unwrap_or_else(|| read_ended(self.0.offset, self.0.progress.moved, outcome))
-    }
-}
-
-/// A [`Write`] under way.
-#[derive(Debug)]
-pub(super) struct WriteJob(Run);
-
-impl WriteJob {
-    /// A write that has not begun.
-    pub(super) fn new(write: Write) -> WriteJob {
-        WriteJob(Run::new(write.fd, write.offset, write.slices))
-    }
-
-    /// The next transfer: the file, the offset in it, and the slices, which stay where they are
-    /// until the next [`settle`](Job::settle).
-    pub(super) fn rest(&mut self) -> (RawFd, u64, &[Slice]) {
-        self.0.rest()
-    }
-}
-
-impl Job for WriteJob {
-    fn attempt(&mut self) -> io::Result<usize> {
-        let (fd, offset, slices) = self.rest();
-        let (first, count) = (slices.as_ptr(), slices.len());
-        // SAFETY: `Slice` is laid out as `iovec`, `count` of them are alive, and the maker of the
-        // request promised that the memory they name is readable. `count` is at most 1024, so the
-        // cast is exact.
-        let moved =
-            unsafe { libc::pwritev(fd, first.cast(), count as libc::c_int, offset as libc::off_t) };
-        usize::try_from(moved).map_err(|_| io::Error::last_os_error())
-    }
-
-    fn settle(&mut self, outcome: io::Result<usize>) -> Step {
-        match (self.0.settle(&outcome), outcome) {
+        match (self.progress.settle(self.wanted, &outcome), outcome) {
             (Some(step), _) => step,
+            (None, outcome) if !self.writes => {
+                read_ended(self.offset, self.progress.moved, outcome)
+            }
             (None, Err(error)) => Step::Done(Err(error)),
             // Empty slices are skipped, so a transfer always had something to move.
             (None, Ok(_)) => Step::Done(Err(io::ErrorKind::WriteZero.into())),
@@ -351,10 +324,10 @@ impl Job for SyncJob {
 pub(super) enum Work {
     /// See [`ReadJob`].
     Read(ReadJob),
-    /// See [`ReadRunJob`].
-    ReadRun(ReadRunJob),
-    /// See [`WriteJob`].
-    Write(WriteJob),
+    /// See [`Run::read`].
+    ReadRun(Run),
+    /// See [`Run::write`].
+    Write(Run),
     /// See [`SyncJob`].
     Sync(SyncJob),
 }
@@ -373,7 +346,7 @@ impl Work {
     pub(super) fn offset(&self) -> u64 {
         match self {
             Work::Read(job) => job.read.offset,
-            Work::ReadRun(ReadRunJob(run)) | Work::Write(WriteJob(run)) => run.offset,
+            Work::ReadRun(run) | Work::Write(run) => run.offset,
             Work::Sync(_) => 0,
         }
     }
@@ -382,7 +355,7 @@ impl Work {
     pub(super) fn wanted(&self) -> u64 {
         match self {
             Work::Read(job) => u64::from(job.read.len),
-            Work::ReadRun(ReadRunJob(run)) | Work::Write(WriteJob(run)) => run.wanted,
+            Work::ReadRun(run) | Work::Write(run) => run.wanted,
             Work::Sync(_) => 0,
         }
     }
@@ -391,7 +364,7 @@ impl Work {
     pub(super) fn shorten(&mut self, limit: u64) {
         match self {
             Work::Read(job) => job.progress.limit = Some(limit),
-            Work::ReadRun(ReadRunJob(run)) | Work::Write(WriteJob(run)) => {
+            Work::ReadRun(run) | Work::Write(run) => {
                 run.progress.limit = Some(limit);
             }
             Work::Sync(_) => {}
@@ -402,7 +375,7 @@ impl Work {
     pub(super) fn was_continued(&self) -> bool {
         match self {
             Work::Read(job) => job.progress.continued,
-            Work::ReadRun(ReadRunJob(run)) | Work::Write(WriteJob(run)) => run.progress.continued,
+            Work::ReadRun(run) | Work::Write(run) => run.progress.continued,
             Work::Sync(_) => false,
         }
     }
@@ -412,8 +385,7 @@ impl Job for Work {
     fn attempt(&mut self) -> io::Result<usize> {
         match self {
             Work::Read(job) => job.attempt(),
-            Work::ReadRun(job) => job.attempt(),
-            Work::Write(job) => job.attempt(),
+            Work::ReadRun(run) | Work::Write(run) => run.attempt(),
             Work::Sync(job) => job.attempt(),
         }
     }
@@ -421,8 +393,7 @@ impl Job for Work {
     fn settle(&mut self, outcome: io::Result<usize>) -> Step {
         match self {
             Work::Read(job) => job.settle(outcome),
-            Work::ReadRun(job) => job.settle(outcome),
-            Work::Write(job) => job.settle(outcome),
+            Work::ReadRun(run) | Work::Write(run) => run.settle(outcome),
             Work::Sync(job) => job.settle(outcome),
         }
     }
@@ -444,9 +415,9 @@ mod tests {
         })
     }
 
-    fn write_of(offset: u64, slices: &[Slice]) -> WriteJob {
+    fn write_of(offset: u64, slices: &[Slice]) -> Run {
         // SAFETY: no test here makes an attempt, so the memory is never read.
-        WriteJob::new(unsafe { Write::new(&Arc::default(), -1, offset, slices.to_vec(), 0) })
+        Run::write(unsafe { Write::new(&Arc::default(), -1, offset, slices.to_vec(), 0) })
     }
 
     #[test]
@@ -499,7 +470,7 @@ mod tests {
             Slice::new(memory.as_ptr(), 0),
         ];
         let mut job = write_of(1000, &slices);
-        let next = |job: &mut WriteJob| {
+        let next = |job: &mut Run| {
             let (_, offset, slices) = job.rest();
             (offset, slices.iter().map(Slice::bytes).collect::<Vec<_>>())
         };
@@ -525,12 +496,12 @@ mod tests {
         let memory = [0_u8; 300];
         let slices = [0, 100, 200].map(|at| Slice::new(memory.as_ptr().wrapping_add(at), 100));
         let mut job = write_of(0, &slices);
-        let lens = |job: &mut WriteJob| job.rest().2.iter().map(Slice::bytes).collect::<Vec<_>>();
-        job.0.progress.limit = Some(150);
+        let lens = |job: &mut Run| job.rest().2.iter().map(Slice::bytes).collect::<Vec<_>>();
+        job.progress.limit = Some(150);
         assert_eq!(lens(&mut job), [100, 50, 0]);
         assert!(matches!(job.settle(Ok(150)), Step::Again));
         assert_eq!(lens(&mut job), [50, 100]);
-        assert!(job.0.progress.continued);
+        assert!(job.progress.continued);
 
         let mut job = read_of(0, 4096);
         job.progress.limit = Some(512);

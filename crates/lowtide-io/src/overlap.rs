@@ -22,7 +22,7 @@ use slab::Slab;
 
 use super::backend::Backend;
 use super::inject::{Inject, InjectOp, Request, Start, Verdict, errno};
-use super::job::{ReadJob, ReadRunJob, SyncJob, Work, WriteJob};
+use super::job::{ReadJob, Run, SyncJob, Work};
 use super::psync::PsyncQueue;
 use super::request::{Completion, Read, ReadRun, Write, check_range};
 use super::timed::{End, Left, TimedQueue};
@@ -330,7 +330,7 @@ impl<'b> Batch<'b> {
 
     /// Adds a read into scattered memory. It is one request like any other.
     pub fn push_run(&mut self, read: ReadRun) {
-        self.overlap.push(&self.path, read.user, Work::ReadRun(ReadRunJob::new(read)));
+        self.overlap.push(&self.path, read.user, Work::ReadRun(Run::read(read)));
     }
 
     /// Starts as many reads as there is room for, and returns at once. One system call (io_uring).
@@ -404,7 +404,7 @@ impl<'b> Writer<'b> {
     /// writing it again is right.
     pub fn push(&mut self, write: Write) {
         let (path, user) = (Arc::clone(&write.path), write.user);
-        self.overlap.push(&path, user, Work::Write(WriteJob::new(write)));
+        self.overlap.push(&path, user, Work::Write(Run::write(write)));
     }
 
     /// Adds an `fdatasync(2)` of a descriptor, which stays open until the completion is returned.
