@@ -16,7 +16,7 @@
 
 use std::cmp::Reverse;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use lowtide::Size;
 use lowtide_report::values::{PAGE_BYTES, budget, scale, scaled};
 use lowtide_workload::Workload;
@@ -66,46 +66,17 @@ pub struct GatherArgs {
         value_delimiter = ',',
         default_value = "mmap-random,pread,pread-direct"
     )]
-    against: Vec<Against>,
+    against: Vec<MmapPeer>,
     #[command(flatten)]
     pages: OnPages,
-}
-
-/// A system to compare with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Against {
-    Mmap,
-    MmapRandom,
-    // Through the page cache.
-    Pread,
-    // Past it, each time the smallest block that covers the row.
-    PreadDirect,
-    MapUserfault,
-    MapPagecache,
-    None,
-}
-
-impl From<Against> for MmapPeer {
-    fn from(against: Against) -> Self {
-        match against {
-            Against::Mmap => Self::Mmap,
-            Against::MmapRandom => Self::MmapRandom,
-            Against::Pread => Self::Pread,
-            Against::PreadDirect => Self::PreadDirect,
-            Against::MapUserfault => Self::MapUserfault,
-            Against::MapPagecache => Self::MapPagecache,
-            Against::None => Self::None,
-        }
-    }
 }
 
 impl Compare for GatherArgs {
     fn comparison(&self, workload: Workload) -> Result<Comparison<'_>, BenchError> {
         let sizes = (self.max, scaled(self.max, self.scale));
-        let peers = chosen(&self.against, Against::None)?;
         Ok(Comparison {
             content: Content::Words,
-            peers: peers.into_iter().map(MmapPeer::from).collect(),
+            peers: chosen(&self.against, MmapPeer::None)?,
             batch: Some(self.batch),
             rows: Some(Rows { bytes: self.row, skew: self.skew }),
             ..self.pages.comparison(workload, sizes)

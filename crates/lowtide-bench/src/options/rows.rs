@@ -1,5 +1,6 @@
 //! The rows of a result: policies of lowtide, and the peers that they are compared with.
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use lowtide::Policy;
 use lowtide::map::MapMode;
@@ -37,11 +38,19 @@ pub struct Mappings {
     #[arg(
         long,
         value_name = "PEER,PEER",
-        value_enum,
+        value_parser = mappings(),
         value_delimiter = ',',
         default_value = "mmap,mmap-random"
     )]
     against: Vec<MmapPeer>,
+}
+
+/// The names of systems that map their file.
+fn mappings() -> impl TypedValueParser<Value = MmapPeer> {
+    let reads = [MmapPeer::Pread, MmapPeer::PreadDirect];
+    let maps = MmapPeer::value_variants().iter().filter(move |peer| !reads.contains(peer));
+    let names = PossibleValuesParser::new(maps.map(|peer| peer.name()));
+    names.map(|name| MmapPeer::from_str(&name, false).expect("it is one of the names"))
 }
 
 impl Mappings {
@@ -62,16 +71,14 @@ pub enum MmapPeer {
     Mmap,
     // With `MADV_RANDOM`.
     MmapRandom,
+    // `pread` through the page cache: of `gather`.
+    Pread,
+    // `pread` past it, each time the smallest block that covers the row: of `gather`.
+    PreadDirect,
     // lowtide's map whose page faults this process serves.
     MapUserfault,
     // lowtide's map in the kernel's page cache.
     MapPagecache,
-    // `pread` through the page cache: of `gather`.
-    #[value(skip)]
-    Pread,
-    // `pread` past it: of `gather`.
-    #[value(skip)]
-    PreadDirect,
     None,
 }
 
