@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use lowtide::advanced::PagerAdvanced as _;
 use lowtide::map::MapMode;
-use lowtide::{Pager, PagerBuilder, Policy, Size};
+use lowtide::{IoMode, Pager, PagerBuilder, Policy, Size};
 use lowtide_host::probe::{Availability, Probe};
 use lowtide_report::columns::Columns;
 use lowtide_report::row::Row;
@@ -28,7 +28,7 @@ use crate::error::BenchError;
 use crate::machine::direct_align;
 use crate::map;
 use crate::options::memory::check_memory;
-use crate::options::{Files, Io, MmapPeer, Mode, Output, Policies, Seed, Source};
+use crate::options::{Files, Io, MmapPeer, Output, Policies, Seed, Source};
 use crate::play::gather::Rows;
 use crate::play::job::{Job, Operations, Script};
 use crate::play::popularity::Popularity;
@@ -394,8 +394,8 @@ impl<'a, S: Script> Comparison<'a, S> {
         let asked = self.common.page;
         if let Some(rows) = self.rows {
             let align = match self.common.io.direct {
-                Mode::Buffered => None,
-                Mode::Auto | Mode::Direct => direct_align(file)?,
+                IoMode::Buffered => None,
+                _ => direct_align(file)?,
             };
             return Ok(page_of_rows(rows.bytes, align, asked));
         }
@@ -404,7 +404,7 @@ impl<'a, S: Script> Comparison<'a, S> {
         }
         let record = UNIT_BYTES as u64;
         let aligned = direct_align(file)?.is_none_or(|align| align <= record);
-        let buffered = self.common.io.direct == Mode::Buffered;
+        let buffered = self.common.io.direct == IoMode::Buffered;
         let page = asked.unwrap_or(if aligned || buffered { record } else { PAGE_BYTES });
         let note = match (page / record, asked) {
             (0, _) => "half a record each".into(),

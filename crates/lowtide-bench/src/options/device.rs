@@ -1,6 +1,7 @@
 //! How lowtide reads and writes its files.
 
-use clap::{Args, ValueEnum};
+use clap::Args;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use lowtide::{IoEngine, IoMode, Pager, PagerBuilder, Policy, Size};
 use lowtide_report::span::Span;
 
@@ -10,11 +11,11 @@ use crate::error::BenchError;
 #[derive(Clone, Copy, Debug, Args)]
 pub struct Io {
     /// I/O system calls that lowtide uses; auto prefers io_uring
-    #[arg(long, value_enum, default_value = "auto")]
-    pub io: Engine,
+    #[arg(long, value_parser = engines(), default_value = "auto")]
+    pub io: IoEngine,
     /// Whether lowtide bypasses the kernel's page cache; auto bypasses it where possible
-    #[arg(long, value_enum, default_value = "auto")]
-    pub direct: Mode,
+    #[arg(long, value_parser = modes(), default_value = "auto")]
+    pub direct: IoMode,
     /// Reads fail after this time; threads of the pager make them
     #[arg(long, value_name = "TIME")]
     pub read_timeout: Option<Span>,
@@ -37,8 +38,8 @@ impl Io {
             .max(max)
             .policy(policy)
             .base_page(usize::try_from(page_bytes).unwrap_or(usize::MAX))
-            .io_engine(self.io.into())
-            .direct(self.direct.into());
+            .io_engine(self.io)
+            .direct(self.direct);
         let builder = match self.read_timeout {
             Some(Span(deadline)) => builder.read_timeout(deadline),
             None => builder,
@@ -47,45 +48,14 @@ impl Io {
     }
 }
 
-/// The runtime's I/O engines.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Engine {
-    // io_uring where it is allowed, otherwise positioned reads and writes.
-    Auto,
-    Uring,
-    // Positioned reads and writes.
-    Psync,
+/// Reads the runtime's I/O engines.
+pub fn engines() -> impl TypedValueParser<Value = IoEngine> {
+    PossibleValuesParser::new(["auto", "uring", "psync"]).try_map(|name| name.parse::<IoEngine>())
 }
 
-impl From<Engine> for IoEngine {
-    fn from(engine: Engine) -> Self {
-        match engine {
-            Engine::Auto => Self::Auto,
-            Engine::Uring => Self::Uring,
-            Engine::Psync => Self::Psync,
-        }
-    }
-}
-
-/// The runtime's I/O modes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Mode {
-    // Direct where the file system allows it, otherwise buffered.
-    Auto,
-    // O_DIRECT.
-    Direct,
-    // Through the page cache.
-    Buffered,
-}
-
-impl From<Mode> for IoMode {
-    fn from(mode: Mode) -> Self {
-        match mode {
-            Mode::Auto => Self::Auto,
-            Mode::Direct => Self::Direct,
-            Mode::Buffered => Self::Buffered,
-        }
-    }
+/// Reads the runtime's I/O modes.
+pub fn modes() -> impl TypedValueParser<Value = IoMode> {
+    PossibleValuesParser::new(["auto", "direct", "buffered"]).try_map(|name| name.parse::<IoMode>())
 }
 
 /// Whether the access that faults a page in counts as a reference.

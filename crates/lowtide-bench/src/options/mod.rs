@@ -25,7 +25,7 @@ use clap::Args;
 use clap::builder::{PathBufValueParser, TypedValueParser};
 use lowtide_report::json;
 
-pub use device::{Engine, Io, Mode, YoungFaults};
+pub use device::{Io, YoungFaults, engines, modes};
 pub use files::{Files, Place, Source, UserFile};
 pub use rows::{Mappings, MmapPeer, Policies, chosen, policy_rows};
 pub use timing::{Operations, Timing, batch, rounds, threads};

@@ -23,7 +23,7 @@ use crate::bench::options::OnePolicy;
 use clap::Args;
 use lowtide::{IoEngine, Size};
 use lowtide_bench::error::BenchError;
-use lowtide_bench::options::{Engine, threads};
+use lowtide_bench::options::{engines, threads};
 use lowtide_host::file as facts;
 use lowtide_host::itself;
 use lowtide_proof::coverage::{Coverage, Tally};
@@ -79,8 +79,8 @@ pub(crate) struct CrashArgs {
     #[command(flatten)]
     policy: OnePolicy,
     /// I/O system calls that lowtide uses; auto prefers io_uring
-    #[arg(long, value_enum, default_value = "auto")]
-    io: Engine,
+    #[arg(long, value_parser = engines(), default_value = "auto")]
+    io: IoEngine,
     #[command(flatten)]
     common: Common,
 }
@@ -99,7 +99,7 @@ pub(crate) fn run(args: &CrashArgs) -> Result<(), BenchError> {
     let path = files.now.as_path();
 
     let policy = args.policy.policy;
-    let engine = IoEngine::from(args.io);
+    let engine = args.io;
     let setting = Setting {
         proof: NAME,
         cycles: "kills",
@@ -219,7 +219,7 @@ impl Killer<'_> {
             policy: args.policy.policy,
             // A map takes no lock, so that of a killed process does not say when its last write has
             // ended. A thread that writes by itself ends after it.
-            io: if map.is_some() { IoEngine::Psync } else { args.io.into() },
+            io: if map.is_some() { IoEngine::Psync } else { args.io },
             page: shape.page,
             order: shape.order,
             two_views: shape.two_views,

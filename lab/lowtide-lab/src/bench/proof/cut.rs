@@ -77,7 +77,7 @@ pub(crate) fn run(args: &CutArgs) -> Result<(), BenchError> {
         threads,
         seed,
         file_system: facts::fs_name(scratch.path()).unwrap_or_else(|_| "unknown".into()),
-        io: format!("{:?}", args.io.io).to_lowercase(),
+        io: args.io.io.to_string(),
     };
     let cuts = args.cuts;
     out::line(format_args!(
@@ -89,8 +89,8 @@ pub(crate) fn run(args: &CutArgs) -> Result<(), BenchError> {
     ));
     let with = power_cut::Setting {
         policies,
-        io: args.io.io.into(),
-        direct: args.io.direct.into(),
+        io: args.io.io,
+        direct: args.io.direct,
         max_bytes,
         threads: threads as usize,
         seed,

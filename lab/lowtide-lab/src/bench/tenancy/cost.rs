@@ -17,11 +17,11 @@ use std::time::Instant;
 
 use crate::bench::options::OnePolicy;
 use clap::Args;
-use lowtide::{HighPolicy, OpenOptions, Pager, Size, Tenant, View};
+use lowtide::{HighPolicy, IoEngine, IoMode, OpenOptions, Pager, Size, Tenant, View};
 use lowtide_bench::content::{Content, UNIT_BYTES};
 use lowtide_bench::datafile::{DataFile, Purpose};
 use lowtide_bench::error::BenchError;
-use lowtide_bench::options::{Engine, Files, Io, Mode, Output, Seed, rounds};
+use lowtide_bench::options::{Files, Io, Output, Seed, engines, modes, rounds};
 use lowtide_bpf::Programs;
 use lowtide_host::usage::CpuTime;
 use lowtide_report::columns::number;
@@ -72,11 +72,11 @@ pub(crate) struct CostArgs {
     #[command(flatten)]
     seed: Seed,
     /// I/O system calls that lowtide uses; auto prefers io_uring
-    #[arg(long, value_enum, default_value = "auto")]
-    io: Engine,
+    #[arg(long, value_parser = engines(), default_value = "auto")]
+    io: IoEngine,
     /// Whether lowtide bypasses the kernel's page cache
-    #[arg(long, value_enum, default_value = "buffered")]
-    direct: Mode,
+    #[arg(long, value_parser = modes(), default_value = "buffered")]
+    direct: IoMode,
     #[command(flatten)]
     files: Files,
     #[command(flatten)]
