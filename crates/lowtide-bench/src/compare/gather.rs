@@ -18,7 +18,7 @@ use std::cmp::Reverse;
 
 use clap::Args;
 use lowtide::Size;
-use lowtide_report::values::{PAGE_BYTES, budget, scale, scaled};
+use lowtide_report::values::PAGE_BYTES;
 use lowtide_workload::Workload;
 
 use super::Compare;
@@ -26,7 +26,7 @@ use super::on_pages::OnPages;
 use super::plan::Comparison;
 use crate::content::{Content, WORD_BYTES};
 use crate::error::BenchError;
-use crate::options::{MmapPeer, batch, chosen};
+use crate::options::{MmapPeer, Sizes, batch, chosen};
 use crate::play::gather::{Rows, Skew};
 
 /// The smallest page of a pager.
@@ -37,15 +37,11 @@ const ROW_MAX: u64 = 4096;
 
 #[derive(Debug, Args)]
 #[command(mut_arg("policies", |policy| policy.default_value("mglru")))]
+#[command(mut_arg("max", |max| max.default_value("512M")))]
+#[command(mut_arg("scale", |scale| scale.default_value("8")))]
 pub struct GatherArgs {
-    /// Memory budget of each system
-    #[arg(long, value_name = "SIZE", value_parser = budget, default_value = "512M",
-          allow_hyphen_values = true)]
-    max: u64,
-    /// Size of the data as a multiple of the budget
-    #[arg(long, value_name = "F", value_parser = scale, default_value = "8",
-          allow_negative_numbers = true)]
-    scale: f64,
+    #[command(flatten)]
+    sizes: Sizes,
     /// Bytes of a row: 64 to 4K, a multiple of 8; rows lie side by side
     #[arg(long, value_name = "SIZE", value_parser = row, default_value = "512",
           allow_hyphen_values = true)]
@@ -73,13 +69,12 @@ pub struct GatherArgs {
 
 impl Compare for GatherArgs {
     fn comparison(&self, workload: Workload) -> Result<Comparison<'_>, BenchError> {
-        let sizes = (self.max, scaled(self.max, self.scale));
         Ok(Comparison {
             content: Content::Words,
             peers: chosen(&self.against, MmapPeer::None)?,
             batch: Some(self.batch),
             rows: Some(Rows { bytes: self.row, skew: self.skew }),
-            ..self.pages.comparison(workload, sizes)
+            ..self.pages.comparison(workload, self.sizes.bytes())
         })
     }
 }

@@ -1,5 +1,5 @@
-//! Options of workloads on pages, `random-read` and `scan`. Sizes, the number of pages per call and
-//! the peers have other defaults in each, so they are in its file.
+//! Options of workloads on pages, `random-read` and `scan`. Sizes come first in the help of each,
+//! and the number of pages per call and the peers have other defaults: they are in its file.
 
 use clap::Args;
 use lowtide_workload::Workload;

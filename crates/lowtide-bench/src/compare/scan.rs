@@ -1,25 +1,18 @@
 //! `lowtide bench scan`: the whole file from start to end, repeated.
 
 use clap::Args;
-use lowtide_report::values::{budget, scale, scaled};
 use lowtide_workload::Workload;
 
 use super::Compare;
 use super::on_pages::OnPages;
 use super::plan::Comparison;
 use crate::error::BenchError;
-use crate::options::{Mappings, batch};
+use crate::options::{Mappings, Sizes, batch};
 
 #[derive(Debug, Args)]
 pub struct ScanArgs {
-    /// Memory budget of each system
-    #[arg(long, value_name = "SIZE", value_parser = budget, default_value = "256M",
-          allow_hyphen_values = true)]
-    max: u64,
-    /// Size of the data as a multiple of the budget
-    #[arg(long, value_name = "F", value_parser = scale, default_value = "4",
-          allow_negative_numbers = true)]
-    scale: f64,
+    #[command(flatten)]
+    sizes: Sizes,
     /// Pages per call; 1 reads through a guard [default: 128 KiB]
     #[arg(long, value_name = "N", value_parser = batch())]
     batch: Option<u32>,
@@ -35,12 +28,11 @@ pub struct ScanArgs {
 
 impl Compare for ScanArgs {
     fn comparison(&self, workload: Workload) -> Result<Comparison<'_>, BenchError> {
-        let sizes = (self.max, scaled(self.max, self.scale));
         Ok(Comparison {
             peers: self.against.rows()?,
             batch: self.batch,
             stride: self.stride,
-            ..self.pages.comparison(workload, sizes)
+            ..self.pages.comparison(workload, self.sizes.bytes())
         })
     }
 }

@@ -1,13 +1,12 @@
 //! `lowtide bench ycsb-a`, `ycsb-b` and `ycsb-c`: records of 1 KiB.
 
 use clap::Args;
-use lowtide_report::values::{budget, scale, scaled};
 use lowtide_workload::Workload;
 
 use super::Compare;
 use super::plan::{Common, Comparison};
 use crate::error::BenchError;
-use crate::options::{Mappings, Seed, Timing, UserFile, YoungFaults, batch, threads};
+use crate::options::{Mappings, Seed, Sizes, Timing, UserFile, YoungFaults, batch, threads};
 use crate::play::job::Script;
 use crate::play::popularity::Popularity;
 use crate::thread_pool::Until;
@@ -57,14 +56,8 @@ impl Records {
 /// Options of `ycsb-a` and `ycsb-b`.
 #[derive(Debug, Args)]
 pub struct YcsbArgs {
-    /// Memory budget of each system
-    #[arg(long, value_name = "SIZE", value_parser = budget, default_value = "256M",
-          allow_hyphen_values = true)]
-    max: u64,
-    /// Size of the data as a multiple of the budget
-    #[arg(long, value_name = "F", value_parser = scale, default_value = "4",
-          allow_negative_numbers = true)]
-    scale: f64,
+    #[command(flatten)]
+    sizes: Sizes,
     /// Threads of each system
     #[arg(long, value_name = "N", value_parser = threads(), default_value_t = 1)]
     threads: u32,
@@ -86,8 +79,7 @@ pub struct YcsbCArgs {
 impl Compare for YcsbArgs {
     fn comparison(&self, workload: Workload) -> Result<Comparison<'_>, BenchError> {
         let times = (self.timing.rounds, self.timing.until());
-        let sizes = (self.max, scaled(self.max, self.scale));
-        let comparison = self.records.comparison(workload, sizes, times)?;
+        let comparison = self.records.comparison(workload, self.sizes.bytes(), times)?;
         Ok(Comparison { threads: self.threads, ..comparison })
     }
 }

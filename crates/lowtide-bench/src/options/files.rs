@@ -3,9 +3,30 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use lowtide_report::values::{budget, scale, scaled};
 
 use crate::datafile::{DataDir, Locking};
 use crate::error::BenchError;
+
+/// The budget, and how much data there are.
+#[derive(Clone, Copy, Debug, Args)]
+pub struct Sizes {
+    /// Memory budget of each system
+    #[arg(long, value_name = "SIZE", value_parser = budget, default_value = "256M",
+          allow_hyphen_values = true)]
+    max: u64,
+    /// Size of the data as a multiple of the budget
+    #[arg(long, value_name = "F", value_parser = scale, default_value = "4",
+          allow_negative_numbers = true)]
+    scale: f64,
+}
+
+impl Sizes {
+    /// Bytes of the budget and of the data.
+    pub fn bytes(self) -> (u64, u64) {
+        (self.max, scaled(self.max, self.scale))
+    }
+}
 
 /// The directory of data files, and whether they are locked.
 #[derive(Debug, Args)]

@@ -7,7 +7,7 @@
 //! |---|---|
 //! | `values` | single values: budgets, scales, times, pages |
 //! | `memory` | budgets that do not fit in memory |
-//! | `files` | the directory of data files, and a data file of the user's |
+//! | `files` | budget and data, the directory of data files, and a data file of the user's |
 //! | `rows` | policies and peers, one row each |
 //! | `device` | lowtide's I/O |
 //! | `timing` | seconds or operations, in rounds |
@@ -26,7 +26,7 @@ use clap::builder::{PathBufValueParser, TypedValueParser};
 use lowtide_report::json;
 
 pub use device::{Io, YoungFaults, engines, modes};
-pub use files::{Files, Place, Source, UserFile};
+pub use files::{Files, Place, Sizes, Source, UserFile};
 pub use rows::{Mappings, MmapPeer, Policies, chosen, policy_rows};
 pub use timing::{Operations, Timing, batch, rounds, threads};
 
