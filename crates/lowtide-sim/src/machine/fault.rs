@@ -502,7 +502,7 @@ mod tests {
     }
 
     fn load(m: &mut Machine, mapping: MappingId, pages: impl IntoIterator<Item = u64> + 'static) {
-        m.client(move |ctx| async move {
+        m.client(async move |ctx| {
             for page in pages {
                 ctx.access(mapping, page, 1, false).await?;
             }
@@ -591,7 +591,7 @@ mod tests {
         let shares = maps.iter().map(|&map| (map, 0, PAGES, false));
         let shares = shares.chain((0..2).map(|i| (heap, i * PAGES / 4, PAGES / 4, true)));
         for (map, first, pages, store) in shares {
-            m.client(move |ctx| async move {
+            m.client(async move |ctx| {
                 for _ in 0..8 {
                     if whole {
                         ctx.sweep(map, first, pages, store).await?;

@@ -183,7 +183,7 @@ mod tests {
         };
         let seen = Rc::new(RefCell::new(Vec::new()));
         let looks = Rc::clone(&seen);
-        m.client(move |ctx| async move {
+        m.client(async move |ctx| {
             // It looks at 5 s, and is done at 7.
             for (at, first) in [(100, 0), (7_500, 4_000)] {
                 ctx.sleep(at * MS - ctx.now()).await;

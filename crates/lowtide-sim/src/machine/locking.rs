@@ -163,7 +163,7 @@ mod tests {
                 let mappings: Vec<_> = (0..mappers).map(map).collect();
                 (mappings, world.open(other))
             };
-            m.client(move |ctx| async move {
+            m.client(async move |ctx| {
                 for mapping in mappings {
                     ctx.access(mapping, 0, 300, false).await?;
                 }

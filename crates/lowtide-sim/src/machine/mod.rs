@@ -107,6 +107,9 @@ pub struct MachineConfig {
 
 type Running = Pin<Box<dyn Future<Output = ()>>>;
 
+/// How a task ends.
+type End = Result<(), MachineError>;
+
 /// A machine with its tasks. See the module documentation.
 pub struct Machine {
     world: Rc<RefCell<World>>,
@@ -228,10 +231,7 @@ impl Machine {
     }
 
     /// Adds a client: the run is over when all clients have finished. The first error ends it.
-    pub fn client<F>(&mut self, life: impl FnOnce(Ctx) -> F + 'static)
-    where
-        F: Future<Output = Result<(), MachineError>> + 'static,
-    {
+    pub fn client(&mut self, life: impl AsyncFnOnce(Ctx) -> End + 'static) {
         self.world.borrow_mut().clients += 1;
         self.spawn(move |ctx| async move {
             let world = Rc::clone(&ctx.world);
@@ -243,32 +243,23 @@ impl Machine {
     }
 
     /// A client that is a member of a group.
-    pub fn client_in<F>(&mut self, memcg: MemcgId, life: impl FnOnce(Ctx) -> F + 'static)
-    where
-        F: Future<Output = Result<(), MachineError>> + 'static,
-    {
-        self.client(move |ctx| {
+    pub fn client_in(&mut self, memcg: MemcgId, life: impl AsyncFnOnce(Ctx) -> End + 'static) {
+        self.client(async move |ctx: Ctx| {
             ctx.w().join(ctx.id, memcg);
-            life(ctx)
+            life(ctx).await
         });
     }
 
     /// A task that the run does not wait for, as a member of a group.
-    pub fn background_in<F>(&mut self, memcg: MemcgId, life: impl FnOnce(Ctx) -> F + 'static)
-    where
-        F: Future<Output = Result<(), MachineError>> + 'static,
-    {
-        self.background(move |ctx| {
+    pub fn background_in(&mut self, memcg: MemcgId, life: impl AsyncFnOnce(Ctx) -> End + 'static) {
+        self.background(async move |ctx: Ctx| {
             ctx.w().join(ctx.id, memcg);
-            life(ctx)
+            life(ctx).await
         });
     }
 
     /// Adds a task that the run does not wait for. Its error ends the run all the same.
-    pub fn background<F>(&mut self, life: impl FnOnce(Ctx) -> F + 'static)
-    where
-        F: Future<Output = Result<(), MachineError>> + 'static,
-    {
+    pub fn background(&mut self, life: impl AsyncFnOnce(Ctx) -> End + 'static) {
         self.spawn(move |ctx| async move {
             let world = Rc::clone(&ctx.world);
             let result = life(ctx).await;

@@ -67,7 +67,7 @@ mod tests {
             let process = world.add_address_space(MemcgId::ROOT);
             world.map_heap(process, 300)
         };
-        machine.client(move |ctx| async move { ctx.access(heap, 0, 300, true).await.map(drop) });
+        machine.client(async move |ctx| ctx.access(heap, 0, 300, true).await.map(drop));
         machine.run(&AtomicBool::new(false), &mut || {}).expect("there is room");
         let mut guard = machine.world();
         let World { published, pool, .. } = &mut *guard;

@@ -171,7 +171,7 @@ mod tests {
             let open = world.open(file);
             (open, world.map_file(space, open))
         };
-        m.client(move |ctx| async move {
+        m.client(async move |ctx| {
             ctx.access(mapping, 0, 8, true).await?;
             ctx.resize(open, Size { pages: 3, partial: true }).await?;
             let resident = |ctx: &Ctx| ctx.w().pool.engine.usage(MemcgId::ROOT);

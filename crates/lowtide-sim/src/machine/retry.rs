@@ -161,7 +161,7 @@ mod tests {
                 file = Some(new);
                 world.open(new)
             };
-            m.client(move |ctx| async move {
+            m.client(async move |ctx| {
                 for _ in 0..rounds {
                     let mapping = space.mmap(&ctx, open).await;
                     ctx.access(mapping, 0, PAGES, false).await?;

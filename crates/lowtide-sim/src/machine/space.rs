@@ -92,7 +92,7 @@ mod tests {
             let file = world.add_sparse_file(PAGES);
             (world.add_address_space(MemcgId::ROOT), world.open(file))
         };
-        m.client(move |ctx| async move {
+        m.client(async move |ctx| {
             for _ in 0..3 {
                 let mapping = space.mmap(&ctx, open).await;
                 ctx.sweep(mapping, 0, PAGES, false).await?;
@@ -122,7 +122,7 @@ mod tests {
             (world.add_address_space(MemcgId::ROOT), files.map(|file| world.open(file)))
         };
         for open in opens {
-            m.client(move |ctx| async move {
+            m.client(async move |ctx| {
                 for _ in 0..20 {
                     let mapping = space.mmap(&ctx, open).await;
                     ctx.sweep(mapping, 0, PAGES, false).await?;
@@ -150,7 +150,7 @@ mod tests {
                 let object = world.file(file).object;
                 (world.add_address_space(MemcgId::ROOT), world.open(file), object)
             };
-            m.client(move |ctx| async move {
+            m.client(async move |ctx| {
                 let mapping = space.mmap(&ctx, open).await;
                 if !recency {
                     ctx.w().advise_mapping_random(mapping);

@@ -245,7 +245,7 @@ mod tests {
                 }
                 heap
             };
-            machine.client(move |ctx| async move {
+            machine.client(async move |ctx| {
                 for round in 0..rounds {
                     ctx.access(heap, 0, pages, round % 2 == 0).await?;
                 }

@@ -101,7 +101,7 @@ mod tests {
         };
         let results = Rc::new(RefCell::new(Vec::new()));
         let reported = Rc::clone(&results);
-        m.client(move |ctx| async move {
+        m.client(async move |ctx| {
             for round in 0..rounds {
                 before(&mut ctx.w(), round);
                 ctx.write(opens[0], 3, 1).await?;

@@ -255,7 +255,7 @@ mod tests {
             }
             (file, world.open(file))
         };
-        m.client(move |ctx| async move {
+        m.client(async move |ctx| {
             for _ in 0..2 {
                 for page in (0..PAGES).step_by(4) {
                     ctx.read(open, page, 4).await?;

@@ -83,7 +83,7 @@ pub fn run(
         let file = world.add_file(METADATA);
         world.open(file)
     };
-    m.background_in(group, move |ctx| async move {
+    m.background_in(group, async move |ctx| {
         // The second access of a page activates it; the same page again would be the same access.
         for page in (0..METADATA).cycle().take(2 * METADATA as usize) {
             ctx.read(metadata, page, 1).await?;
@@ -106,7 +106,7 @@ pub fn run(
         };
         let blocks = fio.blocks(job).expect("a file has blocks");
         let counted = Rc::clone(&tally);
-        m.background_in(group, move |ctx| async move {
+        m.background_in(group, async move |ctx| {
             read_for_ever(ctx, mapping, blocks, || counted.borrow_mut().reads[job as usize] += 1)
                 .await
         });

@@ -143,7 +143,7 @@ pub fn play(
     for number in 0..run.program.services() {
         let run = run.clone();
         let steps = run.program.service(number);
-        m.background_in(group, move |ctx| async move { run.perform(&ctx, steps).await });
+        m.background_in(group, async move |ctx| run.perform(&ctx, steps).await);
     }
     let work = run.program.work();
     for worker in 0..run.program.workers() {

@@ -130,7 +130,7 @@ pub fn run(
     let (result, counted) = (Rc::clone(&measured), misses);
     let warm = 2 * scaling.max / page;
     let run = MISSES + MISSES_EACH * u64::from(scaling.cpus);
-    m.client(move |ctx| async move {
+    m.client(async move |ctx| {
         let until = async |end: u64| {
             while counted.get() < end {
                 ctx.sleep(LOOK_NS).await;

@@ -134,7 +134,7 @@ pub fn run(
     }
     let now = Rc::new(RefCell::new(0));
     let millis = Rc::clone(&now);
-    m.client(move |ctx| async move {
+    m.client(async move |ctx| {
         // The task that waits for the end also advances the progress bar.
         while ctx.now() < run_ns {
             ctx.sleep((run_ns - ctx.now()).min(1_000_000_000)).await;

@@ -95,7 +95,7 @@ pub fn run(
         let created = THREAD_NS * thread as u64 + rng.below(THREAD_NS);
         let file = m.world().add_sparse_file(thrash.file / page);
         let open = m.world().open(file);
-        m.background_in(group, move |ctx| async move {
+        m.background_in(group, async move |ctx| {
             ctx.sleep(created).await;
             read_for_ever(ctx, space, open, thrash, || counted.borrow_mut().rounds[thread] += 1)
                 .await

@@ -149,7 +149,7 @@ impl Clients {
             }
             let rng = SplitMix64::new(self.plan.seed).fork(number as u64 | life << 32);
             let clients = Rc::clone(self);
-            machine.client(move |ctx| async move { clients.play(ctx, number, place, rng).await });
+            machine.client(async move |ctx| clients.play(ctx, number, place, rng).await);
         }
     }
 
@@ -202,7 +202,7 @@ impl Clients {
             world.requests.fails = Fails::default();
             world.device.slow = 1;
         }
-        machine.client(move |ctx| async move {
+        machine.client(async move |ctx| {
             let files = ctx.w().files.len();
             for file in (0..files as u32).map(FileId) {
                 let (object, open) = {

@@ -363,7 +363,7 @@ fn spawn(m: &mut Machine, db: &Db) {
         .with_updates(config.update_percent);
     for thread in 0..config.threads {
         let (db, mut stream) = (Rc::clone(db), ycsb.stream(thread, config.threads));
-        m.client_in(group, move |ctx| async move {
+        m.client_in(group, async move |ctx| {
             while begin(&db) {
                 let op = stream.next_op();
                 let began = ctx.now();
