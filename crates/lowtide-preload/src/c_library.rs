@@ -24,7 +24,7 @@ mod chosen;
 
 pub(crate) use chosen::{
     NOTES_READS, OTHER, OWN, RIGHTS_SIGNAL, calloc, forget_missing, free, free_aligned,
-    has_own_allocator, lock_standard_streams, look_up_streams, malloc, memalign, realloc, refusal,
+    has_own_allocator, lock_standard_streams, look_up, malloc, memalign, realloc, refusal,
     register_atfork, unlock_standard_streams,
 };
 

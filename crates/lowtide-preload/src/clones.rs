@@ -19,21 +19,31 @@
 
 #![allow(unsafe_code)]
 
+use crate::execs::missing;
 use crate::interpose::Errno;
 use crate::lock::Locked;
 use crate::mirrors;
-use crate::real::Next;
+use crate::real::next;
 use libc::{c_int, c_long, c_void, pid_t};
-use std::{mem, ptr};
+use std::ptr;
 
-static FORK_ALONE: Next = Next::new(c"_Fork");
-static CLONE: Next = Next::new(c"clone");
+/// What is behind these functions.
+mod real {
+    use super::{Function, missing, next};
+    use libc::{c_int, c_void, pid_t};
 
-/// Finds them.
-pub(crate) fn look_up() {
-    FORK_ALONE.look_up();
-    CLONE.look_up();
+    next! {
+        #[allow(non_snake_case, reason = "the C library's name")]
+        FORK_ALONE.found: "C" fn _Fork() -> pid_t, else missing();
+        /// The last three are those of a call that needs them; others have any value.
+        CLONE.found: "C" fn clone(
+            function: Option<Function>, stack: *mut c_void, flags: c_int, arg: *mut c_void,
+            parent_tid: usize, tls: usize, child_tid: usize
+        ) -> c_int,
+            else missing();
+    }
 }
+pub(crate) use real::look_up;
 
 /// Makes a child, which returns 0 here, on the same stack.
 pub(crate) fn make<N: Copy + Default + PartialEq>(make: impl FnOnce() -> N) -> N {
@@ -72,15 +82,8 @@ pub(crate) fn makes_child(number: c_long, args: &[usize; 6]) -> bool {
 #[allow(non_snake_case, reason = "the C library's name")]
 #[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C" fn _Fork() -> pid_t {
-    type F = unsafe extern "C" fn() -> pid_t;
-    let Some(next) = FORK_ALONE.found() else {
-        Errno::set(libc::ENOSYS);
-        return -1;
-    };
-    // SAFETY: the C library's function.
-    let next = unsafe { mem::transmute::<*mut c_void, F>(next) };
     // SAFETY: the program's call.
-    make(|| unsafe { next() })
+    make(|| unsafe { real::_Fork() })
 }
 
 type Function = extern "C" fn(*mut c_void) -> c_int;
@@ -101,7 +104,6 @@ extern "C" fn begin(child: *mut c_void) -> c_int {
     function(arg)
 }
 
-/// The last three are those of a call that needs them; others have any value.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C" fn clone(
     function: Option<Function>,
@@ -112,29 +114,15 @@ unsafe extern "C" fn clone(
     tls: usize,
     child_tid: usize,
 ) -> c_int {
-    type F = unsafe extern "C" fn(
-        Option<Function>,
-        *mut c_void,
-        c_int,
-        *mut c_void,
-        usize,
-        usize,
-        usize,
-    ) -> c_int;
-    let Some(next) = CLONE.found() else {
-        Errno::set(libc::ENOSYS);
-        return -1;
-    };
-    // SAFETY: the C library's function.
-    let next = unsafe { mem::transmute::<*mut c_void, F>(next) };
     let Some(own) = function.filter(|_| flags & libc::CLONE_VM == 0 && mirrors::are_any()) else {
         // SAFETY: the program's arguments.
-        return unsafe { next(function, stack, flags, arg, parent_tid, tls, child_tid) };
+        return unsafe { real::clone(function, stack, flags, arg, parent_tid, tls, child_tid) };
     };
     let mut child = Begin { function: own, arg, covers: mirrors::lock_for_fork() };
     let first = (&raw mut child).cast();
     // SAFETY: the program's arguments, and a function that calls the program's.
-    let result = unsafe { next(Some(begin), stack, flags, first, parent_tid, tls, child_tid) };
+    let result =
+        unsafe { real::clone(Some(begin), stack, flags, first, parent_tid, tls, child_tid) };
     let errno = Errno::save();
     drop(child);
     drop(errno);
@@ -153,7 +141,7 @@ mod tests {
         assert!(!makes_child(libc::SYS_clone, &[0, 4096, 0, 0, 0, 0]), "on a stack of its own");
         assert!(!makes_child(libc::SYS_getpid, &[0; 6]));
         // SAFETY: all zeroes is a value of it.
-        let mut args: libc::clone_args = unsafe { mem::zeroed() };
+        let mut args: libc::clone_args = unsafe { std::mem::zeroed() };
         let call = |args: &libc::clone_args| {
             let at = ptr::from_ref(args).expose_provenance();
             makes_child(libc::SYS_clone3, &[at, size_of::<libc::clone_args>(), 0, 0, 0, 0])

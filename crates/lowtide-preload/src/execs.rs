@@ -13,28 +13,14 @@
 
 use crate::children::{self, List, Program};
 use crate::interpose::Errno;
-use crate::real::Next;
-use libc::{AT_FDCWD, c_char, c_int, c_void, pid_t};
+use crate::real::next;
+use libc::{AT_FDCWD, c_char, c_int, pid_t};
 use libc::{posix_spawn_file_actions_t as Actions, posix_spawnattr_t as Attributes};
-use std::mem;
 
-static EXECVE: Next = Next::new(c"execve");
-static EXECV: Next = Next::new(c"execv");
-static EXECVP: Next = Next::new(c"execvp");
-static EXECVPE: Next = Next::new(c"execvpe");
-static FEXECVE: Next = Next::new(c"fexecve");
-static EXECVEAT: Next = Next::new(c"execveat");
-static POSIX_SPAWN: Next = Next::new(c"posix_spawn");
-static POSIX_SPAWNP: Next = Next::new(c"posix_spawnp");
-
-/// Finds them all: a child of `vfork` cannot.
+/// Finds all that is behind: a child of `vfork` cannot.
 pub(crate) fn look_up() {
     children::look_up();
-    let all =
-        [&EXECVE, &EXECV, &EXECVP, &EXECVPE, &FEXECVE, &EXECVEAT, &POSIX_SPAWN, &POSIX_SPAWNP];
-    for next in all {
-        next.look_up();
-    }
+    real::look_up();
 }
 
 /// What the program hears where there is nothing to call.
@@ -43,75 +29,78 @@ pub(crate) fn missing() -> c_int {
     -1
 }
 
-/// Defines a function that calls the next one of a name, or `else` where there is none.
-macro_rules! next {
-    ($name:ident, $next:ident, ($($arg:ident: $kind:ty),*), $else:expr) => {
-        unsafe fn $name($($arg: $kind),*) -> c_int {
-            type F = unsafe extern "C" fn($($kind),*) -> c_int;
-            // By a constructor, before this library is initialised, it is looked up here.
-            let Some(next) = $next.found() else { return $else };
-            // SAFETY: the C library's function, or a wrapper around it.
-            let next = unsafe { mem::transmute::<*mut c_void, F>(next) };
-            // SAFETY: the program's arguments.
-            unsafe { next($($arg),*) }
-        }
+/// What is behind. By a constructor, before this library is initialised, it is looked up here.
+mod real {
+    use super::{Actions, Attributes, List, missing, next};
+    use libc::{c_char, c_int, pid_t};
+
+    next! {
+        EXECVE.found: "C" fn execve(path: *const c_char, args: List, env: List) -> c_int,
+            else missing();
+        EXECV.found: "C" fn execv(path: *const c_char, args: List) -> c_int,
+            else missing();
+        EXECVP.found: "C" fn execvp(name: *const c_char, args: List) -> c_int,
+            else missing();
+        EXECVPE.found: "C" fn execvpe(name: *const c_char, args: List, env: List) -> c_int,
+            else missing();
+        FEXECVE.found: "C" fn fexecve(fd: c_int, args: List, env: List) -> c_int,
+            else missing();
+        // Older C libraries do not have it, and musl does not.
+        EXECVEAT.found: "C" fn execveat(
+            dir: c_int, path: *const c_char, args: List, env: List, flags: c_int
+        ) -> c_int,
+            else libc::syscall(libc::SYS_execveat, dir, path, args, env, flags) as c_int;
+        POSIX_SPAWN.found: "C" fn posix_spawn(
+            pid: *mut pid_t, path: *const c_char, actions: *const Actions,
+            attributes: *const Attributes, args: List, env: List
+        ) -> c_int,
+            else libc::ENOSYS;
+        POSIX_SPAWNP.found: "C" fn posix_spawnp(
+            pid: *mut pid_t, name: *const c_char, actions: *const Actions,
+            attributes: *const Attributes, args: List, env: List
+        ) -> c_int,
+            else libc::ENOSYS;
+    }
+}
+
+/// Defines functions that start a program, and get its environment as their last argument.
+macro_rules! starts {
+    ($($name:ident($($arg:ident: $kind:ty),*) of $program:expr;)*) => {
+        $(
+            #[cfg_attr(not(test), unsafe(no_mangle))]
+            unsafe extern "C" fn $name($($arg: $kind,)* env: List) -> c_int {
+                let call = |other: Option<List>| {
+                    // SAFETY: the program's arguments.
+                    unsafe { real::$name($($arg,)* other.unwrap_or(env)) }
+                };
+                // SAFETY: as above.
+                unsafe { children::start($program, env, call) }
+            }
+        )*
     };
 }
 
-next!(next_execve, EXECVE, (path: *const c_char, args: List, env: List), missing());
-next!(next_execv, EXECV, (path: *const c_char, args: List), missing());
-next!(next_execvp, EXECVP, (name: *const c_char, args: List), missing());
-next!(next_execvpe, EXECVPE, (name: *const c_char, args: List, env: List), missing());
-next!(next_fexecve, FEXECVE, (fd: c_int, args: List, env: List), missing());
-next!(
-    next_execveat, EXECVEAT,
-    (dir: c_int, path: *const c_char, args: List, env: List, flags: c_int),
-    // Older C libraries do not have it, and musl does not.
-    // SAFETY: the program's arguments.
-    unsafe { libc::syscall(libc::SYS_execveat, dir, path, args, env, flags) as c_int }
-);
-next!(
-    next_spawn, POSIX_SPAWN,
-    (
-        pid: *mut pid_t,
-        path: *const c_char,
-        actions: *const Actions,
-        attributes: *const Attributes,
-        args: List,
-        env: List
-    ),
-    libc::ENOSYS
-);
-next!(
-    next_spawnp, POSIX_SPAWNP,
-    (
-        pid: *mut pid_t,
-        name: *const c_char,
-        actions: *const Actions,
-        attributes: *const Attributes,
-        args: List,
-        env: List
-    ),
-    libc::ENOSYS
-);
-
-#[cfg_attr(not(test), unsafe(no_mangle))]
-unsafe extern "C" fn execve(path: *const c_char, args: List, env: List) -> c_int {
-    let call = |other: Option<List>| {
-        // SAFETY: the program's arguments.
-        unsafe { next_execve(path, args, other.unwrap_or(env)) }
-    };
-    // SAFETY: as above.
-    unsafe { children::start(Program::At(AT_FDCWD, path), env, call) }
+starts! {
+    execve(path: *const c_char, args: List) of Program::At(AT_FDCWD, path);
+    execvpe(name: *const c_char, args: List) of Program::Named(name);
+    fexecve(fd: c_int, args: List) of Program::Open(fd);
+    posix_spawn(
+        pid: *mut pid_t, path: *const c_char, actions: *const Actions,
+        attributes: *const Attributes, args: List
+    ) of Program::At(AT_FDCWD, path);
+    posix_spawnp(
+        pid: *mut pid_t, name: *const c_char, actions: *const Actions,
+        attributes: *const Attributes, args: List
+    ) of Program::Named(name);
 }
 
 #[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C" fn execv(path: *const c_char, args: List) -> c_int {
     let call = |other| match other {
         // SAFETY: the program's arguments.
-        Some(env) => unsafe { next_execve(path, args, env) },
+        Some(env) => unsafe { real::execve(path, args, env) },
         // SAFETY: as above.
-        None => unsafe { next_execv(path, args) },
+        None => unsafe { real::execv(path, args) },
     };
     // SAFETY: as above.
     unsafe { children::start(Program::At(AT_FDCWD, path), children::environ(), call) }
@@ -121,32 +110,12 @@ unsafe extern "C" fn execv(path: *const c_char, args: List) -> c_int {
 unsafe extern "C" fn execvp(name: *const c_char, args: List) -> c_int {
     let call = |other| match other {
         // SAFETY: the program's arguments.
-        Some(env) => unsafe { next_execvpe(name, args, env) },
+        Some(env) => unsafe { real::execvpe(name, args, env) },
         // SAFETY: as above.
-        None => unsafe { next_execvp(name, args) },
+        None => unsafe { real::execvp(name, args) },
     };
     // SAFETY: as above.
     unsafe { children::start(Program::Named(name), children::environ(), call) }
-}
-
-#[cfg_attr(not(test), unsafe(no_mangle))]
-unsafe extern "C" fn execvpe(name: *const c_char, args: List, env: List) -> c_int {
-    let call = |other: Option<List>| {
-        // SAFETY: the program's arguments.
-        unsafe { next_execvpe(name, args, other.unwrap_or(env)) }
-    };
-    // SAFETY: as above.
-    unsafe { children::start(Program::Named(name), env, call) }
-}
-
-#[cfg_attr(not(test), unsafe(no_mangle))]
-unsafe extern "C" fn fexecve(fd: c_int, args: List, env: List) -> c_int {
-    let call = |other: Option<List>| {
-        // SAFETY: the program's arguments.
-        unsafe { next_fexecve(fd, args, other.unwrap_or(env)) }
-    };
-    // SAFETY: as above.
-    unsafe { children::start(Program::Open(fd), env, call) }
 }
 
 #[cfg_attr(not(test), unsafe(no_mangle))]
@@ -162,42 +131,8 @@ unsafe extern "C" fn execveat(
     let program = if is_empty { Program::Open(dir) } else { Program::At(dir, path) };
     let call = |other: Option<List>| {
         // SAFETY: the program's arguments.
-        unsafe { next_execveat(dir, path, args, other.unwrap_or(env), flags) }
+        unsafe { real::execveat(dir, path, args, other.unwrap_or(env), flags) }
     };
     // SAFETY: as above.
     unsafe { children::start(program, env, call) }
-}
-
-#[cfg_attr(not(test), unsafe(no_mangle))]
-unsafe extern "C" fn posix_spawn(
-    pid: *mut pid_t,
-    path: *const c_char,
-    actions: *const Actions,
-    attributes: *const Attributes,
-    args: List,
-    env: List,
-) -> c_int {
-    let call = |other: Option<List>| {
-        // SAFETY: the program's arguments.
-        unsafe { next_spawn(pid, path, actions, attributes, args, other.unwrap_or(env)) }
-    };
-    // SAFETY: as above.
-    unsafe { children::start(Program::At(AT_FDCWD, path), env, call) }
-}
-
-#[cfg_attr(not(test), unsafe(no_mangle))]
-unsafe extern "C" fn posix_spawnp(
-    pid: *mut pid_t,
-    name: *const c_char,
-    actions: *const Actions,
-    attributes: *const Attributes,
-    args: List,
-    env: List,
-) -> c_int {
-    let call = |other: Option<List>| {
-        // SAFETY: the program's arguments.
-        unsafe { next_spawnp(pid, name, actions, attributes, args, other.unwrap_or(env)) }
-    };
-    // SAFETY: as above.
-    unsafe { children::start(Program::Named(name), env, call) }
 }

@@ -26,6 +26,7 @@
 
 use crate::lock;
 use crate::own;
+use crate::real::before;
 use crate::real_threads as real;
 use crate::state::{self, State};
 use crate::tasks::Tasks;
@@ -89,31 +90,11 @@ pub(crate) fn prepare(state: &'static State) {
     }
 }
 
-#[cfg_attr(not(test), unsafe(no_mangle))]
-unsafe extern "C-unwind" fn pthread_exit(value: *mut c_void) -> ! {
-    if is_first() {
-        ends();
-    }
-    // SAFETY: the program's argument.
-    unsafe { real::pthread_exit(value) }
-}
-
-#[cfg_attr(not(test), unsafe(no_mangle))]
-unsafe extern "C-unwind" fn thrd_exit(value: c_int) -> ! {
-    if is_first() {
-        ends();
-    }
-    // SAFETY: the program's argument.
-    unsafe { real::thrd_exit(value) }
-}
-
-#[cfg_attr(not(test), unsafe(no_mangle))]
-unsafe extern "C-unwind" fn pthread_cancel(thread: pthread_t) -> c_int {
-    if state::get().is_some_and(|(state, _)| state.is_first_thread(thread)) {
-        ends();
-    }
-    // SAFETY: the program's argument.
-    unsafe { real::pthread_cancel(thread) }
+before! {
+    "C-unwind" fn pthread_exit(value: *mut c_void) -> !, if is_first() { ends() };
+    "C-unwind" fn thrd_exit(value: c_int) -> !, if is_first() { ends() };
+    "C-unwind" fn pthread_cancel(thread: pthread_t) -> c_int,
+        if state::get().is_some_and(|(state, _)| state.is_first_thread(thread)) { ends() };
 }
 
 /// The keeper's look at the threads of the process.

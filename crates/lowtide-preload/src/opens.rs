@@ -31,12 +31,6 @@ const IN_VAIN: u32 = 64;
 /// last attempt: it may have done so because of the signal, or because another thread unmapped the
 /// file, before it was asked.
 fn attempt(flags: c_int, call: impl Fn() -> c_int) -> c_int {
-    let got = attempt_file(flags, call);
-    reads::opened(got);
-    got
-}
-
-fn attempt_file(flags: c_int, call: impl Fn() -> c_int) -> c_int {
     let had_any = leases::are_any();
     let mut given_up = leases::given_up();
     let mut got = call();
@@ -82,7 +76,10 @@ macro_rules! opens {
                 // SAFETY: the program's path.
                 unsafe { syscalls::note_open($path) };
                 // SAFETY: the program's arguments.
-                attempt($flags, || unsafe { real::$next($($dir,)? $path, $flags $(, $mode)?) })
+                let call = || unsafe { real::$next($($dir,)? $path, $flags $(, $mode)?) };
+                let got = attempt($flags, call);
+                reads::opened(got);
+                got
             }
         )*
     };
@@ -96,11 +93,11 @@ opens! {
     openat64([dir] path, flags [mode]) = openat;
     /// The function that the C library's checked headers call where the flags are no constant.
     /// Flags that need a mode are refused there, as by the library: without one.
-    __open_2([] path, flags []) = open_2;
+    __open_2([] path, flags []) = __open_2;
     /// The same.
-    __open64_2([] path, flags []) = open_2;
+    __open64_2([] path, flags []) = __open_2;
     /// The same.
-    __openat_2([dir] path, flags []) = openat_2;
+    __openat_2([dir] path, flags []) = __openat_2;
     /// The same.
-    __openat64_2([dir] path, flags []) = openat_2;
+    __openat64_2([dir] path, flags []) = __openat_2;
 }

@@ -16,8 +16,8 @@
 use crate::c_library;
 use libc::{c_char, c_int, c_void, mode_t, off_t, size_t};
 use std::ffi::CStr;
+use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
-use std::{mem, ptr};
 
 /// A function that was found, null before it is looked up, or [`MISSING`].
 pub(crate) struct Next {
@@ -32,6 +32,14 @@ const MISSING: *mut c_void = ptr::without_provenance_mut(1);
 impl Next {
     pub(crate) const fn new(name: &'static CStr) -> Self {
         Self { name, found: AtomicPtr::new(ptr::null_mut()) }
+    }
+
+    /// Of a name that ends with a zero.
+    pub(crate) const fn named(name: &'static str) -> Self {
+        match CStr::from_bytes_with_nul(name.as_bytes()) {
+            Ok(name) => Self::new(name),
+            Err(_) => panic!("a name has no zero"),
+        }
     }
 
     pub(crate) fn look_up(&self) {
@@ -60,260 +68,145 @@ impl Next {
     }
 }
 
-static MMAP: Next = Next::new(c"mmap");
-static MUNMAP: Next = Next::new(c"munmap");
-static MREMAP: Next = Next::new(c"mremap");
-static REMAP_FILE_PAGES: Next = Next::new(c"remap_file_pages");
-static MPROTECT: Next = Next::new(c"mprotect");
-static PKEY_MPROTECT: Next = Next::new(c"pkey_mprotect");
-static MADVISE: Next = Next::new(c"madvise");
-static POSIX_MADVISE: Next = Next::new(c"posix_madvise");
-static MLOCK: Next = Next::new(c"mlock");
-static MLOCK2: Next = Next::new(c"mlock2");
-static MLOCKALL: Next = Next::new(c"mlockall");
-static OPEN: Next = Next::new(c"open");
-static OPENAT: Next = Next::new(c"openat");
-static OPEN_2: Next = Next::new(c"__open_2");
-static OPENAT_2: Next = Next::new(c"__openat_2");
-static FORK: Next = Next::new(c"fork");
-
-/// Finds them all. Called once, before the program's first instruction.
-pub(crate) fn look_up() {
-    let all = [
-        &MMAP,
-        &MUNMAP,
-        &MREMAP,
-        &REMAP_FILE_PAGES,
-        &MPROTECT,
-        &PKEY_MPROTECT,
-        &MADVISE,
-        &POSIX_MADVISE,
-        &MLOCK,
-        &MLOCK2,
-        &MLOCKALL,
-        &OPEN,
-        &OPENAT,
-        &OPEN_2,
-        &OPENAT_2,
-        &FORK,
-    ];
-    for next in all {
-        next.look_up();
-    }
-}
-
-/// `mmap(2)`. On 64-bit Linux `mmap64` is the same function.
-pub(crate) unsafe fn mmap(
-    addr: *mut c_void,
-    len: size_t,
-    prot: c_int,
-    flags: c_int,
-    fd: c_int,
-    offset: off_t,
-) -> *mut c_void {
-    type F = unsafe extern "C" fn(*mut c_void, size_t, c_int, c_int, c_int, off_t) -> *mut c_void;
-    match MMAP.get() {
-        Some(next) => {
-            // SAFETY: the module's header.
-            let next = unsafe { mem::transmute::<*mut c_void, F>(next) };
-            // SAFETY: the caller's arguments, which are the program's.
-            unsafe { next(addr, len, prot, flags, fd, offset) }
-        }
-        // SAFETY: as above.
-        None => unsafe {
-            libc::syscall(libc::SYS_mmap, addr, len, prot, flags, fd, offset) as *mut c_void
-        },
-    }
-}
-
-/// Defines a function that returns an `int` and calls the next one of its name.
+/// Defines functions that call the next ones of their names, or do something else where there is
+/// none, and one that looks all of them up. What an allocator may call is got ([`Next::get`]), all
+/// else is found ([`Next::found`]). Optional arguments are behind a semicolon.
 macro_rules! next {
-    ($(#[$about:meta])* $name:ident, $next:ident, $call:ident, $($arg:ident: $kind:ty),*) => {
-        $(#[$about])*
-        pub(crate) unsafe fn $name($($arg: $kind),*) -> c_int {
-            type F = unsafe extern "C" fn($($kind),*) -> c_int;
-            match $next.get() {
-                Some(next) => {
-                    // SAFETY: the module's header.
-                    let next = unsafe { mem::transmute::<*mut c_void, F>(next) };
-                    // SAFETY: the caller's arguments, which are the program's.
-                    unsafe { next($($arg),*) }
-                }
-                // SAFETY: as above.
-                None => unsafe { libc::syscall(libc::$call, $($arg),*) as c_int },
-            }
-        }
-    };
-}
-
-/// Defines functions of these names that do something before they call the C library's, whose
-/// contracts they have, and one that looks all of them up. Where the C library has no such function
-/// nothing is done, and the program hears so.
-macro_rules! before {
-    ($($name:ident, $next:ident, ($($arg:ident: $kind:ty),*), $first:expr;)*) => {
+    ($(
+        $(#[$about:meta])*
+        $next:ident.$get:ident: $abi:literal fn $name:ident(
+            $($arg:ident: $kind:ty),* $(; $dots:tt $option:ident: $option_kind:ty)?
+        ) -> $result:ty, else $else:expr;
+    )*) => {
         $(
-            static $next: $crate::real::Next = {
-                let name = concat!(stringify!($name), "\0").as_bytes();
-                match std::ffi::CStr::from_bytes_with_nul(name) {
-                    Ok(name) => $crate::real::Next::new(name),
-                    Err(_) => panic!("a name has no zero"),
-                }
-            };
+            pub(crate) static $next: $crate::real::Next =
+                $crate::real::Next::named(concat!(stringify!($name), "\0"));
 
-            #[cfg_attr(not(test), unsafe(no_mangle))]
-            unsafe extern "C" fn $name($($arg: $kind),*) -> libc::c_int {
-                type F = unsafe extern "C" fn($($kind),*) -> libc::c_int;
-                let Some(next) = $next.found() else { return $crate::execs::missing() };
-                $first;
-                // SAFETY: the C library's function of this name.
-                let next = unsafe { std::mem::transmute::<*mut libc::c_void, F>(next) };
-                // SAFETY: the program's arguments.
-                unsafe { next($($arg),*) }
+            $(#[$about])*
+            pub(crate) unsafe fn $name($($arg: $kind),* $(, $option: $option_kind)?) -> $result {
+                type F = unsafe extern $abi fn($($kind),* $(, $dots)?) -> $result;
+                match $next.$get() {
+                    Some(next) => {
+                        // SAFETY: the C library's function of this name, or a wrapper around it.
+                        let next = unsafe { std::mem::transmute::<*mut libc::c_void, F>(next) };
+                        // SAFETY: the caller's arguments, which are the program's.
+                        unsafe { next($($arg),* $(, $option)?) }
+                    }
+                    #[allow(unused_unsafe, reason = "of some there is nothing to call")]
+                    // SAFETY: as above.
+                    None => unsafe { $else },
+                }
             }
         )*
 
-        /// Finds them all. Called once, before the program's first instruction.
+        /// Finds them all, so that no thread has to later.
         pub(crate) fn look_up() {
             [$(&$next),*].into_iter().for_each($crate::real::Next::look_up);
         }
     };
 }
+pub(crate) use next;
+
+/// Defines functions that do something before they call the one behind, whose contract they have:
+/// that of their name in the module that is called `real` where this is used.
+macro_rules! before {
+    ($(
+        $(#[$about:meta])*
+        $abi:literal fn $name:ident($($arg:ident: $kind:ty),*) -> $result:ty, $first:expr;
+    )*) => {
+        $(
+            $(#[$about])*
+            #[cfg_attr(not(test), unsafe(no_mangle))]
+            unsafe extern $abi fn $name($($arg: $kind),*) -> $result {
+                $first;
+                // SAFETY: the program's arguments.
+                unsafe { real::$name($($arg),*) }
+            }
+        )*
+    };
+}
 pub(crate) use before;
 
-next!(
-    /// `munmap(2)`.
-    munmap, MUNMAP, SYS_munmap, addr: *mut c_void, len: size_t
-);
-next!(
-    /// `remap_file_pages(2)`.
-    remap_file_pages, REMAP_FILE_PAGES, SYS_remap_file_pages,
-    addr: *mut c_void, len: size_t, prot: c_int, page: size_t, flags: c_int
-);
-next!(
-    /// `mprotect(2)`.
-    mprotect, MPROTECT, SYS_mprotect, addr: *mut c_void, len: size_t, prot: c_int
-);
-next!(
-    /// `pkey_mprotect(2)`.
-    pkey_mprotect, PKEY_MPROTECT, SYS_pkey_mprotect,
-    addr: *mut c_void, len: size_t, prot: c_int, key: c_int
-);
-next!(
-    /// `madvise(2)`.
-    madvise, MADVISE, SYS_madvise, addr: *mut c_void, len: size_t, advice: c_int
-);
-next!(
-    /// `mlock(2)`.
-    mlock, MLOCK, SYS_mlock, addr: *const c_void, len: size_t
-);
-next!(
-    /// `mlock2(2)`.
-    mlock2, MLOCK2, SYS_mlock2, addr: *const c_void, len: size_t, flags: c_int
-);
-next!(
-    /// `mlockall(2)`.
-    mlockall, MLOCKALL, SYS_mlockall, flags: c_int
-);
+/// The same, with those behind. Where the C library has no such function nothing is done, and the
+/// program hears so.
+macro_rules! before_next {
+    ($($name:ident, $next:ident, ($($arg:ident: $kind:ty),*), $first:expr;)*) => {
+        mod real {
+            use super::*;
 
-/// `open(2)`, with a mode that counts only if a file may be made.
-pub(crate) unsafe fn open(path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
-    type F = unsafe extern "C" fn(*const c_char, c_int, ...) -> c_int;
-    match OPEN.get() {
-        Some(next) => {
-            // SAFETY: the module's header.
-            let next = unsafe { mem::transmute::<*mut c_void, F>(next) };
-            // SAFETY: the caller's arguments, which are the program's.
-            unsafe { next(path, flags, mode) }
+            $crate::real::next! {
+                $($next.found: "C" fn $name($($arg: $kind),*) -> libc::c_int,
+                    else $crate::execs::missing();)*
+            }
         }
-        // SAFETY: as above.
-        None => unsafe {
-            libc::syscall(libc::SYS_openat, libc::AT_FDCWD, path, flags, mode) as c_int
-        },
-    }
-}
+        pub(crate) use real::look_up;
 
-/// `openat(2)`, the same.
-pub(crate) unsafe fn openat(dir: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
-    type F = unsafe extern "C" fn(c_int, *const c_char, c_int, ...) -> c_int;
-    match OPENAT.get() {
-        Some(next) => {
-            // SAFETY: the module's header.
-            let next = unsafe { mem::transmute::<*mut c_void, F>(next) };
-            // SAFETY: the caller's arguments, which are the program's.
-            unsafe { next(dir, path, flags, mode) }
+        $crate::real::before! {
+            $("C" fn $name($($arg: $kind),*) -> libc::c_int,
+                if real::$next.found().is_some() { $first };)*
         }
-        // SAFETY: as above.
-        None => unsafe { libc::syscall(libc::SYS_openat, dir, path, flags, mode) as c_int },
-    }
-}
-
-/// `open(2)` without a mode, as checked headers call it.
-pub(crate) unsafe fn open_2(path: *const c_char, flags: c_int) -> c_int {
-    type F = unsafe extern "C" fn(*const c_char, c_int) -> c_int;
-    // SAFETY: the caller's arguments, which are the program's.
-    let Some(next) = OPEN_2.get() else { return unsafe { open(path, flags, 0) } };
-    // SAFETY: the module's header.
-    let next = unsafe { mem::transmute::<*mut c_void, F>(next) };
-    // SAFETY: as above.
-    unsafe { next(path, flags) }
-}
-
-/// `openat(2)`, the same.
-pub(crate) unsafe fn openat_2(dir: c_int, path: *const c_char, flags: c_int) -> c_int {
-    type F = unsafe extern "C" fn(c_int, *const c_char, c_int) -> c_int;
-    // SAFETY: the caller's arguments, which are the program's.
-    let Some(next) = OPENAT_2.get() else { return unsafe { openat(dir, path, flags, 0) } };
-    // SAFETY: the module's header.
-    let next = unsafe { mem::transmute::<*mut c_void, F>(next) };
-    // SAFETY: as above.
-    unsafe { next(dir, path, flags) }
-}
-
-/// `posix_madvise(3)`, which returns an error number. Before it is found: no advice was given.
-pub(crate) unsafe fn posix_madvise(addr: *mut c_void, len: size_t, advice: c_int) -> c_int {
-    type F = unsafe extern "C" fn(*mut c_void, size_t, c_int) -> c_int;
-    let Some(next) = POSIX_MADVISE.get() else { return 0 };
-    // SAFETY: the module's header.
-    let next = unsafe { mem::transmute::<*mut c_void, F>(next) };
-    // SAFETY: the caller's arguments, which are the program's.
-    unsafe { next(addr, len, advice) }
-}
-
-/// `mremap(2)`. The last argument counts only with `MREMAP_FIXED` or `MREMAP_DONTUNMAP`.
-pub(crate) unsafe fn mremap(
-    old: *mut c_void,
-    old_len: size_t,
-    new_len: size_t,
-    flags: c_int,
-    new: *mut c_void,
-) -> *mut c_void {
-    type F = unsafe extern "C" fn(*mut c_void, size_t, size_t, c_int, ...) -> *mut c_void;
-    match MREMAP.get() {
-        Some(next) => {
-            // SAFETY: the module's header.
-            let next = unsafe { mem::transmute::<*mut c_void, F>(next) };
-            // SAFETY: the caller's arguments, which are the program's.
-            unsafe { next(old, old_len, new_len, flags, new) }
-        }
-        // SAFETY: as above.
-        None => unsafe {
-            libc::syscall(libc::SYS_mremap, old, old_len, new_len, flags, new) as *mut c_void
-        },
-    }
-}
-
-/// `fork(2)`, with all handlers.
-pub(crate) unsafe fn fork() -> c_int {
-    type F = unsafe extern "C" fn() -> c_int;
-    let Some(next) = FORK.found() else {
-        // SAFETY: the program's call; no place for numbers is given.
-        return unsafe {
-            libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0_usize, 0_usize, 0_usize, 0_usize)
-                as c_int
-        };
     };
-    // SAFETY: the module's header.
-    let next = unsafe { mem::transmute::<*mut c_void, F>(next) };
-    // SAFETY: the program's call.
-    unsafe { next() }
+}
+pub(crate) use before_next;
+
+next! {
+    /// `mmap(2)`. On 64-bit Linux `mmap64` is the same function.
+    MMAP.get: "C" fn mmap(
+        addr: *mut c_void, len: size_t, prot: c_int, flags: c_int, fd: c_int, offset: off_t
+    ) -> *mut c_void,
+        else libc::syscall(libc::SYS_mmap, addr, len, prot, flags, fd, offset) as *mut c_void;
+    /// `munmap(2)`.
+    MUNMAP.get: "C" fn munmap(addr: *mut c_void, len: size_t) -> c_int,
+        else libc::syscall(libc::SYS_munmap, addr, len) as c_int;
+    /// `mremap(2)`. The last argument counts only with `MREMAP_FIXED` or `MREMAP_DONTUNMAP`.
+    MREMAP.get: "C" fn mremap(
+        old: *mut c_void, old_len: size_t, new_len: size_t, flags: c_int; ... new: *mut c_void
+    ) -> *mut c_void,
+        else libc::syscall(libc::SYS_mremap, old, old_len, new_len, flags, new) as *mut c_void;
+    /// `remap_file_pages(2)`.
+    REMAP_FILE_PAGES.get: "C" fn remap_file_pages(
+        addr: *mut c_void, len: size_t, prot: c_int, page: size_t, flags: c_int
+    ) -> c_int,
+        else libc::syscall(libc::SYS_remap_file_pages, addr, len, prot, page, flags) as c_int;
+    /// `mprotect(2)`.
+    MPROTECT.get: "C" fn mprotect(addr: *mut c_void, len: size_t, prot: c_int) -> c_int,
+        else libc::syscall(libc::SYS_mprotect, addr, len, prot) as c_int;
+    /// `pkey_mprotect(2)`.
+    PKEY_MPROTECT.get: "C" fn pkey_mprotect(
+        addr: *mut c_void, len: size_t, prot: c_int, key: c_int
+    ) -> c_int,
+        else libc::syscall(libc::SYS_pkey_mprotect, addr, len, prot, key) as c_int;
+    /// `madvise(2)`.
+    MADVISE.get: "C" fn madvise(addr: *mut c_void, len: size_t, advice: c_int) -> c_int,
+        else libc::syscall(libc::SYS_madvise, addr, len, advice) as c_int;
+    /// `posix_madvise(3)`, which returns an error number. Before it is found: no advice was given.
+    POSIX_MADVISE.get: "C" fn posix_madvise(addr: *mut c_void, len: size_t, advice: c_int) -> c_int,
+        else 0;
+    /// `mlock(2)`.
+    MLOCK.get: "C" fn mlock(addr: *const c_void, len: size_t) -> c_int,
+        else libc::syscall(libc::SYS_mlock, addr, len) as c_int;
+    /// `mlock2(2)`.
+    MLOCK2.get: "C" fn mlock2(addr: *const c_void, len: size_t, flags: c_int) -> c_int,
+        else libc::syscall(libc::SYS_mlock2, addr, len, flags) as c_int;
+    /// `mlockall(2)`.
+    MLOCKALL.get: "C" fn mlockall(flags: c_int) -> c_int,
+        else libc::syscall(libc::SYS_mlockall, flags) as c_int;
+    /// `open(2)`, with a mode that counts only if a file may be made.
+    OPEN.get: "C" fn open(path: *const c_char, flags: c_int; ... mode: mode_t) -> c_int,
+        else libc::syscall(libc::SYS_openat, libc::AT_FDCWD, path, flags, mode) as c_int;
+    /// `openat(2)`, the same.
+    OPENAT.get: "C" fn openat(
+        dir: c_int, path: *const c_char, flags: c_int; ... mode: mode_t
+    ) -> c_int,
+        else libc::syscall(libc::SYS_openat, dir, path, flags, mode) as c_int;
+    /// `open(2)` without a mode, as checked headers call it.
+    OPEN_2.get: "C" fn __open_2(path: *const c_char, flags: c_int) -> c_int,
+        else open(path, flags, 0);
+    /// `openat(2)`, the same.
+    OPENAT_2.get: "C" fn __openat_2(dir: c_int, path: *const c_char, flags: c_int) -> c_int,
+        else openat(dir, path, flags, 0);
+    /// `fork(2)`, with all handlers. The system call is given no place for numbers.
+    FORK.found: "C" fn fork() -> c_int,
+        else libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0_usize, 0_usize, 0_usize, 0_usize)
+            as c_int;
 }

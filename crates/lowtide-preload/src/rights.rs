@@ -24,7 +24,7 @@ use crate::interpose::Errno;
 use crate::judge::Reason;
 use crate::line::Question;
 use crate::own;
-use crate::real::before;
+use crate::real::before_next;
 use crate::state;
 use crate::tasks::Tasks;
 use libc::{c_int, c_long, c_void};
@@ -98,18 +98,11 @@ fn others(such: impl Fn(i32) -> bool) -> bool {
     Tasks::open().is_none_or(|tasks| tasks.find(is_other) != Ok(None))
 }
 
-before! {
-    prctl, PRCTL, (option: c_int, a: usize, b: usize, c: usize, d: usize), {
-        if is_of_rights(option) {
-            before_change();
-        }
-    };
+before_next! {
+    prctl, PRCTL, (option: c_int, a: usize, b: usize, c: usize, d: usize),
+        if is_of_rights(option) { before_change() };
     capset, CAPSET, (header: *mut c_void, data: *const c_void), before_change();
-    unshare, UNSHARE, (flags: c_int), {
-        if needs_one_thread(flags) {
-            before_change();
-        }
-    };
+    unshare, UNSHARE, (flags: c_int), if needs_one_thread(flags) { before_change() };
     setns, SETNS, (descriptor: c_int, kind: c_int), before_change();
 }
 

@@ -50,7 +50,7 @@ extern "C" fn begin() {
     execs::look_up();
     real_threads::look_up();
     users::look_up();
-    c_library::look_up_streams();
+    c_library::look_up();
     let Some(mut settings) = Settings::from_env(|name| env::var_os(name)) else { return };
     settings.read &= c_library::NOTES_READS;
     let is_first = settings.pid == Some(std::process::id());

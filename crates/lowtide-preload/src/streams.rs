@@ -15,56 +15,41 @@ use crate::reads;
 use crate::real_reads as real;
 use libc::{FILE, c_void, size_t};
 
-#[cfg_attr(not(test), unsafe(no_mangle))]
-unsafe extern "C-unwind" fn fread(
-    to: *mut c_void,
-    size: size_t,
-    count: size_t,
-    stream: *mut FILE,
-) -> size_t {
-    // SAFETY: the program's arguments.
-    let got = unsafe { real::fread(to, size, count, stream) };
-    reads::stream_done(stream, got.saturating_mul(size));
-    got
+/// Defines functions that take from a stream and note it, and those that checked headers call in
+/// their place.
+macro_rules! noted {
+    ($($name:ident, $checked:ident;)*) => {
+        $(
+            #[cfg_attr(not(test), unsafe(no_mangle))]
+            unsafe extern "C-unwind" fn $name(
+                to: *mut c_void,
+                size: size_t,
+                count: size_t,
+                stream: *mut FILE,
+            ) -> size_t {
+                // SAFETY: the program's arguments.
+                let got = unsafe { real::$name(to, size, count, stream) };
+                reads::stream_done(stream, got.saturating_mul(size));
+                got
+            }
+
+            #[cfg_attr(not(test), unsafe(no_mangle))]
+            unsafe extern "C-unwind" fn $checked(
+                to: *mut c_void,
+                room: size_t,
+                size: size_t,
+                count: size_t,
+                stream: *mut FILE,
+            ) -> size_t {
+                checked(size.saturating_mul(count), room);
+                // SAFETY: the program's arguments.
+                unsafe { $name(to, size, count, stream) }
+            }
+        )*
+    };
 }
 
-#[cfg_attr(not(test), unsafe(no_mangle))]
-unsafe extern "C-unwind" fn fread_unlocked(
-    to: *mut c_void,
-    size: size_t,
-    count: size_t,
-    stream: *mut FILE,
-) -> size_t {
-    // SAFETY: the program's arguments.
-    let got = unsafe { real::fread_unlocked(to, size, count, stream) };
-    reads::stream_done(stream, got.saturating_mul(size));
-    got
-}
-
-/// What checked headers call.
-#[cfg_attr(not(test), unsafe(no_mangle))]
-unsafe extern "C-unwind" fn __fread_chk(
-    to: *mut c_void,
-    room: size_t,
-    size: size_t,
-    count: size_t,
-    stream: *mut FILE,
-) -> size_t {
-    checked(size.saturating_mul(count), room);
-    // SAFETY: the program's arguments.
-    unsafe { fread(to, size, count, stream) }
-}
-
-/// The same.
-#[cfg_attr(not(test), unsafe(no_mangle))]
-unsafe extern "C-unwind" fn __fread_unlocked_chk(
-    to: *mut c_void,
-    room: size_t,
-    size: size_t,
-    count: size_t,
-    stream: *mut FILE,
-) -> size_t {
-    checked(size.saturating_mul(count), room);
-    // SAFETY: the program's arguments.
-    unsafe { fread_unlocked(to, size, count, stream) }
+noted! {
+    fread, __fread_chk;
+    fread_unlocked, __fread_unlocked_chk;
 }

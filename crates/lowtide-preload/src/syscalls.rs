@@ -12,36 +12,27 @@
 
 #![allow(unsafe_code)]
 
+use crate::execs::missing;
 use crate::interpose::Errno;
 use crate::judge::Reason;
-use crate::real::Next;
+use crate::real::next;
 use crate::{clones, rights, state};
-use libc::{c_char, c_long, c_void};
+use libc::{c_char, c_long};
 use std::ffi::CStr;
-use std::mem;
 
-static SYSCALL: Next = Next::new(c"syscall");
+/// What is behind `syscall(2)`: it takes words.
+mod real {
+    use super::{missing, next};
+    use libc::c_long;
 
-/// Finds it, so that no allocator has to later.
-pub(crate) fn look_up() {
-    SYSCALL.look_up();
+    next! {
+        SYSCALL.found: "C" fn syscall(
+            number: c_long, a: usize, b: usize, c: usize, d: usize, e: usize, f: usize
+        ) -> c_long,
+            else c_long::from(missing());
+    }
 }
-
-type Six = [usize; 6];
-
-/// What `syscall(2)` of the C library does.
-fn call(number: c_long, args: Six) -> c_long {
-    type F = unsafe extern "C" fn(c_long, usize, usize, usize, usize, usize, usize) -> c_long;
-    let Some(next) = SYSCALL.found() else {
-        Errno::set(libc::ENOSYS);
-        return -1;
-    };
-    // SAFETY: the C library's function, whose arguments are words.
-    let next = unsafe { mem::transmute::<*mut c_void, F>(next) };
-    let [a, b, c, d, e, f] = args;
-    // SAFETY: the program's arguments.
-    unsafe { next(number, a, b, c, d, e, f) }
-}
+pub(crate) use real::look_up;
 
 #[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C" fn syscall(
@@ -54,18 +45,16 @@ unsafe extern "C" fn syscall(
     f: usize,
 ) -> c_long {
     let args = [a, b, c, d, e, f];
-    match number {
-        libc::SYS_userfaultfd => {
-            yield_to_program();
-            call(number, args)
-        }
-        _ if rights::changes(number, &args) => {
-            rights::before_change();
-            call(number, args)
-        }
-        _ if clones::makes_child(number, &args) => clones::make(|| call(number, args)),
-        _ => call(number, args),
+    // SAFETY: the program's arguments.
+    let call = || unsafe { real::syscall(number, a, b, c, d, e, f) };
+    if number == libc::SYS_userfaultfd {
+        yield_to_program();
+    } else if rights::changes(number, &args) {
+        rights::before_change();
+    } else if clones::makes_child(number, &args) {
+        return clones::make(call);
     }
+    call()
 }
 
 /// A file is about to be opened.

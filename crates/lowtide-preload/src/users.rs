@@ -15,7 +15,7 @@
 
 use crate::interpose::Errno;
 use crate::line::Question;
-use crate::real::before;
+use crate::real::before_next;
 use crate::state;
 use libc::id_t;
 
@@ -29,7 +29,7 @@ fn prepare() {
     }
 }
 
-before! {
+before_next! {
     setuid, SETUID, (user: id_t), prepare();
     setgid, SETGID, (group: id_t), prepare();
     seteuid, SETEUID, (effective: id_t), prepare();

@@ -25,7 +25,7 @@
 
 use super::Handler;
 use crate::forks;
-use crate::real::Next;
+use crate::real::{Next, before, next};
 use libc::{c_int, c_void, size_t};
 use lowtide_run::elf::CLibrary;
 use std::ffi::CStr;
@@ -202,9 +202,6 @@ unsafe extern "C" fn lowtide_posix_memalign(_: *mut *mut c_void, _: size_t, _: s
 /// Standard streams are left as they are: musl's have one flag for all that locks them.
 pub(crate) fn unlock_standard_streams() {}
 
-/// Nothing stands in front of them.
-pub(crate) fn look_up_streams() {}
-
 /// There is nothing to undo.
 pub(crate) fn lock_standard_streams() {}
 
@@ -230,7 +227,19 @@ pub(crate) fn refusal() -> Option<&'static str> {
     )
 }
 
-static PTHREAD_ATFORK: Next = Next::new(c"pthread_atfork");
+/// What is behind the function below.
+mod real {
+    use super::{Handler, next};
+    use libc::c_int;
+
+    next! {
+        PTHREAD_ATFORK.found: "C" fn pthread_atfork(
+            before: Handler, parent: Handler, child: Handler
+        ) -> c_int,
+            else libc::ENOMEM;
+    }
+}
+pub(crate) use real::look_up;
 
 /// Registers handlers of `fork(2)`, without our own before them.
 pub(crate) unsafe fn register_atfork(
@@ -239,17 +248,11 @@ pub(crate) unsafe fn register_atfork(
     child: Handler,
     _: *mut c_void,
 ) -> c_int {
-    type F = unsafe extern "C" fn(Handler, Handler, Handler) -> c_int;
-    let Some(next) = PTHREAD_ATFORK.found() else { return libc::ENOMEM };
-    // SAFETY: the C library's function, or a wrapper around it.
-    let next = unsafe { mem::transmute::<*mut c_void, F>(next) };
     // SAFETY: the caller's arguments.
-    unsafe { next(before, parent, child) }
+    unsafe { real::pthread_atfork(before, parent, child) }
 }
 
-#[cfg_attr(not(test), unsafe(no_mangle))]
-unsafe extern "C" fn pthread_atfork(before: Handler, parent: Handler, child: Handler) -> c_int {
-    forks::register();
-    // SAFETY: the program's arguments.
-    unsafe { register_atfork(before, parent, child, ptr::null_mut()) }
+before! {
+    "C" fn pthread_atfork(before: Handler, parent: Handler, child: Handler) -> c_int,
+        forks::register();
 }
