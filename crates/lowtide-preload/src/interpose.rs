@@ -22,6 +22,7 @@
 use crate::judge::{self, Kind, Reason, Verdict};
 use crate::line::{Answer, New, Question};
 use crate::modes::Why;
+use crate::real::before;
 use crate::state::{self, State};
 use crate::{globs, keeper, last, mirrors, real};
 use libc::{c_int, c_void, off_t, size_t};
@@ -200,15 +201,6 @@ fn note(state: &State, range: &Range<usize>, kind: Kind) -> Result<(), Verdict> 
 }
 
 #[cfg_attr(not(test), unsafe(no_mangle))]
-unsafe extern "C" fn munmap(addr: *mut c_void, len: size_t) -> c_int {
-    if let Some((state, _)) = state::get() {
-        state.release(&pages(addr, len));
-    }
-    // SAFETY: the program's arguments.
-    unsafe { real::munmap(addr, len) }
-}
-
-#[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C" fn mremap(
     old: *mut c_void,
     old_len: size_t,
@@ -261,24 +253,6 @@ unsafe extern "C" fn mremap(
     got
 }
 
-/// The same addresses show other pages of the file.
-#[cfg_attr(not(test), unsafe(no_mangle))]
-unsafe extern "C" fn remap_file_pages(
-    addr: *mut c_void,
-    len: size_t,
-    prot: c_int,
-    page: size_t,
-    flags: c_int,
-) -> c_int {
-    if let Some((state, _)) = state::get() {
-        let range = pages(addr, len);
-        turn(state, &range, Why::Moved);
-        state.release(&range);
-    }
-    // SAFETY: the program's arguments.
-    unsafe { real::remap_file_pages(addr, len, prot, page, flags) }
-}
-
 /// What is mirrored of these addresses becomes the kernel's mapping.
 fn turn(state: &State, range: &Range<usize>, why: Why) {
     if mirrors::are_any() && state.ranges.touches(range, false) {
@@ -299,25 +273,6 @@ fn protect(addr: *mut c_void, len: usize, prot: c_int) {
     } else if prot & libc::PROT_WRITE != 0 && state.ranges.touches(&range, true) {
         state.release_for(&range, Reason::Writable);
     }
-}
-
-#[cfg_attr(not(test), unsafe(no_mangle))]
-unsafe extern "C" fn mprotect(addr: *mut c_void, len: size_t, prot: c_int) -> c_int {
-    protect(addr, len, prot);
-    // SAFETY: the program's arguments.
-    unsafe { real::mprotect(addr, len, prot) }
-}
-
-#[cfg_attr(not(test), unsafe(no_mangle))]
-unsafe extern "C" fn pkey_mprotect(
-    addr: *mut c_void,
-    len: size_t,
-    prot: c_int,
-    key: c_int,
-) -> c_int {
-    protect(addr, len, prot);
-    // SAFETY: the program's arguments.
-    unsafe { real::pkey_mprotect(addr, len, prot, key) }
 }
 
 /// What the kernel may be asked to read in advance of a mapping. Where all of it is kept, nothing:
@@ -404,22 +359,8 @@ fn locked(range: &Range<usize>) {
     }
 }
 
-#[cfg_attr(not(test), unsafe(no_mangle))]
-unsafe extern "C" fn mlock(addr: *const c_void, len: size_t) -> c_int {
-    locked(&pages(addr, len));
-    // SAFETY: the program's arguments.
-    unsafe { real::mlock(addr, len) }
-}
-
-#[cfg_attr(not(test), unsafe(no_mangle))]
-unsafe extern "C" fn mlock2(addr: *const c_void, len: size_t, flags: c_int) -> c_int {
-    locked(&pages(addr, len));
-    // SAFETY: the program's arguments.
-    unsafe { real::mlock2(addr, len, flags) }
-}
-
-#[cfg_attr(not(test), unsafe(no_mangle))]
-unsafe extern "C" fn mlockall(flags: c_int) -> c_int {
+/// All memory is locked, if the program wants that: what there is, and what comes.
+fn lock_all(flags: c_int) {
     if flags & libc::MCL_CURRENT != 0 {
         locked(&(0..usize::MAX));
     }
@@ -428,6 +369,34 @@ unsafe extern "C" fn mlockall(flags: c_int) -> c_int {
     {
         state.leave_alone(Reason::Locked);
     }
-    // SAFETY: the program's arguments.
-    unsafe { real::mlockall(flags) }
+}
+
+/// Addresses are about to show nothing, or something else.
+fn released(range: &Range<usize>) {
+    if let Some((state, _)) = state::get() {
+        state.release(range);
+    }
+}
+
+/// Addresses are about to show other pages of the file.
+fn remapped(range: &Range<usize>) {
+    if let Some((state, _)) = state::get() {
+        turn(state, range, Why::Moved);
+        state.release(range);
+    }
+}
+
+before! {
+    "C" fn munmap(addr: *mut c_void, len: size_t) -> c_int, released(&pages(addr, len));
+    "C" fn remap_file_pages(
+        addr: *mut c_void, len: size_t, prot: c_int, page: size_t, flags: c_int
+    ) -> c_int, remapped(&pages(addr, len));
+    "C" fn mprotect(addr: *mut c_void, len: size_t, prot: c_int) -> c_int,
+        protect(addr, len, prot);
+    "C" fn pkey_mprotect(addr: *mut c_void, len: size_t, prot: c_int, key: c_int) -> c_int,
+        protect(addr, len, prot);
+    "C" fn mlock(addr: *const c_void, len: size_t) -> c_int, locked(&pages(addr, len));
+    "C" fn mlock2(addr: *const c_void, len: size_t, flags: c_int) -> c_int,
+        locked(&pages(addr, len));
+    "C" fn mlockall(flags: c_int) -> c_int, lock_all(flags);
 }
