@@ -24,7 +24,7 @@ use crate::line::{Answer, New, Question};
 use crate::modes::Why;
 use crate::real::before;
 use crate::state::{self, State};
-use crate::{globs, keeper, last, mirrors, real};
+use crate::{globs, keeper, last, mirrors, own, real};
 use libc::{c_int, c_void, off_t, size_t};
 use lowtide_run::settings::Settings;
 use std::ops::Range;
@@ -110,11 +110,8 @@ unsafe extern "C" fn mmap(
     if got != libc::MAP_FAILED {
         let _errno = Errno::save();
         let handed = wanted.and_then(|(kind, identity)| {
-            let thread = rustix::thread::gettid().as_raw_nonzero().get();
-            let start = got as usize;
-            let len = pages(got, len).len();
-            let offset = offset as u64;
-            hand_over(state, New { start, len, offset, kind, fd, thread, identity, unfit })
+            let (range, offset, thread) = (pages(got, len), offset as u64, own::number());
+            hand_over(state, New { range, offset, kind, fd, thread, identity, unfit })
         });
         if let Err(Verdict::Leave(reason)) = handed {
             state.left.add(reason, len as u64, || globs::path_of(fd));
@@ -181,23 +178,28 @@ fn consider(
 
 /// Hands a mapping to the keeper.
 fn hand_over(state: &'static State, new: New) -> Result<(), Verdict> {
+    let (range, is_private) = (new.range.clone(), new.kind == Kind::PrivateReadOnly);
     let asked = state.line.ask_or_start(Question::Keep(new), keeper::begin);
     last::prepare(state);
-    match asked {
-        Ok(Answer::Done) => note(state, &(new.start..new.start + new.len), new.kind),
-        Ok(Answer::Left(reason)) | Err(reason) => Err(Verdict::Leave(reason)),
-        Ok(Answer::Ticket(_)) => Err(Verdict::Leave(Reason::Broken)),
-    }
+    note(state, asked, range, is_private).map_err(Verdict::Leave)
 }
 
-/// Remembers the addresses of what the keeper has.
-fn note(state: &State, range: &Range<usize>, kind: Kind) -> Result<(), Verdict> {
-    let is_private = kind == Kind::PrivateReadOnly;
-    if state.ranges.insert(range, is_private).is_err() {
-        state.line.ask(Question::Forget { start: range.start, end: range.end });
-        return Err(Verdict::Leave(Reason::Resources));
+/// Remembers the addresses of what the keeper has, if it has answered so.
+fn note(
+    state: &State,
+    answer: Result<Answer, Reason>,
+    range: Range<usize>,
+    is_private: bool,
+) -> Result<(), Reason> {
+    match answer? {
+        Answer::Done => {}
+        Answer::Left(reason) => return Err(reason),
+        Answer::Ticket(_) => return Err(Reason::Broken),
     }
-    Ok(())
+    state.ranges.insert(&range, is_private).map_err(|_| {
+        state.line.ask(Question::Forget(range));
+        Reason::Resources
+    })
 }
 
 #[cfg_attr(not(test), unsafe(no_mangle))]
@@ -222,13 +224,11 @@ unsafe extern "C" fn mremap(
     }
     let range = pages(old, old_len);
     let is_private = state.ranges.touches(&range, true);
-    let ticket = state.ranges.remove(&range).and_then(|gone| {
-        let asked = Question::Detach { start: gone.start, end: gone.end };
-        match state.line.ask(asked) {
+    let ticket =
+        state.ranges.remove(&range).and_then(|gone| match state.line.ask(Question::Detach(gone)) {
             Some(Answer::Ticket(ticket)) if ticket > 0 => Some(ticket),
             _ => None,
-        }
-    });
+        });
     // SAFETY: the program's arguments.
     let got = unsafe { real::mremap(old, old_len, new_len, flags, new) };
     if let Some(ticket) = ticket {
@@ -236,17 +236,13 @@ unsafe extern "C" fn mremap(
         // It stays where it was if the call failed, and also if it is to.
         let now = if got == libc::MAP_FAILED { range.clone() } else { pages(got, new_len) };
         let stays = got != libc::MAP_FAILED && flags & libc::MREMAP_DONTUNMAP != 0;
-        let kind = if is_private { Kind::PrivateReadOnly } else { Kind::Shared };
         let places = stays.then_some((range, false)).into_iter().chain([(now, true)]);
-        for (place, is_last) in places {
-            let (start, len) = (place.start, place.len());
-            let attached = match state.line.ask(Question::Attach { ticket, start, len, is_last }) {
-                Some(Answer::Done) => note(state, &place, kind),
-                Some(Answer::Left(reason)) => Err(Verdict::Leave(reason)),
-                _ => Err(Verdict::Leave(Reason::Broken)),
-            };
-            if let Err(Verdict::Leave(reason)) = attached {
-                state.left.add(reason, len as u64, Vec::new);
+        for (range, is_last) in places {
+            let asked = Question::Attach { ticket, range: range.clone(), is_last };
+            let attached = state.line.ask(asked).ok_or(Reason::Broken);
+            let bytes = range.len() as u64;
+            if let Err(reason) = note(state, attached, range, is_private) {
+                state.left.add(reason, bytes, Vec::new);
             }
         }
     }
@@ -257,7 +253,7 @@ unsafe extern "C" fn mremap(
 fn turn(state: &State, range: &Range<usize>, why: Why) {
     if mirrors::are_any() && state.ranges.touches(range, false) {
         let _errno = Errno::save();
-        state.line.ask(Question::Turn { start: range.start, end: range.end, why });
+        state.line.ask(Question::Turn { range: range.clone(), why });
     }
 }
 
@@ -286,7 +282,7 @@ fn in_advance(addr: *mut c_void, len: usize, is_will_need: bool) -> Option<usize
         return Some(len);
     }
     let _errno = Errno::save();
-    let answer = state.line.ask(Question::WillNeed { start: range.start, end: range.end });
+    let answer = state.line.ask(Question::WillNeed(range.clone()));
     if is_of_page(addr) && kept == range.len() && matches!(answer, Some(Answer::Done)) {
         return None;
     }
@@ -332,7 +328,7 @@ fn advise(addr: *mut c_void, len: usize, advice: c_int) -> c_int {
         return advice;
     }
     let _errno = Errno::save();
-    state.line.ask(Question::Advise { start: range.start, end: range.end, random });
+    state.line.ask(Question::Advise { range, random });
     libc::MADV_RANDOM
 }
 

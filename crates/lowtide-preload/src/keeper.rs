@@ -190,7 +190,7 @@ impl Keeper {
                 return;
             }
             if let Some(question) = question {
-                let answer = self.answer(question);
+                let answer = self.answer(question).unwrap_or_else(Answer::Left);
                 self.state.line.answer(answer);
             }
             if self.state.line.look_wanted() {
@@ -202,75 +202,53 @@ impl Keeper {
         }
     }
 
-    fn answer(&mut self, question: Question) -> Answer {
-        let done_or_left = |done: Result<(), Reason>| match done {
-            Ok(()) => Answer::Done,
-            Err(reason) => Answer::Left(reason),
-        };
+    fn answer(&mut self, question: Question) -> Result<Answer, Reason> {
         match question {
-            Question::Keep(new) => done_or_left(self.keep_new(&new)),
-            Question::Forget { start, end } => {
-                self.forget(&(start..end));
-                Answer::Done
+            Question::Keep(new) => self.keep_new(new)?,
+            Question::Forget(range) => self.forget(&range),
+            Question::Advise { range, random } => {
+                self.touching(&range).for_each(|how| how.advise(range.clone(), random));
             }
-            Question::Advise { start, end, random } => {
-                let kept = self.touched(&(start..end)).into_iter().map(|at| &self.kept[&at].how);
-                kept.for_each(|how| how.advise(start..end, random));
-                Answer::Done
-            }
-            Question::WillNeed { start, end } => {
-                let kept = self.touched(&(start..end)).into_iter().map(|at| &self.kept[&at].how);
+            Question::WillNeed(range) => {
                 // Each is asked, and the kernel reads ahead of what is left.
-                let left = kept.filter(|how| !how.will_need(start..end)).count();
-                if left == 0 { Answer::Done } else { Answer::Left(Reason::Refused) }
+                if self.touching(&range).filter(|how| !how.will_need(range.clone())).count() > 0 {
+                    return Err(Reason::Refused);
+                }
             }
-            Question::Turn { start, end, why } => {
-                self.turn(&(start..end), why);
-                Answer::Done
-            }
+            Question::Turn { range, why } => self.turn(&range, why),
             Question::Prepare => {
                 if let Ok(budgets) = self.budgets() {
                     budgets.prepare();
                 }
-                Answer::Done
             }
-            Question::Leases => {
-                self.give_up_leases();
-                Answer::Done
-            }
-            Question::Detach { start, end } => Answer::Ticket(self.detach(&(start..end))),
-            Question::Attach { ticket, start, len, is_last } => {
-                let attached = self.attach(ticket, start, len);
+            Question::Leases => self.give_up_leases(),
+            Question::Detach(range) => return Ok(Answer::Ticket(self.detach(&range))),
+            Question::Attach { ticket, range, is_last } => {
+                let attached = self.attach(ticket, range);
                 if is_last {
                     self.detached.remove(&ticket);
                 }
-                done_or_left(attached)
+                attached?;
             }
-            Question::Summary => {
-                self.say_at_the_end();
-                Answer::Done
-            }
+            Question::Summary => self.say_at_the_end(),
             Question::Inherit { now } => {
                 self.inherits = Some(Instant::now());
                 if now {
                     self.keep_inherited(true);
                 }
-                Answer::Done
             }
             Question::Read { fd, thread, identity } => {
                 if let Some(reading) = &mut self.reading {
                     // They may be of files whose numbers this one gets.
                     reading.take(&self.state.noted);
                 }
-                let kept = self.keep_reads((thread, fd), identity);
-                kept.map_or_else(Answer::Left, |number| Answer::Ticket(number as u32 + 1))
+                let number = self.keep_reads((thread, fd), identity)?;
+                return Ok(Answer::Ticket(number as u32 + 1));
             }
-            Question::Nothing | Question::End => Answer::Done,
-            Question::Leave => {
-                self.leave();
-                Answer::Done
-            }
+            Question::Nothing | Question::End => {}
+            Question::Leave => self.leave(),
         }
+        Ok(Answer::Done)
     }
 
     fn leave(&mut self) {
@@ -326,15 +304,14 @@ impl Keeper {
         Ok(number)
     }
 
-    fn keep_new(&mut self, new: &New) -> Result<(), Reason> {
+    fn keep_new(&mut self, new: New) -> Result<(), Reason> {
         let (file, is_own) = reopen(new.thread, new.fd).map_err(|_| Reason::Unopened)?;
         if of_file(file.as_fd()) != Ok(new.identity) {
             return Err(Reason::Unopened);
         }
         let path = globs::path_of(file.as_raw_fd());
         let budget = globs::budget_of(self.settings, &path).map_or(0, |number| number + 1);
-        let range = new.start..new.start + new.len;
-        let (file, offset) = (Rc::new(file), new.offset);
+        let (file, range, offset) = (Rc::new(file), new.range, new.offset);
         let is_private = new.kind == Kind::PrivateReadOnly;
         let subject = Subject { file, is_own, range, offset, is_private, budget };
         self.keep(subject, new.unfit, &path)
@@ -502,6 +479,11 @@ impl Keeper {
         touching.map(|(start, _)| *start).collect()
     }
 
+    /// How what touches a range is kept.
+    fn touching(&self, range: &Range<usize>) -> impl Iterator<Item = &Keeping> {
+        self.touched(range).into_iter().map(|at| &self.kept[&at].how)
+    }
+
     fn forget(&mut self, range: &Range<usize>) {
         if let Some(budgets) = &mut self.budgets {
             let read = self.reading.iter().flat_map(Reading::counted);
@@ -553,9 +535,9 @@ impl Keeper {
         self.tickets
     }
 
-    fn attach(&mut self, ticket: u32, start: usize, len: usize) -> Result<(), Reason> {
+    fn attach(&mut self, ticket: u32, range: Range<usize>) -> Result<(), Reason> {
         let (subject, _) = self.detached.get(&ticket).ok_or(Reason::Refused)?;
-        self.keep_watched(Subject { range: start..start + len, ..subject.clone() })
+        self.keep_watched(Subject { range, ..subject.clone() })
     }
 
     /// With `--read` the keeper is there from the beginning, and there may be nothing to say.
@@ -571,10 +553,12 @@ impl Keeper {
         let counted = self.kept.values().map(Kept::counted).chain(read);
         let figures = self.budgets.as_mut().map(|budgets| budgets.figures(counted));
         let figures = figures.unwrap_or_default();
+        let glob = |number: usize| {
+            let glob = &self.settings.maps.get(number.checked_sub(1)?)?.0;
+            Some(glob.to_string_lossy().into_owned())
+        };
         let budgets = self.known.iter().map(|(number, known)| Budget {
-            glob: number
-                .checked_sub(1)
-                .map(|glob| self.settings.maps[glob].0.to_string_lossy().into_owned()),
+            glob: glob(*number),
             mappings: known.mappings,
             read_files: known.read_files,
             files: known.files.clone(),
@@ -582,10 +566,6 @@ impl Keeper {
         });
         let refusal = self.budgets.as_ref().and_then(Budgets::refusal);
         let curves = self.budgets.as_ref().map(Budgets::curves).unwrap_or_default();
-        let glob = |number: usize| {
-            let glob = &self.settings.maps.get(number.checked_sub(1)?)?.0;
-            Some(glob.to_string_lossy().into_owned())
-        };
         let whole = Whole {
             budgets: budgets.collect(),
             curves: curves.into_iter().map(|(number, curve)| (glob(number), curve)).collect(),

@@ -11,16 +11,15 @@ use crate::lock::{self, LOOK, Lock};
 use crate::modes::Why;
 use std::cell::UnsafeCell;
 use std::mem::MaybeUninit;
+use std::ops::Range;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 /// A mapping that the program has just made.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(crate) struct New {
-    /// Address.
-    pub(crate) start: usize,
-    /// Bytes, whole pages.
-    pub(crate) len: usize,
+    /// Addresses, whole pages.
+    pub(crate) range: Range<usize>,
     /// Offset in the file.
     pub(crate) offset: u64,
     /// How it is used.
@@ -35,8 +34,8 @@ pub(crate) struct New {
     pub(crate) unfit: Option<Why>,
 }
 
-/// What the keeper is to do.
-#[derive(Clone, Copy, Debug)]
+/// What the keeper is to do. Has nothing to drop: the slot is read without being emptied.
+#[derive(Debug)]
 pub(crate) enum Question {
     /// Keep a mapping within the budget.
     Keep(New),
@@ -46,52 +45,31 @@ pub(crate) enum Question {
         now: bool,
     },
     /// Leave these addresses alone from now on.
-    Forget {
-        /// First.
-        start: usize,
-        /// Behind the last.
-        end: usize,
-    },
+    Forget(Range<usize>),
     /// The program says how it will read these addresses.
     Advise {
-        /// First.
-        start: usize,
-        /// Behind the last.
-        end: usize,
+        /// Which.
+        range: Range<usize>,
         /// At random.
         random: bool,
     },
     /// A part of a mapping was moved or resized by `mremap`: forget where it was.
-    Detach {
-        /// First.
-        start: usize,
-        /// Behind the last.
-        end: usize,
-    },
+    Detach(Range<usize>),
     /// It is here now.
     Attach {
         /// The answer to [`Question::Detach`].
         ticket: u32,
-        /// Address.
-        start: usize,
-        /// Bytes, whole pages.
-        len: usize,
+        /// Addresses, whole pages.
+        range: Range<usize>,
         /// The ticket is used up.
         is_last: bool,
     },
     /// The program will read these addresses soon.
-    WillNeed {
-        /// First.
-        start: usize,
-        /// Behind the last.
-        end: usize,
-    },
+    WillNeed(Range<usize>),
     /// What is mirrored of these addresses is to be the kernel's mapping.
     Turn {
-        /// First.
-        start: usize,
-        /// Behind the last.
-        end: usize,
+        /// Which.
+        range: Range<usize>,
         /// Why.
         why: Why,
     },
@@ -176,13 +154,13 @@ impl Line {
             }
             self.keeper.store(PRESENT, Ordering::Release);
         }
-        self.put(question)
+        self.put(question, None)
     }
 
     /// Asks, and returns the answer; `None` without a keeper.
     pub(crate) fn ask(&self, question: Question) -> Option<Answer> {
         let _turn = self.turn.lock();
-        self.is_kept().then(|| self.put(question).ok())?
+        self.is_kept().then(|| self.put(question, None).ok())?
     }
 
     /// As [`Line::ask`], but waits no longer than this for the answer. The keeper does what was
@@ -190,16 +168,11 @@ impl Line {
     pub(crate) fn ask_within(&self, question: Question, limit: Duration) -> Option<Answer> {
         let deadline = Instant::now() + limit;
         let _turn = self.turn.lock_until(deadline)?;
-        self.is_kept().then(|| self.put_until(question, Some(deadline)).ok())?
+        self.is_kept().then(|| self.put(question, Some(deadline)).ok())?
     }
 
-    /// The caller has the turn.
-    fn put(&self, question: Question) -> Result<Answer, Reason> {
-        self.put_until(question, None)
-    }
-
-    /// The same, until the deadline at most.
-    fn put_until(&self, question: Question, deadline: Option<Instant>) -> Result<Answer, Reason> {
+    /// The caller has the turn. Waits until the deadline at most, if there is one.
+    fn put(&self, question: Question, deadline: Option<Instant>) -> Result<Answer, Reason> {
         let wait = |expected: u32| {
             let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
             if left.is_some_and(|left| left.is_zero()) {
@@ -276,7 +249,7 @@ impl Line {
         if self.phase.load(Ordering::Acquire) == ASKED {
             // SAFETY: it was written before `ASKED`, and nothing else happens until the answer.
             let slot = unsafe { &*self.question.get() };
-            // SAFETY: as above.
+            // SAFETY: as above. To read it again does no harm: it has nothing to drop.
             return Some(unsafe { slot.assume_init_read() });
         }
         None

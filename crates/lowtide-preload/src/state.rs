@@ -103,11 +103,9 @@ impl State {
     /// Addresses of which the program is about to change what is there: the keeper leaves them
     /// alone when this returns. Says whether any were adopted.
     pub(crate) fn release(&self, range: &Range<usize>) -> bool {
-        let gone = self.ranges.remove(range);
-        if let Some(gone) = &gone {
-            self.line.ask(Question::Forget { start: gone.start, end: gone.end });
-        }
-        gone.is_some()
+        let Some(gone) = self.ranges.remove(range) else { return false };
+        self.line.ask(Question::Forget(gone));
+        true
     }
 
     /// The same, for a mapping that stays, but cannot be served any more.
