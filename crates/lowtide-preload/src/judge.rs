@@ -26,91 +26,67 @@ pub(crate) enum Kind {
     PrivateReadOnly,
 }
 
-/// Why a mapping is left to the kernel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(usize)]
-pub(crate) enum Reason {
-    /// Below the threshold.
-    Small,
-    /// Code.
-    Executable,
-    /// Private and writable.
-    Writable,
-    /// Not readable when it was mapped.
-    Unreadable,
-    /// Locked in memory.
-    Locked,
-    /// A file that is memory.
-    InMemory,
-    /// No thread, no memory, no descriptor; or a child without the handlers of `fork`.
-    Resources,
-    /// The file could not be opened by the keeper.
-    Unopened,
-    /// The engine refused.
-    Refused,
-    /// Our own thread failed.
-    Broken,
-    /// The program serves page faults itself.
-    Userfaultfd,
-    /// The program gives up rights, or goes into other namespaces.
-    Rights,
+/// Defines why something is as it is: each reason, its name in JSON, and the reason in words.
+macro_rules! reasons {
+    ($(#[$about:meta])* $name:ident {
+        $($(#[$when:meta])* $reason:ident = $json:literal, $text:literal;)*
+    }) => {
+        $(#[$about])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub(crate) enum $name {
+            $($(#[$when])* $reason),*
+        }
+
+        impl $name {
+            /// All of them, in the order of their numbers.
+            pub(crate) const ALL: [Self; [$($json),*].len()] = [$(Self::$reason),*];
+
+            /// Its name in JSON.
+            pub(crate) const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$reason => $json),*
+                }
+            }
+
+            /// The reason in words.
+            pub(crate) const fn text(self) -> &'static str {
+                match self {
+                    $(Self::$reason => $text),*
+                }
+            }
+        }
+    };
 }
+pub(crate) use reasons;
 
-impl Reason {
-    /// All of them, in the order of their numbers.
-    pub(crate) const ALL: [Reason; 12] = [
-        Reason::Small,
-        Reason::Executable,
-        Reason::Writable,
-        Reason::Unreadable,
-        Reason::Locked,
-        Reason::InMemory,
-        Reason::Resources,
-        Reason::Unopened,
-        Reason::Refused,
-        Reason::Broken,
-        Reason::Userfaultfd,
-        Reason::Rights,
-    ];
-
-    /// Its name in JSON.
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Reason::Small => "small",
-            Reason::Executable => "executable",
-            Reason::Writable => "private_writable",
-            Reason::Unreadable => "not_readable",
-            Reason::Locked => "locked",
-            Reason::InMemory => "in_memory",
-            Reason::Resources => "resources",
-            Reason::Unopened => "not_opened",
-            Reason::Refused => "refused",
-            Reason::Broken => "broken",
-            Reason::Userfaultfd => "userfaultfd",
-            Reason::Rights => "rights",
-        }
-    }
-
-    /// The reason in words.
-    pub(crate) const fn text(self) -> &'static str {
-        match self {
-            Reason::Small => "smaller than --threshold",
-            Reason::Executable => "code",
-            Reason::Writable => "private and writable: stores are the program's own copies",
-            Reason::Unreadable => "not readable when it was mapped",
-            Reason::Locked => "locked in memory by the program",
-            Reason::InMemory => "the file lives in memory (tmpfs, memfd, huge pages)",
-            Reason::Resources => {
-                "no thread, memory or descriptor for its watcher, or a process made by raw clone(2)"
-            }
-            Reason::Unopened => "the file could not be opened a second time",
-            Reason::Refused => "refused by the runtime",
-            Reason::Broken => "lowtide's own thread failed",
-            Reason::Userfaultfd => "the program uses userfaultfd(2) itself",
-            Reason::Rights => {
-                "the program, of one thread, gave up rights or changed its namespaces"
-            }
-        }
+reasons! {
+    /// Why a mapping is left to the kernel.
+    Reason {
+        /// Below the threshold.
+        Small = "small", "smaller than --threshold";
+        /// Code.
+        Executable = "executable", "code";
+        /// Private and writable.
+        Writable = "private_writable", "private and writable: stores are the program's own copies";
+        /// Not readable when it was mapped.
+        Unreadable = "not_readable", "not readable when it was mapped";
+        /// Locked in memory.
+        Locked = "locked", "locked in memory by the program";
+        /// A file that is memory.
+        InMemory = "in_memory", "the file lives in memory (tmpfs, memfd, huge pages)";
+        /// No thread, no memory, no descriptor; or a child without the handlers of `fork`.
+        Resources = "resources",
+            "no thread, memory or descriptor for its watcher, or a process made by raw clone(2)";
+        /// The file could not be opened by the keeper.
+        Unopened = "not_opened", "the file could not be opened a second time";
+        /// The engine refused.
+        Refused = "refused", "refused by the runtime";
+        /// Our own thread failed.
+        Broken = "broken", "lowtide's own thread failed";
+        /// The program serves page faults itself.
+        Userfaultfd = "userfaultfd", "the program uses userfaultfd(2) itself";
+        /// The program gives up rights, or goes into other namespaces.
+        Rights = "rights", "the program, of one thread, gave up rights or changed its namespaces";
     }
 }
 

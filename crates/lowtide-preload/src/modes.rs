@@ -1,99 +1,43 @@
 //! Why a mapping is kept in `pagecache` mode although `userfault` is wanted, and how many are.
 
+use crate::judge::reasons;
 use crate::left::LeftAlone;
 use lowtide_run::leases::NoLease;
 use std::ops::Deref;
 
-/// Why.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Why {
-    /// Stores through it go to the file.
-    Stored,
-    /// It replaces other memory, of which threads may know.
-    Fixed,
-    /// Another descriptor, or mapping, may change the file.
-    OpenForWriting,
-    /// A child has it from its parent: threads may know of it.
-    Inherited,
-    /// Leases are for owners.
-    NotOwner,
-    /// No lease on files of this file system.
-    NoLease,
-    /// userfaultfd, direct I/O or page tables.
-    Unavailable,
-    /// No memory, thread or room in a table.
-    Resources,
-    /// The addresses of the process are limited.
-    Addresses,
-    /// It was mirrored until the file was opened for writing, or cut.
-    Opened,
-    /// It was mirrored until a part was unmapped, replaced or locked.
-    Cut,
-    /// It was mirrored until it was moved or got another length.
-    Moved,
-    /// It was mirrored until its protection changed.
-    Protected,
-    /// It was mirrored until the program gave advice that changes more than reading ahead.
-    Advised,
-}
-
-impl Why {
-    /// All of them.
-    pub(crate) const ALL: [Why; 14] = [
-        Why::Stored,
-        Why::Fixed,
-        Why::OpenForWriting,
-        Why::Inherited,
-        Why::NotOwner,
-        Why::NoLease,
-        Why::Unavailable,
-        Why::Resources,
-        Why::Addresses,
-        Why::Opened,
-        Why::Cut,
-        Why::Moved,
-        Why::Protected,
-        Why::Advised,
-    ];
-
-    /// Its name in JSON.
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Why::Stored => "shared_writable",
-            Why::Fixed => "fixed_address",
-            Why::OpenForWriting => "open_for_writing",
-            Why::Inherited => "inherited",
-            Why::NotOwner => "not_owner",
-            Why::NoLease => "no_lease",
-            Why::Unavailable => "unavailable",
-            Why::Resources => "resources",
-            Why::Addresses => "few_addresses",
-            Why::Opened => "turned_opened_for_writing",
-            Why::Cut => "turned_cut",
-            Why::Moved => "turned_moved",
-            Why::Protected => "turned_protected",
-            Why::Advised => "turned_advised",
-        }
-    }
-
-    /// The reason in words.
-    pub(crate) const fn text(self) -> &'static str {
-        match self {
-            Why::Stored => "shared and writable: stores go to the file",
-            Why::Fixed => "mapped in the place of other memory (MAP_FIXED)",
-            Why::OpenForWriting => "the file is open for writing",
-            Why::Inherited => "inherited from the parent process",
-            Why::NotOwner => "the file belongs to another user: no lease",
-            Why::NoLease => "the file system gives no lease that could be trusted",
-            Why::Unavailable => "userfault cannot be used here",
-            Why::Resources => "no memory, thread or room for another mirror",
-            Why::Addresses => "addresses are limited (ulimit -v), and a mirror takes them twice",
-            Why::Opened => "userfault until the file was opened for writing or cut",
-            Why::Cut => "userfault until a part was unmapped, replaced or locked",
-            Why::Moved => "userfault until it was moved or resized",
-            Why::Protected => "userfault until its protection changed",
-            Why::Advised => "userfault until the program gave special advice",
-        }
+reasons! {
+    /// Why.
+    Why {
+        /// Stores through it go to the file.
+        Stored = "shared_writable", "shared and writable: stores go to the file";
+        /// It replaces other memory, of which threads may know.
+        Fixed = "fixed_address", "mapped in the place of other memory (MAP_FIXED)";
+        /// Another descriptor, or mapping, may change the file.
+        OpenForWriting = "open_for_writing", "the file is open for writing";
+        /// A child has it from its parent: threads may know of it.
+        Inherited = "inherited", "inherited from the parent process";
+        /// Leases are for owners.
+        NotOwner = "not_owner", "the file belongs to another user: no lease";
+        /// No lease on files of this file system.
+        NoLease = "no_lease", "the file system gives no lease that could be trusted";
+        /// userfaultfd, direct I/O or page tables.
+        Unavailable = "unavailable", "userfault cannot be used here";
+        /// No memory, thread or room in a table.
+        Resources = "resources", "no memory, thread or room for another mirror";
+        /// The addresses of the process are limited.
+        Addresses = "few_addresses",
+            "addresses are limited (ulimit -v), and a mirror takes them twice";
+        /// It was mirrored until the file was opened for writing, or cut.
+        Opened = "turned_opened_for_writing",
+            "userfault until the file was opened for writing or cut";
+        /// It was mirrored until a part was unmapped, replaced or locked.
+        Cut = "turned_cut", "userfault until a part was unmapped, replaced or locked";
+        /// It was mirrored until it was moved or got another length.
+        Moved = "turned_moved", "userfault until it was moved or resized";
+        /// It was mirrored until its protection changed.
+        Protected = "turned_protected", "userfault until its protection changed";
+        /// It was mirrored until the program gave advice that changes more than reading ahead.
+        Advised = "turned_advised", "userfault until the program gave special advice";
     }
 }
 
