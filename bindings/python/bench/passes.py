@@ -44,17 +44,24 @@ def passes(given, path):
     """MiB a second of each way, for each round."""
     count = given.size // ROW
     total = count * (count - 1) // 2
-    other = path.with_suffix(".order")
-    make(other, given.size, ROW)
-    group, block = Group(given.max, "order"), np.ones(BLOCK * 8, "u1")
-    uncache(path)
-    uncache(other)
-    theirs = np.memmap(other, "u8", "r")
-    ours = lowtide.memmap(path, "u8", "r", budget=given.max)
-    view = lowtide.open(path, budget=given.max, lock=False)
     rates = {"numpy.memmap": [], "lowtide.memmap": [], "userfault": [], "lowtide.open": []}
+    # Budgets of one size, and mappings of one file, would be shared.
+    files = {way: path.with_suffix(f".{way}") for way in rates}
+    budgets = {way: lowtide.Pager(given.max) for way in rates}
+    for file in files.values():
+        make(file, given.size, ROW)
+        uncache(file)
+
+    def memmap(way, **more):
+        return lowtide.memmap(files[way], "u8", "r", budget=budgets[way], **more)
+
+    group, block = Group(given.max, "order"), np.ones(BLOCK * 8, "u1")
+    other = files["numpy.memmap"]
+    theirs = np.memmap(other, "u8", "r")
+    ours = memmap("lowtide.memmap")
+    view = lowtide.open(files["lowtide.open"], budget=budgets["lowtide.open"], lock=False)
     try:
-        mirror = lowtide.memmap(path, "u8", "r", budget=given.max, map_mode="userfault")
+        mirror = memmap("userfault", map_mode="userfault")
     except OSError as error:
         print(f"no mirrors on this machine: {error}")
         del rates["userfault"]
