@@ -61,7 +61,9 @@ impl Watched {
         make_coarse(&addresses);
         (start / self.folio()..end.div_ceil(self.folio())).for_each(|part| state.folios.set(part));
         let had = had.unwrap_or(start..end);
-        known.map(|at| state.handed.swap_remove(at));
+        if let Some(at) = known {
+            state.handed.swap_remove(at);
+        }
         state.handed.push(Handed { pages: had.start.min(start)..had.end.max(end), owner });
         true
     }
