@@ -20,8 +20,9 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock};
 
-/// Pages that are charged together.
-const TOGETHER: u64 = 64;
+/// Pages that are charged together. Of a window, the device reads some while others are evicted for
+/// the next.
+pub(super) const TOGETHER: u64 = 64;
 
 /// A file whose mappings are watched.
 #[derive(Debug)]
@@ -91,7 +92,7 @@ pub(super) fn charge_step(
     arrive: impl FnOnce(Range<u64>),
 ) -> u64 {
     let _nested = Nested::begin();
-    let space = &*file.space;
+    let (space, is_mapped) = (&*file.space, access == Access::Mapped);
     let claim = |page: u64| match pool.claim(space, page, space.table.get(page)?) {
         Miss::Claimed(claim) => Some(claim),
         Miss::Resident(..) | Miss::Busy(_) => None,
@@ -119,7 +120,6 @@ pub(super) fn charge_step(
         } else {
             file.admitted.fetch_add(1, Relaxed);
         }
-        let is_mapped = access == Access::Mapped;
         if is_mapped {
             file.watched.admitted(claim.page);
         }

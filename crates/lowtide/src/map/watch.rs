@@ -27,7 +27,7 @@
 //! Pages may be cached without a charge: `sweep.rs`. Pages of reads that are noted are charged as
 //! those of mappings are (`run/noted.rs`).
 
-use super::noticed::{WatchedFile, admit, charge_step, note_first_use, notice};
+use super::noticed::{TOGETHER, WatchedFile, admit, charge_step, note_first_use, notice};
 use super::run::noted::{Hands, Taking};
 use super::streams::{AHEAD_PART, Bounds, HANDED};
 use crate::ahead::readahead::budget_of;
@@ -64,9 +64,6 @@ const PART: u64 = 32;
 const FEW: u64 = 32;
 /// A scan costs little when this number of times what the last one took has gone by.
 const SELDOM: u32 = 50;
-/// Pages of a window that are charged, and then requested, at a time: the device reads some while
-/// others are evicted for the next.
-const AHEAD_STEP: u64 = 64;
 /// Pages of a window that are looked at together.
 const LOOK_STEP: u64 = 256;
 /// The thread's turns: the shortest that there are. Readers wait for it.
@@ -347,7 +344,7 @@ fn charge_ahead(
 ) -> u64 {
     let mut at = window.start;
     while at < window.end {
-        let end = (at + AHEAD_STEP).min(window.end);
+        let end = (at + TOGETHER).min(window.end);
         let done = charge_step(pool, file, at..end, Access::Ahead, |pages| request(&pages));
         if done < end {
             return done;
