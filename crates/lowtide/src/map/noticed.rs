@@ -63,8 +63,9 @@ impl Drop for WatchedFile {
     }
 }
 
-/// Charges the pages of a file that came in since the last look.
-pub(super) fn notice(pool: &Pool, file: &WatchedFile) {
+/// Charges the pages of a file that came in since the last look. Returns whether many came in, one
+/// behind the other, of which no stream was known: the look came late.
+pub(super) fn notice(pool: &Pool, file: &WatchedFile) -> bool {
     let mut present: Vec<Range<u64>> = Vec::new();
     if let Err(error) = file.watched.present(0..u64::MAX, &mut present) {
         tell!(error, %error, "pages of a map cannot be seen");
@@ -76,10 +77,13 @@ pub(super) fn notice(pool: &Pool, file: &WatchedFile) {
             _ => runs.push(page..page + 1),
         });
     }
+    let mut streams = lowtide_pin::sync::lock(&file.streams);
+    let was_late = runs.iter().any(|run| streams.could_follow(run));
     // Before pages that are known to be there nothing is to be read: a stream has passed.
     let is_known = |page| file.space.table.get(page).is_some_and(|entry| !is_absent(entry));
     runs.retain(|run| !is_known(run.end));
-    lowtide_pin::sync::lock(&file.streams).came_in(&runs);
+    streams.came_in(&runs);
+    was_late
 }
 
 /// Charges those of some pages that are absent, as far as there is room, and then calls `arrive`

@@ -113,16 +113,21 @@ impl Streams {
         }
     }
 
+    /// Whether new pages are long enough for a stream, and of none that there is.
+    pub(super) fn could_follow(&self, run: &Range<u64>) -> bool {
+        let known = |s: &Stream| run.start <= s.end && s.next <= run.end;
+        let quiet = |quiet: &Range<u64>| quiet.contains(&run.end);
+        self.largest >= FIRST
+            && run.end - run.start >= RUN
+            && !self.all.iter().any(known)
+            && !self.quiet.iter().any(quiet)
+    }
+
     /// New pages have come in, as runs. Those that are long enough begin streams, unless they
     /// belong to one.
     pub(super) fn came_in(&mut self, runs: &[Range<u64>]) {
-        if self.largest < FIRST {
-            return;
-        }
-        for run in runs.iter().filter(|run| run.end - run.start >= RUN) {
-            let known = |s: &Stream| run.start <= s.end && s.next <= run.end;
-            let quiet = |quiet: &Range<u64>| quiet.contains(&run.end);
-            if self.all.iter().any(known) || self.quiet.iter().any(quiet) {
+        for run in runs {
+            if !self.could_follow(run) {
                 continue;
             }
             if self.all.len() == STREAMS {

@@ -16,9 +16,10 @@
 //! a file is read in order, and more and more seldom while none do.
 //!
 //! **Cost.** A scan costs about 17 ns for each present page; the time between two scans is at least
-//! 50 times what the last one took, unless a part of the budget has come in. Charging and evicting
-//! cost 1 to 5 µs a page, most of it in the kernel, and least where neighbours come and go
-//! together.
+//! 50 times what the last one took, unless a part of the budget has come in, or the last one found
+//! a place that was read in order too late to read ahead of it: then it is 4 times that. Charging
+//! and evicting cost 1 to 5 µs a page, most of it in the kernel, and least where neighbours come
+//! and go together.
 //!
 //! **Stores.** A dirty page cannot be dropped before the kernel has written it, and no thread is
 //! slowed down for it here. A program that stores faster than its device writes exceeds the budget
@@ -64,6 +65,9 @@ const PART: u64 = 32;
 const FEW: u64 = 32;
 /// A scan costs little when this number of times what the last one took has gone by.
 const SELDOM: u32 = 50;
+/// The same after a scan that came too late for a place where a file was read in order: of small
+/// files each would be gone through before the next one.
+const OFTEN: u32 = 4;
 /// Pages of a window that are looked at together.
 const LOOK_STEP: u64 = 256;
 /// The thread's turns: the shortest that there are. Readers wait for it.
@@ -230,7 +234,7 @@ impl Watcher {
         let _serving = Serving::begin();
         drop(take_turns_of(TURN));
         let (mut tick, mut faults, mut unseen) = (TICK, page_faults(), 0);
-        let (mut scanned, mut took) = (Instant::now(), Duration::ZERO);
+        let (mut scanned, mut took, mut seldom) = (Instant::now(), Duration::ZERO, SELDOM);
         loop {
             let orders = lowtide_pin::sync::lock(&self.orders);
             let idle = |orders: &mut Orders| !orders.stop && !orders.noted && !orders.wished;
@@ -250,7 +254,7 @@ impl Watcher {
             let new = now.saturating_sub(std::mem::replace(&mut faults, now));
             tick = if new > 0 || noted { TICK } else { (tick * 2).min(TICK_MAX) };
             unseen += new;
-            let mut enough = unseen >= FEW && scanned.elapsed() >= took * SELDOM;
+            let mut enough = unseen >= FEW && scanned.elapsed() >= took * seldom;
             if new > 0 {
                 let files = self.files();
                 if files.iter().filter(|file| self.follow(pool, file)).count() > 0 {
@@ -261,8 +265,9 @@ impl Watcher {
             }
             if unseen > 0 && (enough || scanned.elapsed() >= SCAN_MAX) {
                 let began = Instant::now();
-                self.files().iter().for_each(|file| notice(pool, file));
+                let late = self.files().iter().filter(|file| notice(pool, file)).count() > 0;
                 (unseen, scanned, took) = (0, Instant::now(), began.elapsed());
+                seldom = if late { OFTEN } else { (seldom * 2).min(SELDOM) };
             }
             // Paid without a sleep: this thread works for all tenants.
             if let Err(error) = pool.settle(Pay::Reclaim) {
