@@ -17,7 +17,7 @@ use lowtide_run::part::{Part, Seen, pause};
 use lowtide_run::settings::{Auto, Settings};
 use lowtide_run::shares::Shares;
 use lowtide_status::PagerStatus;
-use lowtide_sys::page_cache::cached_pages;
+use lowtide_sys::page_cache::{CacheStat, cached_pages, cachestat};
 use rustix::fs::{Mode, OFlags, fstat, open};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -80,8 +80,9 @@ pub(crate) struct Figures {
     pub(crate) max_bytes: u64,
     /// Pages of the files that are in the page cache, or in mirrors, now.
     pub(crate) resident_bytes: u64,
-    /// The most that a count found.
+    /// The most that a count found, and what of that was to be written first.
     pub(crate) peak_bytes: u64,
+    pub(crate) peak_dirty_bytes: u64,
     /// What this process may have now: its part of the budget.
     pub(crate) part_bytes: u64,
     /// Pages that were seen to come in, of which a part is a refault.
@@ -140,11 +141,19 @@ pub(crate) struct Budgets {
     divided: Instant,
 }
 
+/// Bytes of files.
+#[derive(Clone, Copy, Default)]
+struct InMemory {
+    all: u64,
+    /// Those that the device does not have yet.
+    dirty: u64,
+}
+
 struct Account {
     tenant: Tenant,
     /// The numbers of the parts of files, by device and inode, where each has one.
     files: BTreeMap<(u64, u64), usize>,
-    peak: u64,
+    peak: InMemory,
     /// What this process may have of the budget.
     part: Part,
 }
@@ -229,7 +238,8 @@ impl Budgets {
             if let Some(auto) = self.settings.auto.filter(|_| budget == 0) {
                 tenant.set_auto(bounds(auto, bytes))?;
             }
-            let account = Account { tenant, files: BTreeMap::new(), peak: 0, part };
+            let account =
+                Account { tenant, files: BTreeMap::new(), peak: InMemory::default(), part };
             self.tenants.insert(budget, account);
         }
         Ok(self.tenants.get_mut(&budget).ok_or("no such budget")?)
@@ -410,22 +420,28 @@ impl Budgets {
         }
     }
 
-    /// Bytes of the files of each budget that are in the page cache, or in mirrors.
-    fn count<'a>(&mut self, files: impl Iterator<Item = Counted<'a>>) -> BTreeMap<usize, u64> {
+    /// What of the files of each budget is in the page cache, or in mirrors.
+    fn count<'a>(&mut self, files: impl Iterator<Item = Counted<'a>>) -> BTreeMap<usize, InMemory> {
         let began = Instant::now();
-        let mut found: BTreeMap<usize, u64> = BTreeMap::new();
+        let mut found: BTreeMap<usize, InMemory> = BTreeMap::new();
         let mut seen = BTreeSet::new();
         let mut count = |(subject, mirror): Counted<'_>| {
+            let of_budget = found.entry(subject.budget).or_default();
             if let Some(mirror) = mirror {
-                *found.entry(subject.budget).or_default() += mirror.memory_bytes();
+                of_budget.all += mirror.memory_bytes();
                 return;
             }
             let Ok(stat) = fstat(&*subject.file) else { return };
             let identity = (stat.st_dev, stat.st_ino);
             if seen.insert(identity) {
-                let cached = cached_pages(&*subject.file).unwrap_or_default();
-                let bytes = cached * rustix::param::page_size() as u64;
-                *found.entry(subject.budget).or_default() += bytes;
+                let page = rustix::param::page_size() as u64;
+                let stat = cachestat(&*subject.file, 0, 0).or_else(|_| {
+                    let cached = cached_pages(&*subject.file);
+                    cached.map(|cached| CacheStat { cached, ..CacheStat::default() })
+                });
+                let CacheStat { cached, dirty, writeback, .. } = stat.unwrap_or_default();
+                of_budget.all += cached * page;
+                of_budget.dirty += (dirty + writeback) * page;
             }
         };
         files.for_each(&mut count);
@@ -433,9 +449,9 @@ impl Budgets {
         let took = began.elapsed() * COUNT_SELDOM;
         self.may_count = Instant::now() + took.min(COUNT_MOST);
         self.due = Instant::now() + took.clamp(COUNT_LEAST, COUNT_MOST);
-        for (budget, bytes) in &found {
-            if let Some(account) = self.tenants.get_mut(budget) {
-                account.peak = account.peak.max(*bytes);
+        for (budget, now) in &found {
+            if let Some(account) = self.tenants.get_mut(budget).filter(|it| it.peak.all < now.all) {
+                account.peak = *now;
             }
         }
         found
@@ -458,8 +474,9 @@ impl Budgets {
             let stat: MemoryStat = account.tenant.stat().ok()?;
             let figures = Figures {
                 max_bytes: account.part.max(),
-                resident_bytes: resident.get(budget).copied().unwrap_or_default(),
-                peak_bytes: account.peak,
+                resident_bytes: resident.get(budget).copied().unwrap_or_default().all,
+                peak_bytes: account.peak.all,
+                peak_dirty_bytes: account.peak.dirty,
                 part_bytes: account.part.bytes(),
                 faults: stat.events.pgfault,
                 refaults: stat.events.refaults(),

@@ -284,6 +284,10 @@ fn of_budget(budget: &Budget, settings: &Settings, ended: bool) -> String {
          in, {} of them again; {} evicted\n{auto}",
         mappings(*count),
         printable(&files.join(", ")),
+        bytes if bytes > figures.max_bytes && figures.peak_dirty_bytes > 0 => {
+            let dirty = mib(figures.peak_dirty_bytes);
+            format!("{} at most, of which {dirty} were not written yet", mib(bytes))
+        }
         mib(figures.resident_bytes),
         figures.faults,
         figures.refaults,
@@ -386,8 +390,8 @@ mod tests {
         );
         assert_eq!(
             names(&line["budgets"][0]).join(" "),
-            "evicted faults files glob mappings max_bytes part_bytes peak_bytes read_files \
-             refaults resident_bytes"
+            "evicted faults files glob mappings max_bytes part_bytes peak_bytes \
+             peak_dirty_bytes read_files refaults resident_bytes"
         );
         assert_eq!(
             names(&line["curves"][0]).join(" "),
@@ -458,3 +462,8 @@ mod tests {
         assert!(said.contains("budget: 8.0 MiB (a part), 1 mapping"), "{said}");
     }
 }
+        (whole.budgets[0].figures.peak_bytes, whole.budgets[0].figures.peak_dirty_bytes) =
+            (9 << 20, 2 << 20);
+        let said = of(&whole);
+        let dirty = "9.0 MiB at most, of which 2.0 MiB were not written yet, 0.0 MiB at";
+        assert!(said.contains(dirty), "{said}");
