@@ -123,11 +123,11 @@ pub fn start_writing_range(fd: impl AsFd, offset: u64, len: u64) -> io::Result<(
             io::Error::new(io::ErrorKind::InvalidInput, format!("no file has a byte {n}"))
         })
     };
-    let (offset, len) = (number(offset)?, number(len)?);
+    let (offset, len, how) = (number(offset)?, number(len)?, libc::SYNC_FILE_RANGE_WRITE);
     let fd = fd.as_fd().as_raw_fd();
+    // The C library's function is one in which a thread may be cancelled, and so unwound.
     // SAFETY: The call takes numbers only.
-    let failed =
-        unsafe { libc::sync_file_range(fd, offset, len, libc::SYNC_FILE_RANGE_WRITE) } != 0;
+    let failed = unsafe { libc::syscall(libc::SYS_sync_file_range, fd, offset, len, how) } != 0;
     if failed { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
