@@ -112,16 +112,16 @@ Run a program, and keep its file mappings within a budget.
 The program is not changed and needs no privilege. A library loaded into it sees which files it
 maps, and drops pages of them when more are in memory than the budget allows. The mappings stay the
 kernel's own, so the program reads and writes the same bytes. All processes that the program starts
-share its budget. Without --max it sets itself, as small as the program allows. With --read the page
-cache of large files that it reads counts, too. For memory without a file (the heap) use a memory
-cgroup with swap or zram, or the library's regions.";
+share its budget. Without --max it sets itself, as small as the program allows. With --files the
+page cache of large files that it reads or writes counts, too. For memory without a file (the heap)
+use a memory cgroup with swap or zram, or the library's regions.";
 
 const RUN_HELP: &str = "\
 Examples:
   lowtide run -- python3 search.py
   lowtide run --max 1G -- python3 search.py
   lowtide run --high 1G --max 1.2G -- mdb_stat -e data.mdb
-  lowtide run --read --max 1G -- python3 query.py
+  lowtide run --files --max 1G -- python3 query.py
   lowtide run --max 1G --map '*.idx=256M' --json --summary run.json -- ./server
   lowtide run --max 1G --metrics 9464 -- ./server
 

@@ -311,9 +311,9 @@ fn without_its_library_or_with_heaps_a_program_of_musl_is_refused_unless_it_shal
         assert_eq!(forced.status.code(), Some(7), "{forced:?}");
         assert!(text(&forced.stdout).starts_with("none"), "{forced:?}");
     }
-    let refused = within(&["--read"], missing, &[&started]).output().unwrap();
+    let refused = within(&["--files"], missing, &[&started]).output().unwrap();
     let message = text(&refused.stderr);
     assert_eq!(refused.status.code(), Some(2), "{message}");
-    assert!(message.contains("--read") && message.contains("musl"), "{message}");
+    assert!(message.contains("--files") && message.contains("musl"), "{message}");
     assert!(refused.stdout.is_empty(), "the program was started");
 }

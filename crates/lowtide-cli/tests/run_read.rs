@@ -1,6 +1,6 @@
-//! Promise: with `lowtide run --read` the page cache of what a program reads stays within the
-//! budget and an eighth of it, what is read often stays in memory, and every read returns what it
-//! returns without.
+//! Promise: with `lowtide run --files` the page cache of what a program reads and writes stays
+//! within the budget and an eighth of it, what is read often stays in memory, and every read
+//! returns what it returns without.
 
 use std::fs;
 use std::io::{Read, Seek, SeekFrom};
@@ -42,10 +42,10 @@ impl Files {
         assert!(made.unwrap().success());
     }
 
-    /// Runs a command of the test program with `--read` and these options.
+    /// Runs a command of the test program with `--files` and these options.
     fn within(&self, options: &[&str], args: &[&str]) -> (Output, Vec<Value>) {
         let summary = self.path("summary");
-        let all = ["--read", "--max", BUDGET, "--json", "--summary", &summary];
+        let all = ["--files", "--max", BUDGET, "--json", "--summary", &summary];
         let (program, all) = (program(), [&all, options].concat());
         let output = run(&all, &[&[program.to_str().unwrap()], args].concat()).output().unwrap();
         let lines = fs::read_to_string(&summary).unwrap_or_default();
@@ -98,6 +98,15 @@ fn what_is_read_in_order_by_the_c_library_stays_within_it_too() {
     // By calls that no wrapper sees.
     let summary = files.bounded(&[], "lines", MOST);
     assert_eq!(summary["budgets"][0]["read_files"], 1, "{summary}");
+}
+
+#[test]
+fn what_is_written_stays_within_it_and_goes_to_the_device_soon() {
+    let files = Files::new(MIB);
+    for options in [&[][..], &["--keep-read-ahead"]] {
+        let summary = files.bounded(options, "fill", MOST);
+        assert_eq!(summary["budgets"][0]["read_files"], 1, "{summary}");
+    }
 }
 
 #[test]
@@ -160,13 +169,16 @@ fn a_handler_may_read_whatever_it_interrupts() {
 #[test]
 fn files_that_are_closed_at_once_are_kept_within_the_budget() {
     let files = Files::new(MIB);
-    for (dir, most) in [("alone", None), ("within", Some(MOST.to_string()))] {
-        fs::create_dir(files.path(dir)).unwrap();
-        let (path, count) = (files.path(dir), "40");
-        let args: Vec<&str> = ["many", &path, count].into_iter().chain(most.as_deref()).collect();
-        let output = if most.is_some() { files.within(&[], &args).0 } else { Files::alone(&args) };
+    for (what, within) in [("many", false), ("many", true), ("build", false), ("build", true)] {
+        let (path, most) = (files.path(&format!("{what} {within}")), MOST.to_string());
+        fs::create_dir(&path).unwrap();
+        let output = if within {
+            files.within(&[], &[what, &path, "40", &most]).0
+        } else {
+            Files::alone(&[what, &path, "40"])
+        };
         assert!(output.status.success(), "{}", text(&output.stderr));
-        assert_eq!(text(&output.stdout), "many 40\n");
+        assert_eq!(text(&output.stdout), format!("{what} 40\n"));
     }
 }
 
@@ -204,7 +216,7 @@ fn what_is_read_and_not_kept_is_told() {
     };
     for command in ["random", "stream"] {
         let said = reads(command, "data");
-        assert!(said.contains("of large files, not mapped: with --read"), "{command}: {said}");
+        assert!(said.contains("of large files, not mapped: with --files"), "{command}: {said}");
         // Files below the threshold are left alone with that option, too.
         let said = reads(command, "small");
         assert!(
@@ -212,6 +224,8 @@ fn what_is_read_and_not_kept_is_told() {
             "{command}: {said}"
         );
     }
+    let said = reads("fill", "filled");
+    assert!(said.contains("MiB of large files, wrote 9"), "{said}");
     // Of a process that is not the first only if it is more than the budget.
     let both = format!(
         "{0} stream {1}; {0} stream {2}; :",
@@ -230,7 +244,7 @@ fn what_is_read_and_not_kept_is_told() {
 fn an_open_file_that_others_have_keeps_the_kernels_read_ahead() {
     let files = Files::new(16 * MIB);
     let mut file = fs::File::open(files.path("data")).unwrap();
-    let options = ["--read", "--max", BUDGET, "--summary", "/dev/null"];
+    let options = ["--files", "--max", BUDGET, "--summary", "/dev/null"];
     let mut command = run(&options, &["head", "-c", "4194304"]);
     command.stdin(file.try_clone().unwrap()).stdout(Stdio::null());
     assert!(command.status().unwrap().success());

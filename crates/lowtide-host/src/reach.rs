@@ -77,7 +77,7 @@ pub fn exact() -> Result<(), String> {
     })
 }
 
-/// Whether what a program reads of files can be kept (`--read`), if [`files`] can be: what of it
+/// Whether what a program reads of files can be kept (`--files`), if [`files`] can be: what of it
 /// cannot, or nothing.
 ///
 /// # Errors

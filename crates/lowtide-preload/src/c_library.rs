@@ -12,7 +12,7 @@
 //! | the signal that changes the rights of all threads | 33 | 34 |
 //! | a name that is not found | is forgotten | stays the program's next `dlerror(3)` |
 //! | standard streams, beside our threads alone | are not locked (`stdio.rs`) | are as usual |
-//! | files that are read (`--read`) | kept | left alone: not one of the ways was tried |
+//! | files that are read (`--files`) | kept | left alone: not one of the ways was tried |
 //!
 //! Functions that only one of them has, such as those that checked headers call, stand in front of
 //! nothing in the other: no program calls them there. On 64-bit Linux those with `64` in their

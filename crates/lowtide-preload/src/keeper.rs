@@ -126,7 +126,7 @@ impl Keeper {
         let (leases, modes, kept, known, detached) = Default::default();
         let (budgets, failure, error, tickets) = Default::default();
         let spare = spare();
-        let reading = settings.read.then(|| Reading::new(settings));
+        let reading = settings.files.then(|| Reading::new(settings));
         Self {
             state,
             settings,
@@ -540,10 +540,10 @@ impl Keeper {
         self.keep_watched(Subject { range, ..subject.clone() })
     }
 
-    /// With `--read` the keeper is there from the beginning, and there may be nothing to say.
+    /// With `--files` the keeper is there from the beginning, and there may be nothing to say.
     fn say_at_the_end(&mut self) {
         let is_first = self.settings.pid == Some(std::process::id());
-        if !self.settings.read || is_first || !self.known.is_empty() {
+        if !self.settings.files || is_first || !self.known.is_empty() {
             self.summarise(true);
         }
     }

@@ -56,6 +56,7 @@ compile_error!("lowtide run needs 64-bit Linux");
 
 mod addresses;
 mod allocator;
+mod behind;
 mod budgets;
 mod c_library;
 #[cfg(not(target_env = "musl"))]

@@ -1,8 +1,9 @@
-//! Files that the program reads, as the keeper has them (`--read`).
+//! Files that the program reads or writes, as the keeper has them (`--files`).
 //!
-//! A file is kept from the first read that a thread of the program notes (`reads.rs`), or from the
-//! moment at which the keeper sees it open. Notes go to the runtime (`lowtide/map/run/noted.rs`),
-//! which charges pages, evicts others, and drops what came in unnoticed.
+//! A file is kept from the first read or write that a thread of the program notes (`reads.rs`), or
+//! from the moment at which the keeper sees it open. Notes go to the runtime
+//! (`lowtide/map/run/noted.rs`), which charges pages, evicts others, and drops what came in
+//! unnoticed.
 //!
 //! **The look at descriptors.** Not every read passes a wrapper: what the C library reads for
 //! `fgets(3)`, rings, `sendfile(2)`, raw system calls. So the keeper looks at the program's
@@ -12,7 +13,8 @@
 //!
 //! **A closed file** is kept for [`LINGERS`]: it may be opened again, and its pages are in the
 //! cache in any case. Then they are dropped with it, as are those of all files when the process
-//! ends.
+//! ends. Of many that were closed those go last that the device does not have yet: what is dirty
+//! cannot be dropped.
 
 use crate::budgets::{Budgets, Counted, Subject};
 use crate::globs;
@@ -23,6 +25,7 @@ use crate::tasks::Tasks;
 use lowtide::map::run::Reads;
 use lowtide_run::settings::Settings;
 use lowtide_sys::descriptors::reopen;
+use lowtide_sys::page_cache::cachestat;
 use rustix::fs::{
     AtFlags, FileType, Mode, OFlags, RawDir, StatxFlags, fstat, makedev, open, openat, readlinkat,
     statx,
@@ -38,8 +41,10 @@ use std::time::{Duration, Instant};
 
 /// How long a closed file is kept.
 const LINGERS: Duration = Duration::from_secs(10);
-/// Closed files that are kept at a time. Each has some descriptors.
+/// Closed files that are kept at a time, and the same with those that are dirty. Each has some
+/// descriptors.
 const LINGERING: usize = 32;
+const DIRTY: usize = 4 * LINGERING;
 /// Time between two looks at the ring while notes come, and how long it goes on without any.
 const TICK: Duration = Duration::from_millis(1);
 const AWAKE: Duration = Duration::from_millis(20);
@@ -208,7 +213,7 @@ impl Reading {
                 if is_kept || !file.is_regular || self.refused.contains(&file.identity) {
                     continue;
                 }
-                if table.is_wanted(self.settings, &file) && table.is_read(file.fd) {
+                if table.is_wanted(self.settings, &file) && table.is_cached(file.fd) {
                     if was_there {
                         // It was small before.
                         state.noted.clear(file.fd);
@@ -240,12 +245,17 @@ impl Reading {
             let has_name = fstat(&*kept.subject.file).is_ok_and(|stat| stat.st_nlink > 0);
             // What was closed a moment ago may be about to be noted.
             let is_over = since.elapsed() >= if has_name { LINGERS } else { LOOK };
-            Some((!is_over, since, number))
+            let stat = cachestat(&*kept.subject.file, 0, 0);
+            let is_dirty = has_name && stat.is_ok_and(|stat| stat.dirty + stat.writeback > 0);
+            Some((is_dirty, !is_over, since, number))
         };
         let mut closed: Vec<_> = self.files.iter().enumerate().filter_map(closed).collect();
         closed.sort_unstable();
-        let over = closed.iter().filter(|(lingers, ..)| !lingers).count();
-        for (.., number) in closed.drain(..over.max(closed.len().saturating_sub(LINGERING))) {
+        let clean = closed.partition_point(|(is_dirty, ..)| !is_dirty);
+        let over = closed.partition_point(|(is_dirty, lingers, ..)| !is_dirty && !lingers);
+        let many = closed.len().saturating_sub(LINGERING).min(clean);
+        let too_many = closed.len().saturating_sub(DIRTY);
+        for (.., number) in closed.drain(..over.max(many).max(too_many)) {
             if let Some(kept) = self.files[number].take() {
                 self.numbers.remove(&kept.identity);
                 noted.clear_file(number);
@@ -331,8 +341,8 @@ impl Table {
         file.size >= settings.threshold || (!settings.maps.is_empty() && is_named())
     }
 
-    /// Whether a descriptor is for reading, through the page cache.
-    fn is_read(&self, fd: i32) -> bool {
+    /// Whether what goes through a descriptor goes through the page cache.
+    fn is_cached(&self, fd: i32) -> bool {
         let path = format!("/proc/self/task/{}/fdinfo/{fd}", self.thread);
         let Ok(info) = open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()) else {
             return false;
@@ -340,18 +350,17 @@ impl Table {
         let mut text = String::new();
         // What is not text is of a kind of descriptor that no file has.
         let _ = File::from(info).read_to_string(&mut text);
-        is_read(&text)
+        is_cached(&text)
     }
 }
 
 /// The same, by what `/proc/PID/fdinfo` says.
-fn is_read(text: &str) -> bool {
+fn is_cached(text: &str) -> bool {
     let flags = text.lines().find_map(|line| line.strip_prefix("flags:"));
     let flags = flags.and_then(|octal| u32::from_str_radix(octal.trim(), 8).ok());
-    flags.map(OFlags::from_bits_retain).is_some_and(|flags| {
-        let mode = flags & OFlags::RWMODE;
-        mode != OFlags::WRONLY && !flags.intersects(OFlags::DIRECT | OFlags::PATH)
-    })
+    flags
+        .map(OFlags::from_bits_retain)
+        .is_some_and(|flags| !flags.intersects(OFlags::DIRECT | OFlags::PATH))
 }
 
 #[cfg(test)]
@@ -359,18 +368,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn descriptors_that_only_write_or_bypass_the_cache_are_not_read() {
+    fn descriptors_that_bypass_the_cache_are_left_alone() {
         let info = |flags: i32| format!("pos:\t0\nflags:\t0{flags:o}\nmnt_id:\t26\n");
-        for (flags, read) in [
+        for (flags, cached) in [
             (libc::O_RDONLY | libc::O_CLOEXEC, true),
             (libc::O_RDWR, true),
-            (libc::O_WRONLY, false),
+            (libc::O_WRONLY, true),
             (libc::O_RDWR | libc::O_DIRECT, false),
             (libc::O_PATH, false),
         ] {
-            assert_eq!(is_read(&info(flags)), read, "{flags:o}");
+            assert_eq!(is_cached(&info(flags)), cached, "{flags:o}");
         }
-        assert!(!is_read("") && !is_read("flags:\tx"));
+        assert!(!is_cached("") && !is_cached("flags:\tx"));
     }
 
     #[test]
@@ -382,6 +391,6 @@ mod tests {
         let own = found.iter().find(|found| found.fd == file.as_raw_fd()).expect("it is open");
         assert!(own.is_regular && own.size > 1000);
         assert_eq!(Ok(own.identity), judge_file(file.as_fd()));
-        assert!(table.is_read(own.fd));
+        assert!(table.is_cached(own.fd));
     }
 }

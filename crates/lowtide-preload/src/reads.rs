@@ -1,5 +1,5 @@
-//! Reads of large files, as the program's threads note them (`--read`). Without that option they
-//! are only counted, so that the summary can say what is left to the kernel.
+//! Reads of large files, and writes, as the program's threads note them (`--files`). Without that
+//! option they are only counted, so that the summary can say what is left to the kernel.
 //!
 //! ```text
 //!   read returns ──► table: which file is this descriptor? ──► ring ──► the keeper (`reading.rs`)
@@ -11,7 +11,12 @@
 //! keeper's number of the file, with the page that was noted last. Nothing says when a number is
 //! used again for another file, but for the calls of `opens.rs`, which clear the word. The keeper
 //! looks at all descriptors now and then, and clears what is not true any more. Until then reads
-//! may be noted of another file or of none: that costs a read of the device, and never a byte.
+//! may be noted of another file or of none: that costs a read of the device, and never a byte. Of a
+//! file that is too small the word counts what is written to it, and when that may have made it
+//! large, it is looked at again.
+//!
+//! **A page that is written** is in memory, and wanted, as one that is read is. What cannot be
+//! dropped until the device has it is the concern of `behind.rs`.
 //!
 //! **The ring** has one word for a note: the file, the first page, and how many. To note is to draw
 //! a ticket and to store the word in its place, whatever is there. So it waits for nothing, can be
@@ -33,13 +38,13 @@
 #![allow(unsafe_code)]
 
 use crate::interpose::Errno;
-use crate::judge::{self, Identity};
+use crate::judge;
 use crate::line::{Answer, Question};
 use crate::state::{self, State};
-use crate::{c_library, globs, keeper, last, own};
+use crate::{behind, c_library, globs, keeper, last, own};
 use libc::{FILE, c_int, off_t, ssize_t};
 use lowtide_run::settings::Settings;
-use rustix::fs::{OFlags, fcntl_getfl, fstat};
+use rustix::fs::{FileType, OFlags, Stat, fcntl_getfl, fstat};
 use std::cell::Cell;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{
@@ -49,7 +54,7 @@ use std::sync::atomic::{
 use std::time::Duration;
 
 /// Descriptors that are known by their numbers. Reads of others are seen by the keeper alone.
-const DESCRIPTORS: usize = 4096;
+pub(crate) const DESCRIPTORS: usize = 4096;
 /// Notes that wait at most.
 const NOTES: usize = 8192;
 /// How long a read waits for the keeper.
@@ -61,6 +66,8 @@ const UNKNOWN: u64 = 0;
 const LEFT: u64 = FILE;
 /// In the table: the same, until the keeper has time.
 const LATE: u64 = FILE | 1 << FILE_BITS;
+/// In the table: the file is too small. The word counts bytes that were written to it since.
+const GROWS: u64 = FILE - 1;
 /// In the table, where reads are not kept: they are counted.
 const COUNTED: u64 = 1;
 /// The part of a word that says which file it is: one more than the keeper's number.
@@ -70,7 +77,7 @@ const PAGE_BITS: u32 = 34;
 const COUNT_BITS: u32 = 64 - FILE_BITS - PAGE_BITS;
 
 /// Files that have numbers.
-pub(crate) const FILES: usize = FILE as usize - 1;
+pub(crate) const FILES: usize = GROWS as usize - 1;
 
 /// A read of a file, in pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,8 +116,10 @@ pub(crate) struct Noted {
     taken: AtomicU64,
     /// Notes that were overwritten.
     lost: AtomicU64,
-    /// Bytes that were read and are not kept.
-    unkept: AtomicU64,
+    /// Bytes that were read and are not kept, and those that were written.
+    unkept: [AtomicU64; 2],
+    /// What was written.
+    pub(crate) written: behind::Written,
     /// The keeper sleeps until it is rung.
     sleeps: AtomicU32,
 }
@@ -174,9 +183,10 @@ impl Noted {
         self.lost.load(Relaxed)
     }
 
-    /// Bytes of large files that were read, where reads are not kept.
-    pub(crate) fn unkept(&self) -> u64 {
-        self.unkept.load(Relaxed)
+    /// Bytes of large files that were read, and written, where they are not kept.
+    pub(crate) fn unkept(&self) -> Unkept {
+        let [read, written] = [Way::Read, Way::Written].map(|way| &self.unkept[way as usize]);
+        Unkept { read: read.load(Relaxed), written: written.load(Relaxed) }
     }
 
     /// The keeper is about to sleep until it is rung. Returns whether there is something to do.
@@ -194,10 +204,24 @@ thread_local! {
     static GIVEN: Cell<(usize, usize)> = const { Cell::new((0, 0)) };
 }
 
-/// Where a read was made.
+/// What was done with bytes of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    Read,
+    Written,
+}
+
+/// Bytes of large files that are not kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Unkept {
+    pub(crate) read: u64,
+    pub(crate) written: u64,
+}
+
+/// Where that was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
-    /// At the descriptor's own place, which is behind what was read now.
+    /// At the descriptor's own place, which is behind it now.
     Place,
     /// From this byte on; a negative one is the descriptor's own place.
     At(off_t),
@@ -220,7 +244,7 @@ pub(crate) fn begin() {
 
 /// The same in a child.
 pub(crate) fn start() {
-    if let Some((state, _)) = noting().filter(|(_, settings)| settings.read) {
+    if let Some((state, _)) = noting().filter(|(_, settings)| settings.files) {
         let _errno = Errno::save();
         let _ = state.line.ask_or_start(Question::Nothing, keeper::begin);
         last::prepare(state);
@@ -234,11 +258,11 @@ pub(crate) fn opened(fd: c_int) {
     }
 }
 
-/// A read has returned. `end` says where it was made.
+/// A read or a write has returned. `end` says where it was made.
 #[inline]
-pub(crate) fn done(fd: c_int, got: ssize_t, end: End) {
+pub(crate) fn done(fd: c_int, got: ssize_t, end: End, way: Way) {
     if got > 0 && WANTED.load(Relaxed) {
-        note(fd, got as u64, end);
+        note(fd, got as u64, end, way);
     }
 }
 
@@ -246,15 +270,16 @@ unsafe extern "C" {
     pub(crate) fn fileno_unlocked(stream: *mut FILE) -> c_int;
 }
 
-/// A stream of the C library has given bytes out, which it read before, or just now.
+/// A stream of the C library has given bytes out, which it read before, or just now; or it has
+/// taken bytes, which it writes now, or later.
 #[inline]
-pub(crate) fn stream_done(stream: *mut FILE, bytes: usize) {
+pub(crate) fn stream_done(stream: *mut FILE, bytes: usize, way: Way) {
     if bytes > 0 && WANTED.load(Relaxed) {
-        note_stream(stream, bytes);
+        note_stream(stream, bytes, way);
     }
 }
 
-fn note_stream(stream: *mut FILE, bytes: usize) {
+fn note_stream(stream: *mut FILE, bytes: usize, way: Way) {
     let (of, before) = GIVEN.get();
     let before = if of == stream.addr() { before } else { 0 };
     let all = before.saturating_add(bytes);
@@ -264,28 +289,39 @@ fn note_stream(stream: *mut FILE, bytes: usize) {
     }
     GIVEN.set((stream.addr(), 0));
     let _errno = Errno::save();
-    // SAFETY: the program has just read from it.
+    // SAFETY: the program has just used it.
     let fd = unsafe { fileno_unlocked(stream) };
-    note(fd, all as u64, End::Place);
+    note(fd, all as u64, End::Place, way);
 }
 
-fn note(fd: c_int, got: u64, end: End) {
+fn note(fd: c_int, got: u64, end: End, way: Way) {
     let Some((state, settings)) = noting() else { return };
     let Some(word) = state.noted.word(fd) else { return };
     let mut known = word.load(Relaxed);
-    if known & FILE == LEFT || (settings.read && !state.line.is_kept()) {
+    if known & FILE == LEFT || (settings.files && !state.line.is_kept()) {
         return;
+    }
+    if known & FILE == GROWS {
+        if way == Way::Read {
+            return;
+        }
+        let written = (known >> FILE_BITS) + got;
+        if written < settings.threshold {
+            word.store(GROWS | written << FILE_BITS, Relaxed);
+            return;
+        }
+        known = UNKNOWN;
     }
     let _errno = Errno::save();
     if known == UNKNOWN {
         known = judge(state, settings, fd);
         word.store(known, Relaxed);
-        if known & FILE == LEFT {
+        if [LEFT, GROWS].contains(&(known & FILE)) {
             return;
         }
     }
-    if !settings.read {
-        state.noted.unkept.fetch_add(got, Relaxed);
+    if !settings.files {
+        state.noted.unkept[way as usize].fetch_add(got, Relaxed);
         return;
     }
     let Some(end) = end_of(fd, got, end) else {
@@ -295,7 +331,7 @@ fn note(fd: c_int, got: u64, end: End) {
     };
     let page = rustix::param::page_size() as u64;
     let (first, behind) = ((end - got) / page, end.div_ceil(page));
-    // A page that is read in small parts is noted once.
+    // A page that is read or written in small parts is noted once.
     let noted = (behind - 1) << FILE_BITS;
     if behind - first == 1 && known & !FILE == noted {
         return;
@@ -310,9 +346,12 @@ fn note(fd: c_int, got: u64, end: End) {
         }
         at += count;
     }
+    if way == Way::Written {
+        state.noted.written.add(fd, got, settings.max);
+    }
 }
 
-/// The byte behind what was read.
+/// The byte behind what was read or written.
 fn end_of(fd: c_int, got: u64, end: End) -> Option<u64> {
     let place = match end {
         End::At(offset) if offset >= 0 => offset.saturating_add_unsigned(got),
@@ -322,15 +361,23 @@ fn end_of(fd: c_int, got: u64, end: End) -> Option<u64> {
     u64::try_from(place).ok().filter(|end| *end >= got)
 }
 
-/// Whether the reads of a descriptor are noted, of which nothing is known, as a word of the table.
+/// Whether reads and writes of a descriptor are noted, of which nothing is known, as a word of the
+/// table.
 fn judge(state: &State, settings: &Settings, fd: c_int) -> u64 {
-    // SAFETY: the program has just read from it. If it is closed, the calls fail.
+    // SAFETY: the program has just used it. If it is closed, the calls fail.
     let file = unsafe { BorrowedFd::borrow_raw(fd) };
-    let Some(identity) = of_file(settings, file, || globs::path_of(fd)) else { return LEFT };
-    if !fcntl_getfl(file).is_ok_and(|flags| !flags.contains(OFlags::DIRECT)) {
+    let Some(stat) = fstat(file).ok().filter(is_regular) else { return LEFT };
+    let is_large = u64::try_from(stat.st_size).is_ok_and(|size| size >= settings.threshold);
+    let is_named = || globs::budget_of(settings, &globs::path_of(fd)).is_some();
+    if !is_large && (settings.maps.is_empty() || !is_named()) {
+        return GROWS;
+    }
+    let Ok(identity) = judge::of_file(file) else { return LEFT };
+    let flags = fcntl_getfl(file).unwrap_or(OFlags::DIRECT);
+    if flags.contains(OFlags::DIRECT) {
         return LEFT;
     }
-    if !settings.read {
+    if !settings.files {
         return COUNTED;
     }
     let asked = Question::Read { fd, thread: own::number(), identity };
@@ -338,7 +385,8 @@ fn judge(state: &State, settings: &Settings, fd: c_int) -> u64 {
         Some(Answer::Ticket(number)) => {
             // The advice belongs to the open file, which others may have, and outlives this
             // process: as of a standard stream, which it has from its parent.
-            if !settings.keep_read_ahead && fd > libc::STDERR_FILENO {
+            let is_read = flags & OFlags::RWMODE != OFlags::WRONLY;
+            if is_read && !settings.keep_read_ahead && fd > libc::STDERR_FILENO {
                 // SAFETY: advice that changes no byte.
                 unsafe { libc::posix_fadvise(fd, 0, 0, libc::POSIX_FADV_RANDOM) };
             }
@@ -349,19 +397,8 @@ fn judge(state: &State, settings: &Settings, fd: c_int) -> u64 {
     }
 }
 
-/// Whether reads of a file are noted: its identity.
-pub(crate) fn of_file(
-    settings: &Settings,
-    file: BorrowedFd<'_>,
-    path: impl FnOnce() -> globs::FilePath,
-) -> Option<Identity> {
-    let stat = fstat(file).ok()?;
-    let is_large = u64::try_from(stat.st_size).is_ok_and(|size| size >= settings.threshold);
-    if !is_large && settings.maps.is_empty() {
-        return None;
-    }
-    let identity = judge::of_file(file).ok()?;
-    (is_large || globs::budget_of(settings, &path()).is_some()).then_some(identity)
+fn is_regular(stat: &Stat) -> bool {
+    FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 //! at SIGUSR1.
 //!
 //! The beginning reads the environment, looks functions up, and maps a page of state. No thread
-//! starts and no file is opened before a mapping is adopted; with `--read` the keeper starts here.
+//! starts and no file is opened before a mapping is adopted; with `--files` the keeper starts here.
 //!
 //! SIGUSR1 asks for a summary if the program has no handler of its own: in the process that
 //! `lowtide run` became from its beginning, in others from the first mapping that is adopted.
@@ -52,7 +52,7 @@ extern "C" fn begin() {
     users::look_up();
     c_library::look_up();
     let Some(mut settings) = Settings::from_env(|name| env::var_os(name)) else { return };
-    settings.read &= c_library::NOTES_READS;
+    settings.files &= c_library::NOTES_READS;
     let is_first = settings.pid == Some(std::process::id());
     if !is_first && !settings.follow {
         return;
@@ -94,7 +94,8 @@ extern "C" fn end() {
     }
     let (left, unkept) = (state.left.all(), state.noted.unkept());
     // A process that is not the first speaks only if it went past the budget.
-    let has_news = settings.pid == Some(std::process::id()) || unkept > settings.max;
+    let has_news =
+        settings.pid == Some(std::process::id()) || unkept.read.max(unkept.written) > settings.max;
     // Where our threads ended before, they have said what there was.
     if has_news && state.left_alone() != Some(Reason::Rights) {
         summary::write(settings, &Whole { left, unkept, ended: true, ..Whole::default() });

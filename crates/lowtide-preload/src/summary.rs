@@ -7,6 +7,7 @@ use crate::descriptors;
 use crate::judge::Reason;
 use crate::left::LeftAlone;
 use crate::modes::{Modes, Why};
+use crate::reads::Unkept;
 use lowtide::IoStat;
 use lowtide::budget::Curve;
 use lowtide_run::settings::Settings;
@@ -28,7 +29,7 @@ pub(crate) struct Budget {
     pub(crate) glob: Option<String>,
     /// Mappings that were adopted.
     pub(crate) mappings: u64,
-    /// Files that were read through descriptors, with `--read`.
+    /// Files that were read or written through descriptors, with `--files`.
     pub(crate) read_files: u64,
     /// The first of all these files.
     pub(crate) files: Vec<String>,
@@ -56,8 +57,8 @@ pub(crate) struct Whole {
     pub(crate) left: Vec<LeftAlone>,
     /// Reads that were seen and not counted, for lack of room, if reads are kept.
     pub(crate) reads_lost: Option<u64>,
-    /// Bytes of large files that were read, if reads are not kept.
-    pub(crate) unkept: u64,
+    /// What was read of large files, and written, if that is not kept.
+    pub(crate) unkept: Unkept,
     /// The process ends: what there is now is what it leaves.
     pub(crate) ended: bool,
 }
@@ -115,12 +116,14 @@ struct Line<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<&'a str>,
     mappings: Mappings,
-    /// With `--read`.
+    /// With `--files`.
     #[serde(skip_serializing_if = "Option::is_none")]
     reads_lost: Option<u64>,
-    /// Without it: what was read of large files, and is left to the kernel.
+    /// Without it: what was read of large files, and written, and is left to the kernel.
     #[serde(skip_serializing_if = "Option::is_none")]
     unkept_read_bytes: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unkept_written_bytes: Option<u64>,
     /// Why mappings were not, or not to the end, in `userfault` mode, where that is wanted.
     pagecache_because: Vec<Row<'a>>,
     left_alone: Vec<Row<'a>>,
@@ -186,7 +189,8 @@ fn json(settings: &Settings, program: &str, counted: ProcessStat, whole: &Whole)
         error: whole.error.as_deref(),
         mappings: Mappings { userfault, pagecache },
         reads_lost: whole.reads_lost,
-        unkept_read_bytes: (!settings.read).then_some(whole.unkept),
+        unkept_read_bytes: (!settings.files).then_some(whole.unkept.read),
+        unkept_written_bytes: (!settings.files).then_some(whole.unkept.written),
         pagecache_because: because.iter().map(|one| row(one, Why::name)).collect(),
         left_alone: whole.left.iter().map(|one| row(one, Reason::name)).collect(),
     };
@@ -243,15 +247,19 @@ fn text(settings: &Settings, program: &str, counted: ProcessStat, whole: &Whole)
     text
 }
 
-/// What is read instead of mapped is not within the budget, unless that is wanted.
+/// What is read instead of mapped, or written, is not within the budget, unless that is wanted.
 fn of_reads(settings: &Settings, whole: &Whole) -> String {
-    let hint = "with --read this is kept within the budget, too";
-    match whole.unkept {
-        _ if settings.read => String::new(),
-        0 if whole.budgets.is_empty() => "  if it reads files, --read keeps them\n".to_owned(),
-        0 => String::new(),
-        bytes => format!("  it read {} of large files, not mapped: {hint}\n", mib(bytes)),
-    }
+    let hint = "with --files this is kept within the budget, too";
+    let Unkept { read, written } = whole.unkept;
+    let said = match (read, written) {
+        _ if settings.files => return String::new(),
+        (0, 0) if whole.budgets.is_empty() => "if it reads files, --files keeps them".to_owned(),
+        (0, 0) => return String::new(),
+        (_, 0) => format!("it read {} of large files, not mapped: {hint}", mib(read)),
+        (0, _) => format!("it wrote {} to large files: {hint}", mib(written)),
+        _ => format!("it read {} of large files, wrote {}: {hint}", mib(read), mib(written)),
+    };
+    format!("  {said}\n")
 }
 
 /// Mappings that one reason concerns.
@@ -270,12 +278,16 @@ fn of_budget(budget: &Budget, settings: &Settings, ended: bool) -> String {
     let now = if ended { "at its end" } else { "now" };
     let read = match read_files {
         0 => String::new(),
-        1 => ", 1 file read".to_owned(),
-        count => format!(", {count} files read"),
+        1 => ", 1 file read or written".to_owned(),
+        count => format!(", {count} files read or written"),
     };
     // Where pages came in and were gone before the next count.
     let peak = match figures.peak_bytes {
         0 if figures.faults > 0 => "for too short a time to be measured".to_owned(),
+        bytes if bytes > figures.max_bytes && figures.peak_dirty_bytes > 0 => {
+            let dirty = mib(figures.peak_dirty_bytes);
+            format!("{} at most, of which {dirty} were not written yet", mib(bytes))
+        }
         bytes => format!("{} at most", mib(bytes)),
     };
     let auto = figures.auto.as_ref().map(|auto| of_auto(auto, now)).unwrap_or_default();
@@ -284,10 +296,6 @@ fn of_budget(budget: &Budget, settings: &Settings, ended: bool) -> String {
          in, {} of them again; {} evicted\n{auto}",
         mappings(*count),
         printable(&files.join(", ")),
-        bytes if bytes > figures.max_bytes && figures.peak_dirty_bytes > 0 => {
-            let dirty = mib(figures.peak_dirty_bytes);
-            format!("{} at most, of which {dirty} were not written yet", mib(bytes))
-        }
         mib(figures.resident_bytes),
         figures.faults,
         figures.refaults,
@@ -366,7 +374,7 @@ mod tests {
             error: Some("no device".into()),
             left: vec![left],
             reads_lost: Some(3),
-            unkept: 5 << 20,
+            unkept: Unkept { read: 5 << 20, written: 0 },
             ended: true,
         }
     }
@@ -386,7 +394,8 @@ mod tests {
             names(&line).join(" "),
             "budgets curves device_read_bytes error inexact left_alone lowtide major_faults \
              mappings max_bytes mode pagecache_because pid program read_ahead_pages \
-             read_ahead_wasted_pages reads_lost refusal unkept_read_bytes"
+             read_ahead_wasted_pages reads_lost refusal unkept_read_bytes \
+             unkept_written_bytes"
         );
         assert_eq!(
             names(&line["budgets"][0]).join(" "),
@@ -409,9 +418,9 @@ mod tests {
         let settings = Settings { inexact, advise: true, ..Settings::new(8 << 20) };
         let said = text(&settings, "x", counted, &whole());
         for part in [
-            "budget of *.a: 8.0 MiB, 1 mapping, 2 files read (/data/a \"b\")",
+            "budget of *.a: 8.0 MiB, 1 mapping, 2 files read or written (/data/a \"b\")",
             "in memory for too short a time to be measured, 0.0 MiB at its end; 1 pages",
-            "it read 5.0 MiB of large files, not mapped: with --read this is kept",
+            "it read 5.0 MiB of large files, not mapped: with --files this is kept",
             "the device read 0.0 MiB (2.00 x what came in); 6 faults waited",
             "advice for *.a: with 4.1 MiB 5.0 % of accesses miss (5.0 % with any budget, being",
             "1.0 MiB        600   60.0 %",
@@ -434,11 +443,18 @@ mod tests {
         let plain = Settings::new(8 << 20);
         let nothing = text(&plain, "x", counted, &Whole::default());
         assert!(nothing.contains("no file mapping to keep within 8.0 MiB\n"), "{nothing}");
-        assert!(nothing.contains("if it reads files, --read keeps them"), "{nothing}");
-        let only_reads = Whole { unkept: 3 << 20, ..Whole::default() };
-        let said = text(&plain, "x", counted, &only_reads);
-        assert!(said.contains("it read 3.0 MiB of large files, not mapped"), "{said}");
-        let kept = Settings { read: true, ..plain };
+        assert!(nothing.contains("if it reads files, --files keeps them"), "{nothing}");
+        let mut only_reads = Whole::default();
+        for (read, written, words) in [
+            (3, 0, "it read 3.0 MiB of large files, not mapped: with"),
+            (0, 4, "it wrote 4.0 MiB to large files: with"),
+            (3, 4, "it read 3.0 MiB of large files, wrote 4.0 MiB: with"),
+        ] {
+            only_reads.unkept = Unkept { read: read << 20, written: written << 20 };
+            let said = text(&plain, "x", counted, &only_reads);
+            assert!(said.contains(words), "{said}");
+        }
+        let kept = Settings { files: true, ..plain };
         let said = text(&kept, "x", counted, &only_reads);
         assert!(!said.contains("read"), "{said}");
     }
@@ -456,14 +472,14 @@ mod tests {
             "{said}"
         );
         assert!(!said.contains("a part"), "the budget of a glob was given: {said}");
+        (whole.budgets[0].figures.peak_bytes, whole.budgets[0].figures.peak_dirty_bytes) =
+            (9 << 20, 2 << 20);
+        let said = of(&whole);
+        let dirty = "9.0 MiB at most, of which 2.0 MiB were not written yet, 0.0 MiB at";
+        assert!(said.contains(dirty), "{said}");
         (whole.ended, whole.budgets[0].glob) = (false, None);
         let said = of(&whole);
         assert!(said.contains("0.0 MiB now") && said.contains("3.0 MiB now"), "{said}");
         assert!(said.contains("budget: 8.0 MiB (a part), 1 mapping"), "{said}");
     }
 }
-        (whole.budgets[0].figures.peak_bytes, whole.budgets[0].figures.peak_dirty_bytes) =
-            (9 << 20, 2 << 20);
-        let said = of(&whole);
-        let dirty = "9.0 MiB at most, of which 2.0 MiB were not written yet, 0.0 MiB at";
-        assert!(said.contains(dirty), "{said}");

@@ -11,7 +11,7 @@
 //! | `LOWTIDE_RUN_HIGH` | where trimming begins, in bytes | a little below the budget |
 //! | `LOWTIDE_RUN_MODE` | `userfault`, `auto`: an exact budget, where possible | `pagecache` |
 //! | `LOWTIDE_RUN_INEXACT` | why it is possible for no file, in words | it is, or is not wanted |
-//! | `LOWTIDE_RUN_READ` | `1`: what is read of files, too | left to the kernel |
+//! | `LOWTIDE_RUN_FILES` | `1`: what is read of files, and written, too | left to the kernel |
 //! | `LOWTIDE_RUN_POLICY` | policy of the engine | the engine's default |
 //! | `LOWTIDE_RUN_MAPS` | lines `BYTES GLOB`: files with a budget of their own | none |
 //! | `LOWTIDE_RUN_THRESHOLD` | smaller mappings are left alone, in bytes | 1 MiB |
@@ -43,7 +43,7 @@ const BOUND: &str = "LOWTIDE_RUN_BOUND";
 const HIGH: &str = "LOWTIDE_RUN_HIGH";
 const MODE: &str = "LOWTIDE_RUN_MODE";
 const INEXACT: &str = "LOWTIDE_RUN_INEXACT";
-const READ: &str = "LOWTIDE_RUN_READ";
+const FILES: &str = "LOWTIDE_RUN_FILES";
 const POLICY: &str = "LOWTIDE_RUN_POLICY";
 const MAPS: &str = "LOWTIDE_RUN_MAPS";
 const THRESHOLD: &str = "LOWTIDE_RUN_THRESHOLD";
@@ -61,7 +61,7 @@ const MUSL: &str = "LOWTIDE_RUN_MUSL";
 
 /// Every variable of ours, for a process that shall not hand them on.
 pub const ALL: [&str; 21] = [
-    MAX, AUTO, BOUND, HIGH, MODE, INEXACT, READ, POLICY, MAPS, THRESHOLD, READ_AHEAD, SUMMARY,
+    MAX, AUTO, BOUND, HIGH, MODE, INEXACT, FILES, POLICY, MAPS, THRESHOLD, READ_AHEAD, SUMMARY,
     JSON, ADVISE, RECORD, SHARE, FOLLOW, SHARED, PID, GLIBC, MUSL,
 ];
 
@@ -137,8 +137,8 @@ pub struct Settings {
     pub mode: Mode,
     /// Why mirrors are out of the question, where they would have been made.
     pub inexact: Option<String>,
-    /// What is read of files through descriptors is kept, too.
-    pub read: bool,
+    /// What is read of files, and written, through descriptors is kept, too.
+    pub files: bool,
     /// Name of the policy.
     pub policy: Option<String>,
     /// Files with a budget of their own: a glob, and bytes. The first that matches counts.
@@ -209,7 +209,7 @@ impl Settings {
             high: None,
             mode: Mode::Pagecache,
             inexact: None,
-            read: false,
+            files: false,
             policy: None,
             maps: Vec::new(),
             threshold: THRESHOLD_DEFAULT,
@@ -246,7 +246,7 @@ impl Settings {
         all.extend(self.glibc.as_ref().map(|path| (GLIBC, path.into())));
         all.extend(self.musl.as_ref().map(|path| (MUSL, path.into())));
         let flags = [
-            (self.read, READ, "1"),
+            (self.files, FILES, "1"),
             (self.mode.mirrors(), MODE, self.mode.name()),
             (self.keep_read_ahead, READ_AHEAD, "keep"),
             (self.json, JSON, "1"),
@@ -281,7 +281,7 @@ impl Settings {
         let named = |mode: &Mode| text(MODE).as_deref() == Some(mode.name());
         settings.mode = all.into_iter().find(named).unwrap_or_default();
         settings.inexact = text(INEXACT);
-        settings.read = text(READ).as_deref() == Some("1");
+        settings.files = text(FILES).as_deref() == Some("1");
         settings.policy = text(POLICY);
         settings.threshold = number(THRESHOLD).unwrap_or(THRESHOLD_DEFAULT);
         settings.keep_read_ahead = text(READ_AHEAD).as_deref() == Some("keep");
@@ -330,7 +330,7 @@ mod tests {
             high: Some(5),
             mode: Mode::Auto,
             inexact: Some("no call".into()),
-            read: true,
+            files: true,
             policy: Some("lru".into()),
             maps: vec![("*.sst".into(), 1), (OsString::from_vec(b"/a b/\xff=".to_vec()), 2)],
             threshold: 3,

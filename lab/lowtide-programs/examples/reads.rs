@@ -1,5 +1,5 @@
-//! A program that reads files in every way that `lowtide run --read` must understand, and checks
-//! what it reads. It knows nothing of lowtide; its output is the same with and without.
+//! A program that reads and writes files in every way that `lowtide run --files` must understand,
+//! and checks what it reads. It knows nothing of lowtide; its output is the same with and without.
 //!
 //! Where a number of bytes is given, it goes on only while at most that much of the file is cached.
 //!
@@ -17,6 +17,9 @@
 //! reads numbers FILE OTHER       uses the numbers of descriptors again, for other files
 //! reads handler FILE             reads in handlers of a signal that interrupts reads and malloc
 //! reads many DIR FILES [BYTES]   opens, reads and closes many files, one after the other
+//! reads fill FILE [BYTES]        writes in order, in five ways, and reads it again; no more than
+//!                                half of that is ever dirty
+//! reads build DIR FILES [BYTES]  writes and closes many files, one after the other
 //! ```
 //!
 //! # Safety
@@ -27,8 +30,9 @@
 
 use std::ffi::{CString, c_void};
 use std::fs::{self, File};
+use std::io::Write as _;
 use std::os::fd::{AsRawFd, IntoRawFd};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -79,13 +83,19 @@ fn len(file: &File) -> usize {
     file.metadata().expect("a file").len() as usize
 }
 
-/// Pages of a part of a file in the page cache; a length of zero is all of it.
-fn cached(file: &File, offset: usize, len: usize) -> usize {
+/// Pages of a part of a file in the page cache, how many of them are dirty, and how many are being
+/// written; a length of zero is all of it.
+fn cachestat(file: &File, offset: usize, len: usize) -> [usize; 3] {
     let (range, mut stat) = ([offset as u64, len as u64], [0_u64; 5]);
     // SAFETY: cachestat(2) reads two numbers and writes five.
     let done =
         unsafe { libc::syscall(451, file.as_raw_fd(), range.as_ptr(), stat.as_mut_ptr(), 0) };
-    if done == 0 { stat[0] as usize } else { 0 }
+    if done == 0 { [0, 1, 2].map(|at| stat[at] as usize) } else { [0; 3] }
+}
+
+/// Pages of a part of a file in the page cache.
+fn cached(file: &File, offset: usize, len: usize) -> usize {
+    cachestat(file, offset, len)[0]
 }
 
 /// Goes on when at most this many bytes of some files are cached.
@@ -428,13 +438,98 @@ fn many(dir: &str, count: usize, most: Option<usize>) {
         let bytes = fs::read(path(number)).expect("the file");
         check(&bytes, 0);
         if number % 4 == 3 {
-            // By descriptors that cannot read, so that these do not make the files known.
-            let open = |number| File::options().write(true).open(path(number)).expect("the file");
-            let files: Vec<File> = (0..=number).map(open).collect();
-            wait(&files.iter().collect::<Vec<_>>(), most);
+            wait_for_all((0..=number).map(path), most);
         }
     }
     println!("many {count}");
+}
+
+/// Waits for files that are not open, by descriptors past the cache, which do not make them known.
+fn wait_for_all(paths: impl Iterator<Item = String>, most: Option<usize>) {
+    let open = |path| File::options().read(true).custom_flags(libc::O_DIRECT).open(path);
+    let files: Vec<File> = paths.map(|path| open(path).expect("the file")).collect();
+    wait(&files.iter().collect::<Vec<_>>(), most);
+}
+
+/// The same, of files that are written, and not read.
+fn build(dir: &str, count: usize, most: Option<usize>) {
+    const PARTS: usize = 32;
+    let path = |number: usize| format!("{dir}/{number}");
+    for number in 0..count {
+        let mut file = File::create(path(number)).expect("a file");
+        for part in 0..PARTS {
+            file.write_all(&words(part * PIECE, PIECE)).expect("room");
+        }
+        drop(file);
+        if number % 4 == 3 {
+            wait_for_all((0..=number).map(path), most);
+        }
+    }
+    for number in 0..count {
+        check(&fs::read(path(number)).expect("the file"), 0);
+    }
+    println!("build {count}");
+}
+
+/// Writes a piece in one of several ways, behind what was written before.
+fn write_at(file: &File, stream: *mut libc::FILE, from: &[u8], offset: usize, way: usize) {
+    let (fd, at) = (file.as_raw_fd(), libc::off_t::try_from(offset).expect("a place"));
+    let (one, two) = from.split_at(from.len() / 2);
+    let parts = [one, two].map(|part| libc::iovec {
+        iov_base: part.as_ptr().cast_mut().cast::<c_void>(),
+        iov_len: part.len(),
+    });
+    // SAFETY: takes numbers.
+    assert_eq!(unsafe { libc::lseek(fd, at, libc::SEEK_SET) }, at);
+    let put = match way % 5 {
+        // SAFETY: the buffer, and its length.
+        0 => unsafe { libc::write(fd, from.as_ptr().cast(), from.len()) },
+        // SAFETY: the same.
+        1 => unsafe { libc::pwrite(fd, from.as_ptr().cast(), from.len(), at) },
+        // SAFETY: both parts.
+        2 => unsafe { libc::writev(fd, parts.as_ptr(), 2) },
+        // SAFETY: the same.
+        3 => unsafe { libc::pwritev(fd, parts.as_ptr(), 2, at) },
+        // SAFETY: the stream is of a duplicate, so it writes at the same place, and has no buffer.
+        _ => unsafe { libc::fwrite(from.as_ptr().cast(), 1, from.len(), stream) }.cast_signed(),
+    };
+    assert_eq!(usize::try_from(put), Ok(from.len()), "{}", std::io::Error::last_os_error());
+}
+
+/// Writes a file in order, and reads it.
+fn fill(path: &str, most: Option<usize>) {
+    const ALL: usize = 96 << 20;
+    let mut options = File::options();
+    let file = options.read(true).write(true).create(true).truncate(true).open(path);
+    let file = file.expect("a file");
+    let own = file.try_clone().expect("a descriptor").into_raw_fd();
+    // SAFETY: the descriptor is the stream's from now on.
+    let stream = unsafe { libc::fdopen(own, c"w".as_ptr()) };
+    assert!(!stream.is_null());
+    // SAFETY: nothing was written to it.
+    assert_eq!(unsafe { libc::setvbuf(stream, ptr::null_mut(), libc::_IONBF, 0) }, 0);
+    let mut is_slow = false;
+    for (count, offset) in (0..ALL).step_by(PIECE).enumerate() {
+        let began = Instant::now();
+        write_at(&file, stream, &words(offset, PIECE), offset, count);
+        let [_, dirty, writeback] = cachestat(&file, 0, 0);
+        let unwritten = (dirty + writeback) * PAGE;
+        // Where a device takes seconds nothing waits for it any longer.
+        is_slow |= began.elapsed() >= Duration::from_secs(4);
+        let bound = most.filter(|_| !is_slow).unwrap_or(usize::MAX);
+        assert!(unwritten <= bound / 2, "{unwritten} bytes are dirty");
+        if count % 16 == 15 {
+            wait(&[&file], most);
+        }
+    }
+    // SAFETY: open, and not used again.
+    unsafe { libc::fclose(stream) };
+    let mut buffer = vec![0; PIECE];
+    for offset in (0..ALL).step_by(PIECE) {
+        file.read_exact_at(&mut buffer, offset as u64).expect("what was written");
+        check(&buffer, offset);
+    }
+    println!("fill {ALL}");
 }
 
 fn main() {
@@ -456,6 +551,8 @@ fn main() {
         "numbers" => numbers(args[1], args[2]),
         "handler" => handler(args[1]),
         "many" => many(args[1], number(args[2]), args.get(3).map(|text| number(text))),
+        "build" => build(args[1], number(args[2]), args.get(3).map(|text| number(text))),
+        "fill" => fill(args[1], most()),
         other => panic!("no command {other}"),
     }
 }

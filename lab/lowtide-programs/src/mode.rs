@@ -9,16 +9,22 @@ pub enum Mode {
     Pagecache,
     /// In mirrors.
     Userfault,
+    /// In the page cache, with files that are read or written.
+    Files,
 }
 
 impl Mode {
     /// All of them.
-    pub const ALL: [Self; 2] = [Self::Pagecache, Self::Userfault];
+    pub const ALL: [Self; 3] = [Self::Pagecache, Self::Userfault, Self::Files];
 
     /// The command's options.
     #[must_use]
-    pub const fn options(self) -> [&'static str; 2] {
-        ["--mode", self.name()]
+    pub const fn options(self) -> &'static [&'static str] {
+        match self {
+            Self::Pagecache => &["--mode", "pagecache"],
+            Self::Userfault => &["--mode", "userfault"],
+            Self::Files => &["--mode", "pagecache", "--files"],
+        }
     }
 
     /// The name on the command line.
@@ -27,6 +33,7 @@ impl Mode {
         match self {
             Self::Pagecache => "pagecache",
             Self::Userfault => "userfault",
+            Self::Files => "files",
         }
     }
 }

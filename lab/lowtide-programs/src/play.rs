@@ -98,7 +98,7 @@ pub fn play(
         let (max, threshold) = (format!("{}M", plan.max), format!("{}K", plan.threshold));
         words.push(stage.lowtide.clone().into());
         words.extend(["run", "--max", &max, "--threshold", &threshold].map(OsString::from));
-        words.extend(mode.options().map(OsString::from));
+        words.extend(mode.options().iter().map(OsString::from));
         words.extend(["--json", "--summary"].map(OsString::from));
         words.extend([summary.path().into(), "--".into()]);
     }

@@ -82,7 +82,7 @@ const WAYS: [Way; 8] = {
             "plain",
             &["--mode", "pagecache"],
         ),
-        way("run-read", "`run --read`", Plain, "plain", "plain", &["--read"]),
+        way("run-read", "`run --files`", Plain, "plain", "plain", &["--files"]),
         way("rust", "Rust", Rust, "userfault", "plain", &[]),
         way("rust-pagecache", "Rust, page cache", Rust, "pagecache", "plain", &[]),
         way("c", "C", C, "kept", "plain", &[]),

@@ -58,9 +58,9 @@ pub(crate) struct RunArgs {
     /// Gone: the error says what keeps a heap within a budget
     #[arg(long, hide = true)]
     pub(crate) anon: bool,
-    /// Also keep the page cache of large files that the program reads within the budget
-    #[arg(long)]
-    pub(crate) read: bool,
+    /// Also keep the page cache of large files that the program reads or writes within the budget
+    #[arg(long, alias = "read")]
+    pub(crate) files: bool,
     /// Gone with --anon
     #[arg(long, hide = true, value_name = "SIZE|DIR")]
     pub(crate) swap: Option<OsString>,

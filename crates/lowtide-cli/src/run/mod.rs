@@ -117,8 +117,8 @@ fn library_for(
     if needed == CLibrary::Gnu {
         return Ok(Some(glibc?.into()));
     }
-    if settings.read {
-        accept(force, Err::<(), _>(Lack::GlibcOnly { option: "--read", path: path.clone() }))?;
+    if settings.files {
+        accept(force, Err::<(), _>(Lack::GlibcOnly { option: "--files", path: path.clone() }))?;
     }
     let musl = accept(force, musl.map_err(|why| Lack::Musl { path, why: Box::new(why) }))?;
     // Without the other one this is a machine of musl alone.
@@ -179,7 +179,7 @@ fn settings_of(args: &RunArgs) -> Result<Settings, RunError> {
             Err(why) => (Mode::Pagecache, Some(why)),
         },
     };
-    settings.read = args.read;
+    settings.files = args.files;
     settings.policy = args.policy.as_ref().map(ToString::to_string);
     settings.maps = args.map.clone();
     settings.threshold = args.threshold.unwrap_or(settings::THRESHOLD_DEFAULT);
