@@ -48,6 +48,8 @@ impl Files {
         let all = ["--files", "--max", BUDGET, "--json", "--summary", &summary];
         let (program, all) = (program(), [&all, options].concat());
         let output = run(&all, &[&[program.to_str().unwrap()], args].concat()).output().unwrap();
+        let said = text(&output.stderr);
+        assert!(!said.contains("panicked"), "{said}");
         let lines = fs::read_to_string(&summary).unwrap_or_default();
         let lines = lines.lines().map(|line| serde_json::from_str(line).expect("a line of JSON"));
         (output, lines.collect())

@@ -38,9 +38,10 @@ impl PageBits {
             .is_some_and(|word| word.load(Relaxed) >> (page % 64) & 1 == 1)
     }
 
-    /// Clears the bit of a page, and returns whether it was set.
+    /// Clears the bit of a page, and returns whether it was set. Pages without a bit are not.
     pub(super) fn take(&self, page: u64) -> bool {
-        let (word, bit) = (&self.words[(page / 64) as usize], 1 << (page % 64));
+        let Some(word) = self.words.get((page / 64) as usize) else { return false };
+        let bit = 1 << (page % 64);
         // Almost always it is clear: a line that is not written.
         word.load(Relaxed) & bit != 0 && word.fetch_and(!bit, Relaxed) & bit != 0
     }
