@@ -229,11 +229,13 @@ static void play_limit(struct context *c, const struct op *op) {
     said(c, setrlimit(what, &limit));
 }
 
-/* chroot: to a folder in which there is nothing. */
+/* chroot: to a folder in which there is nothing, and that no other process makes. */
 static void play_chroot(struct context *c, const struct op *op) {
     (void)op;
-    mkdir("root", 0700);
-    said(c, chroot("root"));
+    char name[32];
+    snprintf(name, sizeof name, "root-%d-%d", c->script, c->line);
+    mkdir(name, 0700);
+    said(c, chroot(name));
     if (chdir("/") < 0) say(c, "chdir");
 }
 

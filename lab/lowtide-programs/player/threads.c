@@ -26,11 +26,12 @@ static void *nothing(void *given) { return given; }
 
 static void *exits(void *given) { pthread_exit(given); }
 
-/* own SLOT COUNT: threads, one after the other, with their stack in an area. */
+/* own SLOT COUNT: threads, one after the other, with their stack in an area. What this player has for each thread, and
+ * each library, lies there, too: 200 KiB. */
 static void play_own(struct context *c, const struct op *op) {
     struct area *a = slot(c, op, 0);
     unsigned from = 0, count = run_of(a, &from, a->pages, WRITE);
-    if (a->kind != ANON || count < 16) return say(c, "-");
+    if (a->kind != ANON || count < 100) return say(c, "-");
     pthread_attr_t attributes;
     pthread_attr_init(&attributes);
     errno = pthread_attr_setstack(&attributes, at(a, from), (size_t)count * PAGE);

@@ -263,7 +263,8 @@ pub const KINDS_OF_OPERATIONS: [Kind; 47] = {
             Any,
             &[Slot, Number(1, 1500), Word(&["plain", "inherit", "robust"]), Number(0, 12)],
         ),
-        kind("stream", Threads, 2, Any, &[Slot, Number(1, 12), Number(0, 5)]),
+        // A child that exits writes what another thread had put into a stream when it was forked.
+        kind("stream", Children, 2, Alone, &[Slot, Number(1, 12), Number(0, 5)]),
         kind("cancel", Threads, 1, Any, &[]),
         kind(
             "timer",
