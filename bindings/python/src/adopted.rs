@@ -187,7 +187,8 @@ pub(crate) fn lives_in_memory(fd: i32) -> bool {
 impl Drop for Adopted {
     fn drop(&mut self) {
         let kept = self.slot().take();
-        forks::without_pythons_lock(|| drop(kept));
+        // Another thread may have it for a moment longer, and the memory goes when this returns.
+        forks::without_pythons_lock(|| kept.iter().for_each(|kept| kept.end()));
     }
 }
 

@@ -322,7 +322,9 @@ impl Mirror {
 impl Drop for Mirror {
     fn drop(&mut self) {
         let kept = locked(&self.kept).take();
-        forks::without_pythons_lock(|| drop(kept));
+        // Not by dropping it: the thread that hears of leases may have it for a moment longer, and
+        // the memory goes when this returns.
+        forks::without_pythons_lock(|| kept.iter().for_each(|kept| kept.end()));
     }
 }
 

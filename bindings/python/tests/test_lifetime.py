@@ -3,6 +3,7 @@
 import gc
 import mmap
 import os
+import time
 
 import lowtide
 import numpy as np
@@ -71,6 +72,31 @@ def test_mirrors_leave_nothing(tmp_path):
     except OSError as error:
         pytest.skip(f"no mirrors on this machine: {error}")
     rounds(work, 2000, 4 * MIB)
+
+
+def test_a_mirror_that_goes_leaves_its_addresses_to_the_next_map(tmp_path):
+    """The thread that hears of leases looks at all mirrors, four times a second: many take long."""
+    pager, paths = lowtide.Pager("4M"), [tmp_path / "gone", tmp_path / "next"]
+    for number, path in enumerate(paths):
+        np.full(1 << 16, number, "i4").tofile(path)
+
+    def mirror():
+        return lowtide.memmap(paths[0], "i4", "r", budget=pager, map_mode="userfault")
+
+    try:
+        others = [mirror() for _ in range(100)]
+    except OSError as error:
+        pytest.skip(f"no mirrors on this machine: {error}")
+    after, reused, end = [], 0, time.monotonic() + 4
+    while time.monotonic() < end:
+        gone = mirror()
+        address = gone.ctypes.data
+        del gone
+        after.append(np.memmap(paths[1], "i4", "r"))
+        reused += after[-1].ctypes.data == address
+        if len(after) > 50:
+            assert after.pop(0)[7] == 1, "another file's bytes"
+    assert reused > 10 and all(one[7] == 1 for one in after) and others[7][7] == 0
 
 
 def test_views_leave_nothing(tmp_path):
