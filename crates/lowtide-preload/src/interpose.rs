@@ -22,6 +22,7 @@
 use crate::judge::{self, Kind, Reason, Verdict};
 use crate::line::{Answer, New, Question};
 use crate::modes::Why;
+use crate::quiet::Quiet;
 use crate::real::before;
 use crate::state::{self, State};
 use crate::{globs, keeper, last, mirrors, own, real};
@@ -179,6 +180,8 @@ fn consider(
 /// Hands a mapping to the keeper.
 fn hand_over(state: &'static State, new: New) -> Result<(), Verdict> {
     let (range, is_private) = (new.range.clone(), new.kind == Kind::PrivateReadOnly);
+    // A handler that jumps must not come between the keeper's answer and what is noted of it.
+    let _quiet = Quiet::begin();
     let asked = state.line.ask_or_start(Question::Keep(new), keeper::begin);
     last::prepare(state);
     note(state, asked, range, is_private).map_err(Verdict::Leave)
@@ -223,6 +226,7 @@ unsafe extern "C" fn mremap(
         turn(state, &pages(old, 1), Why::Moved);
     }
     let range = pages(old, old_len);
+    let _quiet = state.ranges.touches(&range, false).then(Quiet::begin);
     let is_private = state.ranges.touches(&range, true);
     let ticket =
         state.ranges.remove(&range).and_then(|gone| match state.line.ask(Question::Detach(gone)) {

@@ -7,6 +7,7 @@ use crate::last::Last;
 use crate::left::Left;
 use crate::line::{Line, Question};
 use crate::own::{self, Threads};
+use crate::quiet::Quiet;
 use crate::ranges::Ranges;
 use crate::reads::Noted;
 use crate::wiped::{self, Zeroed};
@@ -103,6 +104,7 @@ impl State {
     /// Addresses of which the program is about to change what is there: the keeper leaves them
     /// alone when this returns. Says whether any were adopted.
     pub(crate) fn release(&self, range: &Range<usize>) -> bool {
+        let _quiet = self.ranges.touches(range, false).then(Quiet::begin);
         let Some(gone) = self.ranges.remove(range) else { return false };
         self.line.ask(Question::Forget(gone));
         true
