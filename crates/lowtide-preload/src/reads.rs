@@ -347,7 +347,8 @@ fn note(fd: c_int, got: u64, end: End, way: Way) {
         at += count;
     }
     if way == Way::Written {
-        state.noted.written.add(fd, got, settings.max);
+        // Whole pages: what a small write makes dirty.
+        state.noted.written.add(fd, (behind - first) * page, settings.max);
     }
 }
 

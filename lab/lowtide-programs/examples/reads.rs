@@ -496,9 +496,10 @@ fn write_at(file: &File, stream: *mut libc::FILE, from: &[u8], offset: usize, wa
     assert_eq!(usize::try_from(put), Ok(from.len()), "{}", std::io::Error::last_os_error());
 }
 
-/// Writes a file in order, and reads it.
+/// Writes a file in order, a third of it in small parts, and reads it.
 fn fill(path: &str, most: Option<usize>) {
     const ALL: usize = 96 << 20;
+    const SMALL: usize = 512;
     let mut options = File::options();
     let file = options.read(true).write(true).create(true).truncate(true).open(path);
     let file = file.expect("a file");
@@ -511,7 +512,12 @@ fn fill(path: &str, most: Option<usize>) {
     let mut is_slow = false;
     for (count, offset) in (0..ALL).step_by(PIECE).enumerate() {
         let began = Instant::now();
-        write_at(&file, stream, &words(offset, PIECE), offset, count);
+        if offset < ALL / 3 {
+            let piece = words(offset, PIECE);
+            piece.chunks(SMALL).for_each(|part| (&file).write_all(part).expect("room"));
+        } else {
+            write_at(&file, stream, &words(offset, PIECE), offset, count);
+        }
         let [_, dirty, writeback] = cachestat(&file, 0, 0);
         let unwritten = (dirty + writeback) * PAGE;
         // Where a device takes seconds nothing waits for it any longer.
