@@ -16,24 +16,37 @@ use crate::reads::{self, Way};
 use crate::real_reads as real;
 use libc::{FILE, c_void, size_t};
 
-/// Defines functions that take from a stream and note it, and those that checked headers call in
-/// their place.
+/// Defines functions that take from a stream, or give to it, and note it.
 macro_rules! noted {
-    ($($name:ident, $checked:ident;)*) => {
+    ($($way:ident $name:ident($memory:ty);)*) => {
         $(
             #[cfg_attr(not(test), unsafe(no_mangle))]
             unsafe extern "C-unwind" fn $name(
-                to: *mut c_void,
+                memory: $memory,
                 size: size_t,
                 count: size_t,
                 stream: *mut FILE,
             ) -> size_t {
                 // SAFETY: the program's arguments.
-                let got = unsafe { real::$name(to, size, count, stream) };
-                reads::stream_done(stream, got.saturating_mul(size), Way::Read);
-                got
+                let done = unsafe { real::$name(memory, size, count, stream) };
+                reads::stream_done(stream, done.saturating_mul(size), Way::$way);
+                done
             }
+        )*
+    };
+}
 
+noted! {
+    Read fread(*mut c_void);
+    Read fread_unlocked(*mut c_void);
+    Written fwrite(*const c_void);
+    Written fwrite_unlocked(*const c_void);
+}
+
+/// Defines functions that checked headers call in the place of others.
+macro_rules! also {
+    ($($name:ident, $checked:ident;)*) => {
+        $(
             #[cfg_attr(not(test), unsafe(no_mangle))]
             unsafe extern "C-unwind" fn $checked(
                 to: *mut c_void,
@@ -50,32 +63,7 @@ macro_rules! noted {
     };
 }
 
-noted! {
+also! {
     fread, __fread_chk;
     fread_unlocked, __fread_unlocked_chk;
-}
-
-/// Defines functions that give to a stream, and note it.
-macro_rules! written {
-    ($($name:ident;)*) => {
-        $(
-            #[cfg_attr(not(test), unsafe(no_mangle))]
-            unsafe extern "C-unwind" fn $name(
-                from: *const c_void,
-                size: size_t,
-                count: size_t,
-                stream: *mut FILE,
-            ) -> size_t {
-                // SAFETY: the program's arguments.
-                let put = unsafe { real::$name(from, size, count, stream) };
-                reads::stream_done(stream, put.saturating_mul(size), Way::Written);
-                put
-            }
-        )*
-    };
-}
-
-written! {
-    fwrite;
-    fwrite_unlocked;
 }
