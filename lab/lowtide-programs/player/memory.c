@@ -153,9 +153,11 @@ static void play_remap(struct context *c, const struct op *op) {
     if (is(op, 5, "fixed")) {
         place = mmap(0, new_len, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         got = mremap(at(a, from), old_len, new_len, MREMAP_MAYMOVE | MREMAP_FIXED, place);
-    } else if (is(op, 5, "keep"))
+    } else if (is(op, 5, "keep")) {
+        /* The kernel unlocks all of the mapping that this is a part of. Which neighbours are in it is chance. */
+        munlockall();
         got = mremap(at(a, from), old_len, new_len, MREMAP_MAYMOVE | MREMAP_DONTUNMAP, (void *)0);
-    else got = mremap(at(a, from), old_len, new_len, is(op, 5, "move") ? MREMAP_MAYMOVE : 0);
+    } else got = mremap(at(a, from), old_len, new_len, is(op, 5, "move") ? MREMAP_MAYMOVE : 0);
     if (got == MAP_FAILED) {
         /* Whether there is room behind it is chance. */
         if (is(op, 5, "stay") && errno == ENOMEM) say(c, "stays");
