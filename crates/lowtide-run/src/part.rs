@@ -19,6 +19,8 @@ const MANY: usize = 8;
 const QUIET: Duration = Duration::from_secs(2);
 /// A limit comes down by at most this beyond what is in memory.
 const STEP: u64 = 8 << 20;
+/// What it wants at most, beyond twice what it has: one that uses nothing leaves the others all.
+const GROWTH: u64 = 16 << 20;
 /// What a process has at the least, also where the others have everything, or there is no slot for
 /// it: with nothing it could not go on.
 const LEAST: u64 = 256 << 10;
@@ -84,7 +86,7 @@ impl Part {
             self.faults = (faults, now);
         }
         let is_quiet = now.duration_since(self.faults.1) >= QUIET;
-        let wants = if is_quiet { has } else { could_use.max(has) };
+        let wants = if is_quiet { has } else { could_use.min(2 * has + GROWTH).max(has) };
         let (part, sharing) = shares.divide(self.number, self.max, wants, has);
         // From the limit, and not only from what is in memory: that may be unable to go.
         let step = has.min(self.bytes).saturating_sub(STEP);
@@ -134,5 +136,20 @@ mod tests {
         part.look(&shares, seen(4, MAX / 2), |_| true);
         assert_eq!(part.bytes(), MAX / 2);
         assert!(pause(1) > pause(2) && pause(100) > pause(2));
+    }
+
+    #[test]
+    fn a_process_that_uses_nothing_leaves_the_others_all_but_a_little() {
+        let dir = tempfile::tempdir().unwrap();
+        let [parent, worker] = [(); 2].map(|()| Shares::open(&dir.path().join("table")).unwrap());
+        let [mut idle, mut busy] = [&parent, &worker].map(|shares| Part::first(0, MAX, shares));
+        let mut has = 0;
+        // It waits for its worker, with the whole file mapped.
+        for look in 0..40 {
+            idle.look(&parent, seen(1, 0), |_| true);
+            busy.look(&worker, seen(look, has), |_| true);
+            has = busy.bytes();
+        }
+        assert_eq!((idle.bytes(), busy.bytes()), (GROWTH, MAX - GROWTH));
     }
 }
