@@ -5,6 +5,7 @@
 //! | `settings` | the settings of a run, as environment variables |
 //! | `elf` | which library a program needs, as its file says |
 //! | `shares`, `part` | the table by which processes divide a budget; the part of each |
+//! | `files` | the same: what each process has of a file that several have |
 //! | `place` | the file of that table |
 //! | `leases`, `local` | the kernel's promise that a file does not change; where it holds |
 //!
@@ -15,6 +16,7 @@
 //! standard library.
 
 pub mod elf;
+pub mod files;
 pub mod leases;
 pub mod local;
 pub mod part;

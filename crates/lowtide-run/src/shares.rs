@@ -26,6 +26,7 @@
 //! ends in order. It grows with the slots that are in use. Where something else removes it (the end
 //! of a user's session does), those that have slots look for the one that others would find.
 
+use crate::files::{Files, OfFiles};
 use crate::place::TableFile;
 use lowtide_sys::page_cache::{Advice, advise, dont_fork};
 use lowtide_sys::shared::{Rights, SharedMapping, Sharing};
@@ -33,6 +34,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{
     AtomicU64, AtomicUsize,
     Ordering::{Relaxed, SeqCst},
@@ -41,8 +43,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// Slots by which the file grows, and the most that it has.
-const PIECE: usize = 1024;
-const MOST: usize = 16 * PIECE;
+const PIECE: usize = 256;
+const MOST: usize = 64 * PIECE;
 /// What a process gets beyond what it wants at most: it may want more before it looks again.
 const ROOM: u64 = 8 << 20;
 /// How long a process tries to come to the table while others remove it.
@@ -54,22 +56,23 @@ const LOOK: Duration = Duration::from_secs(1);
 /// A budget of a process. All zeroes is a free slot.
 #[derive(Debug, Default)]
 #[repr(C)]
-struct Slot {
+pub(crate) struct Slot {
     /// One more than the number of the budget.
     number: AtomicU64,
     wants: AtomicU64,
     has: AtomicU64,
     /// Its limit, or a larger one that it is about to set.
     may: AtomicU64,
+    pub(crate) files: OfFiles,
 }
 
 /// What the file begins with, as large as a slot: the first place is no slot.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 #[repr(C)]
 struct Head {
     /// Places that were used so far, this one included.
     used: AtomicUsize,
-    unused: [AtomicU64; 3],
+    unused: [AtomicU64; size_of::<Slot>() / 8 - 1],
 }
 
 const _: () = assert!(size_of::<Head>() == size_of::<Slot>());
@@ -78,12 +81,42 @@ const fn bytes_of(slots: usize) -> usize {
     slots * size_of::<Slot>()
 }
 
+/// The table itself.
+#[derive(Debug)]
+pub(crate) struct Table {
+    file: TableFile,
+    mapping: SharedMapping,
+}
+
+impl Table {
+    #[expect(unsafe_code, reason = "memory that other processes change")]
+    fn head(&self) -> &Head {
+        // SAFETY: the mapping begins with it, and lives as long as `self`. Any bytes are valid. The
+        // file has this many: it is not cut, since only owners of this library open it.
+        unsafe { &*self.mapping.as_ptr().cast::<Head>() }
+    }
+
+    /// The places that were used so far. The first is none of a process.
+    #[expect(unsafe_code, reason = "memory that other processes change")]
+    pub(crate) fn slots(&self) -> &[Slot] {
+        let used = self.head().used.load(SeqCst).clamp(1, MOST);
+        // SAFETY: as above. The file has grown before a place is used.
+        unsafe { std::slice::from_raw_parts(self.mapping.as_ptr().cast::<Slot>(), used) }
+    }
+
+    /// Whether another process has a slot.
+    pub(crate) fn is_taken(&self, slot: usize) -> bool {
+        self.file.is_taken(slot)
+    }
+}
+
 /// The table, as one process sees it.
 #[derive(Debug)]
 pub struct Shares {
     path: PathBuf,
-    file: TableFile,
-    table: SharedMapping,
+    table: Arc<Table>,
+    /// For threads that say what this process has of files.
+    files: Arc<Files>,
     /// Slots of this process, by the number of the budget.
     own: BTreeMap<usize, usize>,
     looked: Instant,
@@ -117,31 +150,26 @@ impl Shares {
         }
         // Longer than the file: what is past its end is not touched before it has grown.
         let (whole, sharing) = (bytes_of(MOST), Sharing::Shared);
-        let table = SharedMapping::map(file.file(), 0, whole, Rights::ReadWrite, sharing, false)?;
-        dont_fork(table.addresses())?;
-        advise(table.addresses(), Advice::DontDump)?;
-        let (path, own) = (path.to_owned(), BTreeMap::new());
-        let mut shares = Self { path, file, table, own, looked: Instant::now() };
+        let mapping = SharedMapping::map(file.file(), 0, whole, Rights::ReadWrite, sharing, false)?;
+        dont_fork(mapping.addresses())?;
+        advise(mapping.addresses(), Advice::DontDump)?;
+        let table = Arc::new(Table { file, mapping });
+        let (path, own, files) = (path.to_owned(), BTreeMap::new(), Arc::default());
+        let mut shares = Self { path, table, files, own, looked: Instant::now() };
         match shares.join(0) {
-            Err(_) if shares.file.is_going() => Ok(None),
+            Err(_) if shares.table.file.is_going() => Ok(None),
             Err(error) => Err(error),
-            Ok(()) => Ok(shares.file.is_there().then_some(shares)),
+            Ok(()) => Ok(shares.table.file.is_there().then_some(shares)),
         }
     }
 
-    #[expect(unsafe_code, reason = "memory that other processes change")]
-    fn head(&self) -> &Head {
-        // SAFETY: the mapping begins with it, and lives as long as `self`. Any bytes are valid. The
-        // file has this many: it is not cut, since only owners of this library open it.
-        unsafe { &*self.table.as_ptr().cast::<Head>() }
+    fn slots(&self) -> &[Slot] {
+        self.table.slots()
     }
 
-    /// The places that were used so far. The first is none of a process.
-    #[expect(unsafe_code, reason = "memory that other processes change")]
-    fn slots(&self) -> &[Slot] {
-        let used = self.head().used.load(SeqCst).clamp(1, MOST);
-        // SAFETY: as above. The file has grown before a place is used.
-        unsafe { std::slice::from_raw_parts(self.table.as_ptr().cast::<Slot>(), used) }
+    /// For threads that say what this process has of files. It says nothing after this has ended.
+    pub const fn files(&self) -> &Arc<Files> {
+        &self.files
     }
 
     /// Takes a slot for a budget.
@@ -154,16 +182,20 @@ impl Shares {
         }
         let own: BTreeSet<usize> = self.own.values().copied().collect();
         for at in (1..MOST).filter(|at| !own.contains(at)) {
-            if !self.file.take(at)? {
+            if !self.table.file.take(at)? {
                 continue;
             }
-            self.file.grow(bytes_of((at + 1).next_multiple_of(PIECE)) as u64)?;
-            self.head().used.fetch_max(at + 1, SeqCst);
+            self.table.file.grow(bytes_of((at + 1).next_multiple_of(PIECE)) as u64)?;
+            self.table.head().used.fetch_max(at + 1, SeqCst);
             let slot = &self.slots()[at];
             for word in [&slot.has, &slot.wants, &slot.may] {
                 word.store(0, SeqCst);
             }
+            slot.files.clear();
             slot.number.store(budget as u64 + 1, SeqCst);
+            if self.own.is_empty() {
+                self.files.set(Some((Arc::clone(&self.table), at)));
+            }
             self.own.insert(budget, at);
             return Ok(());
         }
@@ -175,7 +207,7 @@ impl Shares {
         let (mut wants, mut taken) = (Vec::new(), 0_u64);
         for (at, slot) in self.slots().iter().enumerate().skip(1) {
             let is_of_it = at != own && slot.number.load(SeqCst) == budget as u64 + 1;
-            if is_of_it && self.file.is_taken(at) {
+            if is_of_it && self.table.is_taken(at) {
                 wants.push(slot.wants.load(Relaxed));
                 let may = slot.may.load(SeqCst);
                 taken = taken.saturating_add(may.max(slot.has.load(Relaxed)));
@@ -228,7 +260,7 @@ impl Shares {
             return false;
         }
         self.looked = Instant::now();
-        if self.file.is_there() {
+        if self.table.file.is_there() {
             return false;
         }
         let Ok(mut other) = Self::open(&self.path) else { return false };
@@ -237,19 +269,28 @@ impl Shares {
                 other.settle(budget, self.slots()[own].may.load(SeqCst));
             }
         }
+        let files = other.files.table();
+        other.files = Arc::clone(&self.files);
         *self = other;
+        self.files.set(files);
         true
     }
 
     /// Its open file. While a process has it open, the slots are taken: a child of `fork` that does
     /// not share closes it.
-    pub const fn file(&self) -> &File {
-        self.file.file()
+    pub fn file(&self) -> &File {
+        self.table.file.file()
     }
 
     /// The process ends: removes the file if no other uses it.
     pub fn leave(&self) {
-        self.file.remove_if_unused();
+        self.table.file.remove_if_unused();
+    }
+}
+
+impl Drop for Shares {
+    fn drop(&mut self) {
+        self.files.set(None);
     }
 }
 
