@@ -32,6 +32,7 @@ mod map_anon;
 mod map_anon_ahead;
 mod map_anon_kept;
 mod map_blind;
+mod map_company;
 mod map_corners;
 mod map_counts;
 mod map_device;

@@ -6,6 +6,7 @@ use super::error::MapError;
 use super::mode::MapMode;
 use super::noticed::WatchedFile;
 use super::options::MapOptions;
+use super::run::company::Company;
 use super::server::{LET_GO, LOOK};
 use super::space::{Body, check_page_size, open_space, page_tables};
 use super::sweeper::sweeper_of;
@@ -216,10 +217,14 @@ impl MapOptions {
             let seen = is_visible() && !stores.are_private();
             if seen || reads { Ok(None) } else { Err(error) }
         })?;
-        let watched =
-            Arc::new(Watched::new(Arc::clone(file), pagemap, pool.page_shift, pool.young_faults));
-        // Pages that are cached already may be in large folios, of which no part can be dropped.
-        drop(watched.drop_cached(0..0));
+        let company = Company::new(key.number());
+        let (page_shift, young_faults) = (pool.page_shift, pool.young_faults);
+        let file_of = Arc::clone(file);
+        let watched = Arc::new(Watched::new(file_of, pagemap, page_shift, young_faults, company));
+        if watched.company.say_pages(pool.exchange.get(), 0) == 0 {
+            // Pages that are cached may be in large folios, of which no part can be dropped.
+            drop(watched.drop_cached(0..0));
+        }
         let body: Body = Arc::<Watched>::clone(&watched);
         let space = open_space(
             pool,

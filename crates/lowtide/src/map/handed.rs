@@ -85,10 +85,11 @@ impl Watched {
         if !state.is_mapped_once() || !parts.clone().all(is_known) {
             return false;
         }
-        parts.into_iter().all(|part| self.drop_part(state, part))
+        let leave = self.company.may_leave(pages);
+        parts.into_iter().all(|part| self.drop_part(state, part, leave))
     }
 
-    fn drop_part(&self, state: &mut State, part: u64) -> bool {
+    fn drop_part(&self, state: &mut State, part: u64, leave: bool) -> bool {
         let pages = part * self.folio()..(part + 1) * self.folio();
         let is_gone = || self.cachestat(&pages).is_ok_and(|stat| stat.cached == 0);
         if is_gone() {
@@ -98,8 +99,9 @@ impl Watched {
             return false;
         }
         self.zap(state, &pages, |_| ());
-        if self.are_dirty(&pages) {
-            // To drop them is to write them, and to wait for the device: `sweep.rs` does.
+        let shared = pages.clone().filter(|page| state.elsewhere.take(*page)).count();
+        if shared > 0 || leave || self.are_dirty(&pages) {
+            // To drop dirty ones is to write them, and to wait for the device. `sweep.rs` does.
             return true;
         }
         self.drop_uncharged(pages.clone());

@@ -85,5 +85,6 @@ pub use options::{Access, MapOptions};
 pub(crate) use pages::{Arrival, MappedPages, StoredPages};
 pub use remap::RemapOptions;
 pub use report::MapReport;
+pub(crate) use run::company::Exchange;
 pub(crate) use space::PageTables;
 pub use writable::MapMut;

@@ -155,6 +155,13 @@ impl Streams {
         self.all.iter().map(|stream| stream.next..stream.end.max(stream.next + FIRST))
     }
 
+    /// The pages that streams which go on are about to read: one at least, of each.
+    pub(super) fn windows(&self) -> Vec<Range<u64>> {
+        let has_gone = |stream: &&Stream| stream.idle < STALLED && stream.end > 0;
+        let going = self.all.iter().filter(has_gone);
+        going.map(|stream| stream.next..stream.end.max(stream.next + 1)).collect()
+    }
+
     /// Each stream was looked at, in order: it has gone on to the page of `reached`. Calls
     /// `request` with what is to be read now, which returns the page up to which it is.
     pub(super) fn went_on(

@@ -194,7 +194,9 @@ fn sweep(
     let space = &*file.space;
     let Ok(stat) = cached_of(space) else { return (CacheStat::default(), false) };
     file.note_dirty(stat.dirty + stat.writeback > 0);
-    let excess = stat.cached.saturating_sub(file.charged());
+    let charged = file.charged(rooms.pool);
+    file.note_cached(stat.cached, charged, part);
+    let excess = stat.cached.saturating_sub(charged);
     let without_room = if file.is_mirror() { excess } else { rooms.without(space, excess) };
     let elsewhere = space.elsewhere_pages.load(Relaxed).min(excess);
     space.elsewhere_pages.store(elsewhere, Relaxed);
@@ -204,16 +206,21 @@ fn sweep(
         notice(rooms.pool, &file);
     }
     if many || stayed {
-        drop_gaps(file, &mut uncharged.swept);
+        let wanted = file.wanted(charged / 2);
+        drop_gaps(file, &mut uncharged.swept, &wanted);
+        let left = || cached_of(space).map_or(0, |stat| stat.cached.saturating_sub(charged));
+        if !wanted.is_empty() && left() > part + elsewhere {
+            drop_gaps(file, &mut uncharged.swept, &file.wanted(0));
+        }
     }
     if (many && file.is_read()) || (stayed && uncharged.patience > STAYED) {
-        drop_folios(file, if stayed { 0 } else { part });
+        drop_folios(file, charged + if stayed { 0 } else { part });
     }
     if stayed && uncharged.swept == 0 {
         let left = cached_of(space).unwrap_or(stat);
-        uncharged.tried(left.cached.saturating_sub(file.charged()) < excess);
+        uncharged.tried(left.cached.saturating_sub(charged) < excess);
         let idle = left.cached.saturating_sub(left.dirty + left.writeback);
-        space.elsewhere_pages.store(idle.saturating_sub(file.charged()), Relaxed);
+        space.elsewhere_pages.store(idle.saturating_sub(charged), Relaxed);
     }
     (stat, many)
 }
@@ -246,22 +253,22 @@ pub(super) fn drop_at_once(space: &Space) {
     }
 }
 
-/// Drops all that is cached of a file, if more than this number of pages in excess could go: of
-/// folios that are charged in part.
-fn drop_folios(file: &Swept, excess: u64) {
+/// Drops all that is cached of a file, if more than this number of pages is clean: of folios that
+/// are charged in part.
+fn drop_folios(file: &Swept, most: u64) {
     let Ok(stat) = cached_of(&file.space) else { return };
     let clean = stat.cached.saturating_sub(stat.dirty + stat.writeback);
-    if clean > file.charged() + excess
+    if clean > most
         && let Err(error) = drop_pages(&file.space, 0..0)
     {
         tell!(debug, %error, "pages of a file stay cached");
     }
 }
 
-/// Drops what is cached between charged pages. Goes on where it ended the last time, for a moment:
-/// there may be as many gaps as pages, and one with pages that other processes map takes half a
-/// millisecond where all processors are busy.
-fn drop_gaps(file: &Swept, swept: &mut u64) {
+/// Drops what is cached between charged pages, and is not wanted. Goes on where it ended the last
+/// time, for a moment: there may be as many gaps as pages, and one with pages that other processes
+/// map takes half a millisecond where all processors are busy.
+fn drop_gaps(file: &Swept, swept: &mut u64, wanted: &[Range<u64>]) {
     let (space, began) = (&*file.space, Instant::now());
     let (table, mirror) = (&space.table, file.is_mirror());
     let pages = table.pages();
@@ -272,8 +279,10 @@ fn drop_gaps(file: &Swept, swept: &mut u64) {
             return;
         }
         let end = (from + SWEEP_RUN).min(pages);
-        let known =
-            |page: &u64| !mirror && !matches!(table.entry(*page).load(), State::Absent { .. });
+        let known = |page: &u64| {
+            !mirror && !matches!(table.entry(*page).load(), State::Absent { .. })
+                || wanted.iter().any(|window| window.contains(page))
+        };
         let gap = (from..end).find(known).unwrap_or(end);
         if gap > from && drop_pages(space, from..gap).is_err() {
             return;

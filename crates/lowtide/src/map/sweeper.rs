@@ -15,6 +15,7 @@ use crate::space::Space;
 use lowtide_sys::room;
 use lowtide_sys::tell;
 use std::io;
+use std::ops::Range;
 use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -38,9 +39,25 @@ impl Swept {
         self.of_watched(|file| file.noted.is_read()).unwrap_or(false)
     }
 
-    /// Its pages in the page cache that a tenant pays for.
-    pub(super) fn charged(&self) -> u64 {
-        if self.is_mirror() { 0 } else { self.space.table.resident() }
+    /// Its pages in the page cache that a tenant pays for, or another process.
+    pub(super) fn charged(&self, pool: &Pool) -> u64 {
+        if self.is_mirror() {
+            return 0;
+        }
+        let pages = self.space.table.resident();
+        let exchange = pool.exchange.get();
+        let others = |file: &WatchedFile| file.watched.company.say_pages(exchange, pages);
+        pages + self.of_watched(others).unwrap_or(0)
+    }
+
+    /// This number of its pages is cached, and this one charged.
+    pub(super) fn note_cached(&self, cached: u64, charged: u64, least: u64) {
+        self.of_watched(|file| file.watched.company.note_cached(cached, charged, least));
+    }
+
+    /// Pages that other processes are about to read.
+    pub(super) fn wanted(&self, most: u64) -> Vec<Range<u64>> {
+        self.of_watched(|file| file.watched.company.wanted(most)).unwrap_or_default()
     }
 
     /// Some of its pages are dirty now, or none.

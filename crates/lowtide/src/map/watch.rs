@@ -198,8 +198,12 @@ impl Watcher {
         let reached: Vec<u64> =
             windows.into_iter().map(|window| reached(pool, file, window)).collect();
         if !reached.is_empty() {
-            let room = budget_of(pool, &file.space) / AHEAD_PART;
-            let may_hand = file.kernel_ahead() <= room / 4;
+            let budget = budget_of(pool, &file.space);
+            // Streams of several processes that follow each other have one window of the kernel's.
+            let (company, exchange) = (&file.watched.company, pool.exchange.get());
+            let together = 1 + company.say_windows(exchange, streams.windows(), budget);
+            let room = (budget * together / AHEAD_PART).min(budget / 4);
+            let may_hand = file.kernel_ahead() <= budget * together / AHEAD_PART / 4;
             let bounds = Bounds {
                 pages: file.space.table.pages(),
                 room,

@@ -34,6 +34,7 @@ use super::handed::Handed;
 use super::mirror::PRESENT;
 use super::page_bits::PageBits;
 use super::pages::{Arrival, MappedPages};
+use super::run::company::Company;
 use super::space::{PageTables, scan};
 use lowtide_sys::page_cache::{self, CacheStat};
 use lowtide_sys::pagemap::{Categories, Query, Region, mincore};
@@ -101,6 +102,8 @@ pub(crate) struct Watched {
     ended: AtomicBool,
     /// Pages were dirty at the last look.
     dirty: AtomicBool,
+    /// What other processes have of it.
+    pub(super) company: Company,
 }
 
 /// What the program's calls change.
@@ -112,7 +115,7 @@ pub(super) struct State {
     fresh: PageBits,
     /// Pages that other processes had mapped, too, when they were taken out of this one's page
     /// table.
-    elsewhere: PageBits,
+    pub(super) elsewhere: PageBits,
     /// The last pages that were given back, one run behind the other.
     gone: Range<u64>,
     /// What is handed to the kernel, for each stream.
@@ -137,10 +140,11 @@ impl Watched {
         pagemap: Option<PageTables>,
         page_shift: u32,
         young_faults: bool,
+        company: Company,
     ) -> Self {
         let state = Mutex::new(State::default());
         let (ended, dirty) = Default::default();
-        Self { file, pagemap, page_shift, young_faults, state, ended, dirty }
+        Self { file, pagemap, page_shift, young_faults, state, ended, dirty, company }
     }
 
     pub(super) const fn file(&self) -> &Arc<Own<File>> {
@@ -277,13 +281,16 @@ impl Watched {
         }
     }
 
-    /// Drops what is cached, and nothing any more: the last mapping is gone.
+    /// Drops what is cached, unless other processes pay for pages of it, and nothing any more: the
+    /// last mapping is gone.
     pub(super) fn close(&self) {
         let mut state = self.state();
         state.mappings.clear();
         state.copies = Copies::default();
         state.closed = true;
-        if let Err(error) = self.drop_cached(0..0) {
+        if self.company.end() == 0
+            && let Err(error) = self.drop_cached(0..0)
+        {
             tell!(debug, %error, "pages of a file stay cached");
         }
     }
@@ -454,8 +461,8 @@ impl MappedPages for Watched {
         }
         self.zap(&state, &pages, |_| ());
         state.copies.page_out(self.pagemap.as_ref(), &pages, self.page_shift);
-        if self.are_dirty(&pages) {
-            // To drop them is to write them, and to wait for the device: `sweep.rs` does.
+        if self.are_dirty(&pages) || self.company.may_leave(&pages) {
+            // To drop dirty ones is to write them, and to wait for the device. `sweep.rs` does.
             return;
         }
         self.drop_unshared(&state, &pages);

@@ -27,7 +27,7 @@ use crate::config::PagerBuilder;
 use crate::error::{BuildError, Error};
 use crate::fault::late_reads::LateReads;
 use crate::fault::wait::WaitTable;
-use crate::map::PageTables;
+use crate::map::{Exchange, PageTables};
 use crate::space::Space;
 use crate::space::backing::{FileKey, NewName};
 use crate::stat::IoCounters;
@@ -230,6 +230,8 @@ pub(crate) struct Pool {
     pub(crate) backend: Backend,
     /// Those of the process, from the first map on.
     pub(crate) page_tables: OnceLock<PageTables>,
+    /// How processes under one budget hear what each has of files.
+    pub(crate) exchange: OnceLock<Exchange>,
     pub(crate) fault_sites: Arc<FaultSites>,
     pub(crate) waits: WaitTable,
     pub(crate) io: IoCounters,
@@ -385,6 +387,7 @@ impl Pool {
             dirtiers_left: Arc::default(),
             backend,
             page_tables: OnceLock::new(),
+            exchange: OnceLock::new(),
             fault_sites,
             waits: WaitTable::new(),
             io: IoCounters::default(),

@@ -300,6 +300,13 @@ impl FileKey {
             FileKey { device: facts.st_dev, inode: Some(facts.st_ino) }
         })
     }
+
+    /// A number of it that is the same in all processes, and not 0. Those of two files may be the
+    /// same, but hardly are.
+    pub(crate) fn number(self) -> u64 {
+        let inode = self.inode.unwrap_or(u64::MAX).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        (self.device.rotate_left(40) ^ inode) | 1
+    }
 }
 
 fn os_error(error: file::OpenError) -> io::Error {

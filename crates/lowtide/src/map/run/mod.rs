@@ -7,11 +7,13 @@
 //!
 //! | file | concept |
 //! |---|---|
+//! | `company` | what other processes under the same budget have of a file |
 //! | `cover` | a mirror in the place of a mapping of the program, and that mapping back |
 //! | `placed` | `userfault` mode at addresses of the program's own |
 //! | `reads` | files that are read through descriptors: what a host says of them |
 //! | `noted` | the same: what the thread that watches does with it |
 
+pub(super) mod company;
 #[cfg(feature = "run")]
 mod cover;
 pub(super) mod noted;
@@ -20,6 +22,8 @@ mod placed;
 #[cfg(feature = "run")]
 mod reads;
 
+#[cfg(feature = "run")]
+pub use company::ExchangeFn;
 #[cfg(feature = "run")]
 pub use cover::{Cover, CoverError, Lost, Mapped, keep_room};
 #[cfg(feature = "run")]
@@ -35,4 +39,11 @@ pub use reads::Reads;
 #[cfg(feature = "run")]
 pub fn open_page_tables(pager: &crate::Pager) -> Result<(), super::MapError> {
     super::space::page_tables(&pager.inner.pool, super::MapMode::PageCache).map(drop)
+}
+
+/// Shares the page cache of a pager's watched files with other processes under the same budget.
+/// The first call counts.
+#[cfg(feature = "run")]
+pub fn share_files(pager: &crate::Pager, exchange: std::sync::Arc<ExchangeFn>) {
+    drop(pager.inner.pool.exchange.set(company::Exchange(exchange)));
 }
