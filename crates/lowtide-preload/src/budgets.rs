@@ -10,7 +10,7 @@ use crate::judge::Reason;
 use crate::mirrors::{self, Mirrored};
 use crate::modes::Why;
 use lowtide::budget::{AutoLimits, Curve, Share};
-use lowtide::map::run::{Mapped, Reads, open_page_tables};
+use lowtide::map::run::{Mapped, Reads, open_page_tables, share_files};
 use lowtide::map::{Adopted, MapOptions};
 use lowtide::{IoEngine, IoMode, IoStat, MemoryStat, Pager, Policy, Size, Tenant};
 use lowtide_run::part::{Part, Seen, pause};
@@ -26,6 +26,7 @@ use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Files whose mappings are gone, but whose pages stay within the budget for a moment: the program
@@ -188,6 +189,10 @@ impl Budgets {
         });
         let refusal = refusal.or(unrecorded.map(|error| format!("nothing is recorded: {error}")));
         let (shares, now) = (shares.and_then(Result::ok), Instant::now());
+        if let Some(shares) = &shares {
+            let files = Arc::clone(shares.files());
+            share_files(&pager, Arc::new(move |file, own| files.exchange(file, own)));
+        }
         Ok(Self {
             settings,
             pager,
