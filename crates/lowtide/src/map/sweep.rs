@@ -12,6 +12,9 @@
 //! So *cached* and *charged* pages of each file are counted, and compared:
 //!
 //! * **Many in excess** (a sixteenth of the budget) are dropped at once.
+//! * **An overrun** (a quarter of what is charged) comes where threads touch pages faster than they
+//!   are noticed, as many processes that share cached pages do. All pages are taken out of the page
+//!   table, and what is not touched again at once is dropped: a touch waits for the device then.
 //! * **A few** may be on their way: brought in, and noticed by the next scan. Those by which the
 //!   excess never fell below the room that the budget has left, for longer than a scan takes to
 //!   come, have *stayed*. What is mapped of them is charged, what is dirty is written, the others
@@ -63,6 +66,10 @@ const SELDOM: u32 = 50;
 const SELDOM_EXCESS: u32 = 2;
 /// Excess of cached pages over charged ones, as a part of the budget, that is dropped at once.
 const EXCESS_PART: u64 = 16;
+/// The same by which the file is overrun, as a part of what is charged.
+const OVERRUN_PART: u64 = 4;
+/// The longest time between two tries against an overrun, while they do not help.
+const OVERRUN_MAX: Duration = Duration::from_secs(1);
 /// The longest time that is spent on dropping pages of a file, each time.
 const SWEEP_TIME: Duration = Duration::from_millis(10);
 /// Pages that are dropped with one call.
@@ -82,11 +89,15 @@ struct Uncharged {
     /// Since when there have been pages for which there is no room, and how long they may be there.
     since: Option<Instant>,
     patience: Duration,
+    /// From when on the pages of an overrun may be taken again, and the last pause before that.
+    again: Instant,
+    pause: Duration,
 }
 
 impl Default for Uncharged {
     fn default() -> Self {
-        Self { swept: 0, since: None, patience: STAYED }
+        let (again, pause) = (Instant::now(), Duration::ZERO);
+        Self { swept: 0, since: None, patience: STAYED, again, pause }
     }
 }
 
@@ -99,6 +110,14 @@ impl Uncharged {
             return false;
         }
         self.since.get_or_insert_with(Instant::now).elapsed() >= self.patience
+    }
+
+    /// The pages of an overrun were taken. Where that did not help, the next try comes later: other
+    /// programs may use them.
+    fn taken(&mut self, helped: bool) {
+        self.pause = if helped { Duration::ZERO } else { (self.pause * 2).max(SWEEP) };
+        self.pause = self.pause.min(OVERRUN_MAX);
+        self.again = Instant::now() + self.pause;
     }
 
     /// They were dropped, as far as that was possible. Fewer are worth another try soon.
@@ -205,7 +224,13 @@ fn sweep(
     if let Some(file) = file.watched.as_ref().filter(|_| stayed).and_then(Weak::upgrade) {
         notice(rooms.pool, &file);
     }
-    if many || stayed {
+    let overrun = excess.saturating_sub(elsewhere + stat.dirty + stat.writeback);
+    if overrun > (charged / OVERRUN_PART).max(2 * part) && Instant::now() >= uncharged.again {
+        file.zap();
+        drop(drop_pages(space, 0..0));
+        let left = cached_of(space).map_or(0, |left| left.cached);
+        uncharged.taken(left + overrun / 2 < stat.cached);
+    } else if many || stayed {
         let wanted = file.wanted(charged / 2);
         drop_gaps(file, &mut uncharged.swept, &wanted);
         let left = || cached_of(space).map_or(0, |stat| stat.cached.saturating_sub(charged));
@@ -316,5 +341,17 @@ mod tests {
         assert_eq!(uncharged.patience, STAYED_MAX);
         assert!(!uncharged.have_stayed(false));
         assert_eq!((uncharged.since, uncharged.patience), (None, STAYED));
+    }
+
+    #[test]
+    fn tries_against_an_overrun_come_later_while_they_do_not_help() {
+        let mut uncharged = Uncharged::default();
+        let mut pauses = |helped: &[bool]| {
+            helped.iter().for_each(|helped| uncharged.taken(*helped));
+            uncharged.pause
+        };
+        assert_eq!(pauses(&[false, false]), 2 * SWEEP);
+        assert_eq!(pauses(&[false; 20]), OVERRUN_MAX);
+        assert_eq!(pauses(&[true]), Duration::ZERO);
     }
 }

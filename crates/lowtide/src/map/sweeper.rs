@@ -55,6 +55,12 @@ impl Swept {
         self.of_watched(|file| file.watched.company.note_cached(cached, charged, least));
     }
 
+    /// Takes all of its pages out of the page table of this process.
+    pub(super) fn zap(&self) {
+        let pages = 0..self.space.table.pages();
+        self.of_watched(|file| file.watched.zap(&file.watched.state(), &pages, |_| ()));
+    }
+
     /// Pages that other processes are about to read.
     pub(super) fn wanted(&self, most: u64) -> Vec<Range<u64>> {
         self.of_watched(|file| file.watched.company.wanted(most)).unwrap_or_default()
