@@ -239,10 +239,11 @@ fn sweep(
         }
     }
     if (many && file.is_read()) || (stayed && uncharged.patience > STAYED) {
-        drop_folios(file, charged + if stayed { 0 } else { part });
+        drop_folios(file, file.charged(rooms.pool) + if stayed { 0 } else { part });
     }
     if stayed && uncharged.swept == 0 {
-        let left = cached_of(space).unwrap_or(stat);
+        // What was mapped of them is charged since.
+        let (left, charged) = (cached_of(space).unwrap_or(stat), file.charged(rooms.pool));
         uncharged.tried(left.cached.saturating_sub(charged) < excess);
         let idle = left.cached.saturating_sub(left.dirty + left.writeback);
         space.elsewhere_pages.store(idle.saturating_sub(charged), Relaxed);
