@@ -29,7 +29,7 @@
 
 use crate::adopted::own;
 use crate::budget::Uses;
-use crate::errors::{Error, NotPossible, OrRaise};
+use crate::errors::{NotPossible, OrRaise};
 use crate::forks;
 use crate::identity::{self, Identity};
 use crate::pager::Account;
@@ -39,7 +39,6 @@ use lowtide::map::{Adopted, MapOptions};
 use lowtide_run::leases::{self, Leases, NoLease};
 use lowtide_status::printable;
 use lowtide_sys::let_go::LetGo;
-use lowtide_sys::shared::memfd;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use rustix::fs::{Mode, OFlags, open};
@@ -151,20 +150,17 @@ impl Mirrored {
             eprintln!("lowtide: a touch of a page is SIGBUS: {error}");
         });
         let addresses = place.address..place.address + place.len;
-        let memory = memfd("lowtide", place.len as u64).or_raise()?;
         keep_room();
-        // SAFETY: the map is the package's; the thread that made it is in its constructor, or the
-        // only one of a child. The process does not fork.
-        let cover = unsafe { Cover::put(&addresses, &memory, mapped(file, place), lost) };
-        let cover = cover.map_err(|error| Error::new_err(error.to_string()))?;
-        // SAFETY: the memory is new and sparse, mapped at these addresses for loads, and not
-        // inherited. The file does not change before the lease is given up, and the map stays
-        // until `end`.
-        let placed = unsafe { options.serve(t.pager(), file.as_fd(), memory, addresses) };
-        if placed.is_err() {
-            // SAFETY: covered above.
-            unsafe { cover.take_off_surely(mapped(file, place), lost) };
-        }
+        let mut cover = Cover::NONE;
+        let put = |mirror| {
+            // SAFETY: the map is the package's, for loads, and its file does not change. The
+            // process does not fork.
+            cover = unsafe { Cover::put(mirror, mapped(file, place), lost) }?;
+            Ok(())
+        };
+        // SAFETY: as above. The file does not change before the lease is given up, and the map
+        // stays until `end`.
+        let placed = unsafe { options.serve(t.pager(), file.as_fd(), addresses, put) };
         Ok((placed.or_raise()?, cover))
     }
 

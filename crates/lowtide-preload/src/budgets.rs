@@ -38,6 +38,9 @@ const LINGERS: Duration = Duration::from_secs(1);
 const COUNT_SELDOM: u32 = 50;
 const COUNT_LEAST: Duration = Duration::from_millis(100);
 const COUNT_MOST: Duration = Duration::from_secs(2);
+/// Bytes that decide about the way of a mapping of which little is in memory.
+const CHANGE_LEAST: u64 = 256 << 10;
+const CHANGE_MOST: u64 = 8 << 20;
 /// Parts of a budget that is divided among files.
 const PARTS: usize = 64;
 /// What a process wants at least beyond its limit, if that sets itself.
@@ -138,6 +141,8 @@ pub(crate) struct Budgets {
     may_count: Instant,
     /// What other processes have.
     shares: Option<Shares>,
+    /// How many processes there are, this one with them.
+    sharing: usize,
     /// When that is looked at.
     divided: Instant,
 }
@@ -202,6 +207,7 @@ impl Budgets {
             due: now,
             may_count: now,
             shares,
+            sharing: 1,
             divided: now,
         })
     }
@@ -326,6 +332,20 @@ impl Budgets {
         })
     }
 
+    /// Whether other processes have parts of these budgets, too.
+    pub(crate) const fn are_shared(&self) -> bool {
+        self.sharing > 1
+    }
+
+    /// Pages that a mapping which changes its way costs a budget: what it has in memory, but for
+    /// what is read again anyway, and what a moment's use says nothing of.
+    pub(crate) fn cost_of_change(&self, budget: usize) -> u64 {
+        let Some(Account { tenant, part, .. }) = self.tenants.get(&budget) else { return u64::MAX };
+        let least = (part.bytes() / 32).clamp(CHANGE_LEAST, CHANGE_MOST);
+        let has = tenant.usage().unwrap_or_default();
+        (has / 4).max(least) / rustix::param::page_size() as u64
+    }
+
     /// What was transferred so far, for all budgets together.
     pub(crate) fn io(&self) -> IoStat {
         self.pager.stat().io
@@ -380,7 +400,7 @@ impl Budgets {
             });
             most = most.max(sharing);
         }
-        self.divided = Instant::now() + pause(most);
+        (self.sharing, self.divided) = (most, Instant::now() + pause(most));
     }
 
     /// The process ends.

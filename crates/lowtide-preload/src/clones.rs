@@ -47,7 +47,7 @@ pub(crate) use real::look_up;
 
 /// Makes a child, which returns 0 here, on the same stack.
 pub(crate) fn make<N: Copy + Default + PartialEq>(make: impl FnOnce() -> N) -> N {
-    if !mirrors::are_any() {
+    if !mirrors::may_come() {
         return make();
     }
     let mut covers = mirrors::lock_for_fork();
@@ -114,7 +114,7 @@ unsafe extern "C" fn clone(
     tls: usize,
     child_tid: usize,
 ) -> c_int {
-    let Some(own) = function.filter(|_| flags & libc::CLONE_VM == 0 && mirrors::are_any()) else {
+    let Some(own) = function.filter(|_| flags & libc::CLONE_VM == 0 && mirrors::may_come()) else {
         // SAFETY: the program's arguments.
         return unsafe { real::clone(function, stack, flags, arg, parent_tid, tls, child_tid) };
     };

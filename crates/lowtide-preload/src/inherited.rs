@@ -5,10 +5,9 @@
 //! parent had adopted, before `fork` returns there (`/proc` says what is mapped; the files are
 //! opened by their names) or a moment later:
 //!
-//! * Where the parent has mirrors, *before*: the child has one thread, and that is here, so none
-//!   knows of pages of the kernel's mapping, and mirrors take its place. A `fork` of such a process
-//!   takes about a millisecond longer.
-//! * In `pagecache` mode a moment later, or with the first question: a child that becomes
+//! * Where the parent has mirrors, *before*, so that the budget is exact from the beginning. A
+//!   `fork` of such a process takes about a millisecond longer.
+//! * Otherwise a moment later, or with the first question: a child that becomes
 //!   another program has gone by then. The addresses are known from the beginning, so what the
 //!   program changes there is a question to the keeper, which answers it when it has adopted them.
 //!

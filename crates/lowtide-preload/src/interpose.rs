@@ -104,7 +104,7 @@ unsafe extern "C" fn mmap(
     let fits = len as u64 <= settings.max;
     let is_late = wanted.is_ok() && (settings.mode.mirrors() || !fits);
     let populates = is_late && fits && flags & libc::MAP_POPULATE != 0;
-    let unfit = unfit(prot, flags);
+    let is_stored = prot & libc::PROT_WRITE != 0;
     let flags = if is_late { flags & !libc::MAP_POPULATE } else { flags };
     // SAFETY: the program's arguments; populating is a wish.
     let got = unsafe { real::mmap(addr, len, prot, flags, fd, offset) };
@@ -112,7 +112,7 @@ unsafe extern "C" fn mmap(
         let _errno = Errno::save();
         let handed = wanted.and_then(|(kind, identity)| {
             let (range, offset, thread) = (pages(got, len), offset as u64, own::number());
-            hand_over(state, New { range, offset, kind, fd, thread, identity, unfit })
+            hand_over(state, New { range, offset, kind, fd, thread, identity, is_stored })
         });
         if let Err(Verdict::Leave(reason)) = handed {
             state.left.add(reason, len as u64, || globs::path_of(fd));
@@ -123,17 +123,6 @@ unsafe extern "C" fn mmap(
         }
     }
     got
-}
-
-/// What excludes `userfault` mode for a new mapping.
-fn unfit(prot: c_int, flags: c_int) -> Option<Why> {
-    if prot & libc::PROT_WRITE != 0 {
-        Some(Why::Stored)
-    } else if flags & libc::MAP_FIXED != 0 {
-        Some(Why::Fixed)
-    } else {
-        None
-    }
 }
 
 /// The same: on 64-bit Linux offsets have one size.
@@ -253,9 +242,9 @@ unsafe extern "C" fn mremap(
     got
 }
 
-/// What is mirrored of these addresses becomes the kernel's mapping.
+/// What is mirrored of these addresses becomes the kernel's mapping, and stays that.
 fn turn(state: &State, range: &Range<usize>, why: Why) {
-    if mirrors::are_any() && state.ranges.touches(range, false) {
+    if mirrors::may_come() && state.ranges.touches(range, false) {
         let _errno = Errno::save();
         state.line.ask(Question::Turn { range: range.clone(), why });
     }
@@ -306,7 +295,7 @@ const fn order(advice: c_int) -> Option<bool> {
 /// advice is the same for the mirror's memory: pages that are not needed come back as they were.
 /// What changes more, such as what children inherit, is for the program's own mapping.
 fn advise_mirrors(addr: *mut c_void, len: usize, advice: c_int) {
-    let Some((state, _)) = state::get().filter(|_| mirrors::are_any()) else { return };
+    let Some((state, _)) = state::get().filter(|_| mirrors::may_come()) else { return };
     let range = pages(addr, len);
     match advice {
         libc::MADV_NORMAL

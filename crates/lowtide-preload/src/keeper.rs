@@ -15,7 +15,7 @@
 use crate::budgets::{Budgets, Subject, Watched};
 use crate::inherited::{self, Found};
 use crate::judge::{Identity, Kind, Reason, of_file};
-use crate::kept::{Keeping, Kept};
+use crate::kept::{Keeping, Kept, rest};
 use crate::last::Look;
 use crate::line::{Answer, New, Question};
 use crate::mirrors::Mirrored;
@@ -25,8 +25,9 @@ use crate::reading::{Begun, Reading};
 use crate::state::{self, State};
 use crate::summary::{self, Budget, Whole};
 use crate::{addresses, descriptors, globs, own, start};
+use lowtide::map::run::Way;
 use lowtide_run::leases::{self, Leases};
-use lowtide_run::settings::Settings;
+use lowtide_run::settings::{Mode, Settings};
 use lowtide_sys::descriptors::reopen;
 use lowtide_sys::threads::{self, SignalsBlocked};
 use std::collections::BTreeMap;
@@ -37,7 +38,14 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::panic::{self, AssertUnwindSafe};
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+/// How often the ways of mappings are chosen while pages come in, and while none do.
+const CHOOSE: Duration = Duration::from_millis(10);
+const CHOOSE_SELDOM: Duration = Duration::from_millis(160);
+const CHOOSE_RESTLESS: Duration = Duration::from_millis(1);
+/// Of the time that it takes to choose, the time between two looks is this multiple.
+const CHOOSE_COST: u32 = 50;
 
 /// Starts it; whether that was possible. The caller has the line's turn.
 ///
@@ -115,6 +123,10 @@ struct Keeper {
     reading: Option<Reading>,
     /// Since when mappings wait that this process has from its parent.
     inherits: Option<Instant>,
+    /// When the ways were chosen last, when they are again, and what had come in.
+    chose: Instant,
+    choose_again: Duration,
+    came: u64,
     /// For the end of the process.
     look: Look,
     /// What other processes see.
@@ -142,6 +154,9 @@ impl Keeper {
             tickets,
             reading,
             inherits: None,
+            chose: Instant::now(),
+            choose_again: CHOOSE,
+            came: 0,
             look: Look::new(),
             page: Page::new(),
         }
@@ -173,6 +188,7 @@ impl Keeper {
                 }
                 pause = pause.min(leases::LOOK);
             }
+            pause = pause.min(self.choose_ways());
             if let Some(left) = self.page.tick(|| self.budgets.as_ref().map(Budgets::status)) {
                 pause = pause.min(left);
             }
@@ -184,7 +200,7 @@ impl Keeper {
                 .inherits
                 .is_some_and(|since| question.is_some() || since.elapsed() >= inherited::PAUSE)
             {
-                self.keep_inherited(false);
+                self.keep_inherited();
             }
             if matches!(question, Some(Question::End)) {
                 return;
@@ -207,7 +223,14 @@ impl Keeper {
             Question::Keep(new) => self.keep_new(new)?,
             Question::Forget(range) => self.forget(&range),
             Question::Advise { range, random } => {
-                self.touching(&range).for_each(|how| how.advise(range.clone(), random));
+                for start in self.touched(&range) {
+                    let Some(kept) = self.kept.get_mut(&start) else { continue };
+                    kept.how.advise(range.clone(), random);
+                    if random {
+                        // In the other way the advice would be lost.
+                        kept.way.stay();
+                    }
+                }
             }
             Question::WillNeed(range) => {
                 // Each is asked, and the kernel reads ahead of what is left.
@@ -234,7 +257,7 @@ impl Keeper {
             Question::Inherit { now } => {
                 self.inherits = Some(Instant::now());
                 if now {
-                    self.keep_inherited(true);
+                    self.keep_inherited();
                 }
             }
             Question::Read { fd, thread, identity } => {
@@ -314,29 +337,32 @@ impl Keeper {
         let (file, range, offset) = (Rc::new(file), new.range, new.offset);
         let is_private = new.kind == Kind::PrivateReadOnly;
         let subject = Subject { file, is_own, range, offset, is_private, budget };
-        self.keep(subject, new.unfit, &path)
+        self.keep(subject, new.is_stored, &path)
     }
 
     /// Keeps a mapping: a mirror, if that is wanted and nothing excludes it.
-    fn keep(&mut self, subject: Subject, unfit: Option<Why>, path: &[u8]) -> Result<(), Reason> {
+    fn keep(&mut self, subject: Subject, is_stored: bool, path: &[u8]) -> Result<(), Reason> {
         let (budget, bytes) = (subject.budget, subject.range.len() as u64);
-        let mirrored = match unfit {
+        let mirrored = match is_stored {
             _ if !self.settings.mode.mirrors() => None,
-            Some(why) => Some(Err(why)),
+            true => Some(Err(Why::Stored)),
             // A lease belongs to an open file, and this one is the program's.
-            None if !subject.is_own => Some(Err(Why::NoLease)),
-            None => Some(self.mirror(&subject)),
+            false if !subject.is_own => Some(Err(Why::NoLease)),
+            false => Some(self.mirror(&subject, None)),
         };
         match mirrored {
             Some(Ok(mirror)) => {
-                let how = Keeping::Mirrored(mirror);
-                self.kept.insert(subject.range.start, Kept { subject, how });
+                let (how, way) = (Keeping::Mirrored(mirror), Way::default());
+                self.kept.insert(subject.range.start, Kept { subject, how, way });
                 self.modes.userfault += 1;
             }
             other => {
-                self.keep_watched(subject)?;
+                let why = other.and_then(Result::err);
+                let may_change = why.is_some_and(Why::may_pass);
+                let way = if may_change { Way::default() } else { Way::that_stays() };
+                self.keep_watched(subject, way)?;
                 self.modes.pagecache += 1;
-                if let Some(Err(why)) = other {
+                if let Some(why) = why {
                     self.modes.add(why, bytes, || path);
                 }
             }
@@ -345,9 +371,80 @@ impl Keeper {
         Ok(())
     }
 
-    /// Adopts what this process has from its parent, as far as it is there still. While the program
-    /// does not run yet, in the way that is wanted.
-    fn keep_inherited(&mut self, is_alone: bool) {
+    /// Looks how mappings are used, and changes the way in which some are kept; the time until the
+    /// next look.
+    fn choose_ways(&mut self) -> Duration {
+        let budgets = self.budgets.as_ref().filter(|_| self.settings.mode.mirrors());
+        let Some(budgets) = budgets else { return Duration::MAX };
+        let waits = self.choose_again.saturating_sub(self.chose.elapsed());
+        if !waits.is_zero() {
+            return waits;
+        }
+        let (began, mut changing, mut came) = (Instant::now(), Vec::new(), 0);
+        for (start, Kept { subject, how, way }) in &mut self.kept {
+            let (is_mirrored, now) = (how.is_mirrored(), how.manner());
+            came += now.alone + now.in_order;
+            let changes = match self.settings.mode {
+                Mode::Restless => way.may_change(),
+                // Who demands mirrors has them. In the page cache processes that pass over one file
+                // take each other's pages.
+                Mode::Userfault if is_mirrored => false,
+                _ if is_mirrored && budgets.are_shared() => false,
+                _ => way.look(is_mirrored, now, || budgets.cost_of_change(subject.budget)),
+            };
+            if changes {
+                changing.push(*start);
+            }
+        }
+        for start in changing {
+            let Some(kept) = self.kept.get(&start) else { continue };
+            let range = kept.subject.range.clone();
+            if kept.how.is_mirrored() {
+                self.turn(&range, Why::InOrder);
+            } else {
+                self.mirror_again(start);
+            }
+        }
+        let is_used = std::mem::replace(&mut self.came, came) != came;
+        let pause = match self.settings.mode {
+            Mode::Restless => CHOOSE_RESTLESS,
+            _ if is_used => CHOOSE,
+            _ => (self.choose_again * 2).min(CHOOSE_SELDOM),
+        };
+        self.choose_again = pause.max(began.elapsed() * CHOOSE_COST);
+        self.chose = Instant::now();
+        self.choose_again
+    }
+
+    /// Puts a mirror in the place of a mapping that is watched, if its file cannot change now.
+    fn mirror_again(&mut self, start: usize) {
+        let Some(Kept { subject, how: Keeping::Watched(watched), mut way }) =
+            self.kept.remove(&start)
+        else {
+            return;
+        };
+        let kept = match self.mirror(&subject, Some(watched)) {
+            Ok(mirror) => {
+                self.modes.userfault += u64::from(way.is_new());
+                let how = Keeping::Mirrored(mirror);
+                self.kept.insert(start, Kept::from_here(subject, how, way));
+                return;
+            }
+            Err(why) => {
+                if !why.may_pass() {
+                    way.stay();
+                }
+                self.keep_watched(subject.clone(), way)
+            }
+        };
+        if let Err(reason) = kept {
+            let path = || globs::path_of(subject.file.as_raw_fd());
+            self.state.left.add(reason, subject.range.len() as u64, path);
+        }
+    }
+
+    /// Adopts what this process has from its parent, as far as it is there still.
+    fn keep_inherited(&mut self) {
         self.inherits = None;
         let all = self.state.ranges.all();
         let mut kept = Vec::new();
@@ -355,11 +452,7 @@ impl Keeper {
             let budget = globs::budget_of(self.settings, &path).map_or(0, |number| number + 1);
             let (file, is_own, at) = (Rc::new(file), true, range.clone());
             let subject = Subject { file, is_own, range: at, offset, is_private, budget };
-            let unfit = match is_stored {
-                true => Some(Why::Stored),
-                false => (!is_alone).then_some(Why::Inherited),
-            };
-            if self.keep(subject, unfit, &path).is_ok() {
+            if self.keep(subject, is_stored, &path).is_ok() {
                 kept.push(range);
             }
         }
@@ -407,14 +500,15 @@ impl Keeper {
     }
 
     /// Keeps a mapping in `pagecache` mode.
-    fn keep_watched(&mut self, subject: Subject) -> Result<(), Reason> {
+    fn keep_watched(&mut self, subject: Subject, way: Way) -> Result<(), Reason> {
         let how = Keeping::Watched(self.budgets()?.watched(&subject)?);
-        self.kept.insert(subject.range.start, Kept { subject, how });
+        self.kept.insert(subject.range.start, Kept::from_here(subject, how, way));
         Ok(())
     }
 
-    /// Puts a mirror in the place of a mapping, if its file cannot change.
-    fn mirror(&mut self, subject: &Subject) -> Result<Mirrored, Why> {
+    /// Puts a mirror in the place of a mapping, if its file cannot change. If it was watched, it is
+    /// no longer, whatever comes of this.
+    fn mirror(&mut self, subject: &Subject, watched: Option<Watched>) -> Result<Mirrored, Why> {
         if addresses::are_few(addresses::limit(), subject.range.len() as u64) {
             return Err(Why::Addresses);
         }
@@ -423,6 +517,9 @@ impl Keeper {
             self.leases = Leases::begin(false, move || state.line.want_look());
         }
         self.leases.as_ref().ok_or(Why::Resources)?.take(subject.file.as_fd())?;
+        if let Some(watched) = watched {
+            watched.forget(subject.range.clone());
+        }
         let budgets = self.budgets().map_err(|_| Why::Resources);
         let mirrored = budgets.and_then(|budgets| budgets.mirror(subject));
         if mirrored.is_err() {
@@ -434,14 +531,17 @@ impl Keeper {
     /// What is mirrored of a range is the program's own mapping again, and watched.
     fn turn(&mut self, range: &Range<usize>, why: Why) {
         for start in self.touched(range) {
-            if !matches!(self.kept[&start].how, Keeping::Mirrored(_)) {
-                continue;
+            let Some(mut kept) = self.kept.remove(&start) else { continue };
+            if !why.may_pass() {
+                kept.way.stay();
             }
-            let Some(kept) = self.kept.remove(&start) else { continue };
+            let Keeping::Mirrored(mirror) = &kept.how else {
+                self.kept.insert(start, kept);
+                continue;
+            };
+            mirror.end();
             self.error = self.error.take().or_else(|| kept.error());
-            let Kept { subject, how } = kept;
-            // The program's mapping is back when this returns, and the lease is given up.
-            drop(how);
+            let Kept { subject, how: _mirror, way } = kept;
             if range.start <= subject.range.start
                 && subject.range.end <= range.end
                 && why == Why::Cut
@@ -451,9 +551,12 @@ impl Keeper {
             }
             let bytes = subject.range.len() as u64;
             let path = || globs::path_of(subject.file.as_raw_fd());
-            self.modes.add(why, bytes, path);
-            match self.keep_watched(subject.clone()) {
-                Ok(()) => self.modes.pagecache += 1,
+            let is_new = way.is_new();
+            if is_new {
+                self.modes.add(why, bytes, path);
+            }
+            match self.keep_watched(subject.clone(), way) {
+                Ok(()) => self.modes.pagecache += u64::from(is_new),
                 Err(reason) => self.state.left.add(reason, bytes, path),
             }
         }
@@ -461,10 +564,8 @@ impl Keeper {
 
     /// Mirrors whose file is about to change become mappings of the kernel.
     fn give_up_leases(&mut self) {
-        let wanted = |kept: &&Kept| {
-            let is_mirrored = matches!(kept.how, Keeping::Mirrored(_));
-            is_mirrored && !leases::is_held(kept.subject.file.as_fd())
-        };
+        let wanted =
+            |kept: &&Kept| kept.how.is_mirrored() && !leases::is_held(kept.subject.file.as_fd());
         let wanted: Vec<_> =
             self.kept.values().filter(wanted).map(|kept| kept.subject.range.clone()).collect();
         for range in &wanted {
@@ -491,14 +592,15 @@ impl Keeper {
         }
         self.turn(range, Why::Cut);
         for start in self.touched(range) {
-            let Some(Kept { subject, how: Keeping::Watched(watched) }) = self.kept.remove(&start)
+            let Some(Kept { subject, how: Keeping::Watched(watched), way }) =
+                self.kept.remove(&start)
             else {
                 continue;
             };
             watched.forget(range.clone());
             for subject in rest(&subject, range) {
-                let how = Keeping::Watched(Rc::clone(&watched));
-                self.kept.insert(subject.range.start, Kept { subject, how });
+                let (how, way) = (Keeping::Watched(Rc::clone(&watched)), way.clone());
+                self.kept.insert(subject.range.start, Kept { subject, how, way });
             }
             if let Some(budgets) = self.budgets.as_mut().filter(|_| Rc::strong_count(&watched) == 1)
             {
@@ -537,7 +639,7 @@ impl Keeper {
 
     fn attach(&mut self, ticket: u32, range: Range<usize>) -> Result<(), Reason> {
         let (subject, _) = self.detached.get(&ticket).ok_or(Reason::Refused)?;
-        self.keep_watched(Subject { range, ..subject.clone() })
+        self.keep_watched(Subject { range, ..subject.clone() }, Way::that_stays())
     }
 
     /// With `--files` the keeper is there from the beginning, and there may be nothing to say.
@@ -586,41 +688,4 @@ impl Keeper {
 
 fn spare() -> Option<File> {
     File::open("/dev/null").ok()
-}
-
-/// What is left of a mapping without a range.
-fn rest(subject: &Subject, without: &Range<usize>) -> Vec<Subject> {
-    let mut rest = Vec::new();
-    let whole = &subject.range;
-    if whole.start < without.start {
-        let end = whole.end.min(without.start);
-        rest.push(Subject { range: whole.start..end, ..subject.clone() });
-    }
-    if whole.end > without.end {
-        let start = whole.start.max(without.end);
-        let offset = subject.offset + (start - whole.start) as u64;
-        rest.push(Subject { range: start..whole.end, offset, ..subject.clone() });
-    }
-    rest
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::os::fd::OwnedFd;
-
-    #[test]
-    fn what_is_left_of_a_mapping_keeps_its_place_in_the_file() {
-        let file = File::open("/dev/null").expect("a device");
-        let file = Rc::new(OwnedFd::from(file));
-        let (is_own, is_private) = (true, false);
-        let whole = Subject { file, is_own, range: 100..200, offset: 1000, is_private, budget: 0 };
-        let left = |without: Range<usize>| -> Vec<_> {
-            rest(&whole, &without).into_iter().map(|part| (part.range, part.offset)).collect()
-        };
-        assert_eq!(left(130..150), [(100..130, 1000), (150..200, 1050)]);
-        assert_eq!(left(0..150), [(150..200, 1050)]);
-        assert_eq!(left(150..900), [(100..150, 1000)]);
-        assert_eq!(left(0..900), []);
-    }
 }

@@ -30,8 +30,8 @@ pub(crate) struct New {
     pub(crate) thread: i32,
     /// The file.
     pub(crate) identity: Identity,
-    /// What excludes `userfault` mode.
-    pub(crate) unfit: Option<Why>,
+    /// Stores to it go to the file.
+    pub(crate) is_stored: bool,
 }
 
 /// What the keeper is to do. Has nothing to drop: the slot is read without being emptied.

@@ -17,9 +17,8 @@
 //!
 //! # Safety
 //!
-//! The addresses of an entry are the program's mapping of a file, for loads only, which is known to
-//! no thread yet when it is covered; the keeper uncovers it before the program changes it. The
-//! table is touched by the thread that has the lock.
+//! The addresses of an entry are the program's mapping of a file, for loads only; the keeper
+//! uncovers it before the program changes it. The table is touched by the thread that has the lock.
 
 #![allow(unsafe_code)]
 
@@ -27,15 +26,14 @@ use crate::budgets::Subject;
 use crate::descriptors;
 use crate::lock::{Lock, Locked};
 use crate::modes::Why;
+use crate::state;
 use lowtide::Pager;
-use lowtide::map::MapOptions;
-use lowtide::map::run::{Cover, CoverError, Placed, keep_room};
+use lowtide::map::run::{Aside, Cover, Placed, keep_room};
+use lowtide::map::{MapError, MapOptions};
 use lowtide_run::leases;
 use lowtide_status::printable;
-use lowtide_sys::shared::memfd;
-use std::cell::UnsafeCell;
+use std::cell::{Cell, UnsafeCell};
 use std::error::Error;
-use std::fs::File;
 use std::io;
 use std::ops::Deref;
 use std::os::fd::AsFd;
@@ -66,6 +64,13 @@ static TABLE: Table = Table {
 /// Whether anything is covered.
 pub(crate) fn are_any() -> bool {
     TABLE.count.load(Ordering::Acquire) > 0
+}
+
+/// Whether anything is covered, or may be at any time.
+pub(crate) fn may_come() -> bool {
+    are_any()
+        || state::get()
+            .is_some_and(|(state, settings)| settings.mode.mirrors() && state.ranges.are_any())
 }
 
 /// Takes the lock for a thread that forks (`forks.rs`).
@@ -104,20 +109,20 @@ impl Covers {
         unsafe { &mut *TABLE.entries.get() }
     }
 
-    /// Puts a mapping of `memory` where the program's mapping is.
+    /// Puts a mirror where the program's mapping is.
     ///
     /// # Errors
     /// A step and the kernel's error, or that there are too many; the program's mapping is where it
     /// was.
-    fn cover(mut self, subject: &Subject, memory: &File) -> Result<(), CoverError> {
+    fn cover(mut self, subject: &Subject, mirror: Aside) -> Result<(), MapError> {
         keep_room();
         let count = TABLE.count.load(Ordering::Relaxed);
         let Some(slot) = self.entries().get_mut(count) else {
             let source = io::Error::from_raw_os_error(libc::ENOSPC);
-            return Err(CoverError { step: "the table of mirrors", source });
+            return Err(MapError::Kernel { step: "the table of mirrors", source });
         };
-        // SAFETY: the program's mapping, which no thread knows yet; no process forks.
-        *slot = unsafe { Cover::put(&subject.range, memory, subject.mapped(), end) }?;
+        // SAFETY: the program's mapping, whose file does not change; no process forks.
+        *slot = unsafe { Cover::put(mirror, subject.mapped(), end) }?;
         TABLE.count.store(count + 1, Ordering::Release);
         Ok(())
     }
@@ -142,6 +147,8 @@ pub(crate) struct Mirrored {
     placed: Placed,
     /// Its file is the keeper's descriptor, with the lease.
     subject: Subject,
+    /// It is there still.
+    covers: Cell<bool>,
 }
 
 /// Puts a mirror in the place of a mapping.
@@ -153,22 +160,13 @@ pub(crate) fn begin(
     pager: &Pager,
     subject: &Subject,
 ) -> Result<Mirrored, (Why, Box<dyn Error>)> {
-    let range = subject.range.clone();
-    let memory = memfd("lowtide", range.len() as u64).map_err(|e| (Why::Resources, e.into()))?;
-    lock().cover(subject, &memory).map_err(|error| {
-        let why = if error.is_final() { Why::Unavailable } else { Why::Resources };
-        (why, error.into())
-    })?;
-    // SAFETY: the memory is new and sparse, its mapping is at these addresses, which no thread
-    // knows yet, and is not inherited. The keeper has a lease on the file, and drops the mirror
-    // before it gives that up, and before the program changes the mapping.
-    let placed = unsafe { options.serve(pager, subject.file.as_fd(), memory, range) };
+    let put = |mirror| lock().cover(subject, mirror);
+    // SAFETY: the program's mapping of this file, for loads. The keeper has a lease on the file,
+    // and drops the mirror before it gives that up, and before the program changes the mapping.
+    let placed = unsafe { options.serve(pager, subject.file.as_fd(), subject.range.clone(), put) };
     match placed {
-        Ok(placed) => Ok(Mirrored { placed, subject: subject.clone() }),
-        Err(error) => {
-            lock().uncover(subject);
-            Err((why_not(&error), error.into()))
-        }
+        Ok(placed) => Ok(Mirrored { placed, subject: subject.clone(), covers: Cell::new(true) }),
+        Err(error) => Err((why_not(&error), error.into())),
     }
 }
 
@@ -195,6 +193,23 @@ impl Mirrored {
     pub(crate) fn first_error(&self) -> Option<String> {
         self.placed.error().map(|error| error.to_string())
     }
+
+    /// The program's mapping is back when this returns, and the lease is given up. Who serves the
+    /// mirror is waited for when this is dropped: what the program reads meanwhile is to be watched
+    /// already.
+    pub(crate) fn end(&self) {
+        if !self.covers.replace(false) {
+            return;
+        }
+        let subject = &self.subject;
+        // Locked before the pager's threads are kept away: one that forks may wait for them.
+        let covers = lock();
+        let _ = self.placed.end(|| {
+            covers.uncover(subject);
+            Ok(())
+        });
+        leases::give_up(subject.file.as_fd());
+    }
 }
 
 /// Says that a page cannot be brought in, before the thread that touches it gets the signal. Not of
@@ -217,14 +232,7 @@ impl Deref for Mirrored {
 
 impl Drop for Mirrored {
     fn drop(&mut self) {
-        let subject = &self.subject;
-        // Locked before the pager's threads are kept away: the thread that forks may wait for them.
-        let covers = lock();
-        let _ = self.placed.end(|| {
-            covers.uncover(subject);
-            Ok(())
-        });
-        leases::give_up(subject.file.as_fd());
+        self.end();
     }
 }
 

@@ -10,12 +10,8 @@ reasons! {
     Why {
         /// Stores through it go to the file.
         Stored = "shared_writable", "shared and writable: stores go to the file";
-        /// It replaces other memory, of which threads may know.
-        Fixed = "fixed_address", "mapped in the place of other memory (MAP_FIXED)";
         /// Another descriptor, or mapping, may change the file.
         OpenForWriting = "open_for_writing", "the file is open for writing";
-        /// A child has it from its parent: threads may know of it.
-        Inherited = "inherited", "inherited from the parent process";
         /// Leases are for owners.
         NotOwner = "not_owner", "the file belongs to another user: no lease";
         /// No lease on files of this file system.
@@ -27,6 +23,8 @@ reasons! {
         /// The addresses of the process are limited.
         Addresses = "few_addresses",
             "addresses are limited (ulimit -v), and a mirror takes them twice";
+        /// It was mirrored until it had been read in order for long.
+        InOrder = "turned_in_order", "userfault until it had been read in order for long";
         /// It was mirrored until the file was opened for writing, or cut.
         Opened = "turned_opened_for_writing",
             "userfault until the file was opened for writing or cut";
@@ -38,6 +36,16 @@ reasons! {
         Protected = "turned_protected", "userfault until its protection changed";
         /// It was mirrored until the program gave advice that changes more than reading ahead.
         Advised = "turned_advised", "userfault until the program gave special advice";
+    }
+}
+
+impl Why {
+    /// Whether the mapping may be mirrored later.
+    pub(crate) const fn may_pass(self) -> bool {
+        matches!(
+            self,
+            Self::OpenForWriting | Self::Resources | Self::InOrder | Self::Opened | Self::Cut
+        )
     }
 }
 

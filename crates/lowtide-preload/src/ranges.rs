@@ -50,10 +50,15 @@ pub(crate) struct Ranges {
 pub(crate) struct Full;
 
 impl Ranges {
+    /// Whether there are any.
+    pub(crate) fn are_any(&self) -> bool {
+        self.count.load(Ordering::Acquire) > 0
+    }
+
     /// Whether a range may touch one of these. No lock; never wrong about a range whose mapping the
     /// calling thread knows of.
     fn may_touch(&self, range: &Range<usize>) -> bool {
-        self.count.load(Ordering::Acquire) > 0
+        self.are_any()
             && range.start < self.high.load(Ordering::Relaxed)
             && range.end > !self.not_low.load(Ordering::Relaxed)
     }
@@ -72,7 +77,7 @@ impl Ranges {
 
     /// All of them, in order.
     pub(crate) fn all(&self) -> Vec<Entry> {
-        if self.count.load(Ordering::Acquire) == 0 {
+        if !self.are_any() {
             return Vec::new();
         }
         let _held = self.lock.lock();

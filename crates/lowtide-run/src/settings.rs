@@ -79,8 +79,10 @@ pub enum Mode {
     Pagecache,
     /// Mirrors of files that do not change, since the user demands it.
     Userfault,
-    /// Mirrors, since they are possible.
+    /// Mirrors where they are the better way, since they are possible.
     Auto,
+    /// The same, but each mapping changes its way at every look: for proofs.
+    Restless,
 }
 
 impl Mode {
@@ -90,6 +92,7 @@ impl Mode {
             Self::Pagecache => "pagecache",
             Self::Userfault => "userfault",
             Self::Auto => "auto",
+            Self::Restless => "restless",
         }
     }
 
@@ -277,7 +280,7 @@ impl Settings {
         settings.auto = text(AUTO).as_deref().and_then(Auto::from_env);
         settings.bound = text(BOUND);
         settings.high = number(HIGH);
-        let all = [Mode::Userfault, Mode::Auto];
+        let all = [Mode::Userfault, Mode::Auto, Mode::Restless];
         let named = |mode: &Mode| text(MODE).as_deref() == Some(mode.name());
         settings.mode = all.into_iter().find(named).unwrap_or_default();
         settings.inexact = text(INEXACT);

@@ -46,6 +46,15 @@
 //! sysctl `vm.unprivileged_userfaultfd`, or rights on `/dev/userfaultfd`. Without, the descriptor
 //! serves faults of user code only, and a system call on a missing page fails with `EFAULT`.
 //!
+//! # Moves
+//!
+//! Registered memory that moves (`mremap(2)`) stays registered with [`Features::EVENT_REMAP`]:
+//! other threads see it at its new addresses in one step, and no touch of it escapes. The thread
+//! that moves it waits until a message of that is taken, and the kernel lets no fault of the
+//! descriptor be answered meanwhile (`EAGAIN`). So a thread that answers takes what messages there
+//! are, and tries again: others may all be about to answer, too. The faults among them are woken,
+//! and come again.
+//!
 //! # Drop and fork
 //!
 //! Closing the descriptor ends all registrations and wakes all threads: their faults are then
@@ -113,6 +122,8 @@ bitflags! {
     pub struct Features: u64 {
         /// Write protection of anonymous memory.
         const WP = 1;
+        /// Memory that moves stays registered, see *Moves*.
+        const EVENT_REMAP = 1 << 2;
         /// Mode missing on memfds and tmpfs.
         const MISSING_SHMEM = 1 << 5;
         /// A signal to the faulting thread instead of messages.
@@ -178,9 +189,6 @@ pub enum CopyError {
     /// to be woken ([`UserFault::wake`]).
     #[error("the page is present already; wake its waiters and go on")]
     Present,
-    /// The layout of the address space was changing (`EAGAIN`). Try again.
-    #[error("the address space was changing during the call; try again")]
-    Changing,
     /// The file system of the memory is full (`ENOSPC`).
     #[error("the file system behind the memory has no space left")]
     NoSpace,
@@ -202,7 +210,6 @@ impl From<Errno> for CopyError {
     fn from(errno: Errno) -> CopyError {
         match errno {
             Errno::EXIST => CopyError::Present,
-            Errno::AGAIN => CopyError::Changing,
             Errno::NOSPC => CopyError::NoSpace,
             Errno::NOMEM => CopyError::NoMemory,
             Errno::NOENT => CopyError::Unregistered,
@@ -350,14 +357,30 @@ impl UserFault {
     ///
     /// # Errors
     ///
-    /// `ENOENT` where the range is not registered for it, `EAGAIN` when the address space was
-    /// changing (try again).
+    /// `ENOENT` where the range is not registered for it.
     pub fn write_protect(&self, range: Range<usize>, protect: bool) -> io::Result<()> {
         let len = length("protect", &range)?;
         let mut argument = [range.start as u64, len as u64, u64::from(protect)];
-        // SAFETY: The request takes a range and a mode, and changes no contents.
-        unsafe { exchange(self.fd.as_fd(), WRITEPROTECT, &mut argument) }?;
-        Ok(())
+        loop {
+            // SAFETY: The request takes a range and a mode, and changes no contents.
+            match unsafe { exchange(self.fd.as_fd(), WRITEPROTECT, &mut argument) } {
+                Err(Errno::AGAIN) => self.make_way(),
+                other => return Ok(other.map(drop)?),
+            }
+        }
+    }
+
+    /// Memory moves: takes what messages there are, of which that may be one.
+    fn make_way(&self) {
+        let mut events = [Event::default(); MESSAGES_MAX];
+        let page = rustix::param::page_size();
+        let taken = self.read_events(&mut events).unwrap_or(0);
+        for event in &events[..taken] {
+            let start = event.address & !(page - 1);
+            // What is not registered any more has no threads that wait.
+            let _ = self.wake(start..start + page);
+        }
+        std::thread::yield_now();
     }
 
     /// Wakes the threads that wait for pages of `range`; they fault again.
@@ -409,12 +432,15 @@ impl UserFault {
         request: Opcode,
         mut argument: [u64; N],
     ) -> Result<usize, CopyError> {
-        // SAFETY: Every caller gives the structure of its request. The kernel fills only missing
-        // pages of registered memory, whose owner accepted that; it reads from a borrowed slice.
-        match unsafe { exchange(self.fd.as_fd(), request, &mut argument) } {
-            Ok(_) => {}
-            Err(errno) if argument[N - 1].cast_signed() <= 0 => return Err(errno.into()),
-            Err(_) => {}
+        loop {
+            // SAFETY: Every caller gives the structure of its request. The kernel fills only
+            // missing pages of registered memory, whose owner accepted that; it reads from a
+            // borrowed slice.
+            match unsafe { exchange(self.fd.as_fd(), request, &mut argument) } {
+                Err(Errno::AGAIN) if argument[N - 1].cast_signed() <= 0 => self.make_way(),
+                Err(errno) if argument[N - 1].cast_signed() <= 0 => return Err(errno.into()),
+                Ok(_) | Err(_) => break,
+            }
         }
         usize::try_from(argument[N - 1])
             .map_err(|_| CopyError::Io(io::Error::other("the kernel reports an impossible length")))

@@ -12,12 +12,16 @@ use super::budget::{Budget, budget, budget_or_auto, percent, size};
 /// How mappings are kept within the budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ModeName {
-    /// userfault where the machine has it and the file cannot change, pagecache otherwise
+    /// userfault where the machine has it and the file cannot change, unless that is read in order
+    /// for long; pagecache otherwise
     Auto,
     /// The kernel's own mappings, watched and trimmed
     Pagecache,
     /// Memory of lowtide's own in the place of mappings of files that do not change: exact
     Userfault,
+    /// auto, but each mapping changes its mode all the time: for proofs
+    #[value(hide = true)]
+    Restless,
 }
 
 /// How files share a budget.

@@ -170,15 +170,18 @@ fn settings_of(args: &RunArgs) -> Result<Settings, RunError> {
     let Decided { max, auto, bound } = budget::decide(args)?;
     let mut settings = Settings::new(max);
     (settings.auto, settings.bound, settings.high) = (auto, bound, args.high);
-    (settings.mode, settings.inexact) = match args.mode {
-        Some(ModeName::Pagecache) => (Mode::Pagecache, None),
-        Some(ModeName::Userfault) => (Mode::Userfault, None),
-        // Nothing is refused: what can be had is taken, and the summary says why it is not more.
-        None | Some(ModeName::Auto) => match reach::exact() {
-            Ok(()) => (Mode::Auto, None),
-            Err(why) => (Mode::Pagecache, Some(why)),
-        },
+    settings.mode = match args.mode {
+        Some(ModeName::Pagecache) => Mode::Pagecache,
+        Some(ModeName::Userfault) => Mode::Userfault,
+        Some(ModeName::Restless) => Mode::Restless,
+        None | Some(ModeName::Auto) => Mode::Auto,
     };
+    // Nothing is refused: what can be had is taken, and the summary says why it is not more.
+    if matches!(settings.mode, Mode::Auto | Mode::Restless)
+        && let Err(why) = reach::exact()
+    {
+        (settings.mode, settings.inexact) = (Mode::Pagecache, Some(why));
+    }
     settings.files = args.files;
     settings.policy = args.policy.as_ref().map(ToString::to_string);
     settings.maps = args.map.clone();

@@ -234,11 +234,19 @@ impl MapOptions {
             end,
         )?;
         let open = Some(Open::new(pager.clone(), Arc::clone(&space)));
-        let (admitted, streams, noted) = Default::default();
-        let (wishes, kernel_ahead) = Default::default();
-        let file =
-            WatchedFile { space, watched, admitted, streams, noted, wishes, kernel_ahead, open };
-        let file = Arc::new(file);
+        let (admitted, came, streams) = Default::default();
+        let (noted, wishes, kernel_ahead) = Default::default();
+        let file = Arc::new(WatchedFile {
+            space,
+            watched,
+            admitted,
+            came,
+            streams,
+            noted,
+            wishes,
+            kernel_ahead,
+            open,
+        });
         watcher.add(&file);
         sweeper.add(&file.space, Some(&file));
         Ok(file)
@@ -309,6 +317,13 @@ impl Adopted {
             self.watcher.will_need(&self.file, self.pages_of(&addresses));
         }
         self.ahead
+    }
+
+    /// How many pages of the file came in so far, and in which manner.
+    #[cfg(feature = "run")]
+    #[must_use]
+    pub fn manner(&self) -> super::run::Manner {
+        self.file.came.now()
     }
 
     /// [Forgets](Self::forget) all addresses, so that dropping this forgets nothing. The file's

@@ -48,7 +48,7 @@ use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
 /// Which pages are mapped.
@@ -120,6 +120,8 @@ pub(crate) struct Mirror {
     stored: Option<Stored>,
     /// It may, now.
     writable: AtomicBool,
+    /// It is where the program sees it.
+    arrived: AtomicBool,
     /// A pointer leads to it.
     attached: RwLock<bool>,
     /// The memory is gone.
@@ -134,15 +136,24 @@ pub(crate) struct Mirror {
 pub(super) enum Window {
     /// A mapping that ends with the mirror.
     Own(SharedMapping),
-    /// Addresses of the program, which decides what becomes of them.
-    Placed(Range<usize>),
+    /// Addresses of the program, which decides what becomes of them. Until the memory is put there
+    /// it is mapped aside, at this address.
+    Placed(Range<usize>, usize),
 }
 
 impl Window {
     fn addresses(&self) -> Range<usize> {
         match self {
             Self::Own(mapping) => mapping.addresses(),
-            Self::Placed(addresses) => addresses.clone(),
+            Self::Placed(addresses, _) => addresses.clone(),
+        }
+    }
+
+    /// Where the memory is when its faults begin to be served.
+    fn first_addresses(&self) -> Range<usize> {
+        match self {
+            Self::Own(mapping) => mapping.addresses(),
+            Self::Placed(addresses, aside) => *aside..aside + addresses.len(),
         }
     }
 }
@@ -168,6 +179,7 @@ impl Mirror {
         let pages = (window.addresses().len() >> page_shift) as u64;
         let fresh = PageBits::new(pages);
         let (attached, closed) = (RwLock::new(true), AtomicBool::new(false));
+        let arrived = AtomicBool::new(matches!(window, Window::Own(_)));
         Self {
             memory,
             window,
@@ -181,6 +193,7 @@ impl Mirror {
             process: std::process::id(),
             writable: AtomicBool::new(stored.is_some()),
             stored,
+            arrived,
             attached,
             closed,
             #[cfg(test)]
@@ -191,6 +204,25 @@ impl Mirror {
     /// The program's addresses.
     pub(super) fn addresses(&self) -> Range<usize> {
         self.window.addresses()
+    }
+
+    /// Where the memory is when its faults begin to be served.
+    pub(super) fn first_addresses(&self) -> Range<usize> {
+        self.window.first_addresses()
+    }
+
+    /// It is where the program sees it from now on, if it was moved there, and in any case nothing
+    /// is left where it was: whatever reads all memory of a process may wait for a page there.
+    pub(super) fn arrive(&self, is_there: bool) {
+        self.arrived.store(is_there, Release);
+        if let Err(error) = self.faults.with(|faults| faults.wake(self.first_addresses())) {
+            tell!(error, %error, "who waits for a page of a map that was moved cannot be woken");
+        }
+    }
+
+    /// Whether it is where the program sees it. If not, what a thread touched there was another.
+    pub(super) fn has_arrived(&self) -> bool {
+        self.arrived.load(Acquire)
     }
 
     /// The page of the file at an address of the window.
@@ -237,7 +269,7 @@ impl Mirror {
     pub(super) fn permit(&self, access: Rights) -> io::Result<()> {
         match &self.window {
             Window::Own(mapping) => mapping.protect(access)?,
-            Window::Placed(_) => return Err(io::ErrorKind::Unsupported.into()),
+            Window::Placed(..) => return Err(io::ErrorKind::Unsupported.into()),
         }
         self.writable.store(access == Rights::ReadWrite, Relaxed);
         Ok(())
@@ -267,15 +299,8 @@ impl Mirror {
     }
 
     fn set_protection(&self, pages: Range<u64>, protect: bool) -> io::Result<()> {
-        loop {
-            let range = self.range(pages.clone());
-            match self.faults.with(|faults| faults.write_protect(range, protect)) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    std::thread::yield_now();
-                }
-                other => return other,
-            }
-        }
+        let range = self.range(pages);
+        self.faults.with(|faults| faults.write_protect(range, protect))
     }
 
     /// The right to touch the addresses, if a pointer leads to any.
@@ -316,7 +341,7 @@ impl Mirror {
                 self.faults.with(|faults| faults.unregister(mapping.addresses()))
             }
             // Whatever is there now is not ours.
-            Window::Placed(_) => Ok(()),
+            Window::Placed(..) => Ok(()),
         });
         if let Err(error) = detached {
             tell!(error, %error, "a map stays registered until its memory is gone");
@@ -336,7 +361,7 @@ impl Mirror {
         let replaced = replace();
         // The kernel forgets who has to be woken only when the descriptor is closed, so this works
         // for memory that is gone, too.
-        *attached = matches!(self.window, Window::Placed(_)) && replaced.is_err();
+        *attached = matches!(self.window, Window::Placed(..)) && replaced.is_err();
         if !*attached
             && let Err(error) = self.faults.with(|faults| faults.wake(self.window.addresses()))
         {
@@ -461,10 +486,6 @@ impl Mirror {
             let gone_on = match copied {
                 Ok(copied) => {
                     done += copied;
-                    Ok(())
-                }
-                Err(CopyError::Changing) => {
-                    std::thread::yield_now();
                     Ok(())
                 }
                 Err(CopyError::Present) => {

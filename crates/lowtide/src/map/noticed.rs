@@ -2,8 +2,9 @@
 //! come in, which evicts others, or before they are read ahead.
 
 use super::pages::MappedPages;
+use super::run::manner::Counted;
 use super::run::noted::Noted;
-use super::streams::Streams;
+use super::streams::{RUN, Streams};
 use super::watched::Watched;
 use crate::ahead::marks::Ahead;
 use crate::ahead::readahead::{first_use, note_ahead};
@@ -31,6 +32,8 @@ pub(super) struct WatchedFile {
     pub(super) watched: Arc<Watched>,
     /// Pages that were noticed to have come in.
     pub(super) admitted: AtomicU64,
+    /// In which manner.
+    pub(super) came: Counted,
     /// Where it is read in order. Only the thread uses it.
     pub(super) streams: Mutex<Streams>,
     /// What is read of it through descriptors.
@@ -77,6 +80,8 @@ pub(super) fn notice(pool: &Pool, file: &WatchedFile) -> bool {
             _ => runs.push(page..page + 1),
         });
     }
+    let lengths = runs.iter().map(|run| run.end - run.start);
+    file.came.alone(lengths.filter(|pages| *pages < RUN).sum());
     let mut streams = lowtide_pin::sync::lock(&file.streams);
     let was_late = runs.iter().any(|run| streams.could_follow(run));
     // Before pages that are known to be there nothing is to be read: a stream has passed.
@@ -117,6 +122,9 @@ pub(super) fn charge_step(
     let rest = &claims[charged.len()..];
     rest.iter().for_each(|claim| pool.abandon(space, claim, &Ok(())));
     let end = rest.first().map_or(window.end, |claim| claim.page);
+    if access == Access::Ahead {
+        file.came.in_order(charged.len() as u64);
+    }
     arrive(window.start..end);
     for (claim, (frame, stall)) in claims.iter().zip(charged) {
         if access == Access::Ahead {

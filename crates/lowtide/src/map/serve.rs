@@ -5,6 +5,7 @@ use super::mirror::Mirror;
 use super::mode::MapMode;
 use super::on_error::OnError;
 use super::options::MapOptions;
+use super::run::manner::Counted;
 use super::server::{Served, Server};
 use super::space::{Body, open_space};
 use super::stores::Storing;
@@ -97,6 +98,7 @@ pub(super) unsafe fn begin(
         error: Mutex::default(),
         on_error,
         faults: AtomicU64::new(0),
+        came: Counted::default(),
         storing: Storing::default(),
         in_order: StoresInOrder::default(),
         cursor,

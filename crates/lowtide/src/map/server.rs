@@ -20,6 +20,7 @@
 use super::mirror::{Mirror, forget_installed, has_installed, will_answer};
 use super::on_error::OnError;
 use super::pages::MappedPages;
+use super::run::manner::Counted;
 use super::stores::{Storing, begin_store};
 use crate::ahead::readahead::ReadAhead;
 use crate::anon::{self, StoresInOrder};
@@ -75,6 +76,8 @@ pub(super) struct Served {
     pub(super) on_error: Option<OnError>,
     /// Faults that were served.
     pub(super) faults: AtomicU64,
+    /// In which manner pages came in.
+    pub(super) came: Counted,
     /// What is read in order is read ahead.
     pub(super) ahead: ReadAhead,
     /// What its stores have to answer for.
@@ -188,7 +191,8 @@ impl Server {
     /// # Errors
     /// A step, and why the kernel refuses it.
     pub(crate) fn start(pool: &Arc<Pool>) -> Result<Arc<Self>, (&'static str, io::Error)> {
-        let wanted = Features::MISSING_SHMEM | Features::WP_SHMEM | Features::POISON;
+        let shmem = Features::MISSING_SHMEM | Features::WP_SHMEM;
+        let wanted = shmem | Features::POISON | Features::EVENT_REMAP;
         let faults =
             Own::make(|| UserFault::open(Scope::Any, wanted)).map_err(|e| ("userfaultfd(2)", e))?;
         if faults.fact(UserFault::features) != wanted {
@@ -232,8 +236,7 @@ impl Server {
     /// The kernel's.
     #[expect(unsafe_code, reason = "from now on this process decides what the memory contains")]
     pub(super) unsafe fn add(&self, served: &Arc<Served>) -> io::Result<()> {
-        let range = served.mirror.addresses();
-        let end = range.end;
+        let (range, end) = (served.mirror.first_addresses(), served.mirror.addresses().end);
         let mut maps = lock_write(&self.maps);
         maps.insert(end, Arc::clone(served));
         // SAFETY: the caller's promise; and a missing page gets what the file has there.
@@ -305,6 +308,10 @@ impl Server {
             let store = (event.wp || event.write) && mirror.is_stored_to();
             let inside = mirror.addresses().contains(&event.address);
             let page = inside.then(|| mirror.page_at(event.address))?;
+            if !mirror.has_arrived() {
+                mirror.wake(page);
+                return None;
+            }
             Some(Wanted { served: Arc::clone(served), page, store })
         }));
     }
@@ -454,11 +461,15 @@ impl Server {
                 served.ahead.missed(&request, at, pool, &served.space)
             });
             match (window, &served.open) {
-                (Some(window), Some(open)) => open.read_ahead(window),
-                (Some(window), None) => windows.push(window),
-                (None, _) => {
-                    request.filter(absent).for_each(|page| pool.read_around(&served.space, page));
+                (Some(window), Some(open)) => {
+                    served.came.in_order(window.end - window.start);
+                    open.read_ahead(window);
                 }
+                (Some(window), None) => windows.push(window),
+                (None, _) => request.filter(absent).for_each(|page| {
+                    served.came.alone(1);
+                    pool.read_around(&served.space, page);
+                }),
             }
         }
         windows

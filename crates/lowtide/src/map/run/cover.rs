@@ -2,15 +2,17 @@
 //!
 //! ```text
 //!              program's addresses        elsewhere
-//!   mapped     the program's mapping
-//!   covered    a mirror (a memfd)         the program's mapping, hidden, touched by no thread
+//!   mapped     the program's mapping      a mirror (a memfd), *aside*
+//!   covered    the mirror                 the program's mapping, hidden, touched by no thread
 //!   uncovered  the program's mapping
 //! ```
 //!
-//! The program's own mapping is not given up. It *moves* (`MREMAP_DONTUNMAP`), and the mirror takes
-//! its addresses; moving it back uncovers it, in one call that other threads see as one step. So it
-//! is the same mapping afterwards, with all its rights, whatever became of the program's
-//! descriptor.
+//! The program's own mapping is not given up. It *moves* (`MREMAP_DONTUNMAP`), and leaves another
+//! of the same file; over that one moves the mirror, whose faults are served already. Moving the
+//! program's mapping back uncovers it. So it is the same mapping afterwards, with all its rights,
+//! whatever became of the program's descriptor. Each move is one step, as other threads see it, and
+//! shows them the same bytes. So threads may use the addresses meanwhile, as long as the file does
+//! not change.
 //!
 //! A process that has as many mappings as it may have (`vm.max_map_count`) cannot move one: the
 //! kernel wants room for the pieces of what is replaced. So some [room is kept](keep_room) for
@@ -25,15 +27,15 @@
 //! The calls are made as such, past functions of their names: a host may stand in front of those.
 //! Nothing is allocated, so a host may hold locks that an allocator waits for.
 
-use std::fs::File;
+use super::placed::Aside;
+use crate::map::error::MapError;
+use lowtide_sys::page_cache;
 use std::io;
-use std::ops::Range;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::process;
 use std::ptr;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
-use thiserror::Error;
 
 /// How often uncovering is tried, a millisecond apart.
 const ATTEMPTS: u32 = 1000;
@@ -65,79 +67,51 @@ pub struct Cover {
     hidden: usize,
 }
 
-/// A mapping that could not be covered: it is where it was.
-#[derive(Debug, Error)]
-#[error("{step}: {source}")]
-pub struct CoverError {
-    /// The step that failed.
-    pub step: &'static str,
-    /// Why.
-    pub source: io::Error,
-}
-
 /// What a host does where a mapping cannot be put back: it ends the process, which would read wrong
 /// data from a mirror that no thread serves, or that shows an old version of the file.
 pub type Lost = fn() -> !;
-
-impl CoverError {
-    /// Whether the kernel lacks the call, or a sandbox refuses it: it will not have it later.
-    #[must_use]
-    pub fn is_final(&self) -> bool {
-        let code = self.source.raw_os_error();
-        matches!(code, Some(libc::EINVAL | libc::ENOSYS | libc::EPERM | libc::EACCES))
-    }
-}
 
 impl Cover {
     /// No mapping.
     pub const NONE: Self = Self { start: 0, len: 0, hidden: 0 };
 
-    /// Puts a mapping of `memory`, for loads, where the program's mapping is.
+    /// Puts a mirror where the program's mapping is.
     ///
     /// # Errors
     /// The step that failed. The program's mapping is where it was.
     ///
     /// # Safety
-    /// The addresses are one mapping of the program's, of that file, whole pages, which no other
-    /// thread uses before this returns. The process does not fork before that either.
+    /// The addresses are one mapping of the program's, of that file, whole pages, for loads; the
+    /// mirror is of the same pages. The file does not change while it is there. The process does
+    /// not fork before this returns.
     #[expect(unsafe_code, reason = "what is at the addresses is replaced")]
-    pub unsafe fn put(
-        range: &Range<usize>,
-        memory: &File,
-        mapped: Mapped<'_>,
-        lost: Lost,
-    ) -> Result<Self, CoverError> {
-        let (at, len) = (range.start as *mut libc::c_void, range.len());
-        let failed = |step| CoverError { step, source: io::Error::last_os_error() };
+    pub unsafe fn put(aside: Aside, mapped: Mapped<'_>, lost: Lost) -> Result<Self, MapError> {
+        let (range, start) = (aside.addresses(), aside.goes_to());
+        let (at, len) = (start as *mut libc::c_void, range.len());
+        let failed = |step| MapError::Kernel { step, source: io::Error::last_os_error() };
         let flags = libc::c_long::from(libc::MREMAP_MAYMOVE | libc::MREMAP_DONTUNMAP);
         let none = ptr::null_mut::<libc::c_void>();
-        // SAFETY: the program's mapping, which no other thread uses.
+        // SAFETY: what stays behind is a mapping of the same pages.
         let hidden = unsafe { libc::syscall(libc::SYS_mremap, at, len, len, flags, none) };
         if hidden == -1 {
             return Err(failed("mremap(MREMAP_DONTUNMAP) of a file (Linux 5.13)"));
         }
-        let cover = Self { start: range.start, len, hidden: hidden as usize };
-        // Whole words: of a shorter argument on the stack the rest is not defined.
-        let [prot, fd, flags, offset, advice] = [
-            libc::PROT_READ,
-            memory.as_raw_fd(),
-            libc::MAP_SHARED | libc::MAP_FIXED,
-            0,
-            libc::MADV_DONTFORK,
-        ]
-        .map(libc::c_long::from);
-        // SAFETY: replaces what is left of the program's mapping.
-        let done = unsafe { libc::syscall(libc::SYS_mmap, at, len, prot, flags, fd, offset) };
-        let mut error = (done == -1).then(|| failed("mmap(2)"));
-        if error.is_none() {
-            // SAFETY: changes what children have of the new mapping.
-            let done = unsafe { libc::syscall(libc::SYS_madvise, at, len, advice) };
-            error = (done == -1).then(|| failed("madvise(MADV_DONTFORK)"));
+        let cover = Self { start, len, hidden: hidden as usize };
+        let flags = libc::c_long::from(libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED);
+        let from = range.start as *mut libc::c_void;
+        // SAFETY: replaces what has stayed behind by a mirror of the same pages.
+        let done = unsafe { libc::syscall(libc::SYS_mremap, from, len, len, flags, at) };
+        if done == -1 {
+            let error = failed("mremap(2) of a mirror");
+            // SAFETY: what is at the addresses has the same bytes.
+            unsafe { cover.take_off_surely(mapped, lost) };
+            return Err(error);
         }
-        let Some(error) = error else { return Ok(cover) };
-        // SAFETY: nothing uses the addresses yet.
-        unsafe { cover.take_off_surely(mapped, lost) };
-        Err(error)
+        aside.note_put();
+        // What threads had touched is mapped there, and could not be dropped from the page cache.
+        // SAFETY: a mapping of a file to which nothing was stored.
+        drop(unsafe { page_cache::zap(cover.hidden..cover.hidden + len) });
+        Ok(cover)
     }
 
     /// The first address.
