@@ -5,6 +5,8 @@
 //! maps make FILE BYTES           writes a file of which each word is known
 //! maps read FILE READS [BYTES]   random reads through a shared mapping; with BYTES it goes on only
 //!                                while at most this much of the file is cached
+//! maps turns FILE OUT            reads in order, then at random, each until the mapping is kept in
+//!                                the other way; OUT says in which
 //! maps parts FILE                protects, unmaps and moves parts of mappings
 //! maps pieces FILE               the same with a descriptor for reading only
 //! maps again FILE                a second mapping made of the first, and other pages in its place
@@ -55,6 +57,8 @@ use std::{env, ptr, slice, thread};
 
 #[path = "maps_parts/ends.rs"]
 mod ends;
+#[path = "maps_parts/turns.rs"]
+mod turns;
 
 const PAGE: usize = 4096;
 const READ: i32 = libc::PROT_READ;
@@ -648,6 +652,7 @@ fn main() {
     let file = File::options().read(true).write(writes).open(path).unwrap();
     match command {
         "read" => read(&file, number(2).expect("reads"), number(3)),
+        "turns" => turns::turns(&file, &args[2]),
         "parts" => parts(&file, true),
         "pieces" => parts(&file, false),
         "again" => again(&file),
