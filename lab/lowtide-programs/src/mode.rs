@@ -11,11 +11,13 @@ pub enum Mode {
     Userfault,
     /// In the page cache, with files that are read or written.
     Files,
+    /// In mirrors and in the page cache in turns.
+    Restless,
 }
 
 impl Mode {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::Pagecache, Self::Userfault, Self::Files];
+    pub const ALL: [Self; 4] = [Self::Pagecache, Self::Userfault, Self::Files, Self::Restless];
 
     /// The command's options.
     #[must_use]
@@ -24,6 +26,7 @@ impl Mode {
             Self::Pagecache => &["--mode", "pagecache"],
             Self::Userfault => &["--mode", "userfault"],
             Self::Files => &["--mode", "pagecache", "--files"],
+            Self::Restless => &["--mode", "restless"],
         }
     }
 
@@ -34,6 +37,7 @@ impl Mode {
             Self::Pagecache => "pagecache",
             Self::Userfault => "userfault",
             Self::Files => "files",
+            Self::Restless => "restless",
         }
     }
 }
