@@ -157,11 +157,17 @@ impl Data {
         }
     }
 
-    /// The file for a change. A quiet one is opened for it, without waiting or not.
+    /// The file for a change. A quiet one is opened for it, without waiting or not; a child may
+    /// have a lease on it, which is given up then.
     fn for_writing(&self, flags: i32) -> File {
-        match &self.quiet {
-            Some(path) => File::options().write(true).custom_flags(flags).open(path).unwrap(),
-            None => self.file.try_clone().unwrap(),
+        let Some(path) = &self.quiet else { return self.file.try_clone().unwrap() };
+        loop {
+            match File::options().write(true).custom_flags(flags).open(path) {
+                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
+                    std::thread::yield_now();
+                }
+                file => return file.unwrap(),
+            }
         }
     }
 
