@@ -352,16 +352,17 @@ impl Keeper {
         };
         match mirrored {
             Some(Ok(mirror)) => {
-                let (how, way) = (Keeping::Mirrored(mirror), Way::default());
+                let (how, mut way) = (Keeping::Mirrored(mirror), Way::default());
+                self.modes.userfault += u64::from(way.begins(true));
                 self.kept.insert(subject.range.start, Kept { subject, how, way });
-                self.modes.userfault += 1;
             }
             other => {
                 let why = other.and_then(Result::err);
                 let may_change = why.is_some_and(Why::may_pass);
-                let way = if may_change { Way::default() } else { Way::that_stays() };
+                let mut way = if may_change { Way::default() } else { Way::that_stays() };
+                let count = u64::from(way.begins(false));
                 self.keep_watched(subject, way)?;
-                self.modes.pagecache += 1;
+                self.modes.pagecache += count;
                 if let Some(why) = why {
                     self.modes.add(why, bytes, || path);
                 }
@@ -425,7 +426,7 @@ impl Keeper {
         };
         let kept = match self.mirror(&subject, Some(watched)) {
             Ok(mirror) => {
-                self.modes.userfault += u64::from(way.is_new());
+                self.modes.userfault += u64::from(way.begins(true));
                 let how = Keeping::Mirrored(mirror);
                 self.kept.insert(start, Kept::from_here(subject, how, way));
                 return;
@@ -541,7 +542,7 @@ impl Keeper {
             };
             mirror.end();
             self.error = self.error.take().or_else(|| kept.error());
-            let Kept { subject, how: _mirror, way } = kept;
+            let Kept { subject, how: _mirror, mut way } = kept;
             if range.start <= subject.range.start
                 && subject.range.end <= range.end
                 && why == Why::Cut
@@ -551,7 +552,7 @@ impl Keeper {
             }
             let bytes = subject.range.len() as u64;
             let path = || globs::path_of(subject.file.as_raw_fd());
-            let is_new = way.is_new();
+            let is_new = way.begins(false);
             if is_new {
                 self.modes.add(why, bytes, path);
             }

@@ -30,6 +30,8 @@ pub struct Way {
     against: u64,
     /// How often it has changed.
     changes: u32,
+    /// Whether it has been the kernel's, and a mirror.
+    had: [bool; 2],
 }
 
 impl Way {
@@ -56,10 +58,9 @@ impl Way {
         !self.stays
     }
 
-    /// Whether it has changed only this once, or never.
-    #[must_use]
-    pub const fn is_new(&self) -> bool {
-        self.changes < 2
+    /// The mapping is a mirror from now on, or the kernel's. Returns whether it never was.
+    pub fn begins(&mut self, is_mirrored: bool) -> bool {
+        !std::mem::replace(&mut self.had[usize::from(is_mirrored)], true)
     }
 
     /// Looks how pages came in since the last look. Returns whether the mapping is to change, which
@@ -146,6 +147,13 @@ mod tests {
         }
         let mut used = Used::new();
         assert_eq!(used.until_it_changes(0, 1), None);
+    }
+
+    #[test]
+    fn a_mapping_is_counted_once_in_each_way() {
+        let mut way = Way::default();
+        let mut begins = |is_mirrored| way.begins(is_mirrored);
+        assert_eq!([true, false, true, false].map(&mut begins), [true, true, false, false]);
     }
 
     #[test]
