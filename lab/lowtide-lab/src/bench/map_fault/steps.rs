@@ -27,8 +27,6 @@ const TICK_MAX: Duration = Duration::from_millis(60);
 const LOOKS: u32 = 3;
 /// The longest wait until pages are noticed: on a busy machine it takes seconds.
 const NOTICED_MAX: Duration = Duration::from_secs(60);
-/// The longest time of a turnover.
-const TURNOVER_MAX: Duration = Duration::from_secs(10);
 /// Bytes of one read into the page cache.
 const WARM_BYTES: usize = 128 << 10;
 
@@ -138,15 +136,14 @@ pub(crate) fn turnover(
             return Err(LabError::NotNoticed { pages }.into());
         }
         interrupt::check(|| "waiting for pages to be noticed".into())?;
-        let filled = some(pages / 2);
-        errors += memory.touch(filled.iter().copied(), seed);
-        touches += filled.len() as u64;
+        errors += memory.touch(some(pages / 2).into_iter(), seed);
+        touches += pages / 2;
         sleep(LOOK_MAX);
     }
     let (before, begin) = (evictions(pager), Instant::now());
     let (mut ns, mut evicted) = (0.0, 0);
     // Pages that the kernel brings in are noticed, and others evicted, a little later.
-    while evicted < pages / 4 && begin.elapsed() < TURNOVER_MAX {
+    while evicted < pages / 4 && begin.elapsed() < NOTICED_MAX {
         let touched = some(pages);
         let pass = Instant::now();
         errors += memory.touch(touched.iter().copied(), seed);
@@ -220,10 +217,9 @@ fn tick(watcher: &Watcher, pages: u64) -> Result<Option<Step>, BenchError> {
 
 /// Has a page fault.
 fn fault_once() {
-    if let Ok(fresh) = Mapping::new(page_size(), HugePages::Never) {
-        // An error is a page that cannot be had: that is a fault, too.
-        let _ = fresh.populate(0..page_size());
-    }
+    let fresh = Mapping::new(page_size(), HugePages::Never);
+    // An error is a page that cannot be had: that is a fault, too.
+    drop(fresh.and_then(|fresh| fresh.populate(0..page_size())));
 }
 
 /// The thread that watches mappings of the kernel, as the system shows it.
