@@ -226,10 +226,8 @@ impl Keeper {
                 for start in self.touched(&range) {
                     let Some(kept) = self.kept.get_mut(&start) else { continue };
                     kept.how.advise(range.clone(), random);
-                    if random {
-                        // In the other way the advice would be lost.
-                        kept.way.stay();
-                    }
+                    // In the other way the advice would be lost.
+                    kept.way.stay_unless(!random);
                 }
             }
             Question::WillNeed(range) => {
@@ -360,12 +358,9 @@ impl Keeper {
                 let why = other.and_then(Result::err);
                 let may_change = why.is_some_and(Why::may_pass);
                 let mut way = if may_change { Way::default() } else { Way::that_stays() };
-                let count = u64::from(way.begins(false));
+                way.begins(false);
                 self.keep_watched(subject, way)?;
-                self.modes.pagecache += count;
-                if let Some(why) = why {
-                    self.modes.add(why, bytes, || path);
-                }
+                self.modes.add(why, bytes, || path);
             }
         }
         self.note(budget, path);
@@ -432,9 +427,7 @@ impl Keeper {
                 return;
             }
             Err(why) => {
-                if !why.may_pass() {
-                    way.stay();
-                }
+                way.stay_unless(why.may_pass());
                 self.keep_watched(subject.clone(), way)
             }
         };
@@ -533,13 +526,14 @@ impl Keeper {
     fn turn(&mut self, range: &Range<usize>, why: Why) {
         for start in self.touched(range) {
             let Some(mut kept) = self.kept.remove(&start) else { continue };
-            if !why.may_pass() {
-                kept.way.stay();
-            }
+            kept.way.stay_unless(why.may_pass());
             let Keeping::Mirrored(mirror) = &kept.how else {
                 self.kept.insert(start, kept);
                 continue;
             };
+            let (now, budgets) = (mirror.manner(), self.budgets.as_ref());
+            let cost = budgets.map_or(0, |budgets| budgets.cost_of_change(kept.subject.budget));
+            let came = now.alone + now.in_order;
             mirror.end();
             self.error = self.error.take().or_else(|| kept.error());
             let Kept { subject, how: _mirror, mut way } = kept;
@@ -552,12 +546,13 @@ impl Keeper {
             }
             let bytes = subject.range.len() as u64;
             let path = || globs::path_of(subject.file.as_raw_fd());
-            let is_new = way.begins(false);
-            if is_new {
-                self.modes.add(why, bytes, path);
+            if why != Why::InOrder {
+                way.had_to_change(came, cost);
             }
+            let is_new = way.begins(false);
             match self.keep_watched(subject.clone(), way) {
-                Ok(()) => self.modes.pagecache += u64::from(is_new),
+                Ok(()) if is_new => self.modes.add(Some(why), bytes, path),
+                Ok(()) => {}
                 Err(reason) => self.state.left.add(reason, bytes, path),
             }
         }

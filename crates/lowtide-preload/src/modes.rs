@@ -72,13 +72,15 @@ pub(crate) struct Modes {
 }
 
 impl Modes {
-    /// A mapping is in `pagecache` mode for this reason.
+    /// A mapping is in `pagecache` mode, for this reason if `userfault` mode was wanted.
     pub(crate) fn add<P: Deref<Target = [u8]>>(
         &mut self,
-        reason: Why,
+        reason: Option<Why>,
         bytes: u64,
         path: impl FnOnce() -> P,
     ) {
+        self.pagecache += 1;
+        let Some(reason) = reason else { return };
         let known = self.because.iter_mut().find(|known| known.reason == reason);
         if let Some(known) = known {
             known.count += 1;
@@ -104,9 +106,9 @@ mod tests {
     #[test]
     fn reasons_are_counted_with_their_bytes_and_the_first_file() {
         let mut modes = Modes::default();
-        modes.add(Why::Opened, 5, || b"/a".to_vec());
-        modes.add(Why::Stored, 1, Vec::new);
-        modes.add(Why::Opened, 7, || b"/b".to_vec());
+        modes.add(Some(Why::Opened), 5, || b"/a".to_vec());
+        modes.add(Some(Why::Stored), 1, Vec::new);
+        modes.add(Some(Why::Opened), 7, || b"/b".to_vec());
         let because = modes.because();
         assert_eq!(
             (because[0].reason, because[0].count, &because[0].first),

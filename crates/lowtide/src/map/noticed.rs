@@ -4,7 +4,7 @@
 use super::pages::MappedPages;
 use super::run::manner::Counted;
 use super::run::noted::Noted;
-use super::streams::{RUN, Streams};
+use super::streams::Streams;
 use super::watched::Watched;
 use crate::ahead::marks::Ahead;
 use crate::ahead::readahead::{first_use, note_ahead};
@@ -80,8 +80,7 @@ pub(super) fn notice(pool: &Pool, file: &WatchedFile) -> bool {
             _ => runs.push(page..page + 1),
         });
     }
-    let lengths = runs.iter().map(|run| run.end - run.start);
-    file.came.alone(lengths.filter(|pages| *pages < RUN).sum());
+    runs.iter().for_each(|run| file.came.run(run, pool, &file.space));
     let mut streams = lowtide_pin::sync::lock(&file.streams);
     let was_late = runs.iter().any(|run| streams.could_follow(run));
     // Before pages that are known to be there nothing is to be read: a stream has passed.
@@ -122,9 +121,6 @@ pub(super) fn charge_step(
     let rest = &claims[charged.len()..];
     rest.iter().for_each(|claim| pool.abandon(space, claim, &Ok(())));
     let end = rest.first().map_or(window.end, |claim| claim.page);
-    if access == Access::Ahead {
-        file.came.in_order(charged.len() as u64);
-    }
     arrive(window.start..end);
     for (claim, (frame, stall)) in claims.iter().zip(charged) {
         if access == Access::Ahead {

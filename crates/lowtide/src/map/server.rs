@@ -460,11 +460,9 @@ impl Server {
                 let at = request.clone().find(absent)?;
                 served.ahead.missed(&request, at, pool, &served.space)
             });
+            window.iter().for_each(|window| served.came.run(window, pool, &served.space));
             match (window, &served.open) {
-                (Some(window), Some(open)) => {
-                    served.came.in_order(window.end - window.start);
-                    open.read_ahead(window);
-                }
+                (Some(window), Some(open)) => open.read_ahead(window),
                 (Some(window), None) => windows.push(window),
                 (None, _) => request.filter(absent).for_each(|page| {
                     served.came.alone(1);

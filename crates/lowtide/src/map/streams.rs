@@ -29,7 +29,7 @@ use std::cmp::Reverse;
 use std::ops::Range;
 
 /// New neighbours that make a stream.
-pub(super) const RUN: u64 = 16;
+const RUN: u64 = 16;
 /// Pages of the first window, and of the shortest.
 const FIRST: u64 = 32;
 /// Pages of a window from which on the kernel reads it: as many come in with each fault then.

@@ -211,6 +211,7 @@ impl Watcher {
                 wasted: file.space.wasted_pages.load(Relaxed),
             };
             streams.went_on(&reached, bounds, |window| {
+                file.came.run(&window, pool, &file.space);
                 if may_hand && window.end - window.start >= HANDED {
                     self.hand_over(pool, file, window)
                 } else {
