@@ -439,6 +439,15 @@ impl Engine {
         }
     }
 
+    /// Whether a folio is among the active ones: on the active list, in one of the two youngest
+    /// generations, or in the main queue. One that does not exist is not.
+    #[must_use]
+    pub fn is_active(&self, id: FolioId) -> bool {
+        self.folios
+            .get(id)
+            .is_some_and(|f| self.memcgs[f.memcg].lruvec.is_active(self.policy.lists(), f.flags))
+    }
+
     /// Sets the read-ahead mark of a folio: an access that finds it begins the next window.
     ///
     /// The mark is the same bit as [`Flags::RECLAIM`], as it is in a kernel, and the confusion is

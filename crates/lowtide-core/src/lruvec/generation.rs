@@ -81,6 +81,11 @@ impl Generations {
         self.nr_pages.iter().map(|of| of[t as usize]).sum()
     }
 
+    /// Whether a slot is that of one of the two youngest generations.
+    pub(super) fn is_young(&self, at: usize) -> bool {
+        at == slot(self.max_seq) || at == slot(self.max_seq - 1)
+    }
+
     pub(super) fn inactive_active(&self, t: LruType) -> (u64, u64) {
         let young = self.max_seq - 1;
         let size = |seq| self.nr_pages[slot(seq)][t as usize];

@@ -2,10 +2,10 @@
 
 use super::{
     ClassicalLists, CostModel, EvictionClock, Generations, Levels, TideLists, TierControl,
-    WalkState,
+    WalkState, tide::Queue,
 };
 use crate::counters::Events;
-use crate::folio::{AccessCounts, FolioTable, ListHead};
+use crate::folio::{AccessCounts, Flags, FolioTable, ListHead};
 use crate::policy::{Lists, Policy};
 use crate::swap::Slots;
 use crate::units::{LruType, MemcgSlot};
@@ -81,6 +81,15 @@ impl Lruvec {
             Lists::MultiGen => self.gens.inactive_active(t),
             Lists::Classical => self.classical.inactive_active(t),
             Lists::Tide => self.tide[t as usize].small_main(),
+        }
+    }
+
+    /// Whether a folio with these flags is among the active ones that [`Self::sizes`] counts.
+    pub(crate) fn is_active(&self, lists: Lists, flags: Flags) -> bool {
+        match lists {
+            Lists::MultiGen => flags.generation().is_some_and(|at| self.gens.is_young(at)),
+            Lists::Classical => flags.contains(Flags::ACTIVE),
+            Lists::Tide => Queue::of(flags) == Queue::Main,
         }
     }
 }
