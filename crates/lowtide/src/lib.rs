@@ -117,6 +117,7 @@
 //! | `anon`, `swap` | regions without a file; where their pages are when not in memory |
 //! | `tenant` | budgets within the budget: limits, reservations, the kernel's files |
 //! | `thread_locals` | what a thread of a pager does before it begins |
+//! | [`warm`] | the pages that were in memory, read again at the next start |
 //! | `publish` | what the feature `status` adds |
 //! | [`hooks`] | what a program sees that decides about limits, and what it may answer |
 //! | `instruments` | what the feature `instruments` adds |
@@ -151,6 +152,7 @@ mod swap;
 mod tenant;
 mod thread_locals;
 mod view;
+pub mod warm;
 mod writeback;
 
 pub use anon::{Elements, PageMut, Region, RegionOptions, TenantVec};

@@ -69,4 +69,5 @@ mod tenants_out_of_memory;
 mod tenants_storm;
 mod view;
 mod waiting;
+mod warm;
 mod write_errors;

@@ -6,6 +6,7 @@ use crate::swap::SwapOptions;
 use lowtide_core::{DirtyLimits, DirtyTimers, Policy, Size};
 use lowtide_io::{Inject, IoEngine};
 use std::fmt;
+use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -82,6 +83,7 @@ pub struct PagerBuilder {
     pub(crate) read_timeout: Option<Duration>,
     pub(crate) dirty_limits: DirtyLimits,
     pub(crate) dirty_timers: DirtyTimers,
+    pub(crate) warm: Option<PathBuf>,
     pub(crate) inject: Option<Arc<dyn Inject>>,
     pub(crate) populate: bool,
     pub(crate) swap: Option<SwapOptions>,
@@ -113,6 +115,7 @@ impl Default for PagerBuilder {
             read_timeout: None,
             dirty_limits: DirtyLimits::default(),
             dirty_timers: DirtyTimers::default(),
+            warm: None,
             inject: None,
             populate: false,
             swap: None,
@@ -161,6 +164,38 @@ impl PagerBuilder {
     /// instead. A budget above the limit of the memory cgroup is refused in either case.
     pub fn populate(mut self, populate: bool) -> Self {
         self.populate = populate;
+        self
+    }
+
+    /// Begins warm: where the list of pages in `path` is of files that have not changed since, their
+    /// pages are read when they are opened, in the background and as far as there is room. When the
+    /// pager ends it saves the list there, and [`Pager::save_warm`](crate::Pager::save_warm) does at
+    /// any time; [`Pager::wait_warm`](crate::Pager::wait_warm) waits for the reading.
+    ///
+    /// Building never fails for it: a list that is missing is none, and for one that is damaged, or
+    /// of other pages, [`Pager::warm_stat`](crate::Pager::warm_stat) has the reason.
+    ///
+    /// ```
+    /// use lowtide::{Pager, Size};
+    /// use std::time::Duration;
+    ///
+    /// # let dir = tempfile::tempdir()?;
+    /// # let (path, list) = (dir.path().join("data"), dir.path().join("data.warm"));
+    /// # std::fs::write(&path, vec![1; 64 * 4096])?;
+    /// let begin = || Pager::builder().max(Size::mib(8)).warm(&list).build();
+    /// let pager = begin()?;
+    /// pager.open(&path)?.get_many(&[3, 9, 27], |_, _| ())?;
+    /// drop(pager);                                          // saves
+    ///
+    /// let pager = begin()?;                                 // another day
+    /// let view = pager.open(&path)?;
+    /// assert!(pager.wait_warm(Duration::from_secs(10)));
+    /// assert_eq!(pager.warm_stat().read_pages, 3);
+    /// # drop(view);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn warm(mut self, path: impl Into<PathBuf>) -> Self {
+        self.warm = Some(path.into());
         self
     }
 

@@ -10,13 +10,16 @@ use super::run::company::Company;
 use super::server::{LET_GO, LOOK};
 use super::space::{Body, check_page_size, open_space, page_tables};
 use super::sweeper::sweeper_of;
-use super::watch::Watcher;
+use super::watch::{Watcher, read_runs};
 use super::watched::{Mapping, Watched};
 use crate::ahead::readahead::window_pages;
 use crate::error::Error;
 use crate::pager::Pager;
+use crate::pool::Pool;
+use crate::space::Space;
 use crate::space::backing::FileKey;
 use crate::view::Open;
+use crate::warm::reader::opened;
 use lowtide_io::Deadline;
 use lowtide_sys::file;
 use lowtide_sys::memory::page_size;
@@ -249,6 +252,9 @@ impl MapOptions {
         });
         watcher.add(&file);
         sweeper.add(&file.space, Some(&file));
+        let watched = Arc::downgrade(&file);
+        let read = move |pool: &Pool, _: &Space, runs: &[_]| read_runs(pool, &watched, runs);
+        opened(pool, &pager.inner.threads, &file.space, Box::new(read));
         Ok(file)
     }
 }

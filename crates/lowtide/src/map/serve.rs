@@ -16,6 +16,7 @@ use crate::anon::{self, StoresInOrder};
 use crate::pager::Pager;
 use crate::space::Space;
 use crate::view::Open;
+use crate::warm::reader::{opened, read};
 use lowtide_sys::room::Own;
 use std::fs::File;
 use std::ops::Range;
@@ -63,6 +64,7 @@ pub(super) fn serve(
     #[expect(unsafe_code, reason = "the mirror decides what its memory contains")]
     let served = unsafe { begin(server, mirror, space, open, wishes) }?;
     drop_at_once(&served.space);
+    opened(pool, &pager.inner.threads, &served.space, Box::new(read));
     sweeper.add(&served.space, None);
     Ok(served)
 }

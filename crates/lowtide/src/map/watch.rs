@@ -344,6 +344,13 @@ fn read_ahead(pool: &Pool, file: &WatchedFile, window: Range<u64>) -> u64 {
     charge_ahead(pool, file, window, |pages| file.watched.prefetch(pages))
 }
 
+/// Has the kernel read what was in memory before a restart.
+pub(super) fn read_runs(pool: &Pool, file: &Weak<WatchedFile>, runs: &[Range<u64>]) {
+    if let Some(file) = file.upgrade() {
+        runs.iter().for_each(|run| _ = read_ahead(pool, &file, run.clone()));
+    }
+}
+
 /// Charges pages that nothing has touched yet, as far as there is room, and requests them step by
 /// step. Returns the page up to which that was done.
 fn charge_ahead(

@@ -33,6 +33,7 @@ use crate::space::backing::{FileKey, NewName};
 use crate::stat::IoCounters;
 use crate::swap::{Backing, Limits, Swaps};
 use crate::tenant::{Names, Reservations};
+use crate::warm::known::Warm;
 use crate::writeback::Devices;
 use lowtide_core::reuse::Reuse;
 use lowtide_core::{
@@ -223,6 +224,8 @@ pub(crate) struct Pool {
     pub(crate) making_swap: Mutex<()>,
     /// Names that this pager gave to files that are closed, and that could not be made durable.
     pub(crate) new_names: Mutex<HashMap<FileKey, NewName>>,
+    /// What is read again when the program starts again.
+    pub(crate) warm: Warm,
     pub(crate) devices: Devices,
     /// The debts of threads that made pages dirty and ended.
     pub(crate) dirtiers_left: Arc<DirtiersLeft>,
@@ -383,6 +386,7 @@ impl Pool {
             swap_file,
             making_swap: Mutex::new(()),
             new_names: Mutex::default(),
+            warm: Warm::begin(config.warm.as_deref(), page_bytes as u64),
             devices: Devices::default(),
             dirtiers_left: Arc::default(),
             backend,

@@ -291,6 +291,11 @@ impl Descriptors {
 }
 
 impl FileKey {
+    /// Device and inode; `None` for a device itself.
+    pub(crate) fn of_file(self) -> Option<(u64, u64)> {
+        Some((self.device, self.inode?))
+    }
+
     pub(crate) fn of(file: impl AsFd) -> io::Result<Self> {
         let facts = rustix::fs::fstat(file)?;
         let kind = rustix::fs::FileType::from_raw_mode(facts.st_mode);

@@ -18,6 +18,7 @@
 use super::Space;
 use crate::error::{CloseError, Error, Unwritten};
 use crate::pool::Pool;
+use crate::warm::save::note_closing;
 use crate::writeback::{Failure, write_error};
 use lowtide_core::Flags;
 use lowtide_io::{Deadline, FaultSite};
@@ -72,6 +73,7 @@ impl Pool {
     /// written, or not within the deadline, it stays: the next open finds it as it is, and its
     /// writing goes on.
     pub(crate) fn close_space(&self, space: &Arc<Space>) {
+        note_closing(self, space);
         if space.is_writable() {
             let path = space.path_ref().display();
             match self.make_durable(space, 0..u64::MAX) {

@@ -20,6 +20,7 @@ use crate::pager::Pager;
 use crate::pool::{Pool, State};
 use crate::tenant::{Tenant, TenantError};
 use crate::view::{Open, View};
+use crate::warm::reader::{opened, read};
 use lowtide_core::limits::MAX_ORDER;
 use lowtide_core::{MemcgId, Size, SpaceId};
 use lowtide_io::Deadline;
@@ -296,6 +297,7 @@ impl OpenOptions {
             space.decide_stable(self.stable);
             pool.attach_device(&space)?;
         }
+        opened(pool, &pager.inner.threads, &space, Box::new(read));
         let window = window_pages(pool, self.read_ahead);
         Ok(View::new(open, self.write, self.sync, window))
     }
