@@ -25,8 +25,9 @@ use crate::modes::Why;
 use crate::quiet::Quiet;
 use crate::real::before;
 use crate::state::{self, State};
-use crate::{globs, keeper, last, mirrors, own, real};
+use crate::{keeper, last, mirrors, own, paths, real};
 use libc::{c_int, c_void, off_t, size_t};
+use lowtide_run::globs;
 use lowtide_run::settings::Settings;
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
@@ -115,7 +116,7 @@ unsafe extern "C" fn mmap(
             hand_over(state, New { range, offset, kind, fd, thread, identity, is_stored })
         });
         if let Err(Verdict::Leave(reason)) = handed {
-            state.left.add(reason, len as u64, || globs::path_of(fd));
+            state.left.add(reason, len as u64, || paths::path_of(fd));
         }
         if populates {
             // SAFETY: the program's new mapping, whose contents do not change.
@@ -153,7 +154,7 @@ fn consider(
     let file = unsafe { BorrowedFd::borrow_raw(fd) };
     let identity = judge::of_file(file)?;
     if (len as u64) < settings.threshold
-        && (settings.maps.is_empty() || globs::budget_of(settings, &globs::path_of(fd)).is_none())
+        && (settings.maps.is_empty() || globs::budget_of(settings, &paths::path_of(fd)).is_none())
     {
         return Err(Verdict::Leave(Reason::Small));
     }

@@ -13,7 +13,7 @@
 //! | `start` | before the first instruction, at the end, at SIGUSR1 |
 //! | `interpose`, `real` | the functions that the program calls; those behind them |
 //! | `opens` | opening a file that is mirrored for writing, without waiting |
-//! | `judge`, `globs` | which mappings are adopted; which budget pays for them |
+//! | `judge`, `paths` | which mappings are adopted; what their files are called |
 //! | `state`, `wiped`, `lock` | what is known, in memory that a fork wipes |
 //! | `own`, `real_threads` | which threads are ours, and what they must not need |
 //! | `stdio`, `imports` | standard streams without locks; which names a program needs |
@@ -66,7 +66,7 @@ mod clones;
 mod descriptors;
 mod execs;
 mod forks;
-mod globs;
+
 mod imports;
 mod inherited;
 mod interpose;
@@ -82,6 +82,7 @@ mod modes;
 mod opens;
 mod own;
 mod page;
+mod paths;
 mod quiet;
 mod ranges;
 mod reading;

@@ -17,12 +17,13 @@
 //! cannot be dropped.
 
 use crate::budgets::{Budgets, Counted, Subject};
-use crate::globs;
 use crate::judge::{Identity, Reason, of_file as judge_file};
+use crate::paths;
 use crate::reads::{FILES, Noted};
 use crate::state::State;
 use crate::tasks::Tasks;
 use lowtide::map::run::Reads;
+use lowtide_run::globs;
 use lowtide_run::settings::Settings;
 use lowtide_sys::descriptors::reopen;
 use lowtide_sys::page_cache::cachestat;
@@ -138,7 +139,7 @@ impl Reading {
         if !is_own || judge_file(file.as_fd()) != Ok(identity) {
             return Err(Reason::Unopened);
         }
-        let path = globs::path_of(file.as_raw_fd()).to_vec();
+        let path = paths::path_of(file.as_raw_fd()).to_vec();
         let budget = globs::budget_of(self.settings, &path).map_or(0, |number| number + 1);
         let size = fstat(&file).map_or(0, |stat| usize::try_from(stat.st_size).unwrap_or_default());
         let file = Rc::new(file);

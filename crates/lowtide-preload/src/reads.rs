@@ -41,8 +41,9 @@ use crate::interpose::Errno;
 use crate::judge;
 use crate::line::{Answer, Question};
 use crate::state::{self, State};
-use crate::{behind, c_library, globs, keeper, last, own};
+use crate::{behind, c_library, keeper, last, own, paths};
 use libc::{FILE, c_int, off_t, ssize_t};
+use lowtide_run::globs;
 use lowtide_run::settings::Settings;
 use rustix::fs::{FileType, OFlags, Stat, fcntl_getfl, fstat};
 use std::cell::Cell;
@@ -369,7 +370,7 @@ fn judge(state: &State, settings: &Settings, fd: c_int) -> u64 {
     let file = unsafe { BorrowedFd::borrow_raw(fd) };
     let Some(stat) = fstat(file).ok().filter(is_regular) else { return LEFT };
     let is_large = u64::try_from(stat.st_size).is_ok_and(|size| size >= settings.threshold);
-    let is_named = || globs::budget_of(settings, &globs::path_of(fd)).is_some();
+    let is_named = || globs::budget_of(settings, &paths::path_of(fd)).is_some();
     if !is_large && (settings.maps.is_empty() || !is_named()) {
         return GROWS;
     }

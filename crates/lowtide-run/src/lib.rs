@@ -3,6 +3,7 @@
 //! | file | concept |
 //! |---|---|
 //! | `settings` | the settings of a run, as environment variables |
+//! | `globs` | which files `--map` names |
 //! | `elf` | which library a program needs, as its file says |
 //! | `shares`, `part` | the table by which processes divide a budget; the part of each |
 //! | `files` | the same: what each process has of a file that several have |
@@ -17,6 +18,7 @@
 
 pub mod elf;
 pub mod files;
+pub mod globs;
 pub mod leases;
 pub mod local;
 pub mod part;
