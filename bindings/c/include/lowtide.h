@@ -282,6 +282,9 @@ typedef struct lt_pager_options {
     const char *swap_dir;
     // Bytes of the swap file, at most.
     uint64_t swap_file;
+    // A file with the list of the pages that were in memory, which are read again when their files
+    // are opened; it is saved when the pager ends. Null: the start is cold.
+    const char *warm;
 } lt_pager_options;
 
 // The choices for a region. Zero is the default.
@@ -546,6 +549,16 @@ int lt_pager_open(const struct lt_pager_options *options,
 // view is closed. LT_FORKED: the handle is as it was.
 // Threads: any; no other thread may use the handle.
 int lt_pager_close(struct lt_pager *pager);
+
+// Saves the list of the pages that are in memory in a file, as a whole or not at all.
+//
+// The error of the kernel, if it refuses. Threads: any.
+int lt_pager_save_warm(const struct lt_pager *pager, const char *file);
+
+// Waits until the pages are read that were in memory of all files that were opened so far, as far
+// as there is room. ETIMEDOUT: they are not after `timeout_ms` milliseconds. Threads: any.
+int lt_pager_wait_warm(const struct lt_pager *pager,
+                       uint64_t timeout_ms);
 
 // Bytes of a page; 0 if the handle is null or of another process. Threads: any.
 size_t lt_pager_page_size(const struct lt_pager *pager);

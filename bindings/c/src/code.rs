@@ -5,6 +5,7 @@
 //! helps, which no number can; it is kept for the thread until its next error.
 
 use lowtide::map::MapError;
+use lowtide::warm::WarmError;
 use lowtide::{BuildError, CloseError, Error, OpenError, TenantError};
 use std::any::Any;
 use std::cell::RefCell;
@@ -244,6 +245,15 @@ fn of_close(error: &CloseError) -> c_int {
     error.files.first().map_or(libc::EIO, |file| of_error(&file.source))
 }
 
+fn of_warm(error: &WarmError) -> c_int {
+    match error {
+        WarmError::Read { source, .. } | WarmError::Write { source, .. } => {
+            source.raw_os_error().unwrap_or(libc::EIO)
+        }
+        _ => libc::EINVAL,
+    }
+}
+
 macro_rules! failures {
     ($($error:ty: $code:ident),*) => {$(
         impl From<$error> for Failure {
@@ -255,7 +265,7 @@ macro_rules! failures {
 }
 
 failures!(Error: of_error, TenantError: of_tenant, OpenError: of_open, MapError: of_map,
-    BuildError: of_build, CloseError: of_close);
+    BuildError: of_build, CloseError: of_close, WarmError: of_warm);
 
 #[cfg(test)]
 mod tests {

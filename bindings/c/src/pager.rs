@@ -10,6 +10,8 @@ use crate::text::{choice, path, time};
 use lowtide::advanced::PagerAdvanced as _;
 use lowtide::{IoMode, Pager, PagerBuilder, Size, SwapOptions};
 use std::ffi::{c_char, c_int};
+use std::io;
+use std::time::Duration;
 
 /// One budget of memory, and what shares it.
 #[derive(Debug)]
@@ -49,6 +51,9 @@ pub struct lt_pager_options {
     pub swap_dir: *const c_char,
     /// Bytes of the swap file, at most.
     pub swap_file: u64,
+    /// A file with the list of the pages that were in memory, which are read again when their files
+    /// are opened; it is saved when the pager ends. Null: the start is cold.
+    pub warm: *const c_char,
 }
 
 // SAFETY: zeroes are numbers and null pointers.
@@ -119,6 +124,10 @@ unsafe fn builder(options: &lt_pager_options) -> Outcome<PagerBuilder> {
         }
         builder = builder.swap(swap);
     }
+    if !options.warm.is_null() {
+        // SAFETY: the caller's promise.
+        builder = builder.warm(unsafe { path(options.warm) }?);
+    }
     Ok(builder)
 }
 
@@ -135,6 +144,26 @@ pub unsafe extern "C" fn lt_pager_close(pager: *mut lt_pager) -> c_int {
     call(|| match unsafe { take(pager) }? {
         Some(pager) => Ok(pager.close()?),
         None => Ok(()),
+    })
+}
+
+/// Saves the list of the pages that are in memory in a file, as a whole or not at all.
+///
+/// The error of the kernel, if it refuses. Threads: any.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lt_pager_save_warm(pager: *const lt_pager, file: *const c_char) -> c_int {
+    // SAFETY: the caller follows the header.
+    call(|| unsafe { Ok(of(pager, "the pager")?.save_warm(path(file)?)?) })
+}
+
+/// Waits until the pages are read that were in memory of all files that were opened so far, as far
+/// as there is room. ETIMEDOUT: they are not after `timeout_ms` milliseconds. Threads: any.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lt_pager_wait_warm(pager: *const lt_pager, timeout_ms: u64) -> c_int {
+    // SAFETY: the caller follows the header.
+    call(|| match unsafe { of(pager, "the pager") }?.wait_warm(Duration::from_millis(timeout_ms)) {
+        true => Ok(()),
+        false => Err(io::Error::from_raw_os_error(libc::ETIMEDOUT).into()),
     })
 }
 

@@ -128,6 +128,16 @@ static void pagers(void) {
     CHECK(lt_pager_page_size(pager) == 16384 && lt_pager_page_size(NULL) == 0);
     OK(lt_pager_close(pager));
     OK(lt_pager_close(NULL));
+    options.warm = "warm.list";
+    OK(lt_pager_open(&options, &pager));
+    OK(lt_pager_wait_warm(pager, 0));
+    OK(lt_pager_save_warm(pager, "other.list"));
+    IS(ENOENT, lt_pager_save_warm(pager, "nowhere/list"));
+    SAYS("nowhere/list");
+    IS(EINVAL, lt_pager_save_warm(pager, NULL));
+    OK(lt_pager_close(pager));
+    CHECK(access("warm.list", R_OK) == 0 && unlink("warm.list") == 0 && unlink("other.list") == 0);
+    options.warm = NULL;
     options.flags = LT_PAGER_DIRECT | LT_PAGER_BUFFERED;
     IS(EINVAL, lt_pager_open(&options, &pager));
     options.flags = LT_VIEW_CREATE;
