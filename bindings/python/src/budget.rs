@@ -31,6 +31,8 @@ pub(crate) struct Spec {
     /// A folder for what does not compress.
     pub(crate) swap_dir: Option<PathBuf>,
     pub(crate) populate: bool,
+    /// The list of the pages that were in memory, and the process that saves it.
+    pub(crate) warm: Option<(PathBuf, u32)>,
     /// Whether it is on a shelf: of nothing but a size, for maps.
     pub(crate) on_shelf: bool,
 }
@@ -144,7 +146,8 @@ impl Budget {
     }
 
     fn build(&self) -> PyResult<Live> {
-        let Spec { max, policy, page_size, swap, swap_dir, populate, on_shelf } = self.spec.clone();
+        let Spec { max, policy, page_size, swap, swap_dir, populate, warm, on_shelf } =
+            self.spec.clone();
         let sharing = OnceLock::new();
         if on_shelf {
             let stand = Stand::take(max)?;
@@ -157,6 +160,9 @@ impl Budget {
                 options = options.file(dir, SWAP_FILE_MOST);
             }
             builder = builder.swap(options);
+        }
+        if let Some((path, _)) = warm.filter(|(_, process)| *process == std::process::id()) {
+            builder = builder.warm(path);
         }
         let pager = builder.populate(populate).build().map_err(IntoPython::into_python)?;
         Ok(Live { root: pager.root(), sharing, stand: None })

@@ -13,6 +13,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// What files and maps are opened under: a budget, and who pays.
 #[derive(Clone)]
@@ -95,6 +96,8 @@ impl Pager {
     }
 }
 
+/// How often a call that waits lets Python's handlers of signals run.
+const SIGNALS: Duration = Duration::from_millis(100);
 /// Smaller budgets have a pager of their own, which knows how small it may be.
 const LEAST: Size = Size::mib(1);
 
@@ -103,7 +106,8 @@ const LEAST: Size = Size::mib(1);
 pub(crate) fn pager_for_maps(py: Python<'_>, max: &Bound<'_, PyAny>) -> PyResult<Pager> {
     let (max, on_shelf) = size(max).map(|max| (max, max >= LEAST))?;
     let (policy, page_size, swap, swap_dir, populate) = (Policy::MGLRU, 4096, None, None, false);
-    Pager::make(py, Spec { max, policy, page_size, swap, swap_dir, populate, on_shelf })
+    let warm = None;
+    Pager::make(py, Spec { max, policy, page_size, swap, swap_dir, populate, warm, on_shelf })
 }
 
 #[pymethods]
@@ -112,10 +116,10 @@ impl Pager {
     #[pyo3(
         signature = (
             max, *, policy="mglru", page_size=4096, swap=None, swap_dir=None, populate=false,
-            **others
+            warm=None, **others
         ),
         text_signature = "(max, *, policy='mglru', page_size=4096, swap=None, swap_dir=None, \
-            populate=False)"
+            populate=False, warm=None)"
     )]
     #[allow(clippy::too_many_arguments, reason = "they have names")]
     fn new(
@@ -126,6 +130,7 @@ impl Pager {
         swap: Option<&Bound<'_, PyAny>>,
         swap_dir: Option<PathBuf>,
         populate: bool,
+        warm: Option<PathBuf>,
         others: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Self> {
         if let Some(others) = others {
@@ -141,6 +146,10 @@ impl Pager {
             swap: optional_size(swap)?,
             swap_dir: swap_dir.map(std::path::absolute).transpose()?,
             populate,
+            warm: match warm {
+                Some(path) => Some((std::path::absolute(path)?, std::process::id())),
+                None => None,
+            },
             on_shelf: false,
         };
         Self::make(py, spec)
@@ -200,6 +209,34 @@ impl Pager {
             let published = root.pager().publish_status(Origin::Python);
             published.map_err(|error| PyOSError::new_err(error.to_string()))
         })
+    }
+
+    /// Saves which pages are in memory in a file, for `warm` of another pager.
+    fn save_warm(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
+        py.detach(|| {
+            let saved = self.account.budget.root()?.pager().save_warm(path);
+            saved.map_err(|error| PyOSError::new_err(error.to_string()))
+        })
+    }
+
+    /// Waits until the pages of `warm` are read, of the files that were opened so far. Returns
+    /// whether they are.
+    #[pyo3(signature = (timeout=60.0))]
+    fn wait_warm(&self, py: Python<'_>, timeout: f64) -> PyResult<bool> {
+        let timeout = Duration::try_from_secs_f64(timeout)
+            .map_err(|error| PyValueError::new_err(error.to_string()))?;
+        let deadline = Instant::now().checked_add(timeout);
+        let deadline = deadline.ok_or_else(|| PyValueError::new_err("the timeout is too long"))?;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let step = left.min(SIGNALS);
+            let is_ready =
+                py.detach(|| Ok::<_, PyErr>(self.account.budget.root()?.pager().wait_warm(step)))?;
+            if is_ready || left.is_zero() {
+                return Ok(is_ready);
+            }
+            py.check_signals()?;
+        }
     }
 
     /// How much time is lost waiting for memory: shares of the time, and seconds.
@@ -273,7 +310,8 @@ fn passed_on(py: Python<'_>, account: &Account) -> PyResult<(Py<PyAny>, Passed)>
     let make = py.import("lowtide._lowtide")?.getattr("shared_pager")?.unbind();
     let path = py.detach(|| account.budget.share());
     let spec = account.budget.spec.clone();
-    let Spec { max, policy, page_size, swap, swap_dir, populate, on_shelf } = spec;
+    // The list stays with this process.
+    let Spec { max, policy, page_size, swap, swap_dir, populate, warm: _, on_shelf } = spec;
     let plain = |step: &Step| (step.name.clone(), step.limits.map(|size| size.map(Size::bytes)));
     let steps = account.place.steps.iter().map(plain).collect();
     let swap = swap.map(Size::bytes);
@@ -293,7 +331,7 @@ pub(crate) fn shared_pager(
 ) -> PyResult<Py<PyAny>> {
     let (max, policy, page_size, swap, swap_dir, populate, on_shelf) = spec;
     let (max, swap, policy) = (Size::new(max), swap.map(Size::new), self::policy(&policy)?);
-    let spec = Spec { max, policy, page_size, swap, swap_dir, populate, on_shelf };
+    let spec = Spec { max, policy, page_size, swap, swap_dir, populate, warm: None, on_shelf };
     let budget = Budget::shared(spec, path);
     if budget.is_closed() {
         return Err(PyValueError::new_err("the pager was closed in this process"));
