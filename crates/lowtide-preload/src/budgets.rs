@@ -40,7 +40,7 @@ const COUNT_LEAST: Duration = Duration::from_millis(100);
 const COUNT_MOST: Duration = Duration::from_secs(2);
 /// Bytes that decide about the way of a mapping of which little is in memory.
 const CHANGE_LEAST: u64 = 256 << 10;
-const CHANGE_MOST: u64 = 8 << 20;
+const CHANGE_MOST: u64 = 64 << 20;
 /// Parts of a budget that is divided among files.
 const PARTS: usize = 64;
 /// What a process wants at least beyond its limit, if that sets itself.
@@ -341,7 +341,7 @@ impl Budgets {
     /// what is read again anyway, and what a moment's use says nothing of.
     pub(crate) fn cost_of_change(&self, budget: usize) -> u64 {
         let Some(Account { tenant, part, .. }) = self.tenants.get(&budget) else { return u64::MAX };
-        let least = (part.bytes() / 32).clamp(CHANGE_LEAST, CHANGE_MOST);
+        let least = (part.bytes() / 8).clamp(CHANGE_LEAST, CHANGE_MOST);
         let has = tenant.usage().unwrap_or_default();
         (has / 4).max(least) / rustix::param::page_size() as u64
     }
