@@ -167,10 +167,11 @@ impl PagerBuilder {
         self
     }
 
-    /// Begins warm: where the list of pages in `path` is of files that have not changed since, their
-    /// pages are read when they are opened, in the background and as far as there is room. When the
-    /// pager ends it saves the list there, and [`Pager::save_warm`](crate::Pager::save_warm) does at
-    /// any time; [`Pager::wait_warm`](crate::Pager::wait_warm) waits for the reading.
+    /// Begins warm: where the list of pages in `path` is of files that have not changed since,
+    /// their pages are read when they are opened, in the background and as far as there is room.
+    /// When the pager ends it saves the list there, and
+    /// [`Pager::save_warm`](crate::Pager::save_warm) does at any time;
+    /// [`Pager::wait_warm`](crate::Pager::wait_warm) waits for the reading.
     ///
     /// Building never fails for it: a list that is missing is none, and for one that is damaged, or
     /// of other pages, [`Pager::warm_stat`](crate::Pager::warm_stat) has the reason.

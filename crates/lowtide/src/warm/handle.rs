@@ -11,11 +11,11 @@ use std::time::Duration;
 
 impl Pager {
     /// Saves which pages are in memory, in the place of a list that is there: as a whole, or not at
-    /// all. A pager with [`PagerBuilder::warm`](crate::PagerBuilder::warm) also does so when it
-    /// ends; this is for a program that may be killed, now and then.
+    /// all. A pager with [`PagerBuilder::warm`](crate::PagerBuilder::warm) does so when it ends; a
+    /// program that may be killed calls this from time to time.
     ///
     /// Cost: a look at each page in memory, a few nanoseconds, and a file of two or three bytes for
-    /// a page that lies alone. Other threads may use the pager meanwhile.
+    /// a page that lies alone. Other threads may use the pager.
     ///
     /// # Errors
     /// [`WarmError::Write`] has the kernel's error; no page is affected.
@@ -30,8 +30,8 @@ impl Pager {
         WarmStat { is_ready: known.reading.is_empty(), ..known.stat.clone() }
     }
 
-    /// Waits until the pages of all files that were opened so far are read, as far as there is room,
-    /// but not for longer than this. Returns whether they are.
+    /// Waits until the pages of all files that were opened so far are read, as far as there is
+    /// room, but not for longer than this. Returns whether they are.
     pub fn wait_warm(&self, timeout: Duration) -> bool {
         let warm = &self.inner.pool.warm;
         let known = lowtide_pin::sync::lock(&warm.known);

@@ -41,6 +41,8 @@ pub(super) struct Known {
     pub(super) lists: Lists,
     /// Of files that are being read, or are about to be.
     pub(super) reading: Lists,
+    /// Of files that were read, and may be closed in this moment.
+    pub(super) read: Lists,
     pub(super) queue: VecDeque<Task>,
     pub(super) closing: bool,
     pub(super) stat: WarmStat,

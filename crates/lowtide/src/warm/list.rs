@@ -223,12 +223,12 @@ pub(super) fn write(path: &Path, lists: &Lists, page_bytes: u64) -> Result<(), W
     let write = || {
         // The kernel ends a process that writes past its limit.
         if getrlimit(Resource::Fsize).current.is_some_and(|limit| bytes.len() as u64 > limit) {
-            return Err(io::ErrorKind::FileTooLarge.into());
+            return Err(io::Error::from_raw_os_error(libc::EFBIG));
         }
         // What a process that was killed has left is written over, and nothing that one writes now.
         let mut file = File::options().create(true).append(true).open(&new)?;
         match file.try_lock() {
-            Err(TryLockError::WouldBlock) => return Err(io::ErrorKind::ResourceBusy.into()),
+            Err(TryLockError::WouldBlock) => return Err(io::Error::from_raw_os_error(libc::EBUSY)),
             locked => locked?,
         }
         let written = file

@@ -1,6 +1,6 @@
 //! The thread that reads what is on the lists.
 
-use super::known::Task;
+use super::known::{Known, Task};
 use super::list::{FileList, Runs, Version};
 use crate::ahead::readahead::free_pages;
 use crate::pool::Pool;
@@ -102,9 +102,10 @@ fn serve(pool: &Pool, once: bool) {
         drop(known);
         let whole = read();
         known = lowtide_pin::sync::lock(&warm.known);
-        // The file was closed, or the pager ends: the list is as good as it was.
-        if let Some(list) = known.reading.remove(&key).filter(|_| !whole) {
-            known.lists.insert(key, list);
+        // If the file was closed, or the pager ends, the list is as good as it was.
+        if let Some(list) = known.reading.remove(&key) {
+            let Known { lists, read, .. } = &mut *known;
+            if whole { read } else { lists }.insert(key, list);
         }
         warm.changed.notify_all();
     }

@@ -1,7 +1,7 @@
 //! Which pages are in memory, for the next start.
 
 use super::error::WarmError;
-use super::list::{self, FileList, Lists, Version, Writer};
+use super::list::{self, FileList, Version, Writer};
 use crate::pool::Pool;
 use crate::space::Space;
 use lowtide_pin::translation::State as EntryState;
@@ -31,7 +31,8 @@ pub(super) fn save(pool: &Pool, path: &Path) -> Result<(), WarmError> {
     let mut lists = {
         let known = lowtide_pin::sync::lock(&pool.warm.known);
         let mut lists = known.lists.clone();
-        lists.extend(open);
+        let read = known.read.iter().map(|(key, list)| (*key, Arc::clone(list)));
+        lists.extend(read.chain(open));
         lists.extend(known.reading.iter().map(|(key, list)| (*key, Arc::clone(list))));
         lists
     };
@@ -44,13 +45,19 @@ pub(super) fn save(pool: &Pool, path: &Path) -> Result<(), WarmError> {
     list::write(path, &lists, pool.page_bytes() as u64)
 }
 
-/// A file is about to leave memory.
+/// A file is about to leave memory. While it is read for a warm start, its list says more.
 pub(crate) fn note_closing(pool: &Pool, space: &Arc<Space>) {
-    if pool.warm.path.is_none() {
-        return;
+    let known = || lowtide_pin::sync::lock(&pool.warm.known);
+    let key = space.backing.key().of_file().filter(|_| pool.warm.path.is_some());
+    // Seen before the pages are: what is read after this is all there.
+    let is_read = |key: &_| !known().reading.contains_key(key);
+    if key.as_ref().is_some_and(is_read)
+        && let Some((key, list)) = list_of(pool, space)
+    {
+        let mut known = known();
+        known.read.remove(&key);
+        known.lists.insert(key, list);
     }
-    let list: Lists = list_of(pool, space).into_iter().collect();
-    lowtide_pin::sync::lock(&pool.warm.known).lists.extend(list);
 }
 
 /// The pages of a file that are in memory, and were used.

@@ -8,8 +8,8 @@
 //! A change costs what is in memory, which is read again. So a mapping changes when that many pages
 //! more have come in as they do where the other way is better than as they do where it is not: this
 //! is the rule of *ski rental*, which never costs more than twice what the best choice in hindsight
-//! does. Each change doubles what the next one takes, so that a program that does both in turns ends
-//! with one of them.
+//! does. Each change doubles what the next one takes, so that a program that does both in turns
+//! ends with one of them.
 
 use super::manner::Manner;
 
