@@ -183,6 +183,23 @@ fn a_list_that_is_damaged_or_foreign_is_a_cold_start_with_a_reason() {
 }
 
 #[test]
+fn a_file_that_the_pager_has_written_is_warm() {
+    let (dir, data) = (Dir::new(), file(PAGES as usize));
+    let list = dir.path().join("list");
+    for start in 0..3 {
+        let pager = pager(&list);
+        let view = OpenOptions::new().write(true).open(&pager, data.path()).unwrap();
+        assert!(pager.wait_warm(MINUTE));
+        let warm = pager.warm_stat();
+        assert_eq!((warm.changed_files, warm.read_pages), (0, if start == 0 { 0 } else { 128 }));
+        read(&view, &hot());
+        // Written when the view is dropped.
+        let page = hot()[start] * PAGE as u64;
+        view.write_at(page, &page.to_le_bytes()).unwrap();
+    }
+}
+
+#[test]
 fn lists_of_files_that_are_not_opened_stay_and_those_of_files_that_are_gone_do_not() {
     let (dir, one, other) = (Dir::new(), file(PAGES as usize), file(PAGES as usize));
     let list = dir.path().join("list");

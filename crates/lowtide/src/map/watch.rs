@@ -347,7 +347,10 @@ fn read_ahead(pool: &Pool, file: &WatchedFile, window: Range<u64>) -> u64 {
 /// Has the kernel read what was in memory before a restart.
 pub(super) fn read_runs(pool: &Pool, file: &Weak<WatchedFile>, runs: &[Range<u64>]) {
     if let Some(file) = file.upgrade() {
-        runs.iter().for_each(|run| _ = read_ahead(pool, &file, run.clone()));
+        // The mapping may be of a part of the file.
+        let pages = file.space.table.pages();
+        let within = runs.iter().map(|run| run.start..run.end.min(pages));
+        within.for_each(|run| _ = read_ahead(pool, &file, run));
     }
 }
 

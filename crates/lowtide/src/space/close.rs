@@ -73,7 +73,6 @@ impl Pool {
     /// written, or not within the deadline, it stays: the next open finds it as it is, and its
     /// writing goes on.
     pub(crate) fn close_space(&self, space: &Arc<Space>) {
-        note_closing(self, space);
         if space.is_writable() {
             let path = space.path_ref().display();
             match self.make_durable(space, 0..u64::MAX) {
@@ -110,6 +109,8 @@ impl Pool {
     /// for pages that are being read. Cost: a look at each translation of the tables that were ever
     /// used, and at one byte of the others.
     pub(crate) fn forget_if_orphan(&self, space: &Arc<Space>, deadline: Deadline) {
+        // When its last write has ended: a file that was written later is another one.
+        note_closing(self, space);
         if space.device.get().is_none() {
             // A file that was made and could not be opened: its name needs no descriptor once it is
             // durable. If it cannot be, the next that flushes has to make it so.

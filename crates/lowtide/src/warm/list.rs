@@ -19,6 +19,7 @@ use std::fs::{File, TryLockError};
 use std::io::{self, Read, Write};
 use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -230,6 +231,10 @@ pub(super) fn write(path: &Path, lists: &Lists, page_bytes: u64) -> Result<(), W
         match file.try_lock() {
             Err(TryLockError::WouldBlock) => return Err(io::Error::from_raw_os_error(libc::EBUSY)),
             locked => locked?,
+        }
+        // Another process may just have made it its list.
+        if Path::metadata(&new)?.ino() != file.metadata()?.ino() {
+            return Err(io::Error::from_raw_os_error(libc::EBUSY));
         }
         let written = file
             .set_len(0)

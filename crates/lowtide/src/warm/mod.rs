@@ -2,7 +2,7 @@
 //!
 //! A cache that begins empty is slow for as long as its working set takes to come in by misses,
 //! each alone and at a random place. Which pages those are is known when the program ends: a list
-//! of them ([`list`]) has two or three bytes for a page, so that of a large memory is some
+//! of them (`list.rs`) has two or three bytes for a page, so that of a large memory is some
 //! megabytes. It is read before the first file is opened, and the pages of each file when that is
 //! opened: first those that the policy had among the active ones, then the others, each in the
 //! order of the file, which a device reads several times faster than at random.

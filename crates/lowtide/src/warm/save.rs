@@ -55,8 +55,11 @@ pub(crate) fn note_closing(pool: &Pool, space: &Arc<Space>) {
         && let Some((key, list)) = list_of(pool, space)
     {
         let mut known = known();
-        known.read.remove(&key);
-        known.lists.insert(key, list);
+        // Another thread that closes it was first, if it is closed now.
+        if !space.is_closed() {
+            known.read.remove(&key);
+            known.lists.insert(key, list);
+        }
     }
 }
 
