@@ -22,6 +22,7 @@ mod run_sandbox;
 mod run_shared;
 mod run_streams;
 mod run_waits;
+mod run_warm;
 mod sim;
 mod small_runs;
 mod top;

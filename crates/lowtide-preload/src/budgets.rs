@@ -12,7 +12,7 @@ use crate::modes::Why;
 use lowtide::budget::{AutoLimits, Curve, Share};
 use lowtide::map::run::{Mapped, Reads, open_page_tables, share_files};
 use lowtide::map::{Adopted, MapOptions};
-use lowtide::{IoEngine, IoMode, IoStat, MemoryStat, Pager, Policy, Size, Tenant};
+use lowtide::{IoEngine, IoMode, IoStat, MemoryStat, Pager, PagerBuilder, Policy, Size, Tenant};
 use lowtide_run::part::{Part, Seen, pause};
 use lowtide_run::settings::{Auto, Settings};
 use lowtide_run::shares::Shares;
@@ -38,6 +38,8 @@ const LINGERS: Duration = Duration::from_secs(1);
 const COUNT_SELDOM: u32 = 50;
 const COUNT_LEAST: Duration = Duration::from_millis(100);
 const COUNT_MOST: Duration = Duration::from_secs(2);
+/// Time between two lists of warm pages: most servers are ended by a signal.
+const SAVED: Duration = Duration::from_secs(60);
 /// Bytes that decide about the way of a mapping of which little is in memory.
 const CHANGE_LEAST: u64 = 256 << 10;
 const CHANGE_MOST: u64 = 64 << 20;
@@ -145,6 +147,8 @@ pub(crate) struct Budgets {
     sharing: usize,
     /// When that is looked at.
     divided: Instant,
+    /// The list of warm pages, and when it is saved next.
+    warm: Option<(&'static Path, Instant)>,
 }
 
 /// Bytes of files.
@@ -183,7 +187,8 @@ impl Budgets {
         if let Some(policy) = &settings.policy {
             builder = builder.policy(policy.parse::<Policy>()?);
         }
-        let pager = builder.build()?;
+        let warm = settings.warm.as_deref().filter(|_| settings.is_first());
+        let pager = warm.into_iter().fold(builder, PagerBuilder::warm).build()?;
         let recorded = settings.record.as_ref().map(|path| record(&pager, path, settings.pid));
         let unrecorded = recorded.and_then(Result::err);
         let (tenants, lingering) = (BTreeMap::new(), VecDeque::new());
@@ -193,6 +198,7 @@ impl Budgets {
             Some(format!("the budget is not shared with other processes: {error}"))
         });
         let refusal = refusal.or(unrecorded.map(|error| format!("nothing is recorded: {error}")));
+        let refusal = refusal.or(pager.warm_stat().error);
         let (shares, now) = (shares.and_then(Result::ok), Instant::now());
         if let Some(shares) = &shares {
             let files = Arc::clone(shares.files());
@@ -209,6 +215,7 @@ impl Budgets {
             shares,
             sharing: 1,
             divided: now,
+            warm: warm.map(|path| (path, now + SAVED)),
         })
     }
 
@@ -432,9 +439,21 @@ impl Budgets {
             self.let_deleted_files_go();
             self.count(files);
         }
+        self.save_warm(false);
         let until = self.lingering.front().map_or(self.due, |(since, ..)| *since + LINGERS);
         let divided = self.shares.as_ref().map_or(self.due, |_| self.divided);
         self.due.min(until).min(divided).saturating_duration_since(Instant::now())
+    }
+
+    /// Saves which pages are in memory, if that is wanted of this process, and due.
+    pub(crate) fn save_warm(&mut self, ends: bool) {
+        let now = Instant::now();
+        let is_due = |(_, due): &&mut (_, Instant)| ends || now >= *due;
+        let Some((path, due)) = self.warm.as_mut().filter(is_due) else { return };
+        *due = now + SAVED;
+        if let Err(error) = self.pager.save_warm(path) {
+            self.refusal.get_or_insert_with(|| error.to_string());
+        }
     }
 
     /// Counts before pages go with their mapping, if that costs no more of the time than the counts

@@ -24,8 +24,9 @@ use crate::page::Page;
 use crate::reading::{Begun, Reading};
 use crate::state::{self, State};
 use crate::summary::{self, Budget, Whole};
-use crate::{addresses, descriptors, globs, own, start};
+use crate::{addresses, descriptors, own, paths, start};
 use lowtide::map::run::Way;
+use lowtide_run::globs;
 use lowtide_run::leases::{self, Leases};
 use lowtide_run::settings::{Mode, Settings};
 use lowtide_sys::descriptors::reopen;
@@ -330,7 +331,7 @@ impl Keeper {
         if of_file(file.as_fd()) != Ok(new.identity) {
             return Err(Reason::Unopened);
         }
-        let path = globs::path_of(file.as_raw_fd());
+        let path = paths::path_of(file.as_raw_fd());
         let budget = globs::budget_of(self.settings, &path).map_or(0, |number| number + 1);
         let (file, range, offset) = (Rc::new(file), new.range, new.offset);
         let is_private = new.kind == Kind::PrivateReadOnly;
@@ -432,7 +433,7 @@ impl Keeper {
             }
         };
         if let Err(reason) = kept {
-            let path = || globs::path_of(subject.file.as_raw_fd());
+            let path = || paths::path_of(subject.file.as_raw_fd());
             self.state.left.add(reason, subject.range.len() as u64, path);
         }
     }
@@ -545,7 +546,7 @@ impl Keeper {
                 continue;
             }
             let bytes = subject.range.len() as u64;
-            let path = || globs::path_of(subject.file.as_raw_fd());
+            let path = || paths::path_of(subject.file.as_raw_fd());
             if why != Why::InOrder {
                 way.had_to_change(came, cost);
             }
@@ -640,8 +641,8 @@ impl Keeper {
 
     /// With `--files` the keeper is there from the beginning, and there may be nothing to say.
     fn say_at_the_end(&mut self) {
-        let is_first = self.settings.pid == Some(std::process::id());
-        if !self.settings.files || is_first || !self.known.is_empty() {
+        self.budgets.iter_mut().for_each(|budgets| budgets.save_warm(true));
+        if !self.settings.files || self.settings.is_first() || !self.known.is_empty() {
             self.summarise(true);
         }
     }

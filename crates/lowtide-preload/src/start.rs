@@ -53,7 +53,7 @@ extern "C" fn begin() {
     c_library::look_up();
     let Some(mut settings) = Settings::from_env(|name| env::var_os(name)) else { return };
     settings.files &= c_library::NOTES_READS;
-    let is_first = settings.pid == Some(std::process::id());
+    let is_first = settings.is_first();
     if !is_first && !settings.follow {
         return;
     }

@@ -20,6 +20,7 @@
 //! | `LOWTIDE_RUN_JSON` | `1`: a summary is a line of JSON | text |
 //! | `LOWTIDE_RUN_ADVISE` | `1`: a summary says how large the budget should be | it does not |
 //! | `LOWTIDE_RUN_RECORD` | file to which accesses are recorded | none are |
+//! | `LOWTIDE_RUN_WARM` | file with the pages that the first process had | the start is cold |
 //! | `LOWTIDE_RUN_SHARE` | `by-benefit`: files get parts of a budget, by their curves | none has |
 //! | `LOWTIDE_RUN_FOLLOW` | `0`: programs that the first one starts are left alone | followed |
 //! | `LOWTIDE_RUN_SHARED` | table by which processes share the budget | each has one of its own |
@@ -52,6 +53,7 @@ const SUMMARY: &str = "LOWTIDE_RUN_SUMMARY";
 const JSON: &str = "LOWTIDE_RUN_JSON";
 const ADVISE: &str = "LOWTIDE_RUN_ADVISE";
 const RECORD: &str = "LOWTIDE_RUN_RECORD";
+const WARM: &str = "LOWTIDE_RUN_WARM";
 const SHARE: &str = "LOWTIDE_RUN_SHARE";
 const FOLLOW: &str = "LOWTIDE_RUN_FOLLOW";
 const SHARED: &str = "LOWTIDE_RUN_SHARED";
@@ -60,9 +62,9 @@ const GLIBC: &str = "LOWTIDE_RUN_GLIBC";
 const MUSL: &str = "LOWTIDE_RUN_MUSL";
 
 /// Every variable of ours, for a process that shall not hand them on.
-pub const ALL: [&str; 21] = [
+pub const ALL: [&str; 22] = [
     MAX, AUTO, BOUND, HIGH, MODE, INEXACT, FILES, POLICY, MAPS, THRESHOLD, READ_AHEAD, SUMMARY,
-    JSON, ADVISE, RECORD, SHARE, FOLLOW, SHARED, PID, GLIBC, MUSL,
+    JSON, ADVISE, RECORD, WARM, SHARE, FOLLOW, SHARED, PID, GLIBC, MUSL,
 ];
 
 /// The variable of the dynamic linker that names libraries to load first.
@@ -158,6 +160,8 @@ pub struct Settings {
     pub advise: bool,
     /// Where the first process records accesses; those that it starts add their number to the name.
     pub record: Option<PathBuf>,
+    /// Where the first process finds and leaves the list of pages to begin with.
+    pub warm: Option<PathBuf>,
     /// A budget is divided among its files by their curves.
     pub by_benefit: bool,
     /// Programs that the first one starts are served too.
@@ -221,6 +225,7 @@ impl Settings {
             json: false,
             advise: false,
             record: None,
+            warm: None,
             by_benefit: false,
             follow: true,
             shared: None,
@@ -228,6 +233,11 @@ impl Settings {
             glibc: None,
             musl: None,
         }
+    }
+
+    /// Whether this process is the first one.
+    pub fn is_first(&self) -> bool {
+        self.pid == Some(std::process::id())
     }
 
     /// The variables that say this. Variables of [`ALL`] that are not among them must be unset.
@@ -245,6 +255,7 @@ impl Settings {
         all.extend(self.policy.as_ref().map(|name| (POLICY, name.into())));
         all.extend(self.summary.as_ref().map(|path| (SUMMARY, path.into())));
         all.extend(self.record.as_ref().map(|path| (RECORD, path.into())));
+        all.extend(self.warm.as_ref().map(|path| (WARM, path.into())));
         all.extend(self.shared.as_ref().map(|path| (SHARED, path.into())));
         all.extend(self.glibc.as_ref().map(|path| (GLIBC, path.into())));
         all.extend(self.musl.as_ref().map(|path| (MUSL, path.into())));
@@ -292,6 +303,7 @@ impl Settings {
         settings.json = text(JSON).as_deref() == Some("1");
         settings.advise = text(ADVISE).as_deref() == Some("1");
         settings.record = get(RECORD).map(PathBuf::from);
+        settings.warm = get(WARM).map(PathBuf::from);
         settings.by_benefit = text(SHARE).as_deref() == Some(BY_BENEFIT);
         settings.follow = text(FOLLOW).as_deref() != Some("0");
         settings.shared = get(SHARED).map(PathBuf::from);
@@ -342,6 +354,7 @@ mod tests {
             json: true,
             advise: true,
             record: Some("/tmp/c d".into()),
+            warm: Some("/tmp/e".into()),
             by_benefit: true,
             follow: false,
             shared: Some("/dev/shm/a b".into()),

@@ -102,6 +102,9 @@ pub(crate) struct RunArgs {
     /// Record a sample of the accesses in this file, for `lowtide advise`
     #[arg(long, value_name = "FILE")]
     pub(crate) record: Option<PathBuf>,
+    /// Begin with the pages that the program had when it ended; this file has the list of them
+    #[arg(long, value_name = "FILE")]
+    pub(crate) warm: Option<PathBuf>,
     /// Serve metrics of Prometheus at this address; a port alone means this machine only
     #[arg(long, value_name = "ADDR", value_parser = lowtide_watch::address::parse)]
     pub(crate) metrics: Option<SocketAddr>,

@@ -76,6 +76,13 @@ pub(crate) enum RunError {
         path.display()
     )]
     Record { path: PathBuf, source: io::Error },
+    /// The list of warm pages cannot be saved when the program ends.
+    #[error(
+        "the list of warm pages, {}, could not be saved: {source}; give --warm a file in a \
+         directory that you may write to",
+        path.display()
+    )]
+    Warm { path: PathBuf, source: io::Error },
     /// Metrics cannot be served.
     #[error("--metrics: {0}")]
     Listen(#[from] ListenError),

@@ -35,6 +35,7 @@ use lowtide_run::settings::{self, Mode, Settings};
 use lowtide_watch::address;
 use lowtide_watch::companion::{self, CompanionError, Export};
 use lowtide_watch::file::FileError;
+use rustix::fs::{Access, access};
 
 /// Seconds between two writes of the file of metrics.
 const METRICS_INTERVAL: u64 = 15;
@@ -202,6 +203,15 @@ fn settings_of(args: &RunArgs) -> Result<Settings, RunError> {
         let whole = path::absolute(record).and_then(|path| File::create(&path).map(|_| path));
         let whole = whole.map_err(|source| RunError::Record { path: record.clone(), source })?;
         settings.record = Some(whole);
+    }
+    if let Some(warm) = &args.warm {
+        let whole = path::absolute(warm).and_then(|path| {
+            // A list that is there stays until another one is saved.
+            access(path.parent().unwrap_or(&path), Access::WRITE_OK | Access::EXEC_OK)?;
+            Ok(path)
+        });
+        let whole = whole.map_err(|source| RunError::Warm { path: warm.clone(), source })?;
+        settings.warm = Some(whole);
     }
     Ok(settings)
 }
