@@ -547,7 +547,8 @@ impl Keeper {
             }
             let bytes = subject.range.len() as u64;
             let path = || paths::path_of(subject.file.as_raw_fd());
-            if why != Why::InOrder {
+            // A file that was opened for writing may change again.
+            if why == Why::Cut {
                 way.had_to_change(came, cost);
             }
             let is_new = way.begins(false);
