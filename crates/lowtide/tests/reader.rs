@@ -43,7 +43,8 @@ fn every_page_of_a_file_of_four_budgets_is_what_it_is_with_every_policy() {
         let after = pager.stat();
         let misses = after.misses - before.misses;
         let all = after.hits - before.hits + misses;
-        assert!((38_000..=42_000).contains(&all), "{name}: {all} accesses were counted");
+        // The first use of a page that was read ahead is neither: of those in order, each may be.
+        assert!((34_000..=42_000).contains(&all), "{name}: {all} accesses were counted");
     }
 }
 
