@@ -178,6 +178,11 @@ fn of_kind(kind: io::ErrorKind) -> c_int {
     }
 }
 
+/// The number of the system, or that of the kind.
+fn of_io(error: &io::Error) -> c_int {
+    error.raw_os_error().unwrap_or_else(|| of_kind(error.kind()))
+}
+
 fn of_error(error: &Error) -> c_int {
     match error {
         Error::OutOfRange { .. } => LT_OUT_OF_RANGE,
@@ -221,9 +226,7 @@ fn of_map(error: &MapError) -> c_int {
         MapError::Memory(source) => of_error(source),
         MapError::Open(source) => of_open(source),
         MapError::Tenant(source) => of_tenant(source),
-        MapError::Kernel { source, .. } => {
-            source.raw_os_error().unwrap_or_else(|| of_kind(source.kind()))
-        }
+        MapError::Kernel { source, .. } => of_io(source),
         _ => libc::EINVAL,
     }
 }
@@ -232,9 +235,7 @@ fn of_build(error: &BuildError) -> c_int {
     match error {
         BuildError::Memory { source, .. }
         | BuildError::IoEngine { source, .. }
-        | BuildError::Thread(source) => {
-            source.raw_os_error().unwrap_or_else(|| of_kind(source.kind()))
-        }
+        | BuildError::Thread(source) => of_io(source),
         BuildError::AboveLimit { .. } => libc::ENOMEM,
         BuildError::SwapFile(_) => libc::EIO,
         _ => libc::EINVAL,
@@ -247,9 +248,7 @@ fn of_close(error: &CloseError) -> c_int {
 
 fn of_warm(error: &WarmError) -> c_int {
     match error {
-        WarmError::Read { source, .. } | WarmError::Write { source, .. } => {
-            source.raw_os_error().unwrap_or(libc::EIO)
-        }
+        WarmError::Read { source, .. } | WarmError::Write { source, .. } => of_io(source),
         _ => libc::EINVAL,
     }
 }
