@@ -146,10 +146,7 @@ impl Pager {
             swap: optional_size(swap)?,
             swap_dir: swap_dir.map(std::path::absolute).transpose()?,
             populate,
-            warm: match warm {
-                Some(path) => Some((std::path::absolute(path)?, std::process::id())),
-                None => None,
-            },
+            warm: warm.map(std::path::absolute).transpose()?.map(|path| (path, std::process::id())),
             on_shelf: false,
         };
         Self::make(py, spec)
