@@ -532,9 +532,13 @@ impl Keeper {
                 self.kept.insert(start, kept);
                 continue;
             };
-            let (now, budgets) = (mirror.manner(), self.budgets.as_ref());
-            let cost = budgets.map_or(0, |budgets| budgets.cost_of_change(kept.subject.budget));
-            let came = now.alone + now.in_order;
+            // A file that was opened for writing may change again.
+            if why == Why::Cut
+                && let Some(budgets) = &self.budgets
+            {
+                let (now, cost) = (mirror.manner(), budgets.cost_of_change(kept.subject.budget));
+                kept.way.had_to_change(now.alone + now.in_order, cost);
+            }
             mirror.end();
             self.error = self.error.take().or_else(|| kept.error());
             let Kept { subject, how: _mirror, mut way } = kept;
@@ -547,10 +551,6 @@ impl Keeper {
             }
             let bytes = subject.range.len() as u64;
             let path = || paths::path_of(subject.file.as_raw_fd());
-            // A file that was opened for writing may change again.
-            if why == Why::Cut {
-                way.had_to_change(came, cost);
-            }
             let is_new = way.begins(false);
             match self.keep_watched(subject.clone(), way) {
                 Ok(()) if is_new => self.modes.add(Some(why), bytes, path),
