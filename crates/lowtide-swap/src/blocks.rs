@@ -19,7 +19,6 @@
 //! come in and go out as values, so that the caller takes and drops them without that lock.
 
 use crate::classes::{Shape, shape};
-use crate::source::PAGE_BYTES;
 use std::ops::DerefMut;
 
 /// Groups of blocks by fullness.
@@ -59,6 +58,7 @@ struct Block<P> {
 pub(crate) struct Class<P> {
     number: u8,
     shape: Shape,
+    page_bytes: usize,
     blocks: Vec<Option<Block<P>>>,
     /// Unused positions of `blocks`.
     vacant: Vec<u32>,
@@ -76,10 +76,12 @@ pub(crate) struct Class<P> {
 pub(crate) struct NoRoom;
 
 impl<P: DerefMut<Target = [u8]>> Class<P> {
-    pub(crate) fn new(number: usize) -> Class<P> {
+    /// One for pages of a size.
+    pub(crate) fn new(number: usize, page_bytes: usize) -> Class<P> {
         Class {
             number: u8::try_from(number).expect("there are fewer classes"),
-            shape: shape(number),
+            shape: shape(number, page_bytes),
+            page_bytes,
             blocks: Vec::new(),
             vacant: Vec::new(),
             groups: Default::default(),
@@ -109,7 +111,7 @@ impl<P: DerefMut<Target = [u8]>> Class<P> {
         block.used += 1;
         self.used += 1;
         let place = Place { block: number, index: index as u16, class: self.number };
-        for (from, to) in pieces(place.index, self.shape.size, bytes.len()) {
+        for (from, to) in pieces(place.index, (self.shape.size, self.page_bytes), bytes.len()) {
             block.pages[to.page][to.start..to.start + from.len()].copy_from_slice(&bytes[from]);
         }
         self.regroup(number);
@@ -121,11 +123,11 @@ impl<P: DerefMut<Target = [u8]>> Class<P> {
     /// # Panics
     /// When it has another size.
     pub(crate) fn grow(&mut self, page: P) {
-        assert_eq!(page.len(), PAGE_BYTES, "pages have {PAGE_BYTES} bytes");
+        assert_eq!(page.len(), self.page_bytes, "pages of a store are of one size");
         let number = self.growing.unwrap_or_else(|| self.begin());
         let block = block(&mut self.blocks, number);
         block.pages.push(page);
-        let objects = block.pages.len() * PAGE_BYTES / self.shape.size;
+        let objects = block.pages.len() * self.page_bytes / self.shape.size;
         let more = block.owners.len() as u32..objects.min(self.shape.objects) as u32;
         self.capacity += more.len();
         for index in more {
@@ -164,7 +166,7 @@ impl<P: DerefMut<Target = [u8]>> Class<P> {
     pub(crate) fn read(&self, place: Place, into: &mut [u8]) {
         let block = self.blocks[place.block as usize].as_ref().expect("the block of an object");
         assert!(block.owners[usize::from(place.index)] < FREE, "{place:?} is free");
-        for (to, from) in pieces(place.index, self.shape.size, into.len()) {
+        for (to, from) in pieces(place.index, (self.shape.size, self.page_bytes), into.len()) {
             let bytes = &block.pages[from.page][from.start..from.start + to.len()];
             into[to].copy_from_slice(bytes);
         }
@@ -289,12 +291,12 @@ struct At {
 /// they are.
 fn pieces(
     index: u16,
-    size: usize,
+    (size, page_bytes): (usize, usize),
     len: usize,
 ) -> impl Iterator<Item = (std::ops::Range<usize>, At)> {
     let begin = usize::from(index) * size;
-    let at = At { page: begin / PAGE_BYTES, start: begin % PAGE_BYTES };
-    let first = len.min(PAGE_BYTES - at.start);
+    let at = At { page: begin / page_bytes, start: begin % page_bytes };
+    let first = len.min(page_bytes - at.start);
     let next = At { page: at.page + 1, start: 0 };
     let second = (first < len).then_some((first..len, next));
     std::iter::once((0..first, at)).chain(second)
@@ -304,6 +306,7 @@ fn pieces(
 mod tests {
     use super::*;
     use crate::classes::{CLASSES, class_of};
+    use crate::source::PAGE_BYTES;
 
     /// Puts an object, and gives the class a page if it needs one. Returns whether it did.
     fn put(class: &mut Class<Vec<u8>>, owner: u32, bytes: &[u8]) -> (Place, bool) {
@@ -325,8 +328,8 @@ mod tests {
         // Miri takes minutes for all classes.
         let (first, step) = if cfg!(miri) { (50, 13) } else { (0, 1) };
         for number in (first..CLASSES).step_by(step) {
-            let mut class = Class::new(number);
-            let Shape { size, pages, objects } = shape(number);
+            let mut class = Class::new(number, PAGE_BYTES);
+            let Shape { size, pages, objects } = shape(number, PAGE_BYTES);
             let put: Vec<(Place, bool)> = (0..2 * objects as u32)
                 .map(|owner| put(&mut class, owner, &contents(owner, size)))
                 .collect();
@@ -345,10 +348,10 @@ mod tests {
 
     #[test]
     fn the_fullest_block_is_filled_first_and_the_emptiest_is_drained() {
-        let number = class_of(500);
-        let each = shape(number).objects;
+        let number = class_of(500, PAGE_BYTES);
+        let each = shape(number, PAGE_BYTES).objects;
         assert!(each > 2);
-        let mut class = Class::new(number);
+        let mut class = Class::new(number, PAGE_BYTES);
         let put = |class: &mut _, owner| put(class, owner, &contents(owner, 500)).0;
         let places: Vec<Place> = (0..3 * each as u32).map(|n| put(&mut class, n)).collect();
         assert!(class.drain().is_none(), "all blocks are full");
@@ -366,10 +369,10 @@ mod tests {
 
     #[test]
     fn a_block_that_is_drained_while_it_grows_is_whole_or_grows_on() {
-        let number = class_of(3000);
-        let Shape { pages, objects, .. } = shape(number);
+        let number = class_of(3000, PAGE_BYTES);
+        let Shape { pages, objects, .. } = shape(number, PAGE_BYTES);
         assert!(pages > 2 && objects > 2);
-        let mut class = Class::new(number);
+        let mut class = Class::new(number, PAGE_BYTES);
         let places: Vec<Place> =
             (0..=objects as u32).map(|n| put(&mut class, n, &contents(n, 3000)).0).collect();
         assert!(class.remove(places[0]).is_none());

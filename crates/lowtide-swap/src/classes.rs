@@ -14,6 +14,8 @@
 //! The largest size of which several fit is 3,616 bytes (nine in eight pages). A page that
 //! compresses to more takes a page of its own in any case, and is kept as it is: see
 //! `docs/kernel/fault-and-writeback.md` C5, where the geometry sets the threshold, too.
+//!
+//! All that is for pages of 4 KiB. Where pages are smaller or larger, sizes are so in proportion.
 
 use crate::source::PAGE_BYTES;
 
@@ -21,8 +23,9 @@ use crate::source::PAGE_BYTES;
 const GRAIN: usize = 32;
 /// Pages of the longest block.
 const CHAIN_MAX: usize = 8;
-/// Bytes of the largest object that shares a block: nine of them fit into eight pages.
-pub(crate) const SHARED_MAX: usize = CHAIN_MAX * PAGE_BYTES / (CHAIN_MAX + 1) / GRAIN * GRAIN;
+/// Bytes of the largest object that shares a block of pages of 4 KiB: nine of them fit into eight
+/// pages.
+const SHARED_MAX: usize = CHAIN_MAX * PAGE_BYTES / (CHAIN_MAX + 1) / GRAIN * GRAIN;
 /// Sizes below the one of whole pages, before those that are alike are joined.
 const SIZES: usize = SHARED_MAX / GRAIN;
 
@@ -95,14 +98,21 @@ const TABLES: ([u8; SIZES + 1], [Shape; CLASSES]) = tables();
 static CLASS_OF: [u8; SIZES + 1] = TABLES.0;
 static SHAPES: [Shape; CLASSES] = TABLES.1;
 
-/// The class of objects of some bytes. More than [`SHARED_MAX`] are a whole page.
-pub(crate) fn class_of(bytes: usize) -> usize {
-    if bytes > SHARED_MAX { CLASSES - 1 } else { usize::from(CLASS_OF[bytes.div_ceil(GRAIN)]) }
+/// Bytes of the largest object that shares a block of pages of a size.
+pub(crate) const fn shared_max(page_bytes: usize) -> usize {
+    SHARED_MAX * page_bytes / PAGE_BYTES
+}
+
+/// The class of objects of some bytes. More than [`shared_max`] are a whole page.
+pub(crate) fn class_of(bytes: usize, page_bytes: usize) -> usize {
+    let grains = (bytes * PAGE_BYTES).div_ceil(page_bytes * GRAIN);
+    if bytes > shared_max(page_bytes) { CLASSES - 1 } else { usize::from(CLASS_OF[grains]) }
 }
 
 /// The shape of a class.
-pub(crate) fn shape(class: usize) -> Shape {
-    SHAPES[class]
+pub(crate) fn shape(class: usize, page_bytes: usize) -> Shape {
+    let shape = SHAPES[class];
+    Shape { size: shape.size * page_bytes / PAGE_BYTES, ..shape }
 }
 
 #[cfg(test)]
@@ -111,26 +121,28 @@ mod tests {
 
     #[test]
     fn every_length_fits_into_the_smallest_class_that_takes_it() {
-        assert_eq!(SHARED_MAX, 3616);
-        for bytes in 1..=PAGE_BYTES {
-            let class = class_of(bytes);
-            assert!(shape(class).size >= bytes, "{bytes} bytes in {:?}", shape(class));
-            if class > 0 {
-                assert!(shape(class - 1).size < bytes, "{bytes} bytes fit into a smaller class");
+        assert_eq!((shared_max(PAGE_BYTES), shared_max(1024)), (3616, 904));
+        for page_bytes in [512, 1024, PAGE_BYTES, 65536] {
+            for bytes in (1..=page_bytes).step_by(page_bytes / 512) {
+                let class = class_of(bytes, page_bytes);
+                let size = |class| shape(class, page_bytes).size;
+                assert!(size(class) >= bytes, "{bytes} of {page_bytes} bytes");
+                assert!(class == 0 || size(class - 1) < bytes, "{bytes} of {page_bytes} bytes");
             }
         }
     }
 
     #[test]
     fn blocks_lose_less_than_a_sixteenth() {
-        for class in 0..CLASSES {
-            let Shape { size, pages, objects } = shape(class);
+        for (class, page_bytes) in (0..CLASSES).flat_map(|c| [(c, 512), (c, PAGE_BYTES)]) {
+            let Shape { size, pages, objects } = shape(class, page_bytes);
             assert!(pages <= CHAIN_MAX && objects >= 1);
-            assert!(size * objects <= pages * PAGE_BYTES);
-            let lost = pages * PAGE_BYTES - size * objects;
-            assert!(lost * 16 <= pages * PAGE_BYTES, "{:?} loses {lost} bytes", shape(class));
+            assert!(size * objects <= pages * page_bytes);
+            let lost = pages * page_bytes - size * objects;
+            assert!(lost * 16 <= pages * page_bytes, "class {class} loses {lost} bytes");
         }
         assert_eq!(CLASSES, 77);
-        assert_eq!(shape(CLASSES - 1), Shape { size: PAGE_BYTES, pages: 1, objects: 1 });
+        let whole = Shape { size: PAGE_BYTES, pages: 1, objects: 1 };
+        assert_eq!(shape(CLASSES - 1, PAGE_BYTES), whole);
     }
 }

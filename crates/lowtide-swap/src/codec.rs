@@ -4,7 +4,7 @@
 //!
 //! 1. *same*: the page is one 8-byte word repeated. The last word is compared with the first one
 //!    before all are, so a page that is not of this kind costs two loads.
-//! 2. *lz4*: at most [`SHARED_MAX`] bytes, so that it shares a block with others.
+//! 2. *lz4*: at most `shared_max` bytes, so that it shares a block with others.
 //! 3. *raw*: the page itself.
 //!
 //! **Pages that do not compress** are recognized before lz4 has wasted its time on them, which
@@ -15,7 +15,8 @@
 //! [`CHECK_EVERY`]th, and one success makes it begin again. So at most fifteen dense pages in a row
 //! that would compress are kept raw, and a page that is not dense never is without a try.
 //!
-//! Later, in the background, lz4 and raw may become *zstd*, if that is in a smaller class
+//! A store that packs tightly ([`Packing`]) has zstd in the place of lz4. In others, later and in
+//! the background, lz4 and raw may become *zstd*, if that is in a smaller class
 //! (`recompress.rs`). Order and thresholds: `docs/kernel/fault-and-writeback.md` C5, C6.
 //!
 //! What is kept of a page, whatever its form, has a checksum, CRC-32: of the *compressed* bytes,
@@ -24,9 +25,7 @@
 //! CRC-32 takes half of the time of XXH3 (0.15 to 0.2 µs for 4 KiB, beside 0.4 to 0.6), and finds
 //! every error within 32 bits.
 
-use crate::classes::SHARED_MAX;
-use crate::cold;
-use crate::source::PAGE_BYTES;
+use crate::cold::{self, Dictionary, Encoders};
 use lz4_flex::block::{CompressTable, compress_into_with_table, get_maximum_output_size};
 use std::cell::RefCell;
 
@@ -46,7 +45,20 @@ const CHECK_EVERY: u32 = 16;
 pub(crate) enum Form {
     Lz4,
     Zstd,
+    /// By zstd, with the dictionary of its kind.
+    Common,
     Raw,
+}
+
+/// How pages are compressed when they are stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Packing {
+    /// By lz4: in a few microseconds.
+    #[default]
+    Quick,
+    /// By zstd at its first level, or by lz4 without the feature `zstd`: by half smaller again, in
+    /// about three times the time. What does not shrink to seven tenths does not compress.
+    Tight,
 }
 
 /// The checksum of what is kept of a page.
@@ -81,25 +93,44 @@ pub(crate) struct Scratch {
 impl Scratch {
     fn new() -> Scratch {
         let bytes = |n| vec![0; n].into_boxed_slice();
-        Scratch {
-            table: CompressTable::small(),
-            dense: 0,
-            packed: bytes(get_maximum_output_size(PAGE_BYTES)),
-            object: bytes(PAGE_BYTES),
+        Scratch { table: CompressTable::small(), dense: 0, packed: bytes(0), object: bytes(0) }
+    }
+
+    /// Makes room for a page and its objects.
+    fn make_room(&mut self, page_bytes: usize) {
+        if self.object.len() < page_bytes {
+            self.packed = vec![0; get_maximum_output_size(page_bytes)].into_boxed_slice();
+            self.object = vec![0; page_bytes].into_boxed_slice();
         }
     }
 
-    /// The form in which a page is kept, and its bytes.
-    pub(crate) fn pack<'a>(&'a mut self, page: &'a [u8]) -> (Form, &'a [u8]) {
+    /// The form in which a page is kept, and its bytes: compressed to at most `most`, or itself.
+    pub(crate) fn pack<'a>(
+        &'a mut self,
+        page: &'a [u8],
+        most: usize,
+        tight: Option<(&Encoders, Option<&Dictionary>)>,
+    ) -> (Form, &'a [u8]) {
         let dense = is_dense(page);
         self.dense = self.dense.wrapping_add(u32::from(dense));
         if dense && self.dense > CONFIRMED && !self.dense.is_multiple_of(CHECK_EVERY) {
             return (Form::Raw, page);
         }
-        match compress_into_with_table(page, &mut self.packed, &mut self.table) {
-            Ok(len) if len <= SHARED_MAX => {
+        let zstd = tight.filter(|_| cfg!(feature = "zstd"));
+        let (form, len) = match zstd {
+            Some((encoders, with)) => {
+                let form = if with.is_some() { Form::Common } else { Form::Zstd };
+                (form, encoders.pack(page, &mut self.packed[..most], with))
+            }
+            None => {
+                let len = compress_into_with_table(page, &mut self.packed, &mut self.table);
+                (Form::Lz4, len.ok())
+            }
+        };
+        match len {
+            Some(len) if len <= most => {
                 self.dense = if dense { 0 } else { self.dense };
-                (Form::Lz4, &self.packed[..len])
+                (form, &self.packed[..len])
             }
             _ => (Form::Raw, page),
         }
@@ -110,7 +141,7 @@ impl Scratch {
 fn is_dense(page: &[u8]) -> bool {
     // A byte for each value: these stores do not wait for each other.
     let mut seen = [0_u8; 256];
-    for part in page.chunks_exact(PAGE_BYTES / SAMPLED_PARTS) {
+    for part in page.chunks_exact(page.len() / SAMPLED_PARTS) {
         for &byte in &part[..SAMPLE / SAMPLED_PARTS] {
             seen[usize::from(byte)] = 1;
         }
@@ -128,11 +159,15 @@ pub fn register_thread_locals() {
     SCRATCH.with(|_| ());
 }
 
-/// Calls a function with the buffers of this thread, or with new ones where it has none: in a
-/// destructor of a thread that ends, or in a page source that is called by a store.
-pub(crate) fn with_scratch<T>(f: impl FnOnce(&mut Scratch) -> T) -> T {
+/// Calls a function with the buffers of this thread, which have room for a page, or with new ones
+/// where it has none: in a destructor of a thread that ends, or in a page source that is called by
+/// a store.
+pub(crate) fn with_scratch<T>(page_bytes: usize, f: impl FnOnce(&mut Scratch) -> T) -> T {
     let mut f = Some(f);
-    let mut call = |scratch: &mut Scratch| f.take().map(|f| f(scratch));
+    let mut call = |scratch: &mut Scratch| {
+        scratch.make_room(page_bytes);
+        f.take().map(|f| f(scratch))
+    };
     let own = SCRATCH.try_with(|own| own.try_borrow_mut().ok().and_then(|mut own| call(&mut own)));
     let done = own.ok().flatten().or_else(|| call(&mut Scratch::new()));
     done.expect("one of the two ways is taken")
@@ -140,22 +175,33 @@ pub(crate) fn with_scratch<T>(f: impl FnOnce(&mut Scratch) -> T) -> T {
 
 /// Writes the page that an object is, if it is one.
 #[must_use]
-pub(crate) fn unpack(form: Form, object: &[u8], page: &mut [u8]) -> bool {
+pub(crate) fn unpack(
+    form: Form,
+    object: &[u8],
+    page: &mut [u8],
+    with: Option<&Dictionary>,
+) -> bool {
     let len = match form {
         Form::Lz4 => lz4_flex::block::decompress_into(object, page).ok(),
-        Form::Zstd => cold::unpack(object, page),
+        Form::Zstd => cold::unpack(object, page, None),
+        // Without its dictionary it cannot be read.
+        Form::Common => with.and_then(|with| cold::unpack(object, page, Some(with))),
         Form::Raw if object.len() == page.len() => {
             page.copy_from_slice(object);
             Some(page.len())
         }
         Form::Raw => None,
     };
-    len == Some(PAGE_BYTES)
+    len == Some(page.len())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::classes::shared_max;
+    use crate::source::PAGE_BYTES;
+
+    const MOST: usize = shared_max(PAGE_BYTES);
 
     fn text() -> Vec<u8> {
         let words = (0..PAGE_BYTES).map(|n| b"evicted pages of "[n * n % 97 % 17]);
@@ -181,19 +227,20 @@ mod tests {
     fn every_form_gives_the_page_back() {
         let page = text();
         let mut back = vec![0; PAGE_BYTES];
-        let (form, packed) = with_scratch(|scratch| {
-            let (form, packed) = scratch.pack(&page);
+        let (form, packed) = with_scratch(PAGE_BYTES, |scratch| {
+            let (form, packed) = scratch.pack(&page, MOST, None);
             (form, packed.to_vec())
         });
         assert_eq!(form, Form::Lz4);
-        assert!(unpack(form, &packed, &mut back) && back == page);
+        assert!(unpack(form, &packed, &mut back, None) && back == page);
         let mut cold = vec![0; PAGE_BYTES];
-        let len = cold::pack(&page, &mut cold).expect("room");
+        let encoders = Encoders::new(cold::COLD, PAGE_BYTES);
+        let len = encoders.pack(&page, &mut cold, None).expect("room");
         assert!(len < packed.len(), "zstd {len}, lz4 {}", packed.len());
         back.fill(0);
-        assert!(unpack(Form::Zstd, &cold[..len], &mut back) && back == page);
+        assert!(unpack(Form::Zstd, &cold[..len], &mut back, None) && back == page);
         back.fill(0);
-        assert!(unpack(Form::Raw, &page, &mut back) && back == page);
+        assert!(unpack(Form::Raw, &page, &mut back, None) && back == page);
     }
 
     #[test]
@@ -201,18 +248,18 @@ mod tests {
     fn bytes_that_are_no_page_are_refused() {
         let mut page = vec![0; PAGE_BYTES];
         for form in [Form::Lz4, Form::Zstd, Form::Raw] {
-            assert!(!unpack(form, b"no page", &mut page), "{form:?}");
+            assert!(!unpack(form, b"no page", &mut page, None), "{form:?}");
         }
         let short = lz4_flex::block::compress(&[7; 100]);
-        assert!(!unpack(Form::Lz4, &short, &mut page), "a part of a page is no page");
+        assert!(!unpack(Form::Lz4, &short, &mut page, None), "a part of a page is no page");
     }
 
     #[test]
     fn a_thread_that_uses_its_buffers_gets_others() {
         let page = text();
-        with_scratch(|outer| {
-            let inner = with_scratch(|inner| inner.pack(&page).1.to_vec());
-            assert_eq!(outer.pack(&page).1, inner);
+        with_scratch(PAGE_BYTES, |outer| {
+            let inner = with_scratch(PAGE_BYTES, |inner| inner.pack(&page, MOST, None).1.to_vec());
+            assert_eq!(outer.pack(&page, MOST, None).1, inner);
         });
     }
 
@@ -239,8 +286,9 @@ mod tests {
         let mut scratch = Scratch::new();
         let lz4 = |scratch: &mut Scratch, page: &[u8]| {
             // Whether it was tried is seen by what it leaves.
+            scratch.make_room(PAGE_BYTES);
             scratch.packed[0] = 0;
-            let form = scratch.pack(page).0;
+            let form = scratch.pack(page, MOST, None).0;
             (form, scratch.packed[0] != 0)
         };
         let tried = (1..=100).filter(|&n| lz4(&mut scratch, &random(n)).1).count();

@@ -1,33 +1,77 @@
-//! Pages that stay cold, compressed again: by zstd, whose contexts are large and rarely used. A few
-//! are kept for all threads, in memory of this process's Rust, and without a lock: both matter in a
-//! program that `lowtide run` keeps.
+//! zstd for pages. Its contexts are large, so a few are kept for all threads, in memory of this
+//! process's Rust, and without a lock: both matter in a program that `lowtide run` keeps.
 //!
-//! zstd is C, so it is the feature `zstd`. Without it no page is compressed again.
+//! zstd is C, so it is the feature `zstd`. Without it lz4 is all there is.
 
+#[cfg(not(feature = "zstd"))]
+pub use without::Dictionary;
+#[cfg(not(feature = "zstd"))]
+pub(crate) use without::{Encoders, unpack};
 #[cfg(feature = "zstd")]
-pub(crate) use zstd::{pack, unpack};
+pub use zstd::Dictionary;
+#[cfg(feature = "zstd")]
+pub(crate) use zstd::{Encoders, unpack};
+
+/// Level for pages that stay cold: above 3 a page of 4 KiB gains little, and takes longer.
+pub(crate) const COLD: i32 = 3;
+/// Level for pages that are stored while a program waits.
+pub(crate) const QUICK: i32 = 1;
 
 #[cfg(feature = "zstd")]
 mod zstd {
-    use crate::source::PAGE_BYTES;
+    use super::QUICK;
     use lowtide_zstd::{Compressor, Decompressor, Shelf};
 
-    /// Level of zstd: above 3 a page of 4 KiB gains little, and takes longer.
-    const ZSTD_LEVEL: i32 = 3;
+    static DECODERS: Shelf<Decompressor> = Shelf::new();
 
-    /// Compresses a page with zstd into a buffer. Returns the length, if there was room.
-    pub(crate) fn pack(page: &[u8], into: &mut [u8]) -> Option<usize> {
-        let new = || Compressor::new(ZSTD_LEVEL, PAGE_BYTES);
-        with(&ENCODERS, new, |one| one.compress(page, into))
+    /// What pages of one kind have in common, those of a file for example: a page that is packed
+    /// tightly with it is smaller, and needs it to be loaded.
+    #[derive(Debug)]
+    pub struct Dictionary(lowtide_zstd::Dictionary);
+
+    impl Dictionary {
+        /// Makes one of pages that lie back to back; 256 are enough. `None` if they have nothing in
+        /// common, or without the feature `zstd`. Takes a tenth of a second for a MiB.
+        #[must_use]
+        pub fn of(pages: &[u8], page_bytes: usize) -> Option<Dictionary> {
+            lowtide_zstd::Dictionary::train(pages, page_bytes, QUICK).map(Dictionary)
+        }
+
+        /// Bytes of memory that it takes.
+        #[must_use]
+        pub fn bytes(&self) -> usize {
+            self.0.bytes()
+        }
     }
 
-    /// Contexts that are large and rarely used: a few are kept for all threads. In memory of this
-    /// process's Rust, and without a lock: both matter in a program that `lowtide run` keeps.
-    static DECODERS: Shelf<Decompressor> = Shelf::new();
-    static ENCODERS: Shelf<Compressor> = Shelf::new();
+    /// Compresses pages of one size at one level.
+    #[derive(Debug)]
+    pub(crate) struct Encoders {
+        level: i32,
+        page_bytes: usize,
+        contexts: Shelf<Compressor>,
+    }
+
+    impl Encoders {
+        pub(crate) const fn new(level: i32, page_bytes: usize) -> Encoders {
+            Encoders { level, page_bytes, contexts: Shelf::new() }
+        }
+
+        /// Compresses a page into a buffer. Returns the length, if there was room.
+        pub(crate) fn pack(
+            &self,
+            page: &[u8],
+            into: &mut [u8],
+            with: Option<&Dictionary>,
+        ) -> Option<usize> {
+            let new = || Compressor::new(self.level, self.page_bytes);
+            let common = with.map(|dictionary| &dictionary.0);
+            one_of(&self.contexts, new, |one| one.compress(page, into, common))
+        }
+    }
 
     /// Calls a function with a context. `None` if there is no memory for one.
-    fn with<T: Send, R>(
+    fn one_of<T: Send, R>(
         shelf: &Shelf<T>,
         new: impl FnOnce() -> Option<T>,
         f: impl FnOnce(&mut T) -> Option<R>,
@@ -39,17 +83,59 @@ mod zstd {
     }
 
     /// Writes the page that an object is to `page`. Returns its bytes.
-    pub(crate) fn unpack(object: &[u8], page: &mut [u8]) -> Option<usize> {
-        with(&DECODERS, Decompressor::new, |one| one.decompress(object, page))
+    pub(crate) fn unpack(
+        object: &[u8],
+        page: &mut [u8],
+        with: Option<&Dictionary>,
+    ) -> Option<usize> {
+        let common = with.map(|dictionary| &dictionary.0);
+        one_of(&DECODERS, Decompressor::new, |one| one.decompress(object, page, common))
     }
 }
 
 #[cfg(not(feature = "zstd"))]
-pub(crate) const fn pack(_page: &[u8], _into: &mut [u8]) -> Option<usize> {
-    None
-}
+mod without {
+    /// What pages of one kind have in common. Without the feature `zstd` there is none.
+    #[derive(Debug)]
+    pub enum Dictionary {}
 
-#[cfg(not(feature = "zstd"))]
-pub(crate) const fn unpack(_object: &[u8], _page: &mut [u8]) -> Option<usize> {
-    None
+    impl Dictionary {
+        /// Needs the feature `zstd`.
+        #[must_use]
+        pub const fn of(_pages: &[u8], _page_bytes: usize) -> Option<Dictionary> {
+            None
+        }
+
+        /// Bytes of memory that it takes.
+        #[must_use]
+        pub const fn bytes(&self) -> usize {
+            match *self {}
+        }
+    }
+
+    #[derive(Debug)]
+    pub(crate) struct Encoders;
+
+    impl Encoders {
+        pub(crate) const fn new(_level: i32, _page_bytes: usize) -> Encoders {
+            Encoders
+        }
+
+        pub(crate) const fn pack(
+            &self,
+            _page: &[u8],
+            _into: &mut [u8],
+            _with: Option<&Dictionary>,
+        ) -> Option<usize> {
+            None
+        }
+    }
+
+    pub(crate) const fn unpack(
+        _object: &[u8],
+        _page: &mut [u8],
+        _with: Option<&Dictionary>,
+    ) -> Option<usize> {
+        None
+    }
 }

@@ -14,7 +14,7 @@ use crate::classes::CLASSES;
 use crate::entries::{Object, State};
 use crate::handle::Handle;
 use crate::lock::lock;
-use crate::source::{PAGE_BYTES, PageSource};
+use crate::source::PageSource;
 use crate::store::CompressedStore;
 use std::sync::atomic::Ordering;
 
@@ -26,7 +26,7 @@ impl<S: PageSource> CompressedStore<S> {
     /// of microseconds. One thread compacts at a time; another one waits for it.
     pub fn compact(&self, budget: usize) -> usize {
         let _alone = lock(&self.compacting);
-        let mut buffer = vec![0; PAGE_BYTES].into_boxed_slice();
+        let mut buffer = vec![0; self.source.page_bytes()].into_boxed_slice();
         let mut freed = 0;
         // Objects of the last class are whole pages.
         for class in (0..CLASSES as u8 - 1).rev() {
@@ -69,7 +69,7 @@ impl<S: PageSource> CompressedStore<S> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::source::HeapPages;
+    use crate::source::{HeapPages, PAGE_BYTES};
     use crate::store::StoreLimits;
 
     /// Half random, half zero: a little more than 2 KiB.

@@ -22,10 +22,14 @@
 //! the end. Pages of one word are not in the list: they take no memory that eviction could free.
 //! Each entry has a stamp of the store's clock, so that lists of different shards can be merged.
 //! The *cursor* is the coldest entry that has not been recompressed or tried.
+//!
+//! **By tag.** Where a caller keeps no handles, a shard has a table from tags to entries: five to
+//! ten bytes a page.
 
 use crate::blocks::Place;
 use crate::codec::Form;
 use crate::figures::Sums;
+use hashbrown::HashTable;
 
 /// No entry.
 const NIL: u32 = u32::MAX;
@@ -72,30 +76,37 @@ pub(crate) struct Entry {
 pub(crate) struct Shard {
     chunks: Vec<Box<[Entry]>>,
     free: u32,
+    /// Entries that are in use.
+    used: u32,
     coldest: u32,
     warmest: u32,
     cursor: u32,
     /// Stores and loads, for the store's clock.
     pub(crate) uses: u32,
     pub(crate) sums: Sums,
+    /// Published entries by the hash of their tags, if they are found so.
+    by_tag: Option<HashTable<u32>>,
 }
 
 impl Shard {
-    pub(crate) const fn new() -> Shard {
+    pub(crate) fn new(is_by_tag: bool) -> Shard {
         Shard {
             chunks: Vec::new(),
             free: NIL,
+            used: 0,
             coldest: NIL,
             warmest: NIL,
             cursor: NIL,
             uses: 0,
             sums: Sums::ZERO,
+            by_tag: is_by_tag.then(HashTable::new),
         }
     }
 
-    /// Bytes of the table.
+    /// Bytes of the tables.
     pub(crate) fn bytes(&self) -> usize {
-        self.chunks.len() * CHUNK * size_of::<Entry>()
+        let by_tag = self.by_tag.as_ref().map_or(0, HashTable::allocation_size);
+        self.chunks.len() * CHUNK * size_of::<Entry>() + by_tag
     }
 
     /// An entry for a page that is about to be stored. `None` if all are in use.
@@ -109,6 +120,7 @@ impl Shard {
         entry.state = State::Reserved;
         entry.tag = tag;
         self.free = next;
+        self.used += 1;
         Some(index)
     }
 
@@ -128,6 +140,22 @@ impl Shard {
         if matches!(state, State::Object(_)) {
             self.append(index);
         }
+        if let Some(by_tag) = &mut self.by_tag {
+            let tag = |index: u32| self.chunks[index as usize / CHUNK][index as usize % CHUNK].tag;
+            by_tag.insert_unique(hash(tag(index)), index, |&other| hash(tag(other)));
+        }
+    }
+
+    /// The entry of a page.
+    pub(crate) fn find(&self, tag: u64) -> Option<u32> {
+        let same = |&index: &u32| self.get(index).is_some_and(|entry| entry.tag == tag);
+        self.by_tag.as_ref()?.find(hash(tag), same).copied()
+    }
+
+    /// The tags of all pages that are found by them.
+    pub(crate) fn tags(&self) -> impl Iterator<Item = u64> {
+        let entries = self.by_tag.iter().flatten();
+        entries.filter_map(|&index| self.get(index).map(|entry| entry.tag))
     }
 
     /// The entry, if there is something stored.
@@ -147,7 +175,12 @@ impl Shard {
 
     /// Removes what is stored. `None` if nothing is.
     pub(crate) fn remove(&mut self, index: u32) -> Option<State> {
-        let state = self.get(index)?.state;
+        let Entry { state, tag, .. } = *self.get(index)?;
+        if let Some(by_tag) = &mut self.by_tag
+            && let Ok(found) = by_tag.find_entry(hash(tag), |&other| other == index)
+        {
+            found.remove();
+        }
         if matches!(state, State::Object(_)) {
             self.unlink(index);
         }
@@ -221,7 +254,18 @@ impl Shard {
         self.free = begin;
     }
 
+    /// Gives the tables back if no entry is in use. Returns how many chunks there were.
+    pub(crate) fn shrink(&mut self) -> usize {
+        if self.used > 0 {
+            return 0;
+        }
+        self.free = NIL;
+        self.by_tag = self.by_tag.as_ref().map(|_| HashTable::new());
+        std::mem::take(&mut self.chunks).len()
+    }
+
     fn release(&mut self, index: u32) {
+        self.used -= 1;
         let next = std::mem::replace(&mut self.free, index);
         let entry = self.at(index);
         entry.state = State::Free(next);
@@ -260,6 +304,12 @@ impl Shard {
     }
 }
 
+/// Spreads tags, which are numbers of pages: a hash table looks at the upper bits, too.
+pub(crate) const fn hash(tag: u64) -> u64 {
+    let mixed = (tag ^ tag >> 32).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    mixed ^ mixed >> 29
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -281,7 +331,7 @@ mod tests {
     }
 
     fn shard(tags: std::ops::Range<u64>) -> (Shard, Vec<u32>) {
-        let mut shard = Shard::new();
+        let mut shard = Shard::new(false);
         let add = |tag| {
             let index = reserve(&mut shard, tag);
             shard.publish(index, object(), tag as u32);
@@ -335,7 +385,7 @@ mod tests {
 
     #[test]
     fn the_table_ends_where_it_must() {
-        let mut shard = Shard::new();
+        let mut shard = Shard::new(false);
         let mut got = 0;
         while shard.may_grow(300) {
             shard.grow();

@@ -30,7 +30,7 @@ impl Sums {
             State::Same(_) => Some(&mut self.same),
             State::Object(object) => Some(match object.form {
                 Form::Lz4 => &mut self.lz4,
-                Form::Zstd => &mut self.zstd,
+                Form::Zstd | Form::Common => &mut self.zstd,
                 Form::Raw => &mut self.raw,
             }),
         }

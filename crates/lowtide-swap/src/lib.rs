@@ -118,7 +118,8 @@ mod recompress;
 mod source;
 mod store;
 
-pub use codec::register_thread_locals;
+pub use codec::{Packing, register_thread_locals};
+pub use cold::Dictionary;
 pub use error::{Corrupt, CreateError, Fault, ReadError, Rejected, WriteError};
 pub use figures::{MmStat, StoreStat};
 pub use file::{

@@ -15,11 +15,10 @@
 
 use crate::classes::class_of;
 use crate::codec::{self, Form};
-use crate::cold;
 use crate::entries::{Entry, Object, State};
 use crate::handle::{Handle, SHARDS};
 use crate::lock::lock;
-use crate::source::{PAGE_BYTES, PageSource};
+use crate::source::PageSource;
 use crate::store::{CompressedStore, verify};
 use std::sync::atomic::Ordering;
 
@@ -58,7 +57,7 @@ impl<S: PageSource> CompressedStore<S> {
         if !cfg!(feature = "zstd") {
             return Recompressed::default();
         }
-        let bytes = || vec![0; PAGE_BYTES].into_boxed_slice();
+        let bytes = || vec![0; self.source.page_bytes()].into_boxed_slice();
         let mut buffers = Buffers { object: bytes(), page: bytes(), packed: bytes() };
         let lines = *lock(&self.age);
         let mut done = Recompressed::default();
@@ -89,10 +88,12 @@ impl<S: PageSource> CompressedStore<S> {
         }
         let bytes = &buffers.object[..usize::from(object.len)];
         // A page that is wrong stays as it is: its load reports it.
-        let whole =
-            verify(&object, bytes).is_ok() && codec::unpack(object.form, bytes, &mut buffers.page);
-        let len = whole.then(|| cold::pack(&buffers.page, &mut buffers.packed)).flatten();
-        let smaller = |&len: &usize| class_of(len) < class_of(usize::from(object.len));
+        let whole = verify(&object, bytes).is_ok()
+            && codec::unpack(object.form, bytes, &mut buffers.page, None);
+        let len =
+            whole.then(|| self.encoders.pack(&buffers.page, &mut buffers.packed, None)).flatten();
+        let class = |len| class_of(len, self.source.page_bytes());
+        let smaller = |&len: &usize| class(len) < class(usize::from(object.len));
         let Some(len) = len.filter(smaller) else {
             self.exchange(handle, entry.version, Object { tried: true, ..object });
             return Outcome::AsBefore;
@@ -137,7 +138,7 @@ impl<S: PageSource> CompressedStore<S> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::source::HeapPages;
+    use crate::source::{HeapPages, PAGE_BYTES};
     use crate::store::StoreLimits;
 
     /// Words in an order without repetition nearby: zstd packs them by their frequencies, lz4

@@ -15,17 +15,23 @@ use std::ops::DerefMut;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// Bytes of a page, in both tiers.
+/// Bytes of a page of anonymous memory, in both tiers.
 pub const PAGE_BYTES: usize = 4096;
 
 /// Gives pages of memory to a store.
 ///
 /// `take` is called from every thread that stores, recompresses or compacts.
 pub trait PageSource: Send + Sync {
-    /// A page of [`PAGE_BYTES`] bytes, with any contents. Dropping it gives it back. Its bytes must
-    /// not change in other ways while the store has it; if they do, loads fail with
-    /// [`Corrupt`](crate::Corrupt).
+    /// A page of [`page_bytes`](PageSource::page_bytes), with any contents. Dropping it gives it
+    /// back. Its bytes must not change in other ways while the store has it; if they do, loads fail
+    /// with [`Corrupt`](crate::Corrupt).
     type Page: DerefMut<Target = [u8]> + Send;
+
+    /// Bytes of a page: of one that is stored, and of the memory that it is stored in. A power of
+    /// two from 512 to 65536, and always the same.
+    fn page_bytes(&self) -> usize {
+        PAGE_BYTES
+    }
 
     /// A page, or `None` if there is none now: the store then rejects what it should have kept.
     fn take(&self) -> Option<Self::Page>;
@@ -35,6 +41,9 @@ pub trait PageSource: Send + Sync {
     fn charge_table(&self) -> bool {
         true
     }
+
+    /// A page that was charged for tables is not needed any more.
+    fn uncharge_table(&self) {}
 }
 
 /// Pages on the heap, at most as many as a limit: for tests, benchmarks, and programs that use a

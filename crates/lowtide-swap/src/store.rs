@@ -15,14 +15,15 @@
 //! between.
 
 use crate::blocks::{Class, NoRoom, Pages, Place};
-use crate::classes::{CLASSES, class_of};
-use crate::codec::{self, Form, Scratch};
-use crate::entries::{CHUNK_BYTES, Object, Shard, State};
+use crate::classes::{CLASSES, class_of, shared_max};
+use crate::codec::{self, Form, Packing, Scratch};
+use crate::cold::{self, Dictionary, Encoders};
+use crate::entries::{CHUNK_BYTES, Object, Shard, State, hash};
 use crate::error::{Corrupt, Fault, Rejected};
 use crate::figures::StoreStat;
 use crate::handle::{Handle, SHARD_BITS, SHARDS};
 use crate::lock::lock;
-use crate::source::{PAGE_BYTES, PageSource};
+use crate::source::PageSource;
 use std::cell::Cell;
 use std::fmt;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -44,11 +45,22 @@ pub struct StoreLimits {
     /// Whether pages that do not compress are kept as they are. They take as much memory as they
     /// give back, so an owner that wants memory from its store refuses them.
     pub raw: bool,
+    /// How pages are compressed when they are stored.
+    pub packing: Packing,
+    /// Whether pages are found by their tags, no two of which are alike: by
+    /// [`take`](CompressedStore::take) and [`forget`](CompressedStore::forget).
+    pub by_tag: bool,
 }
 
 impl Default for StoreLimits {
     fn default() -> StoreLimits {
-        StoreLimits { memory: usize::MAX, slots: Handle::MAX, raw: true }
+        StoreLimits {
+            memory: usize::MAX,
+            slots: Handle::MAX,
+            raw: true,
+            packing: Packing::Quick,
+            by_tag: false,
+        }
     }
 }
 
@@ -79,6 +91,7 @@ type Classes<P> = Box<[Apart<Mutex<Class<P>>>]>;
 /// Pages of one tenant, compressed in memory. All methods may be called from all threads.
 pub struct CompressedStore<S: PageSource> {
     pub(crate) source: S,
+    pub(crate) encoders: Encoders,
     classes: Classes<S::Page>,
     shards: Box<[Apart<Mutex<Shard>>]>,
     limits: StoreLimits,
@@ -101,10 +114,17 @@ impl<S: PageSource> CompressedStore<S> {
     #[must_use]
     pub fn new(source: S, limits: StoreLimits) -> CompressedStore<S> {
         let limits = StoreLimits { slots: limits.slots.min(Handle::MAX), ..limits };
+        let page_bytes = source.page_bytes();
+        let class = |number| Apart(Mutex::new(Class::new(number, page_bytes)));
+        let level = match limits.packing {
+            Packing::Quick => cold::COLD,
+            Packing::Tight => cold::QUICK,
+        };
         CompressedStore {
             source,
-            classes: (0..CLASSES).map(|class| Apart(Mutex::new(Class::new(class)))).collect(),
-            shards: (0..SHARDS).map(|_| Apart(Mutex::new(Shard::new()))).collect(),
+            encoders: Encoders::new(level, page_bytes),
+            classes: (0..CLASSES).map(class).collect(),
+            shards: (0..SHARDS).map(|_| Apart(Mutex::new(Shard::new(limits.by_tag)))).collect(),
             limits,
             limit: AtomicUsize::new(limits.memory),
             memory: Apart(AtomicUsize::new(0)),
@@ -143,19 +163,40 @@ impl<S: PageSource> CompressedStore<S> {
     /// # Errors
     /// [`Rejected`]; nothing was kept, and the page is the caller's as before.
     pub fn store_tagged(&self, page: &[u8], tag: u64) -> Result<Handle, Rejected> {
-        self.try_store(page, tag).inspect_err(|_| {
+        self.store_with(page, tag, None)
+    }
+
+    /// As [`store_tagged`](CompressedStore::store_tagged), with what pages of its kind have in
+    /// common; of use where pages are packed [tightly](Packing::Tight).
+    ///
+    /// # Errors
+    /// [`Rejected`]; nothing was kept, and the page is the caller's as before.
+    pub fn store_with(
+        &self,
+        page: &[u8],
+        tag: u64,
+        with: Option<&Dictionary>,
+    ) -> Result<Handle, Rejected> {
+        self.try_store(page, tag, with).inspect_err(|_| {
             self.rejected.fetch_add(1, Ordering::Relaxed);
         })
     }
 
-    fn try_store(&self, page: &[u8], tag: u64) -> Result<Handle, Rejected> {
-        if page.len() != PAGE_BYTES {
+    fn try_store(
+        &self,
+        page: &[u8],
+        tag: u64,
+        with: Option<&Dictionary>,
+    ) -> Result<Handle, Rejected> {
+        if page.len() != self.source.page_bytes() {
             return Err(Rejected::Size { bytes: page.len() });
         }
         let handle = self.reserve(tag)?;
         let state = match codec::same_filled(page) {
             Some(word) => Ok(State::Same(word)),
-            None => codec::with_scratch(|scratch| self.keep(handle, page, scratch)),
+            None => {
+                codec::with_scratch(page.len(), |scratch| self.keep(handle, (page, with), scratch))
+            }
         };
         let mut shard = self.shard(handle.shard());
         match state {
@@ -173,8 +214,25 @@ impl<S: PageSource> CompressedStore<S> {
         }
     }
 
-    fn keep(&self, owner: Handle, page: &[u8], scratch: &mut Scratch) -> Result<State, Rejected> {
-        let (form, bytes) = scratch.pack(page);
+    fn pack<'a>(
+        &self,
+        scratch: &'a mut Scratch,
+        page: &'a [u8],
+        with: Option<&Dictionary>,
+    ) -> (Form, &'a [u8]) {
+        match self.limits.packing {
+            Packing::Quick => scratch.pack(page, shared_max(page.len()), None),
+            Packing::Tight => scratch.pack(page, page.len() / 10 * 7, Some((&self.encoders, with))),
+        }
+    }
+
+    fn keep(
+        &self,
+        owner: Handle,
+        (page, with): (&[u8], Option<&Dictionary>),
+        scratch: &mut Scratch,
+    ) -> Result<State, Rejected> {
+        let (form, bytes) = self.pack(scratch, page, with);
         if form == Form::Raw && !self.limits.raw {
             return Err(Rejected::Incompressible);
         }
@@ -182,6 +240,71 @@ impl<S: PageSource> CompressedStore<S> {
         let place = self.place(owner, bytes)?;
         let len = bytes.len() as u16;
         Ok(State::Object(Object { checksum, place, len, form, tried: false }))
+    }
+
+    /// Whether there are tables of pages, stored or gone.
+    #[must_use]
+    pub fn has_tables(&self) -> bool {
+        (0..SHARDS).any(|number| self.shard(number).bytes() > 0)
+    }
+
+    /// Gives back the tables of shards in which nothing is stored.
+    pub fn shrink_tables(&self) {
+        for number in 0..SHARDS {
+            let chunks = self.shard(number).shrink();
+            lock(&self.tables).bytes -= chunks * CHUNK_BYTES;
+        }
+        loop {
+            {
+                let mut tables = lock(&self.tables);
+                let needed = tables.bytes.div_ceil(self.source.page_bytes());
+                if tables.pages <= needed {
+                    return;
+                }
+                tables.pages -= 1;
+            }
+            self.source.uncharge_table();
+        }
+    }
+
+    /// Counts bytes of the caller's as bytes of tables, for which the source is charged. False if
+    /// there is no room.
+    pub fn charge(&self, bytes: usize) -> bool {
+        self.charge_tables(bytes)
+    }
+
+    /// Bytes of the caller's are gone.
+    pub fn uncharge(&self, bytes: usize) {
+        lock(&self.tables).bytes -= bytes;
+    }
+
+    /// How many bytes a page would take, without storing it. `None` if it does not compress.
+    pub fn packed_len(&self, page: &[u8], with: Option<&Dictionary>) -> Option<usize> {
+        if codec::same_filled(page).is_some() {
+            return Some(0);
+        }
+        codec::with_scratch(page.len(), |scratch| {
+            let (form, bytes) = self.pack(scratch, page, with);
+            (form != Form::Raw).then_some(bytes.len())
+        })
+    }
+
+    /// Bytes that a stored page takes, without what its block loses. `None` if nothing is stored.
+    pub fn len_of(&self, handle: Handle) -> Option<usize> {
+        match self.shard(handle.shard()).get(handle.index())?.state {
+            State::Object(object) => Some(usize::from(object.len)),
+            _ => Some(0),
+        }
+    }
+
+    /// Pages that are stored, or are about to be.
+    pub fn len(&self) -> usize {
+        self.stored.0.load(Ordering::Acquire) as usize
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
     }
 
     /// Loads a page and marks it as used. The page stays stored.
@@ -210,7 +333,7 @@ impl<S: PageSource> CompressedStore<S> {
     }
 
     fn try_read(&self, handle: Handle, page: &mut [u8], touch: bool) -> Result<(), Fault> {
-        if page.len() != PAGE_BYTES {
+        if page.len() != self.source.page_bytes() {
             return Err(Fault::Buffer(page.len()));
         }
         let mut shard = self.shard(handle.shard());
@@ -233,12 +356,12 @@ impl<S: PageSource> CompressedStore<S> {
             drop(shard);
             return verify(&object, page);
         }
-        codec::with_scratch(|scratch| {
+        codec::with_scratch(page.len(), |scratch| {
             let bytes = &mut scratch.object[..usize::from(object.len)];
             self.class(object.place.class).read(object.place, bytes);
             drop(shard);
             verify(&object, bytes)?;
-            codec::unpack(object.form, bytes, page).then_some(()).ok_or(Fault::Undecodable)
+            codec::unpack(object.form, bytes, page, None).then_some(()).ok_or(Fault::Undecodable)
         })
     }
 
@@ -247,7 +370,10 @@ impl<S: PageSource> CompressedStore<S> {
     /// # Panics
     /// When nothing is stored behind the handle: it was freed twice, or comes from another store.
     pub fn free(&self, handle: Handle) {
-        let mut shard = self.shard(handle.shard());
+        self.remove(self.shard(handle.shard()), handle);
+    }
+
+    fn remove(&self, mut shard: MutexGuard<'_, Shard>, handle: Handle) {
         let state = shard.remove(handle.index()).unwrap_or_else(|| {
             panic!("{handle} is freed, and nothing is stored there");
         });
@@ -258,6 +384,71 @@ impl<S: PageSource> CompressedStore<S> {
         drop(shard);
         self.give_back(gone);
         self.stored.0.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    /// Loads the page with a tag, with the dictionary that it was stored with if there was one, and
+    /// frees it. `None` if there is none.
+    ///
+    /// # Errors
+    /// As [`load`](CompressedStore::load). The page is gone in any case.
+    pub fn take(
+        &self,
+        tag: u64,
+        page: &mut [u8],
+        with: Option<&Dictionary>,
+    ) -> Option<Result<(), Corrupt>> {
+        let number = shard_of(tag);
+        let mut shard = self.shard(number);
+        let index = shard.find(tag)?;
+        let taken = codec::with_scratch(page.len(), |scratch| {
+            let state = shard.remove(index).expect("it was just found");
+            let (mut object, mut gone) = (None, None);
+            if let State::Object(found) = state {
+                let mut class = self.class(found.place.class);
+                class.read(found.place, &mut scratch.object[..usize::from(found.len)]);
+                gone = class.remove(found.place);
+                object = Some(found);
+            }
+            drop(shard);
+            self.give_back(gone);
+            self.stored.0.fetch_sub(1, Ordering::AcqRel);
+            match (object, state) {
+                (Some(object), _) => {
+                    let bytes = &scratch.object[..usize::from(object.len)];
+                    verify(&object, bytes)?;
+                    let whole = codec::unpack(object.form, bytes, page, with);
+                    whole.then_some(()).ok_or(Fault::Undecodable)
+                }
+                (None, State::Same(word)) => {
+                    codec::fill(page, word);
+                    Ok(())
+                }
+                (None, _) => Err(Fault::Missing),
+            }
+        });
+        Some(taken.map_err(|fault| {
+            self.corrupt.fetch_add(1, Ordering::Relaxed);
+            Corrupt { handle: Handle::new(number, index), fault }
+        }))
+    }
+
+    /// Frees the page with a tag. Returns whether there was one.
+    pub fn forget(&self, tag: u64) -> bool {
+        let number = shard_of(tag);
+        let shard = self.shard(number);
+        let Some(index) = shard.find(tag) else { return false };
+        self.remove(shard, Handle::new(number, index));
+        true
+    }
+
+    /// Frees the pages with certain tags. Cost: a look at all that are stored.
+    pub fn forget_all(&self, goes: impl Fn(u64) -> bool) {
+        for number in 0..SHARDS {
+            let gone: Vec<u64> = self.shard(number).tags().filter(|&tag| goes(tag)).collect();
+            for tag in gone {
+                self.forget(tag);
+            }
+        }
     }
 
     /// Up to `n` pages in the order of their last use, the coldest first, for writing them to the
@@ -326,14 +517,15 @@ impl<S: PageSource> CompressedStore<S> {
         let more = |stored| (stored < self.limits.slots).then_some(stored + 1);
         let count = &self.stored.0;
         count.fetch_update(Ordering::AcqRel, Ordering::Acquire, more).map_err(|_| full)?;
-        let first = turn() as usize;
+        let first = if self.limits.by_tag { shard_of(tag) } else { turn() as usize };
         let shards = || (0..SHARDS).map(|n| (first + n) % SHARDS);
         let free = |number| Some(Handle::new(number, self.shard(number).reserve(tag)?));
         // In one shard the table grows; if it cannot, an entry of another one does as well.
-        let found = free(first % SHARDS)
-            .or_else(|| self.grow(first % SHARDS, tag))
-            .or_else(|| shards().find_map(free))
-            .or_else(|| shards().find_map(|number| self.grow(number, tag)));
+        let own = free(first % SHARDS).or_else(|| self.grow(first % SHARDS, tag));
+        let found = own.or_else(|| {
+            let others = || shards().filter(|_| !self.limits.by_tag);
+            others().find_map(free).or_else(|| others().find_map(|n| self.grow(n, tag)))
+        });
         found.ok_or_else(|| {
             count.fetch_sub(1, Ordering::AcqRel);
             let most = (Handle::MAX + 1) >> SHARD_BITS;
@@ -364,7 +556,7 @@ impl<S: PageSource> CompressedStore<S> {
         loop {
             {
                 let mut tables = lock(&self.tables);
-                if tables.bytes + bytes <= tables.pages * PAGE_BYTES {
+                if tables.bytes + bytes <= tables.pages * self.source.page_bytes() {
                     tables.bytes += bytes;
                     return true;
                 }
@@ -378,11 +570,11 @@ impl<S: PageSource> CompressedStore<S> {
 
     /// Puts an object into a block of its class, which gets another page if none has room.
     pub(crate) fn place(&self, owner: Handle, bytes: &[u8]) -> Result<Place, Rejected> {
-        let number = class_of(bytes.len()) as u8;
+        let number = class_of(bytes.len(), self.source.page_bytes()) as u8;
         if let Ok(place) = self.class(number).put(owner.to_bits(), bytes) {
             return Ok(place);
         }
-        let page = self.take()?;
+        let page = self.take_page()?;
         let mut class = self.class(number);
         match class.put(owner.to_bits(), bytes) {
             // Another thread has made room meanwhile.
@@ -398,7 +590,7 @@ impl<S: PageSource> CompressedStore<S> {
         }
     }
 
-    fn take(&self) -> Result<S::Page, Rejected> {
+    fn take_page(&self) -> Result<S::Page, Rejected> {
         let limit = self.limit.load(Ordering::Acquire);
         let more = |used: usize| (used < limit).then_some(used + 1);
         let count = &self.memory.0;
@@ -454,6 +646,11 @@ pub(crate) fn verify(object: &Object, bytes: &[u8]) -> Result<(), Fault> {
     let found = codec::checksum(bytes);
     let expected = object.checksum;
     (found == expected).then_some(()).ok_or(Fault::Checksum { expected, found })
+}
+
+/// The shard in which a page is found by its tag.
+const fn shard_of(tag: u64) -> usize {
+    hash(tag) as usize % SHARDS
 }
 
 /// The shard that this thread begins with: the next one each time, and another one in each thread.

@@ -2,8 +2,8 @@
 
 use crate::common::{Planned, page};
 use lowtide_swap::{
-    CompressedStore, Handle, HeapPages, Neighbours, Outgoing, PAGE_BYTES, ReadAhead, Rejected,
-    Slot, StoreLimits, SwapFile, WriteError,
+    CompressedStore, Dictionary, Handle, HeapPages, Neighbours, Outgoing, PAGE_BYTES, Packing,
+    PageSource, ReadAhead, Rejected, Slot, StoreLimits, SwapFile, WriteError,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -68,7 +68,7 @@ proptest! {
         ops in vec(op(), 1..200),
         raw in any::<bool>(),
     ) {
-        let limits = StoreLimits { memory: MEMORY, slots: SLOTS, raw };
+        let limits = StoreLimits { memory: MEMORY, slots: SLOTS, raw, ..StoreLimits::default() };
         let store = CompressedStore::new(HeapPages::new(2 * MEMORY), limits);
         let mut model: BTreeMap<Handle, u64> = BTreeMap::new();
         let mut limit = MEMORY;
@@ -207,5 +207,106 @@ impl Neighbours for Around<'_> {
         assert!(self.0.get(&slot) == Some(&tag) && bytes == page(tag) && !tag.is_multiple_of(3));
         self.1 += 1;
         tag.is_multiple_of(2)
+    }
+}
+
+/// Text of a length, which repeats itself.
+fn text(number: u64, bytes: usize) -> Vec<u8> {
+    format!("what page {number} holds, {}; ", number * 7919).bytes().cycle().take(bytes).collect()
+}
+
+/// Pages of some length on the heap.
+struct Sized(HeapPages, usize);
+
+struct SizedPage(lowtide_swap::HeapPage, usize);
+
+impl std::ops::Deref for SizedPage {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.0[..self.1]
+    }
+}
+
+impl std::ops::DerefMut for SizedPage {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        &mut self.0[..self.1]
+    }
+}
+
+impl PageSource for Sized {
+    type Page = SizedPage;
+
+    fn page_bytes(&self) -> usize {
+        self.1
+    }
+
+    fn take(&self) -> Option<SizedPage> {
+        self.0.take().map(|page| SizedPage(page, self.1))
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(100))]
+
+    #[test]
+    fn what_is_found_by_its_tag_is_what_was_stored_with_it(
+        ops in vec((0..5_u8, 0..100_u64), 1..300),
+        page_bytes in prop_oneof![Just(512_usize), Just(1024), Just(4096)],
+        common in any::<bool>(),
+    ) {
+        let samples: Vec<u8> = (0..256).flat_map(|n| text(n, page_bytes)).collect();
+        let common = if common { Dictionary::of(&samples, page_bytes) } else { None };
+        let with = common.as_ref();
+        let limits = StoreLimits {
+            memory: MEMORY,
+            raw: false,
+            packing: Packing::Tight,
+            by_tag: true,
+            ..StoreLimits::default()
+        };
+        let store = CompressedStore::new(Sized(HeapPages::new(2 * MEMORY), page_bytes), limits);
+        // Of each tag, which version is stored.
+        let mut model: BTreeMap<u64, u64> = BTreeMap::new();
+        let mut back = vec![0; page_bytes];
+        for (turn, (kind, tag)) in (0..).zip(ops) {
+            match kind {
+                0 | 1 if !model.contains_key(&tag) => {
+                    let page = text(tag << 20 | turn, page_bytes);
+                    match store.store_with(&page, tag, with) {
+                        Ok(handle) => {
+                            prop_assert!(store.len_of(handle).is_some_and(|len| len < page_bytes));
+                            model.insert(tag, turn);
+                        }
+                        Err(Rejected::Limit { .. }) => {}
+                        Err(other) => panic!("{other}"),
+                    }
+                }
+                2 => {
+                    let found = store.take(tag, &mut back, with);
+                    prop_assert_eq!(found.is_some(), model.contains_key(&tag));
+                    if let Some(version) = model.remove(&tag) {
+                        prop_assert!(found == Some(Ok(())));
+                        prop_assert!(back == text(tag << 20 | version, page_bytes));
+                    }
+                }
+                3 => prop_assert_eq!(store.forget(tag), model.remove(&tag).is_some()),
+                4 if tag % 10 == 0 => {
+                    store.forget_all(|other| other < tag);
+                    model.retain(|&other, _| other >= tag);
+                }
+                _ => for cold in store.coldest(2) {
+                    prop_assert!(store.forget(cold.tag) && model.remove(&cold.tag).is_some());
+                },
+            }
+            prop_assert_eq!(store.len(), model.len());
+        }
+        for (tag, version) in model {
+            prop_assert!(store.take(tag, &mut back, with) == Some(Ok(())));
+            prop_assert!(back == text(tag << 20 | version, page_bytes));
+        }
+        prop_assert!(store.is_empty() && store.memory() == 0 && store.stat().corrupt == 0);
+        store.shrink_tables();
+        prop_assert!(!store.has_tables() && store.stat().table_pages == 0);
     }
 }
