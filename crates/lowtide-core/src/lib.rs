@@ -59,6 +59,7 @@ mod swap;
 #[cfg(test)]
 mod testing;
 mod units;
+pub mod zcache;
 
 pub use charge::{Charge, Next};
 pub use counters::{AgeClass, Events, MemcgEvents, MemoryStat, SwapEvents, ZswapEvents};
