@@ -300,6 +300,30 @@ fn a_page_is_stored_to_or_evicted_but_no_store_is_evicted() {
     assert_eq!(outcomes, [(false, true), (true, false)].into());
 }
 
+/// A thread that waits for a page while its bytes go elsewhere gets it when it is absent.
+#[test]
+fn a_page_that_is_held_back_is_read_in_when_its_owner_is_done() {
+    let outcomes = prove(Some(3), || {
+        let world = World::resident(1);
+        let evictor = thread::spawn({
+            let world = world.clone();
+            move || {
+                world.entry.try_lock_for_eviction().is_ok() && {
+                    world.wake(world.entry.hold_back());
+                    world.wake(world.entry.abort_read(9));
+                    true
+                }
+            }
+        });
+        let (value, read_in) = world.fault();
+        let evicted = evictor.join().unwrap();
+        assert_eq!(value, if read_in { 5 } else { 1 });
+        assert!(evicted || !read_in);
+        (evicted, read_in)
+    });
+    assert!(outcomes.contains(&(true, true)), "the thread has waited, and read it in");
+}
+
 #[test]
 fn a_page_that_became_young_is_not_evicted() {
     let outcomes = prove(None, || {

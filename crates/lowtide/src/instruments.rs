@@ -3,6 +3,7 @@
 //! | what | for |
 //! |---|---|
 //! | [`Inject`], [`Gate`], [`Verdict`] | devices that fail, hang, or lose power |
+//! | [`PagerBuilder::zcache_sixteenths`] | pages that are compressed though it may not pay |
 //! | [`DirtyTimers`] | when old dirty data is written |
 //! | [`FileStat`] | what the swap file holds, and what was moved |
 //! | [`FaultSite`] | which of the places that handle them was reached |
@@ -19,6 +20,7 @@ pub use lowtide_swap::FileStat;
 
 use crate::config::PagerBuilder;
 use crate::pager::Pager;
+use crate::zcache::ZcacheSize;
 use lowtide_core::MemcgId;
 use std::sync::Arc;
 
@@ -44,6 +46,13 @@ impl PagerBuilder {
     /// Makes chosen requests fail, for tests.
     pub fn inject(mut self, inject: Arc<dyn Inject>) -> Self {
         self.inject = Some(Arc::new(Outside(inject)));
+        self
+    }
+
+    /// As [`zcache`](Self::zcache), with this many sixteenths of each budget for compressed pages
+    /// from the beginning, whether that pays or not.
+    pub fn zcache_sixteenths(mut self, part: u64) -> Self {
+        self.zcache = ZcacheSize::Sixteenths(part);
         self
     }
 

@@ -154,6 +154,7 @@ mod thread_locals;
 mod view;
 pub mod warm;
 mod writeback;
+mod zcache;
 
 pub use anon::{Elements, PageMut, Region, RegionOptions, TenantVec};
 pub use config::advanced;
@@ -176,6 +177,7 @@ pub use tenant::{
     TenantLimits, Unwritable,
 };
 pub use view::{Cursor, Flow, Page, PageCursor, View};
+pub use zcache::ZcacheStat;
 
 /// Programs that decide about limits: [`Tenant::set_hooks`].
 pub use lowtide_core::hooks;

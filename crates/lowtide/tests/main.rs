@@ -71,3 +71,4 @@ mod view;
 mod waiting;
 mod warm;
 mod write_errors;
+mod zcache;

@@ -11,6 +11,7 @@ use proptest::test_runner::{Config, TestCaseError, TestRunner};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 /// Sizes of files, in pages.
@@ -295,6 +296,7 @@ fn play(
     order: u8,
     frames: u64,
     background: bool,
+    zcache: Option<u64>,
     ops: &[Op],
 ) -> Result<(), TestCaseError> {
     let dir = Dir::new();
@@ -302,18 +304,28 @@ fn play(
     let max = (frames * page as u64).to_string();
     let pager =
         Pager::builder().max(max.parse::<Size>().unwrap()).base_page(page).background(background);
+    let pager = match zcache {
+        Some(part) => pager.zcache_sixteenths(part),
+        None => pager,
+    };
     let pager = pager.memory_timeout(Duration::from_secs(20)).build().unwrap();
     let other = OpenOptions::new().create_with_len(2 * frames * page as u64);
     let other = other.open(&pager, dir.path().join("other")).unwrap();
     File::create(&path).unwrap();
     let (model, page) = (Vec::new(), page as u64);
     let mut world = World { pager, path: &path, views: None, other, model, page, turn: 0 };
-    world.open(order);
+    // Large folios are not compressed.
+    world.open(if zcache.is_some() { 0 } else { order });
     for op in ops {
         world.play(op)?;
     }
-    world.end()
+    world.end()?;
+    LOADED.fetch_add(world.pager.root().zcache_stat().unwrap().loaded, Relaxed);
+    Ok(())
 }
+
+/// Pages that came back from compressed memory.
+static LOADED: AtomicU64 = AtomicU64::new(0);
 
 #[test]
 fn whatever_is_done_to_a_file_a_view_holds_what_a_vector_would() {
@@ -326,13 +338,17 @@ fn whatever_is_done_to_a_file_a_view_holds_what_a_vector_would() {
         0..10_u8,
         prop::sample::select(vec![64_u64, 128, 300]),
         any::<bool>(),
+        prop::option::of(1..=12_u64),
         prop::collection::vec(op(), 1..60),
     );
     TestRunner::new(config)
-        .run(&strategy, |(page, order, frames, background, ops)| {
-            play(page, order, frames, background, &ops)
+        .run(&strategy, |(page, order, frames, background, zcache, ops)| {
+            play(page, order, frames, background, zcache, &ops)
         })
         .unwrap();
+    // A few sequences may have drawn none.
+    let came_back = LOADED.load(Relaxed) > 0;
+    assert!(came_back || cases < 1000, "no page came back from compressed memory");
 }
 
 /// What another process appended past the known end is not part of what is punched.
@@ -344,5 +360,5 @@ fn a_punch_up_to_the_known_end_leaves_what_was_appended() {
         Op::Punch { from: 0.0, to: 0.95 },
         Op::Evict,
     ];
-    play(512, 2, 64, false, &ops).unwrap();
+    play(512, 2, 64, false, None, &ops).unwrap();
 }

@@ -395,6 +395,21 @@ impl Entry {
         self.leave(is_locked, State::Absent { shadow })
     }
 
+    /// LOCKED → BUSY: its bytes are on their way to another place. The frame is the caller's from
+    /// now on, and so is the entry, until [`abort_read`](Entry::abort_read). Returns whether a
+    /// thread waits.
+    ///
+    /// # Panics
+    /// When the entry is not LOCKED, or is dirty: its bytes would be lost.
+    #[must_use = "waiters must be woken"]
+    pub fn hold_back(&self) -> bool {
+        assert!(
+            self.0.load(Ordering::Relaxed) & DIRTY == 0,
+            "a dirty page must be written, not evicted"
+        );
+        self.leave(is_locked, State::Busy)
+    }
+
     /// LOCKED → ABSENT without history, dirty or not: the page ceases to exist, as after a
     /// truncation.
     ///
@@ -558,7 +573,9 @@ mod tests {
         assert_eq!(entry.try_lock_for_eviction(), Ok(Taken::idle(5)));
         assert_eq!(entry.pin().err(), Some(State::Locked { frame: 5, dirty: false }));
         assert!(!hazard::held_by_this_thread(entry.address()), "a failed pin holds nothing");
-        assert!(!entry.evict(99));
+        assert!(!entry.hold_back());
+        assert_eq!(entry.load(), State::Busy);
+        assert!(!entry.abort_read(99));
         assert_eq!(entry.load(), State::Absent { shadow: 99 });
     }
 

@@ -27,6 +27,9 @@
 //!     └───────────────────── evict, discard ─────────────────── LOCKED
 //! ```
 //!
+//! Not drawn: `hold_back`, LOCKED → BUSY, for a page that is evicted and whose bytes are on their
+//! way to another place; its frame may be another's at once.
+//!
 //! BUSY and LOCKED have an owner: the one thread whose compare-and-swap made that state. Only the
 //! owner ends it, and that cannot fail. Others may only add WAITERS, and DIRTY to LOCKED. RESIDENT
 //! and ABSENT have no owner, so they are left by compare-and-swap, which fails if the word is not

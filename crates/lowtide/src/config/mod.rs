@@ -3,6 +3,7 @@
 pub mod advanced;
 
 use crate::swap::SwapOptions;
+use crate::zcache::ZcacheSize;
 use lowtide_core::{DirtyLimits, DirtyTimers, Policy, Size};
 use lowtide_io::{Inject, IoEngine};
 use std::fmt;
@@ -87,6 +88,7 @@ pub struct PagerBuilder {
     pub(crate) inject: Option<Arc<dyn Inject>>,
     pub(crate) populate: bool,
     pub(crate) swap: Option<SwapOptions>,
+    pub(crate) zcache: ZcacheSize,
 }
 
 impl fmt::Debug for PagerBuilder {
@@ -119,6 +121,7 @@ impl Default for PagerBuilder {
             inject: None,
             populate: false,
             swap: None,
+            zcache: ZcacheSize::None,
         }
     }
 }
@@ -291,6 +294,24 @@ impl PagerBuilder {
     /// begins, fewer where there is less room.
     pub fn dirty_limits(mut self, limits: DirtyLimits) -> Self {
         self.dirty_limits = limits;
+        self
+    }
+
+    /// Whether clean pages of files that are evicted stay in memory compressed, where that pays.
+    /// Default: no.
+    ///
+    /// A page that is missed again is then decompressed instead of read: a microsecond or two
+    /// instead of the device's time. How much of the budget compressed pages take, up to three
+    /// quarters, is decided several times a second by measurement: how well pages compress, how
+    /// soon they come back, what a read costs. Where pages do not compress, where they all fit, or
+    /// where reads are cheap and processors are busy, it is nothing. `docs/compressed.md` has
+    /// figures.
+    ///
+    /// Pages of [views](crate::View) are kept so, as long as they are not of large folios. Needs
+    /// the feature `zstd` to be worth much; without it pages are compressed by lz4.
+    /// [`Tenant::zcache_stat`](crate::Tenant::zcache_stat) says what it does.
+    pub fn zcache(mut self, zcache: bool) -> Self {
+        self.zcache = if zcache { ZcacheSize::Measured } else { ZcacheSize::None };
         self
     }
 

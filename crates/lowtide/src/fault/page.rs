@@ -156,6 +156,18 @@ impl Pool {
         }
     }
 
+    /// Fills the frame of a page that is claimed and has one, if the page was kept compressed.
+    pub(super) fn load_compressed(&self, space: &Space, page: u64, frame: u32) -> bool {
+        let Some(zcache) = &space.zcache else { return false };
+        // SAFETY: the frame is this thread's until the claim is resolved: it is charged, and no
+        // translation leads to it. Files that have compressed pages have no pointers to them, so
+        // their frames have memory.
+        #[expect(unsafe_code, reason = "frames are raw memory until they are published")]
+        let to =
+            unsafe { std::slice::from_raw_parts_mut(self.frame_ptr(frame), self.page_bytes()) };
+        zcache.load(page, to)
+    }
+
     /// The read that fills a claim's frames.
     fn read_request(&self, space: &Space, claim: &Claim, to: &Destination) -> Read {
         let bytes = (self.page_bytes() as u32) << claim.order;
@@ -440,10 +452,17 @@ impl Pool {
         let bytes = (self.page_bytes() as u64) << claim.order;
         let outcome = if space.anon.is_some() {
             anon::fill(self, space, page, &to)
+        } else if self.load_compressed(space, page, frame) {
+            Ok(bytes as u32)
         } else {
             let request = self.read_request(space, &claim, &to);
             let outcome = match late::read_limit(self, space) {
-                None => self.read_now(space, request, frame),
+                None => match &space.zcache {
+                    Some(zcache) => {
+                        zcache.cache.clock().read(|| (self.read_now(space, request, frame), 1))
+                    }
+                    None => self.read_now(space, request, frame),
+                },
                 Some(limit) => {
                     let of = (claim, frame);
                     let read = late::read_in_time(self, space, of, request, access, limit);

@@ -263,10 +263,20 @@ impl<'p> Pipeline<'p> {
             }
             let mut open = std::mem::take(&mut self.open);
             let mut pieces = open.drain(..placed).peekable();
-            while let Some(first) = pieces.next() {
+            while let Some(mut first) = pieces.next() {
+                if self.load(&mut first) {
+                    let bytes = first.claim.pages() << self.pool.page_shift;
+                    self.landing.push((first, Ok(bytes as u32)));
+                    continue;
+                }
                 let mut run = self.spare.pop().unwrap_or_default();
                 run.push(first);
-                while let Some(piece) = pieces.next_if(|piece| piece.joins) {
+                while let Some(mut piece) = pieces.next_if(|piece| piece.joins) {
+                    if self.load(&mut piece) {
+                        let bytes = piece.claim.pages() << self.pool.page_shift;
+                        self.landing.push((piece, Ok(bytes as u32)));
+                        break;
+                    }
                     run.push(piece);
                 }
                 self.push(run);
@@ -283,6 +293,16 @@ impl<'p> Pipeline<'p> {
         }
     }
 
+    /// Fills a piece that was kept compressed.
+    fn load(&self, piece: &mut Piece) -> bool {
+        let (pool, claim) = (self.pool, &piece.claim);
+        let loaded = pool.load_compressed(self.space, claim.page, piece.frame);
+        if loaded {
+            piece.to = Some(pool.destination(self.space, pool.page_bytes(), piece.frame));
+        }
+        loaded
+    }
+
     fn submit(&mut self) {
         if self.not_submitted.1 > 0 {
             self.batch.submit();
@@ -296,7 +316,16 @@ impl<'p> Pipeline<'p> {
     /// [`Error::Timeout`]: none has ended in time, and nothing is in flight any more.
     fn wait(&mut self, min: usize) -> Result<(), Error> {
         if min > 0 {
-            self.batch.wait_for(min, self.limit, &mut self.done);
+            let (batch, done) = (&mut self.batch, &mut self.done);
+            let mut wait = || {
+                let before = done.len();
+                batch.wait_for(min, self.limit, done);
+                ((), (done.len() - before) as u64)
+            };
+            match &self.space.zcache {
+                None => wait().0,
+                Some(zcache) => zcache.cache.clock().read(wait),
+            }
             self.not_submitted = (0, 0);
             if self.done.is_empty() {
                 self.leave();

@@ -140,6 +140,7 @@ impl Pool {
             "a folio of order {} at frame {frame}",
             new.order
         );
+        state.zcaches.placed(frame, new.touched && new.shadow != 0);
         for frame in frame..frame + (1 << new.order) {
             // A page that was dropped before it was used may have left it.
             self.unused.take(frame);

@@ -26,6 +26,7 @@ use super::payer::{Effort, Full, Payer};
 use super::{Pool, State, StateGuard};
 use crate::fault::nested::is_nested;
 use crate::swap::{REFUSAL, Tried};
+use crate::zcache::give_up;
 use lowtide_core::{Charge, MemcgId, Next, Reclaim, Task};
 use lowtide_io::Deadline;
 use lowtide_pin::hazard;
@@ -108,10 +109,11 @@ impl Pool {
                         let over = reclaim.target();
                         let until =
                             *deadline.get_or_insert_with(|| Deadline::after(self.memory_timeout));
-                        if fruitless == 0
-                            && hazard::guards_at_most() >= MANY_GUARDS
-                            && held_here(&state, over)
-                        {
+                        let mut pinned = false;
+                        if fruitless == 0 {
+                            (state, pinned) = self.is_pinned_here(state, over);
+                        }
+                        if pinned {
                             return (state, Err(Full { over, payer: group, nested: false }));
                         }
                         if fruitless >= FREE_TRIES && wait {
@@ -150,7 +152,8 @@ impl Pool {
         }
     }
 
-    /// Reclaims for a group that is to pay, and counts the time as its tenant's stall.
+    /// Reclaims for a group that is to pay, and counts the time as its tenant's stall. Where there
+    /// is nothing to evict, compressed copies are given up.
     fn reclaim_for<'a>(
         &'a self,
         mut state: StateGuard<'a>,
@@ -158,13 +161,32 @@ impl Pool {
         reclaim: Reclaim,
         until: Deadline,
     ) -> (StateGuard<'a>, u64) {
-        if group == MemcgId::ROOT {
-            return self.reclaim_until(state, reclaim, until);
+        let (over, stalls) = (reclaim.target(), group != MemcgId::ROOT);
+        if stalls {
+            self.reclaim_stall(&mut state, group, true);
         }
-        self.reclaim_stall(&mut state, group, true);
-        let (mut state, reclaimed) = self.reclaim_until(state, reclaim, until);
-        self.reclaim_stall(&mut state, group, false);
+        let (mut state, mut reclaimed) = self.reclaim_until(state, reclaim, until);
+        if reclaimed == 0 {
+            (state, reclaimed) = give_up(self, state, over);
+        }
+        if stalls {
+            self.reclaim_stall(&mut state, group, false);
+        }
         (state, reclaimed)
+    }
+
+    /// Whether guards of this thread pin all that a group has, and no compressed copies can be
+    /// given up instead, as some are now. Only where it has many guards.
+    fn is_pinned_here<'a>(
+        &'a self,
+        state: StateGuard<'a>,
+        over: MemcgId,
+    ) -> (StateGuard<'a>, bool) {
+        if hazard::guards_at_most() < MANY_GUARDS || !held_here(&state, over) {
+            return (state, false);
+        }
+        let (state, copies) = give_up(self, state, over);
+        (state, copies == 0)
     }
 
     /// Whether a thread that waits for room gives up, and if so, whether that is only because it

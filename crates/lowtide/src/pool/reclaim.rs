@@ -11,7 +11,8 @@
 //!    A victim that is anonymous is compressed now, while the lock is given back (`swap/out.rs`):
 //!    the one case in which folios are isolated and the lock is free.
 //! 3. The others are gone: the engine computes what is to be remembered of them, which takes the
-//!    place of their translations, and their frames are free.
+//!    place of their translations, and their frames are free. Some are compressed, from copies,
+//!    when nothing is isolated any more (`zcache/leaving.rs`).
 //!
 //! [`hazard`] shows why that is safe. The lock is offered to others between batches, and in
 //! an aging walk every few microseconds.
@@ -20,6 +21,7 @@ use super::{Pool, State, StateGuard, end_orphans};
 use crate::ahead::readahead::{note_evicted, note_touch};
 use crate::space::Space;
 use crate::swap::{fill_reserves, swap_out};
+use crate::zcache::Leaving;
 use lowtide_core::limits::{LOOK_AROUND_MAX, SWAP_CLUSTER_MAX, TABLE_ENTRIES};
 use lowtide_core::{
     AgeJob, Engine, Facts, Folio, FolioId, FolioState, Freed, MemcgId, Reason, Reclaim, References,
@@ -265,6 +267,7 @@ impl Pool {
         // Without a flusher in the background this thread writes, which takes the lock: when
         // nothing is isolated any more.
         let mut flush = false;
+        let mut leaving = Leaving::new(self);
         loop {
             if self.is_poisoned() {
                 return (state, reclaim.reclaimed());
@@ -279,6 +282,11 @@ impl Pool {
                 self.write_back_below(MemcgId::ROOT);
                 state = self.lock();
             }
+            if !isolated && !leaving.is_empty() {
+                drop(state);
+                leaving.store();
+                state = self.lock();
+            }
             match step {
                 Step::Unmap => {
                     let victims = reclaim.victims();
@@ -287,7 +295,7 @@ impl Pool {
                     (state, nothing_stored) = swap_out(self, state, victims);
                     stuck.note(&mut reclaim, &mut state.engine, nothing_stored);
                 }
-                Step::Freed => self.release(&mut state, reclaim.freed()),
+                Step::Freed => self.release(&mut state, reclaim.freed(), &mut leaving),
                 Step::Walk => state = self.walk(state, reclaim.age_job()),
                 Step::WakeFlushers => {
                     self.fault_sites.mark(FaultSite::ReclaimWokeFlushers);
@@ -324,19 +332,21 @@ impl Pool {
     }
 
     /// Unmaps folios that the engine has freed, and gives their frames back.
-    fn release(&self, state: &mut State, freed: &[Freed]) {
-        let State { frames, spaces, .. } = state;
+    fn release(&self, state: &mut State, freed: &[Freed], leaving: &mut Leaving<'_>) {
+        let State { frames, spaces, zcaches, .. } = state;
         release_mapped(spaces, freed.iter().map(|gone| (gone.owner, gone.order)));
         for gone in freed {
-            let space = spaces[gone.owner.space.0 as usize].as_deref();
+            let space = spaces[gone.owner.space.0 as usize].as_ref();
             let space = space.expect("a folio's space is open");
             let shadow = gone.shadow.map_or(0, Shadow::to_bits);
             if shadow == 0 {
                 space.anon().lazy.remove(gone.owner.page);
             }
-            for entry in space.entries(gone.owner.page, gone.order) {
-                if entry.evict(shadow) {
-                    self.waits.complete(entry, &Ok(()));
+            if !leaving.take(zcaches, space, gone) {
+                for entry in space.entries(gone.owner.page, gone.order) {
+                    if entry.evict(shadow) {
+                        self.waits.complete(entry, &Ok(()));
+                    }
                 }
             }
             let gone_frames = gone.folio.0..gone.folio.0 + (1 << gone.order);

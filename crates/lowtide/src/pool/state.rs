@@ -35,6 +35,7 @@ use crate::swap::{Backing, Limits, Swaps};
 use crate::tenant::{Names, Reservations};
 use crate::warm::known::Warm;
 use crate::writeback::Devices;
+use crate::zcache::{ZcacheSize, Zcaches};
 use lowtide_core::reuse::Reuse;
 use lowtide_core::{
     AccessCounts, Dirtier, Engine, EngineConfig, FolioId, MemcgId, Size, SpaceId, Swap,
@@ -82,6 +83,8 @@ pub(crate) struct State {
     pub(crate) reservations: Reservations,
     /// The stores of compressed pages.
     pub(crate) swaps: Swaps,
+    /// The stores of clean pages of files.
+    pub(crate) zcaches: Zcaches,
     /// Tenants whose budget is divided among those below by benefit.
     pub(crate) by_benefit: BTreeSet<MemcgId>,
     /// How pages are used again.
@@ -103,6 +106,7 @@ impl State {
             names: Names::default(),
             reservations: Reservations::default(),
             swaps: Swaps::new(swap_frames),
+            zcaches: Zcaches::default(),
             by_benefit: BTreeSet::new(),
             reuse: Reuse::default(),
             autos: HashMap::new(),
@@ -216,6 +220,8 @@ pub(crate) struct Pool {
     pub(crate) opening: Mutex<()>,
     /// One thread ends closed regions at a time. Taken before the pool's lock.
     pub(crate) ending: Mutex<()>,
+    /// How much memory clean pages of files may take compressed.
+    pub(crate) zcache_size: ZcacheSize,
     /// Evicted anonymous pages go somewhere.
     pub(crate) has_swap: bool,
     /// Where those go that do not compress, or were not used for long.
@@ -367,7 +373,10 @@ impl Pool {
         })?;
         let accesses = engine.accesses();
         let resident = Resident::new(&arena, page_bytes, config.populate);
-        let state = State::new(engine, resident, frames, limit);
+        let mut state = State::new(engine, resident, frames, limit);
+        if config.zcache != ZcacheSize::None {
+            state.zcaches = Zcaches::new(frames);
+        }
         Ok(Arc::new_cyclic(|me| Self {
             me: Weak::clone(me),
             number: POOLS.fetch_add(1, Relaxed),
@@ -382,6 +391,7 @@ impl Pool {
             throttled: Condvar::new(),
             opening: Mutex::new(()),
             ending: Mutex::new(()),
+            zcache_size: config.zcache,
             has_swap: config.swap.is_some(),
             swap_file,
             making_swap: Mutex::new(()),

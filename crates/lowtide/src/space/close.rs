@@ -20,6 +20,7 @@ use crate::error::{CloseError, Error, Unwritten};
 use crate::pool::Pool;
 use crate::warm::save::note_closing;
 use crate::writeback::{Failure, write_error};
+use crate::zcache::OfSpace;
 use lowtide_core::Flags;
 use lowtide_io::{Deadline, FaultSite};
 use lowtide_pin::hazard;
@@ -73,6 +74,9 @@ impl Pool {
     /// written, or not within the deadline, it stays: the next open finds it as it is, and its
     /// writing goes on.
     pub(crate) fn close_space(&self, space: &Arc<Space>) {
+        if let Some(zcache) = &space.zcache {
+            zcache.forget_range(0..u64::MAX);
+        }
         if space.is_writable() {
             let path = space.path_ref().display();
             match self.make_durable(space, 0..u64::MAX) {
@@ -145,6 +149,8 @@ impl Pool {
         let mut slots = hazard::Slots::default();
         hazard::scan(&mut slots, true);
         let mut tally = Tally { slots, looks: LOOKS, deadline, forgotten: 0, in_flight: 0 };
+        // Reclaim stores no more of them, and what it is storing is waited for below.
+        let _pause = space.zcache.as_ref().map(OfSpace::pause);
         for pages in space.table.used() {
             let entries = space.table.slice(pages.clone());
             if entries.iter().all(|e| matches!(e.load(), EntryState::Absent { .. })) {
@@ -163,6 +169,9 @@ impl Pool {
                 "a closed file is still being read, and its device does not answer"
             );
             return;
+        }
+        if let Some(zcache) = &space.zcache {
+            zcache.end();
         }
         if tally.forgotten > 0 {
             return;

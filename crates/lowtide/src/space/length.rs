@@ -27,6 +27,7 @@ use crate::error::Error;
 use crate::fault::attempt::{Attempts, Stop};
 use crate::fault::nested::is_nested;
 use crate::pool::Pool;
+use crate::zcache::OfSpace;
 use std::io;
 use std::ops::Range;
 
@@ -87,6 +88,7 @@ impl<'a> Length<'a> {
         let Self { pool, space } = *self;
         Attempts::new(pool, space).repeat(|attempts| {
             let _alone = space.reshaping()?;
+            let _pause = space.zcache.as_ref().map(OfSpace::pause);
             Owned::take(pool, space, 0..space.table.pages(), 0..0, true, attempts)?.drop_clean();
             Ok(())
         })?;
@@ -155,8 +157,12 @@ impl<'a> Length<'a> {
         attempts: &mut Attempts<'_>,
     ) -> Result<(), Stop> {
         let Self { pool, space } = *self;
+        let first = split.start;
         let mut owned =
-            Owned::take(pool, space, split.start..space.table.pages(), split, true, attempts)?;
+            Owned::take(pool, space, first..space.table.pages(), split, true, attempts)?;
+        if let Some(zcache) = &space.zcache {
+            zcache.forget_range(first..u64::MAX);
+        }
         let alone = attempts.alone_beneath(&(len..u64::MAX))?;
         space.backing.set_len(&pool.backend, len).map_err(|e| space.grow_error(len, e))?;
         drop(alone);
@@ -207,6 +213,7 @@ impl<'a> Length<'a> {
             return Ok(());
         }
         let first = read_size()? >> pool.page_shift >> space.order << space.order;
+        let _pause = space.zcache.as_ref().map(OfSpace::pause);
         let mut owned = Owned::take(pool, space, first..space.table.pages(), 0..0, true, attempts)?;
         // A write that was under way may have made it longer since.
         let (size, len) = (read_size()?, space.len());

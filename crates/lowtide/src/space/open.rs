@@ -21,6 +21,7 @@ use crate::pool::{Pool, State};
 use crate::tenant::{Tenant, TenantError};
 use crate::view::{Open, View};
 use crate::warm::reader::{opened, read};
+use crate::zcache::{OfSpace, Zcache};
 use lowtide_core::limits::MAX_ORDER;
 use lowtide_core::{MemcgId, Size, SpaceId};
 use lowtide_io::Deadline;
@@ -376,6 +377,8 @@ impl OpenOptions {
         let len =
             backing.size().map_err(|source| OpenError::Io { path: path.to_owned(), source })?;
         let room = len.max(self.create.unwrap_or(0)).saturating_add(self.growth.bytes());
+        // Before the lock, and dropped after it.
+        let zcache = if self.order == 0 { Zcache::of(pool, group) } else { None };
         let mut state = pool.lock();
         if !state.engine.alive(group) {
             return Err(tenant_error(path, TenantError::Gone));
@@ -387,7 +390,10 @@ impl OpenOptions {
             Err(OpenError::TooMany { path: path.to_owned(), limit: SPACES_MAX })
         };
         let space = match made {
-            Ok(space) => Arc::new(space),
+            Ok(mut space) => {
+                space.zcache = zcache.map(|cache| OfSpace::new(cache, id));
+                Arc::new(space)
+            }
             Err(e) => {
                 state.engine.remove_space(id);
                 return Err(e);

@@ -52,6 +52,9 @@ fn punch_folios(pool: &Pool, space: &Space, bytes: Range<u64>, end: u64) -> Resu
         let owned = Owned::take(pool, space, pages.clone(), pages.clone(), true, attempts)?;
         Ok((owned, attempts.alone_beneath(&bytes)?))
     })?;
+    if let Some(zcache) = &space.zcache {
+        zcache.forget_range(pages);
+    }
     if !has_all(space, end, bytes.end) {
         drop((owned, alone));
         return store_zeroes(pool, space, bytes.start..end);

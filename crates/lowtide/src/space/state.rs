@@ -8,6 +8,7 @@ use crate::error::{Error, OpenError};
 use crate::fault::nested::is_nested;
 use crate::map::{MappedPages, StoredPages};
 use crate::writeback::{Device, Ledger};
+use crate::zcache::OfSpace;
 use lowtide_core::limits::MAX_ORDER;
 use lowtide_core::reuse::Kind;
 use lowtide_core::{FolioId, Owner, SpaceId};
@@ -89,6 +90,8 @@ pub(crate) struct Space {
     pub(crate) mapped: Option<Arc<dyn MappedPages>>,
     /// What it has instead of a file.
     pub(crate) anon: Option<AnonPages>,
+    /// Its pages that were evicted and are kept compressed.
+    pub(crate) zcache: Option<OfSpace>,
     /// log2 of base pages in the folios that a miss brings in.
     pub(crate) order: u8,
     page_shift: u32,
@@ -165,6 +168,7 @@ impl Space {
             backing,
             mapped: None,
             anon: None,
+            zcache: None,
             order,
             page_shift,
             len: AtomicU64::new(len),

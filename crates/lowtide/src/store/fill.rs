@@ -107,6 +107,9 @@ impl Batch<'_, '_> {
         let part = &mut self.parts[index];
         copy(self.pool, frame, part, true);
         part.done = true;
+        if let Some(zcache) = &self.space.zcache {
+            zcache.forget(part.page);
+        }
         let entry = self.space.table.entry(part.page);
         if entry.finish_store(frame) {
             self.pool.waits.complete(entry, &Ok(()));

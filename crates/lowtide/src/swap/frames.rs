@@ -21,17 +21,26 @@ pub(super) struct FrameSource {
     pub(super) index: usize,
 }
 
+/// Who has a frame of the arena for compressed pages.
+pub(crate) trait Keeper {
+    fn pool(&self) -> &Pool;
+
+    /// Takes the frame back.
+    fn give_back(&self, frame: u32);
+}
+
 /// One frame that a store has. Given back on drop.
 #[derive(Debug)]
-pub(super) struct Frame {
-    source: FrameSource,
-    number: u32,
+pub(crate) struct Frame<K: Keeper> {
+    pub(crate) keeper: K,
+    /// Its memory is there.
+    pub(crate) number: u32,
 }
 
 impl PageSource for FrameSource {
-    type Page = Frame;
+    type Page = Frame<Self>;
 
-    fn take(&self) -> Option<Frame> {
+    fn take(&self) -> Option<Frame<Self>> {
         let pool = &*self.pool;
         let mut state = pool.lock_sound().ok()?;
         let group = state.swaps.group(self.index)?;
@@ -41,7 +50,7 @@ impl PageSource for FrameSource {
         }
         let charged = take_charged(pool, &mut state, group);
         let number = state.swaps.take(self.index, charged)?;
-        Some(Frame { source: self.clone(), number })
+        Some(Frame { keeper: self.clone(), number })
     }
 
     /// A frame is charged and not used, so its memory stays with the system: as much is used on the
@@ -84,14 +93,14 @@ impl FrameSource {
     }
 }
 
-impl Deref for Frame {
+impl<K: Keeper> Deref for Frame<K> {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        let pool = &*self.source.pool;
+        let pool = self.keeper.pool();
         // SAFETY: the frame was taken from the allocator for this value alone, and no translation
         // leads to it until it is given back, when this value is dropped. Its memory was populated
-        // when it was taken, and the pool, which this keeps alive, keeps it mapped.
+        // when it was taken, and the pool, which the keeper keeps alive, keeps it mapped.
         #[expect(unsafe_code, reason = "this is where a frame becomes a slice")]
         unsafe {
             std::slice::from_raw_parts(pool.frame_ptr(self.number), pool.page_bytes())
@@ -99,9 +108,9 @@ impl Deref for Frame {
     }
 }
 
-impl DerefMut for Frame {
+impl<K: Keeper> DerefMut for Frame<K> {
     fn deref_mut(&mut self) -> &mut [u8] {
-        let pool = &*self.source.pool;
+        let pool = self.keeper.pool();
         // SAFETY: as for `deref`; and this value is borrowed mutably, so no other slice of it is.
         #[expect(unsafe_code, reason = "this is where a frame becomes a slice")]
         unsafe {
@@ -110,16 +119,25 @@ impl DerefMut for Frame {
     }
 }
 
-impl Drop for Frame {
+impl<K: Keeper> Drop for Frame<K> {
     fn drop(&mut self) {
-        let pool = &*self.source.pool;
+        self.keeper.give_back(self.number);
+    }
+}
+
+impl Keeper for FrameSource {
+    fn pool(&self) -> &Pool {
+        &self.pool
+    }
+
+    fn give_back(&self, frame: u32) {
+        let pool = &*self.pool;
         let Ok(mut state) = pool.lock_sound() else { return };
-        let index = self.source.index;
-        if state.swaps.give(index, self.number) {
+        if state.swaps.give(self.index, frame) {
             return;
         }
-        let group = state.swaps.group(index).expect("a store has a place while it has frames");
-        state.frames.free(self.number, 0);
+        let group = state.swaps.group(self.index).expect("a store has a place while it has frames");
+        state.frames.free(frame, 0);
         state.engine.uncharge(group, 1);
         drop(state);
         pool.freed.wake_all();
@@ -140,7 +158,7 @@ pub(super) const fn share_of(max: u64) -> u64 {
 }
 
 /// A frame that is charged to a group and gets no memory, if there is room for it as things are.
-fn charge_unused(state: &mut State, group: MemcgId) -> Option<u32> {
+pub(crate) fn charge_unused(state: &mut State, group: MemcgId) -> Option<u32> {
     state.engine.charge_if_room(group, 1, Task::DESCRIPTOR)?;
     let frame = state.frames.alloc(0);
     if frame.is_none() {
@@ -150,7 +168,7 @@ fn charge_unused(state: &mut State, group: MemcgId) -> Option<u32> {
 }
 
 /// A frame that is charged to a group, if there is room for it as things are.
-fn take_charged(pool: &Pool, state: &mut State, group: MemcgId) -> Option<u32> {
+pub(crate) fn take_charged(pool: &Pool, state: &mut State, group: MemcgId) -> Option<u32> {
     state.engine.charge_if_room(group, 1, Task::DESCRIPTOR)?;
     let frame = pool.take_arena_frames(state, 0);
     if frame.is_none() {

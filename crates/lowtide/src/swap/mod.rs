@@ -54,11 +54,11 @@ mod tenant;
 
 pub use config::SwapOptions;
 pub(crate) use file::{Backing, Limits, create};
-pub(crate) use frames::fill_reserves;
+pub(crate) use frames::{Frame, Keeper, charge_unused, fill_reserves, take_charged};
 pub(crate) use maintain::maintain;
 pub(crate) use out::swap_out;
 pub(crate) use places::{REFUSAL, Swaps, Tried};
-pub(crate) use slot::{Around, Slot, Store};
+pub(crate) use slot::{Around, Slot, Store, owner, tag};
 pub(crate) use spill::{is_over_share, push_out};
 pub use stat::SwapStat;
 pub(crate) use stat::{Kept, sum};

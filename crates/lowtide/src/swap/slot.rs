@@ -1,6 +1,6 @@
 //! Where in swap a page is, and what keeps it there.
 
-use lowtide_core::Owner;
+use lowtide_core::{Owner, SpaceId};
 use lowtide_swap::{ReadAhead, StoreStat};
 use std::fmt;
 use std::io;
@@ -36,6 +36,20 @@ impl Slot {
         self.0 == 0
     }
 }
+
+/// What the owner of a stored page is called in a store.
+pub(crate) const fn tag(owner: Owner) -> u64 {
+    (owner.space.0 as u64) << TAG_SHIFT | owner.page
+}
+
+/// The owner of a page that is called so.
+pub(crate) const fn owner(tag: u64) -> Owner {
+    Owner { space: SpaceId((tag >> TAG_SHIFT) as u32), page: tag & ((1 << TAG_SHIFT) - 1) }
+}
+
+/// Bits of a tag for the page.
+const TAG_SHIFT: u32 = 40;
+const _: () = assert!(Owner::PAGES_MAX <= 1 << TAG_SHIFT && Owner::SPACES_MAX as u64 <= 1 << 24);
 
 /// A page was not taken into memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -8,6 +8,7 @@ use super::frames::share_of;
 use super::slot::{Slot, Store};
 use crate::pool::{Pool, State, StateGuard, end_orphans};
 use crate::space::Space;
+use crate::zcache::give_up;
 use lowtide_core::{MemcgId, Owner, ZswapEvents};
 use lowtide_pin::translation::{Entry, State as EntryState};
 use std::sync::Arc;
@@ -35,7 +36,8 @@ pub(super) fn make_room(pool: &Pool, store: &Arc<dyn Store>) -> usize {
 
 /// Whether compressed pages of a group and those below it take more than their share of a budget.
 pub(crate) fn is_over_share(state: &State, group: MemcgId, budget: u64) -> bool {
-    state.swaps.frames_of(|of| state.engine.is_within(of, group)) > share_of(budget)
+    let within = |of| state.engine.is_within(of, group);
+    state.swaps.frames_of(within) + state.zcaches.frames_of(within) > share_of(budget)
 }
 
 /// Frees frames of all stores of a group and those below it: called when its budget has become
@@ -49,7 +51,8 @@ pub(crate) fn push_out<'a>(
     drop(state);
     let gone: usize = stores.iter().map(|store| make_room(pool, store)).sum();
     drop(stores);
-    (end_orphans(pool, pool.lock()), gone > 0)
+    let (state, copies) = give_up(pool, end_orphans(pool, pool.lock()), group);
+    (state, gone > 0 || copies > 0)
 }
 
 /// Moves up to `count` of the coldest pages of a store to the file. Returns how many it were.

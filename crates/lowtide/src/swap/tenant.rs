@@ -2,13 +2,13 @@
 
 use super::file::Backing;
 use super::frames::FrameSource;
-use super::slot::{Around, IN_FILE, Refused, Slot, Store};
+use super::slot::{Around, IN_FILE, Refused, Slot, Store, owner, tag};
 use crate::error::Error;
 use crate::pool::Pool;
 use crate::pool::oom::out_of_budget;
 use crate::pool::payer::{Effort, Payer};
 use crate::tenant::TenantError;
-use lowtide_core::{MemcgId, Owner, SpaceId, Task};
+use lowtide_core::{MemcgId, Owner, Task};
 use lowtide_swap::{
     CompressedStore, Corrupt, Handle, Incoming, Neighbours, Outgoing, ReadAhead, ReadError,
     Rejected, StoreLimits, StoreStat, SwapFile,
@@ -25,19 +25,6 @@ const RECOMPRESSED: usize = 256;
 const COMPACTED: usize = 64;
 /// The part of the tenant's budget that the reserve may be.
 const RESERVE_PART: u64 = 32;
-
-/// What the owner of a stored page is called in the store.
-const fn tag(owner: Owner) -> u64 {
-    (owner.space.0 as u64) << TAG_SHIFT | owner.page
-}
-
-const fn owner(tag: u64) -> Owner {
-    Owner { space: SpaceId((tag >> TAG_SHIFT) as u32), page: tag & ((1 << TAG_SHIFT) - 1) }
-}
-
-/// Bits of a tag for the page.
-const TAG_SHIFT: u32 = 40;
-const _: () = assert!(Owner::PAGES_MAX <= 1 << TAG_SHIFT && Owner::SPACES_MAX as u64 <= 1 << 24);
 
 /// The swap of one tenant. Lives as long as a region of the tenant does. Dropped without the
 /// pool's lock: it gives frames back.

@@ -344,13 +344,15 @@ impl Tenant {
 
     fn try_remove(&self, state: &mut State) -> Result<(), TenantError> {
         let parent = state.engine.parent(self.id).ok_or(TenantError::Root)?;
-        let State { engine, names, reservations, swaps, autos, reuse, by_benefit, .. } = state;
+        let State { engine, names, reservations, swaps, zcaches, autos, reuse, by_benefit, .. } =
+            state;
         engine.remove_group(self.id).map_err(|e| {
             TenantError::from_group(e, self.pool().page_shift, || names.path(engine, self.id))
         })?;
         names.remove(self.id, parent);
         reservations.inherit(self.id, parent);
         swaps.inherit(self.id, parent);
+        zcaches.inherit(self.id, parent);
         reuse.forget_group(self.id);
         by_benefit.remove(&self.id);
         autos.remove(&self.id);

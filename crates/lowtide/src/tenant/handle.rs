@@ -7,6 +7,7 @@ use crate::pool::{Pool, StateGuard};
 use crate::space::open::OpenOptions;
 use crate::swap::{self, Kept, SwapStat};
 use crate::view::View;
+use crate::zcache::ZcacheStat;
 use lowtide_core::{MemcgEvents, MemcgId, MemoryStat};
 use std::fmt;
 use std::path::Path;
@@ -197,6 +198,18 @@ impl Tenant {
             (state.swaps.all(within), state.swaps.slots_of(within))
         };
         Ok(swap::sum(&stores, slots, self.pool().page_shift))
+    }
+
+    /// Clean pages of files that this tenant and its descendants have compressed.
+    ///
+    /// # Errors
+    /// [`TenantError::Gone`].
+    pub fn zcache_stat(&self) -> Result<ZcacheStat, TenantError> {
+        let caches = {
+            let state = self.lock()?;
+            state.zcaches.all(|group| state.engine.is_within(group, self.id))
+        };
+        Ok(ZcacheStat::of(&caches, self.pool().page_shift))
     }
 
     /// Counters and sizes of it and those below; `Display` is the text of `memory.stat`. Cost:

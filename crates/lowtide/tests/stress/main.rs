@@ -44,6 +44,7 @@ use lowtide::{Error, OpenOptions, Pager, Settled, Size, SwapOptions, Tenant};
 use operations::Hand;
 use plan::{Behaviour, PAGES, Plan, Rng, SwapPlan, mix};
 use region::Regions;
+use shadow::PACKS;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
@@ -98,6 +99,9 @@ impl<'a> Storm<'a> {
         if let Some(swap) = plan.swap {
             builder = builder.swap(plan_swap(&swap, plan.page as u64, dir));
         }
+        if let Some(part) = plan.zcache {
+            builder = builder.zcache_sixteenths(part);
+        }
         if let Some(deadline) = plan.read_timeout {
             builder = builder.read_timeout(deadline);
         }
@@ -115,9 +119,10 @@ impl<'a> Storm<'a> {
             .build()
             .expect("the plan is possible");
         let tenant = pager.tenant("storm").create().expect("a tenant can be made");
+        let packs = if plan.zcache.is_some() { PACKS } else { 0 };
         let files: Vec<_> = (0..)
             .zip(&plan.files)
-            .map(|(number, of)| StormFile::new(plan, number, of, dir))
+            .map(|(number, of)| StormFile::new(plan, number | packs, of, dir))
             .collect();
         let regions = Regions::new(plan, &pager);
         let most_keepers = (plan.budget >> plan.files[0].order) / 12;

@@ -128,6 +128,8 @@ pub(crate) struct Plan {
     /// Frames of regions, beside the budget.
     pub(crate) heap: u64,
     pub(crate) swap: Option<SwapPlan>,
+    /// Sixteenths of the budget for compressed pages of files.
+    pub(crate) zcache: Option<u64>,
     pub(crate) engine: IoEngine,
     pub(crate) mode: IoMode,
     pub(crate) policy: &'static str,
@@ -202,6 +204,7 @@ impl Plan {
             files,
             heap,
             swap,
+            zcache: rng.one_in(2).then(|| 1 + rng.below(12)),
             engine: rng.pick(&[IoEngine::Auto, IoEngine::Auto, IoEngine::Psync]),
             mode: rng.pick(&[IoMode::Auto, IoMode::Auto, IoMode::Buffered]),
             policy: rng.pick(&["mglru", "mglru", "mglru-7.1", "lru", "tide"]),
@@ -244,6 +247,7 @@ impl fmt::Display for Plan {
         }
         write!(f, "; background threads: {}, timeout {:?}", self.background, self.memory_timeout)?;
         write!(f, "; heap {} pages, swap {:?}", self.heap, self.swap)?;
+        write!(f, "; compressed {:?} of 16", self.zcache)?;
         write!(f, "; reads end after {:?}", self.read_timeout)
     }
 }

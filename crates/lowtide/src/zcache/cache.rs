@@ -1,0 +1,483 @@
+//! The compressed clean pages of one tenant.
+
+use super::barren::Barren;
+use super::clock::{Clock, Times};
+use super::common::Common;
+use super::frames::{Source, is_over_share};
+use super::kept::Kept;
+use super::size::ZcacheSize;
+use super::stat::ZcacheStat;
+use crate::pool::{Pool, State, StateGuard};
+use crate::swap::{owner, tag};
+use lowtide_core::zcache::{Governor, Measured, hash, is_sampled};
+use lowtide_core::{MemcgId, Owner, SpaceId};
+use lowtide_pin::sync::lock;
+use lowtide_swap::{CompressedStore, Dictionary, Packing, Rejected, StoreLimits};
+use lowtide_sys::tell;
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, Weak};
+
+/// Time between two decisions, in nanoseconds.
+const PERIOD: u64 = 200_000_000;
+/// A longer time without such pages is a pause, after which costs are measured from the beginning:
+/// processors that were idle then were not idle because of reads.
+const PAUSE: u64 = 500_000_000;
+/// And pages that could be stored, as a part of the budget.
+const EVIDENCE: u64 = 8;
+/// While nothing is compressed, one page in [`TRIED`] is tried: what it costs, and its size. More
+/// of them before it is known what the pages of a file have in common.
+const TRIED: u64 = 512;
+const TRIED_FIRST: u64 = 16;
+/// Of sixteen stores and loads one is timed.
+const TIMED: u64 = 16;
+/// Pages that make room for others at a time, at most, and as a part of those that are stored.
+const DROPPED: usize = 32;
+const DROPPED_PART: usize = 64;
+/// Frames that moving pages together is to free then.
+const COMPACTED: usize = 8;
+/// Rounds of that in which a store becomes smaller after a decision.
+const ROUNDS: u32 = 8;
+/// Bytes that tables take for a page.
+const TABLES: f64 = 52.0;
+/// What blocks lose of their bytes.
+const LOST: f64 = 1.03;
+/// What an older try counts next to a new one.
+const DECAY: f64 = 0.999;
+
+/// See the module documentation. Dropped without the pool's lock.
+#[derive(Debug)]
+pub(crate) struct Zcache {
+    /// Before `place`, so that all frames are back when the place ends.
+    store: CompressedStore<Source>,
+    clock: Clock,
+    barren: Barren,
+    seen: Seen,
+    stored: AtomicU64,
+    loaded: AtomicU64,
+    incompressible: AtomicU64,
+    /// Frames that it may have.
+    target: AtomicU64,
+    /// When that was decided.
+    decided: AtomicU64,
+    /// From this number of pages that could be stored on it is decided again.
+    look_at: AtomicU64,
+    /// Which pages are in the sample.
+    mask: u64,
+    /// A dictionary for each file is worth its memory, and may be made in a thread.
+    dictionaries: (bool, bool),
+    is_measured: bool,
+    deciding: Mutex<Deciding>,
+    place: Place,
+}
+
+/// Evictions, which one thread at a time counts: it has the pool's lock. Apart from what every miss
+/// reads.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Seen {
+    /// Pages that could be stored; one in [`TRIED`] is looked at.
+    offered: AtomicU64,
+    /// When, roughly.
+    active: AtomicU64,
+    /// There was a pause.
+    paused: AtomicBool,
+}
+
+#[derive(Debug)]
+struct Deciding {
+    governor: Governor,
+    times: Times,
+    tries: Tries,
+}
+
+/// What was tried so far, decayed.
+#[derive(Debug, Default)]
+struct Tries {
+    all: f64,
+    kept: f64,
+    kept_bytes: f64,
+}
+
+/// A place among the [`Zcaches`](super::Zcaches). Given up on drop.
+#[derive(Debug)]
+struct Place {
+    pool: Weak<Pool>,
+    index: usize,
+}
+
+impl Zcache {
+    /// That of a group. `None` where nothing is compressed. Called with
+    /// [`Pool::opening`], so that one thread at a time makes one.
+    pub(crate) fn of(pool: &Pool, group: MemcgId) -> Option<Arc<dyn Kept>> {
+        if pool.zcache_size == ZcacheSize::None {
+            return None;
+        }
+        let mut state = pool.lock();
+        if let Some(found) = state.zcaches.find(group) {
+            drop(state);
+            return Some(found);
+        }
+        let index = state.zcaches.begin(group);
+        let budget = budget_of(&state, group);
+        let target = match pool.zcache_size {
+            ZcacheSize::None | ZcacheSize::Measured => 0,
+            ZcacheSize::Sixteenths(part) => budget * part / 16,
+        };
+        let governor = Governor::new(budget);
+        drop(state);
+        let source = Source { pool: Weak::clone(&pool.me), index, page_bytes: pool.page_bytes() };
+        let limits = StoreLimits {
+            memory: target as usize,
+            raw: false,
+            packing: Packing::Tight,
+            by_tag: true,
+            ..StoreLimits::default()
+        };
+        let is_worth_it = Common::is_worth_it(pool.page_bytes(), budget << pool.page_shift);
+        let cache: Arc<dyn Kept> = Arc::new(Self {
+            store: CompressedStore::new(source, limits),
+            clock: Clock::default(),
+            barren: Barren::new(pool.page_shift),
+            seen: Seen::default(),
+            stored: AtomicU64::new(0),
+            loaded: AtomicU64::new(0),
+            incompressible: AtomicU64::new(0),
+            target: AtomicU64::new(target),
+            decided: AtomicU64::new(pool.now()),
+            look_at: AtomicU64::new(0),
+            mask: governor.mask(),
+            dictionaries: (is_worth_it, pool.background),
+            is_measured: pool.zcache_size == ZcacheSize::Measured,
+            deciding: Mutex::new(Deciding {
+                governor,
+                times: Times::default(),
+                tries: Tries::default(),
+            }),
+            place: Place { pool: Weak::clone(&pool.me), index },
+        });
+        pool.lock().zcaches.settle(index, &cache);
+        Some(cache)
+    }
+
+    /// Whether nothing is to be stored.
+    fn is_closed(&self) -> bool {
+        self.target.load(Relaxed) == 0
+    }
+
+    /// Stores a page; the coldest make room. Returns its size as it is kept.
+    fn keep(
+        &self,
+        owner: Owner,
+        bytes: &[u8],
+        with: Option<&Dictionary>,
+    ) -> Result<usize, Rejected> {
+        let try_it = || {
+            let handle = self.store.store_with(bytes, tag(owner), with)?;
+            Ok(self.store.len_of(handle).unwrap_or(0))
+        };
+        let no_room = |done: &Result<usize, Rejected>| {
+            matches!(done, Err(Rejected::Limit { .. } | Rejected::NoMemory { .. }))
+        };
+        let mut done = try_it();
+        if no_room(&done) {
+            self.drop_coldest((self.store.len() / DROPPED_PART).clamp(1, DROPPED));
+            done = try_it();
+        }
+        if no_room(&done) {
+            self.store.compact(COMPACTED);
+            done = try_it();
+        }
+        done
+    }
+
+    fn drop_coldest(&self, count: usize) -> usize {
+        let coldest = self.store.coldest(count);
+        coldest.iter().filter(|cold| self.store.forget(cold.tag)).count()
+    }
+
+    fn decide(&self, pool: &Pool, nanos: f64) {
+        let budget = {
+            let state = pool.lock();
+            budget_of(&state, state.zcaches.group(self.place.index))
+        };
+        let stat = self.store.stat();
+        let mut deciding = lock(&self.deciding);
+        let Deciding { governor, times, tries, .. } = &mut *deciding;
+        *times = self.clock.take(nanos, times);
+        self.look_at.store(self.seen.offered.load(Relaxed) + budget / EVIDENCE, Relaxed);
+        if self.seen.paused.swap(false, Relaxed) {
+            return;
+        }
+        let (kept, ratio) = tries.rate(pool.page_bytes() as f64);
+        let memory = stat.memory + stat.table_pages;
+        let is_full = stat.stored > 256 && stat.memory >= self.target.load(Relaxed) * 3 / 4;
+        let target = governor.decide(&Measured {
+            budget,
+            evicted: self.seen.offered.load(Relaxed),
+            nanos,
+            waited: times.waited,
+            costs: times.costs,
+            ratio: if is_full { stat.stored as f64 / memory as f64 } else { ratio },
+            kept,
+        });
+        self.target.store(target, Relaxed);
+        self.store.set_limit(target as usize);
+    }
+}
+
+impl Kept for Zcache {
+    fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
+    fn wants(&self, owner: Owner, collects: bool, now: &dyn Fn() -> u64) -> bool {
+        let Seen { offered, active, paused } = &self.seen;
+        let offered = {
+            let before = offered.load(Relaxed);
+            offered.store(before + 1, Relaxed);
+            before
+        };
+        if offered.is_multiple_of(TIMED) {
+            let (before, now) = (active.load(Relaxed), now());
+            active.store(now, Relaxed);
+            if now.saturating_sub(before) > PAUSE {
+                paused.store(true, Relaxed);
+            }
+        }
+        let hash = hash(owner);
+        if is_sampled(hash, self.mask) {
+            lock(&self.deciding).governor.evicted(hash, offered);
+        }
+        let tried = if collects { TRIED_FIRST } else { TRIED };
+        (!self.is_closed() || offered.is_multiple_of(tried)) && !self.barren.skips(owner)
+    }
+
+    fn store(&self, owner: Owner, bytes: &[u8], common: &Arc<Common>) {
+        let with = common.get();
+        let closed = self.is_closed();
+        let size = match closed {
+            true => {
+                // A processor that does this seldom takes long the first time.
+                self.store.packed_len(bytes, with);
+                self.clock.stores.time(true, || self.store.packed_len(bytes, with), |_| true)
+            }
+            false => {
+                let timed = self.seen.offered.load(Relaxed).is_multiple_of(TIMED);
+                match self.clock.stores.time(timed, || self.keep(owner, bytes, with), |_| true) {
+                    Ok(size) => Some(size),
+                    Err(Rejected::Incompressible) => None,
+                    // There is no room: that says nothing of the page.
+                    Err(_) => return,
+                }
+            }
+        };
+        self.barren.note(owner, size.is_some());
+        self.stored.fetch_add(u64::from(!closed && size.is_some()), Relaxed);
+        self.incompressible.fetch_add(u64::from(size.is_none()), Relaxed);
+        if closed || self.seen.offered.load(Relaxed).is_multiple_of(TIMED) {
+            lock(&self.deciding).tries.add(size);
+        }
+        if size.is_some() && common.collects() {
+            common.add(bytes, self.dictionaries, |bytes| self.store.charge(bytes));
+        }
+    }
+
+    fn missed(&self, owner: Owner) {
+        let hash = hash(owner);
+        if is_sampled(hash, self.mask) {
+            lock(&self.deciding).governor.missed(hash, self.seen.offered.load(Relaxed));
+        }
+    }
+
+    fn load(&self, owner: Owner, to: &mut [u8], with: Option<&Dictionary>) -> bool {
+        if self.store.is_empty() {
+            return false;
+        }
+        let timed = self.loaded.load(Relaxed).is_multiple_of(TIMED);
+        let take = || self.store.take(tag(owner), to, with);
+        let taken = self.clock.loads.time(timed, take, Option::is_some);
+        let Some(result) = taken else { return false };
+        if let Err(error) = result {
+            let page = owner.page;
+            tell!(error, %error, page, "a compressed page is read from its file again");
+            return false;
+        }
+        self.loaded.fetch_add(1, Relaxed);
+        true
+    }
+
+    fn forget(&self, owner: Owner) {
+        if !self.store.is_empty() {
+            self.store.forget(tag(owner));
+        }
+    }
+
+    fn forget_range(&self, space: SpaceId, pages: Range<u64>) {
+        if self.store.is_empty() {
+            return;
+        }
+        let at = |page| tag(Owner { space, page });
+        if pages.end.saturating_sub(pages.start) <= DROPPED as u64 {
+            for page in pages {
+                self.store.forget(at(page));
+            }
+        } else {
+            let goes = |of| owner(of).space == space && pages.contains(&owner(of).page);
+            self.store.forget_all(goes);
+        }
+    }
+
+    fn file_ends(&self, charged: usize) {
+        self.store.uncharge(charged);
+        self.store.shrink_tables();
+    }
+
+    fn adapt(&self) {
+        let Some(pool) = self.place.pool.upgrade() else { return };
+        let now = pool.now();
+        let before = self.decided.load(Relaxed);
+        let enough = self.seen.offered.load(Relaxed) >= self.look_at.load(Relaxed);
+        let is_time = enough && self.is_measured && now.saturating_sub(before) >= PERIOD;
+        if is_time && self.decided.compare_exchange(before, now, Relaxed, Relaxed).is_ok() {
+            self.decide(&pool, (now - before) as f64);
+        }
+        let mut over = {
+            let state = pool.lock();
+            is_over_share(&state, state.zcaches.group(self.place.index))
+        };
+        for _ in 0..ROUNDS {
+            let is_small = self.store.memory() <= self.target.load(Relaxed) as usize;
+            let has_tables = self.is_closed() && self.store.has_tables();
+            if !over && is_small && !has_tables {
+                return;
+            }
+            self.shrink();
+            over = false;
+        }
+    }
+
+    fn shrink(&self) {
+        let dropped = self.drop_coldest(2 * DROPPED);
+        let moved = self.store.compact(COMPACTED);
+        if dropped + moved == 0 {
+            // Pages of one word take tables alone.
+            self.store.forget_all(|_| true);
+        }
+        if self.store.is_empty() {
+            self.store.shrink_tables();
+        }
+    }
+
+    fn add_to(&self, sum: &mut ZcacheStat, page_shift: u32) {
+        let stat = self.store.stat();
+        sum.pages += stat.stored;
+        sum.orig_bytes += stat.stored << page_shift;
+        sum.compressed_bytes += stat.compressed_bytes;
+        sum.memory_bytes += stat.memory << page_shift;
+        sum.table_bytes += stat.table_pages << page_shift;
+        sum.target_bytes += self.target.load(Relaxed) << page_shift;
+        sum.stored += self.stored.load(Relaxed);
+        sum.loaded += self.loaded.load(Relaxed);
+        sum.incompressible += self.incompressible.load(Relaxed);
+        sum.corrupt += stat.corrupt;
+    }
+}
+
+impl Tries {
+    fn add(&mut self, size: Option<usize>) {
+        let add = |sum: &mut f64, value: f64| *sum = *sum * DECAY + value;
+        add(&mut self.all, 1.0);
+        add(&mut self.kept, f64::from(u8::from(size.is_some())));
+        add(&mut self.kept_bytes, size.unwrap_or(0) as f64);
+    }
+
+    /// The part of pages that is kept, and how many of these a page of memory holds.
+    fn rate(&self, page_bytes: f64) -> (f64, f64) {
+        let mean = self.kept_bytes / self.kept.max(1e-9) * LOST + TABLES;
+        (self.kept / self.all.max(1.0), page_bytes / mean)
+    }
+}
+
+/// Pages that a group may use.
+fn budget_of(state: &State, group: MemcgId) -> u64 {
+    let levels = std::iter::successors(Some(group), |&at| state.engine.parent(at));
+    levels.map(|at| state.engine.max(at)).min().unwrap_or_default()
+}
+
+/// Frees frames of the stores of a group and those below it, where reclaim finds nothing else.
+/// Returns how many.
+pub(crate) fn give_up<'a>(
+    pool: &'a Pool,
+    state: StateGuard<'a>,
+    group: MemcgId,
+) -> (StateGuard<'a>, u64) {
+    let within = |state: &State| state.zcaches.frames_of(|of| state.engine.is_within(of, group));
+    let before = within(&state);
+    if before == 0 {
+        return (state, 0);
+    }
+    let caches = state.zcaches.all(|of| state.engine.is_within(of, group));
+    drop(state);
+    for cache in &caches {
+        cache.shrink();
+    }
+    drop(caches);
+    let state = pool.lock();
+    let after = within(&state);
+    (state, before.saturating_sub(after))
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let Some(pool) = self.pool.upgrade() else { return };
+        let Ok(mut state) = pool.lock_sound() else { return };
+        let (tables, group) = state.zcaches.end(self.index);
+        state.engine.uncharge(group, tables.len() as u64);
+        for frame in tables {
+            state.frames.free(frame, 0);
+        }
+        drop(state);
+        pool.freed.wake_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{OpenOptions, Pager, Size};
+    use lowtide_core::FolioId;
+
+    #[test]
+    fn a_compressed_page_that_was_overwritten_is_read_from_its_file_again() {
+        let page =
+            |number: u64| format!("page {number}; ").into_bytes().repeat(600)[..4096].to_vec();
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), (0..512).flat_map(page).collect::<Vec<_>>()).unwrap();
+        let builder = Pager::builder().max(Size::mib(1)).zcache_sixteenths(8).background(false);
+        let pager = builder.build().unwrap();
+        let options = OpenOptions::new().read_ahead(Size::new(0));
+        let view = options.open(&pager, file.path()).unwrap();
+        let read = || (0..512).for_each(|n| assert!(view.page(n).unwrap()[..] == page(n), "{n}"));
+        (0..4).for_each(|_| read());
+        let pool = &pager.inner.pool;
+        {
+            let state = pool.lock();
+            for frame in (0..pool.frames).filter(|&f| state.engine.folio_of(FolioId(f)).is_none()) {
+                // One bit of every few compressed pages; frames without memory have none.
+                for at in (0..4096).step_by(512) {
+                    // SAFETY: the frame is free or a store's. No thread uses a store now, and none
+                    // takes a frame while this one has the lock.
+                    #[expect(unsafe_code, reason = "plays broken memory")]
+                    unsafe {
+                        *pool.frame_ptr(frame).wrapping_add(at) ^= 1;
+                    }
+                }
+            }
+        }
+        read();
+        let stat = pager.root().zcache_stat().unwrap();
+        assert!(stat.corrupt > 10, "{stat:?}");
+        read();
+        pager.validate().unwrap();
+    }
+}

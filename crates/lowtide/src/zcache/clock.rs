@@ -1,0 +1,113 @@
+//! What storing, loading and reading a page costs, measured as it happens.
+//!
+//! A read costs the processor's time for it, and the time that its thread waits, but not more of it
+//! than processors were idle: where they are busy, other threads work in the meantime. So the
+//! processor's time of some reads is measured, and that of the process from one decision to the
+//! next.
+
+use lowtide_core::zcache::Costs;
+use lowtide_sys::running;
+use std::cell::Cell;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+/// Of sixteen waits for reads one is timed.
+const SAMPLED: u64 = 16;
+
+/// Time, and pages in it.
+#[derive(Debug, Default)]
+pub(super) struct Sum {
+    nanos: AtomicU64,
+    pages: AtomicU64,
+}
+
+impl Sum {
+    /// Does what may concern one page, and takes the processor's time for it if it did and is to be
+    /// timed.
+    pub(super) fn time<R>(
+        &self,
+        timed: bool,
+        work: impl FnOnce() -> R,
+        did: impl FnOnce(&R) -> bool,
+    ) -> R {
+        let begun = timed.then(running::of_thread);
+        let result = work();
+        if let Some(begun) = begun
+            && did(&result)
+        {
+            self.add(running::of_thread().saturating_sub(begun), 1);
+        }
+        result
+    }
+
+    fn add(&self, time: Duration, pages: u64) {
+        self.nanos.fetch_add(time.as_nanos() as u64, Relaxed);
+        self.pages.fetch_add(pages, Relaxed);
+    }
+
+    /// Nanoseconds and pages since the last call.
+    fn take(&self) -> (f64, f64) {
+        (self.nanos.swap(0, Relaxed) as f64, self.pages.swap(0, Relaxed) as f64)
+    }
+}
+
+/// See the module documentation.
+#[derive(Debug, Default)]
+pub(crate) struct Clock {
+    pub(super) stores: Sum,
+    pub(super) loads: Sum,
+    reads: Sum,
+    /// The processor's part of those that were timed.
+    of_it_processor: Sum,
+}
+
+/// What was measured from one decision to the next; what was not is as before.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Times {
+    pub(super) costs: Costs,
+    /// Nanoseconds of waiting for reads, of all threads.
+    pub(super) waited: f64,
+    process: Duration,
+}
+
+impl Clock {
+    /// Does what reads some pages, and returns how many.
+    pub(crate) fn read<R>(&self, work: impl FnOnce() -> (R, u64)) -> R {
+        if !turn().is_multiple_of(SAMPLED) {
+            return work().0;
+        }
+        let (processor, begun) = (running::of_thread(), Instant::now());
+        let (result, pages) = work();
+        self.reads.add(begun.elapsed(), pages);
+        self.of_it_processor.add(running::of_thread().saturating_sub(processor), 1);
+        result
+    }
+
+    /// What was measured since the last call, which was `nanos` ago.
+    pub(super) fn take(&self, nanos: f64, before: &Times) -> Times {
+        let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        let process = running::of_process();
+        let busy = process.saturating_sub(before.process).as_nanos() as f64;
+        let idle = (nanos * processors as f64 - busy).max(0.0);
+        let mean = |(nanos, pages): (f64, f64), before: f64| {
+            if pages > 0.0 { nanos / pages } else { before }
+        };
+        let (waited, reads) = self.reads.take();
+        let processor = self.of_it_processor.take().0.min(waited);
+        let read = processor + (waited - processor).min(idle / SAMPLED as f64);
+        let store = mean(self.stores.take(), before.costs.store);
+        // A few loads of a part that was soon given up found nothing in the processor's caches. To
+        // decompress a page takes no longer than to compress it.
+        let load = mean(self.loads.take(), before.costs.load).min(store);
+        let costs = Costs { store, load, read: mean((read, reads), before.costs.read) };
+        Times { costs, waited: waited * SAMPLED as f64, process }
+    }
+}
+
+/// Waits of this thread: no line of the cache is shared for that.
+fn turn() -> u64 {
+    thread_local! {
+        static TURN: Cell<u64> = const { Cell::new(0) };
+    }
+    TURN.with(|turn| turn.replace(turn.get() + 1))
+}
