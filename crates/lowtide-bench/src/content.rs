@@ -3,6 +3,7 @@
 //! | content | for | made of |
 //! |---|---|---|
 //! | records | `ycsb-*` | records of 1 KiB with key, version, checksum (`workload::record`) |
+//! | documents | `ycsb-* --contents json` | such records, whose payload is JSON |
 //! | blocks | `random-read`, `scan`, `replay` | 512 B: number, seed, checksum (`workload::block`) |
 //! | words | `gather`, `hit` | 64-bit words, each a function of its position |
 //! | unknown | a user's file (`--file`) | anything; it cannot be checked |
@@ -13,7 +14,7 @@
 
 use lowtide_workload::block::{BLOCK_BYTES, fill_page, verify_page};
 use lowtide_workload::prng::mix64;
-use lowtide_workload::record::{self, RECORD_BYTES};
+use lowtide_workload::record::{self, Payload, RECORD_BYTES};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -29,6 +30,8 @@ pub const UNIT_BYTES: usize = RECORD_BYTES;
 pub enum Content {
     /// Records of 1 KiB.
     Records,
+    /// Records of 1 KiB that are documents of JSON.
+    Documents,
     /// Blocks of 512 bytes.
     Blocks,
     /// 64-bit words.
@@ -42,10 +45,16 @@ impl Content {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Records => "records",
+            Self::Documents => "documents",
             Self::Blocks => "blocks",
             Self::Words => "words",
             Self::Unknown => "unknown",
         }
+    }
+
+    /// Whether it is records of some kind.
+    pub const fn is_records(self) -> bool {
+        matches!(self, Self::Records | Self::Documents)
     }
 
     /// Writes the content of a fresh file at `offset`, a multiple of [`UNIT_BYTES`] as is the
@@ -55,6 +64,7 @@ impl Content {
         for (unit, bytes) in (offset / UNIT_BYTES as u64..).zip(units) {
             match self {
                 Self::Records => record::fill(unit, 0, bytes),
+                Self::Documents => record::fill_with(Payload::Json, unit, 0, bytes),
                 // A unit is two blocks, so its length is always valid.
                 Self::Blocks => fill_page(unit, BLOCK_SEED, bytes).unwrap_or_default(),
                 Self::Words => {
@@ -72,7 +82,7 @@ impl Content {
     /// writes; records may have any version.
     pub fn check(self, index: u64, unit: &[u8; UNIT_BYTES]) -> bool {
         match self {
-            Self::Records => record::verify(index, unit).is_ok(),
+            Self::Records | Self::Documents => record::verify(index, unit).is_ok(),
             Self::Blocks => verify_page(index, BLOCK_SEED, unit).is_ok(),
             Self::Words => {
                 let (words, _) = unit.as_chunks::<WORD_BYTES>();

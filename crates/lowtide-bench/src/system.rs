@@ -61,6 +61,9 @@ pub trait System {
 /// The name of the rows of views.
 pub const VIEW: &str = "lowtide";
 
+/// The name of those whose pages stay compressed.
+pub const ZCACHE: &str = "lowtide-zcache";
+
 /// lowtide in this process: a view, unless `D` is something else.
 pub struct Lowtide<S, D = ViewAccess> {
     name: &'static str,
@@ -76,13 +79,14 @@ pub struct Lowtide<S, D = ViewAccess> {
 }
 
 impl<S: Script> Lowtide<S> {
-    /// Opens `file` under `pager`, whose policy is `policy`, and starts the job's threads.
+    /// Opens `file` under `pager`, whose row has this name and policy, and starts threads for the
+    /// job.
     ///
     /// # Errors
     /// [`BenchError::Open`] when the file cannot be opened, those of [`ThreadPool::start`].
     pub fn start(
         pager: Pager,
-        policy: Policy,
+        (name, policy): (&'static str, Policy),
         file: &DataFile,
         job: &Job,
         script: &S,
@@ -92,7 +96,7 @@ impl<S: Script> Lowtide<S> {
             options = options.read_ahead(Size::new(0));
         }
         let access = ViewAccess::new(options.open(&pager, file.path())?);
-        Self::playing(VIEW, pager, policy, access, (job, script))
+        Self::playing(name, pager, policy, access, (job, script))
     }
 
     /// Another access to its file, through the same pager.

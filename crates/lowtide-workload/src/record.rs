@@ -1,15 +1,16 @@
 //! The benchmark record: 1024 bytes that carry their own key.
 //!
 //! Wrong bytes are worse than no bytes, so every record carries its key, version and checksum, and
-//! every read is verified. The content is a function of key and version alone: ten fields of
-//! 100 bytes, as YCSB's, that look random to a compressing device.
+//! every read is verified. The content is a function of key, version and [`Payload`] alone: ten
+//! fields of 100 bytes, as YCSB's, that look random to a compressing device, or a document of JSON,
+//! which becomes a third of its size.
 //!
 //! | bytes | field | encoding |
 //! |---|---|---|
 //! | 0..8 | key | `u64`, little-endian |
 //! | 8..16 | version: 0 as loaded, one more with each update | `u64`, little-endian |
 //! | 16..24 | checksum of key, version and payload | `u64`, little-endian |
-//! | 24..1024 | payload: fields 0 to 9 of 100 bytes each | drawn from key and version |
+//! | 24..1024 | payload: fields 0 to 9 of 100 bytes each, or JSON | drawn from key and version |
 //!
 //! The checksum is XXH3 (64 bits) of the payload, into which key and version are folded by
 //! SplitMix64's mix. XXH3 was chosen over CRC-32 because it was faster over these 1000 bytes in the
@@ -19,6 +20,7 @@
 //! torn update (half the slot old, half new) cannot pass.
 
 use crate::prng::{SplitMix64, mix64};
+use std::io::Write as _;
 use thiserror::Error;
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -28,6 +30,16 @@ pub const RECORD_BYTES: usize = 1024;
 pub const FIELDS: usize = 10;
 /// Bytes of one field.
 pub const FIELD_BYTES: usize = 100;
+/// What the payload of a record looks like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Payload {
+    /// Random bytes.
+    #[default]
+    Random,
+    /// A document of JSON: names, words, numbers, dates, and some random digits.
+    Json,
+}
+
 /// Where the payload starts; before it are key, version and checksum.
 const PAYLOAD: usize = RECORD_BYTES - FIELDS * FIELD_BYTES;
 
@@ -76,7 +88,7 @@ pub enum RecordError {
     },
 }
 
-/// Writes the record `key` at `version` into its slot. About 0.16 µs.
+/// Writes the record `key` at `version` into its slot, with random bytes. About 0.16 µs.
 ///
 /// ```
 /// use lowtide_workload::record::{RECORD_BYTES, fill, update, verify};
@@ -88,12 +100,22 @@ pub enum RecordError {
 /// assert!(verify(8, &slot).is_err());
 /// ```
 pub fn fill(key: u64, version: u64, slot: &mut [u8; RECORD_BYTES]) {
-    let (words, _) = slot.as_chunks_mut::<8>();
-    let (header, payload) = words.split_at_mut(PAYLOAD / 8);
+    fill_with(Payload::Random, key, version, slot);
+}
+
+/// As [`fill`], with a payload of this kind. About 1 µs for a document.
+pub fn fill_with(payload: Payload, key: u64, version: u64, slot: &mut [u8; RECORD_BYTES]) {
     let mut rng = SplitMix64::new(mix64(key)).fork(version);
-    for word in payload {
-        *word = rng.next_u64().to_le_bytes();
+    match payload {
+        Payload::Random => {
+            let (words, _) = slot[PAYLOAD..].as_chunks_mut::<8>();
+            for word in words {
+                *word = rng.next_u64().to_le_bytes();
+            }
+        }
+        Payload::Json => json(key, version, &mut rng, &mut slot[PAYLOAD..]),
     }
+    let (header, _) = slot.as_chunks_mut::<8>();
     header[0] = key.to_le_bytes();
     header[1] = version.to_le_bytes();
     let checksum = checksum(key, version, &slot[PAYLOAD..]);
@@ -118,14 +140,93 @@ pub fn verify(expected_key: u64, slot: &[u8]) -> Result<u64, RecordError> {
     }
 }
 
-/// Verifies the record in `slot`, then replaces it by its next version, which is returned.
+/// Verifies the record in `slot`, then replaces it by its next version, which is returned, with a
+/// payload of the same kind.
 ///
 /// # Errors
 /// Those of [`verify`]; the slot is then unchanged.
 pub fn update(expected_key: u64, slot: &mut [u8; RECORD_BYTES]) -> Result<u64, RecordError> {
     let version = verify(expected_key, slot)?.wrapping_add(1);
-    fill(expected_key, version, slot);
+    fill_with(payload_of(slot), expected_key, version, slot);
     Ok(version)
+}
+
+/// The kind of a record's payload. Random bytes are taken for a document once in 2^40 records.
+fn payload_of(slot: &[u8; RECORD_BYTES]) -> Payload {
+    let document = slot[PAYLOAD..].starts_with(JSON_BEGIN) && slot.ends_with(JSON_END);
+    if document { Payload::Json } else { Payload::Random }
+}
+
+/// How a document begins and ends.
+const JSON_BEGIN: &[u8] = b"{\"id";
+const JSON_END: &[u8] = b"}\n";
+
+/// Writes a document that fills the payload. Its fields, in turn, are as compressible as those of
+/// orders in a shop: zstd makes 1.9 of a record alone, and 3 with a dictionary.
+fn json(key: u64, version: u64, rng: &mut SplitMix64, payload: &mut [u8]) {
+    const NAMES: [&str; 16] = [
+        "Ada", "Boris", "Chen", "Dora", "Emil", "Fatima", "Goran", "Hanna", "Igor", "Jana", "Kofi",
+        "Lena", "Marek", "Nadia", "Omar", "Petra",
+    ];
+    const WORDS: [&str; 32] = [
+        "account",
+        "amount",
+        "archive",
+        "balance",
+        "branch",
+        "carrier",
+        "catalog",
+        "channel",
+        "city",
+        "contract",
+        "counter",
+        "customer",
+        "delivery",
+        "discount",
+        "invoice",
+        "ledger",
+        "manual",
+        "network",
+        "order",
+        "parcel",
+        "payment",
+        "pending",
+        "printer",
+        "quantity",
+        "receipt",
+        "region",
+        "sample",
+        "shipping",
+        "station",
+        "ticket",
+        "voucher",
+        "warehouse",
+    ];
+    const KINDS: u64 = 6;
+    let end = payload.len() - JSON_END.len();
+    let mut to = &mut payload[..end];
+    // What does not fit any more is cut off: the checksum covers what is there.
+    let _full = write!(to, "{{\"id\":{key},\"version\":{version}");
+    for turn in 0.. {
+        if to.is_empty() {
+            break;
+        }
+        let draw = rng.next_u64();
+        let word = |shift: u32| WORDS[(draw >> shift) as usize % WORDS.len()];
+        let name = |shift: u32| NAMES[(draw >> shift) as usize % NAMES.len()];
+        let _full = match turn % KINDS {
+            0 => write!(to, ",\"name\":\"{} {}\"", name(0), name(4)),
+            1 => write!(to, ",\"total\":{}.{:02}", draw % 10_000, draw >> 32 & 63),
+            2 => write!(to, ",\"note\":\"{} {} {} {}\"", word(0), word(5), word(10), word(15)),
+            3 => {
+                let (month, day, hour) = (draw % 12 + 1, (draw >> 8) % 28 + 1, (draw >> 16) % 24);
+                write!(to, ",\"created\":\"2026-{month:02}-{day:02}T{hour:02}:00:00Z\"")
+            }
+            4 => write!(to, ",\"token\":\"{:08x}\"", draw as u32),
+            _ => write!(to, ",\"tags\":[\"{}\",\"{}\"]", word(0), word(5)),
+        };
+    }
+    payload[end..].copy_from_slice(JSON_END);
 }
 
 #[inline]
@@ -196,10 +297,27 @@ mod tests {
         assert_eq!(slot, before);
     }
 
+    #[test]
+    fn a_document_stays_one_and_looks_like_one() {
+        let mut slot = [0; RECORD_BYTES];
+        fill_with(Payload::Json, 7, 0, &mut slot);
+        assert_eq!(xxh3_64(&slot), 0xa57d_79b9_c912_11ab);
+        let text = std::str::from_utf8(&slot[PAYLOAD..]).expect("text");
+        assert!(text.starts_with("{\"id\":7,\"version\":0,\"name\":\"") && text.ends_with("}\n"));
+        assert_eq!(update(7, &mut slot), Ok(1));
+        assert_eq!(payload_of(&slot), Payload::Json);
+        assert_eq!(payload_of(&record(7, 1)), Payload::Random);
+    }
+
     proptest! {
         #[test]
-        fn what_was_filled_verifies(key: u64, version: u64) {
-            prop_assert_eq!(verify(key, &record(key, version)), Ok(version));
+        fn what_was_filled_verifies(key: u64, version: u64, document: bool) {
+            let mut slot = [0; RECORD_BYTES];
+            let payload = if document { Payload::Json } else { Payload::Random };
+            fill_with(payload, key, version, &mut slot);
+            prop_assert_eq!(verify(key, &slot), Ok(version));
+            prop_assert_eq!(update(key, &mut slot), Ok(version.wrapping_add(1)));
+            prop_assert_eq!(payload_of(&slot), payload);
         }
 
         #[test]

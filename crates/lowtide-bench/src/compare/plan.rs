@@ -104,6 +104,8 @@ pub struct Comparison<'a, S = Operations> {
     pub writes: bool,
     /// lowtide's rows.
     pub policies: Vec<Policy>,
+    /// Whether each policy has a second row, with pages that stay compressed.
+    pub zcache: bool,
     /// The rows of lowtide's maps.
     pub maps: Vec<(MapMode, Policy)>,
     /// The peers' rows; with lowtide's maps, until the plan is checked.
@@ -155,6 +157,7 @@ impl<'a, S: Script> Comparison<'a, S> {
             content: if letter.is_some() { Content::Records } else { Content::Blocks },
             writes: letter.is_some_and(|letter| letter.update_percent() > 0),
             policies: common.policies.rows(),
+            zcache: false,
             maps: Vec::new(),
             peers: Vec::new(),
             rounds,
@@ -184,7 +187,7 @@ impl<'a, S: Script> Comparison<'a, S> {
     pub fn checked(mut self, probe: &Probe) -> Result<Self, BenchError> {
         let page = self.page();
         if let Some(page) = page
-            && self.content == Content::Records
+            && self.content.is_records()
             && self.writes
             && page < UNIT_BYTES as u64
         {
@@ -206,12 +209,12 @@ impl<'a, S: Script> Comparison<'a, S> {
         }
         self.set_maps_apart()?;
         self.leave_out_peers(probe)?;
-        let systems = self.policies.len() + self.maps.len() + self.peers.len();
+        let systems = self.views().count() + self.maps.len() + self.peers.len();
         check_memory(0, systems, self.max_bytes, probe.memory_available)?;
-        let records = self.content == Content::Records;
+        let records = self.content.is_records();
         let smallest_default = if records { UNIT_BYTES as u64 } else { PAGE_BYTES };
         // Built and dropped, to detect errors early.
-        drop(self.pager(self.policies[0], page.unwrap_or(smallest_default))?);
+        drop(self.pager(self.policies[0], self.zcache, page.unwrap_or(smallest_default))?);
         Ok(self)
     }
 
@@ -264,13 +267,24 @@ impl<'a, S: Script> Comparison<'a, S> {
         self.page.as_ref().map(|(bytes, _)| *bytes).or(self.common.page)
     }
 
+    /// The rows of views: policies, and whether pages stay compressed.
+    pub fn views(&self) -> impl Iterator<Item = (Policy, bool)> + use<'_, 'a, S> {
+        let second = if self.zcache { &[false, true][..] } else { &[false] };
+        self.policies.iter().flat_map(move |&policy| second.iter().map(move |&z| (policy, z)))
+    }
+
     /// A pager according to the options.
     ///
     /// # Errors
     /// [`BenchError::Setup`].
-    pub fn pager(&self, policy: Policy, page_bytes: u64) -> Result<Pager, BenchError> {
+    pub fn pager(
+        &self,
+        policy: Policy,
+        zcache: bool,
+        page_bytes: u64,
+    ) -> Result<Pager, BenchError> {
         self.common.io.pager(policy, self.max_bytes, page_bytes, |builder| {
-            let builder = builder.young_faults(self.young_faults);
+            let builder = builder.young_faults(self.young_faults).zcache(zcache);
             match &self.device {
                 Some(device) => (device.on)(builder),
                 None => builder,
@@ -306,7 +320,7 @@ impl<'a, S: Script> Comparison<'a, S> {
                 let (file, found) = DataFile::of_user(path, *locking)?;
                 self.suit(path, &file, found)?;
                 self.keep_one_page_cache();
-                let systems = self.policies.len() + self.maps.len() + self.peers.len();
+                let systems = self.views().count() + self.maps.len() + self.peers.len();
                 return Ok((vec![file], vec![0; systems]));
             }
         };
@@ -317,10 +331,10 @@ impl<'a, S: Script> Comparison<'a, S> {
         };
         let mut places = Vec::new();
         if self.writes {
-            places.extend(self.policies.iter().map(|_| own()));
+            places.extend(self.views().map(|_| own()));
         } else {
             let shared = own();
-            places.extend(self.policies.iter().map(|_| shared));
+            places.extend(self.views().map(|_| shared));
             places.extend(self.maps.iter().map(|(way, _)| match way {
                 MapMode::PageCache => own(),
                 _ => shared,
@@ -361,7 +375,7 @@ impl<'a, S: Script> Comparison<'a, S> {
     /// Uses a user's file as the data, if it is suitable.
     fn suit(&mut self, path: &Path, file: &DataFile, found: Content) -> Result<(), BenchError> {
         let name = path.display();
-        if self.content == Content::Records && found != Content::Records {
+        if self.content.is_records() && !found.is_records() {
             return Err(BenchError::usage(
                 format!("{name} does not hold records"),
                 format!(
@@ -399,7 +413,7 @@ impl<'a, S: Script> Comparison<'a, S> {
             };
             return Ok(page_of_rows(rows.bytes, align, asked));
         }
-        if self.content != Content::Records {
+        if !self.content.is_records() {
             return Ok((asked.unwrap_or(PAGE_BYTES), "pages of the workload".into()));
         }
         let record = UNIT_BYTES as u64;

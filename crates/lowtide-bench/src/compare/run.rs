@@ -28,7 +28,7 @@ use crate::peer::protocol::Reach;
 use crate::play::gather::Rows;
 use crate::play::job::{Job, Script};
 use crate::rounds::{take_turns, verdict, warm_up};
-use crate::system::{Lowtide, System, VIEW};
+use crate::system::{Lowtide, System, VIEW, ZCACHE};
 use crate::thread_pool::Until;
 
 impl<S: Script> Comparison<'_, S> {
@@ -49,13 +49,13 @@ impl<S: Script> Comparison<'_, S> {
         let job = job(&plan, page_bytes);
         let script = S::of(&job)?;
 
-        let pagers = plan.policies.iter().map(|&policy| plan.pager(policy, page_bytes));
+        let pagers = plan.views().map(|(policy, zcache)| plan.pager(policy, zcache, page_bytes));
         let pagers = pagers.collect::<Result<Vec<_>, _>>()?;
         for file in &files {
             file.drop_page_cache()?;
         }
         let stage = Stage { plan: &plan, files: &files, job: &job, script: &script };
-        let (of_views, rest) = places.split_at(plan.policies.len());
+        let (of_views, rest) = places.split_at(pagers.len());
         let (of_maps, of_peers) = rest.split_at(plan.maps.len());
         let mut systems: Vec<Box<dyn System>> = Vec::new();
         let first = stage.start_views(&pagers, of_views, &mut systems)?;
@@ -115,9 +115,12 @@ impl<S: Script> Stage<'_, S> {
         systems: &mut Vec<Box<dyn System>>,
     ) -> Result<Option<(ViewAccess, String)>, BenchError> {
         let mut first = None;
-        for ((pager, &policy), &place) in pagers.iter().zip(&self.plan.policies).zip(places) {
+        for ((pager, (policy, zcache)), &place) in pagers.iter().zip(self.plan.views()).zip(places)
+        {
             let file = &self.files[place];
-            let lowtide = Lowtide::start(pager.clone(), policy, file, self.job, self.script)?;
+            let name = if zcache { ZCACHE } else { VIEW };
+            let as_named = (name, policy);
+            let lowtide = Lowtide::start(pager.clone(), as_named, file, self.job, self.script)?;
             first.get_or_insert_with(|| (lowtide.access(), lowtide.label()));
             systems.push(Box::new(lowtide));
         }
@@ -132,7 +135,7 @@ impl<S: Script> Stage<'_, S> {
     ) -> Result<(), BenchError> {
         for (&(way, policy), &place) in self.plan.maps.iter().zip(places) {
             // A map has the processor's pages.
-            let pager = self.plan.pager(policy, lowtide_sys::memory::page_size() as u64)?;
+            let pager = self.plan.pager(policy, false, lowtide_sys::memory::page_size() as u64)?;
             match Lowtide::map(pager, policy, way, &self.files[place], self.job, self.script) {
                 Ok(map) => systems.push(Box::new(map)),
                 Err(BenchError::Map(why)) => {
@@ -256,7 +259,7 @@ fn head<S: Script>(
     for line in machine.lines(&files[0]) {
         out::line(line);
     }
-    let together = match plan.policies.len() + plan.maps.len() + plan.peers.len() {
+    let together = match plan.views().count() + plan.maps.len() + plan.peers.len() {
         1 => String::new(),
         systems => format!(" for each of {systems} systems, all alive together"),
     };

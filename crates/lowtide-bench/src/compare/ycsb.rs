@@ -1,10 +1,11 @@
 //! `lowtide bench ycsb-a`, `ycsb-b` and `ycsb-c`: records of 1 KiB.
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use lowtide_workload::Workload;
 
 use super::Compare;
 use super::plan::{Common, Comparison};
+use crate::content::Content;
 use crate::error::BenchError;
 use crate::options::{Mappings, Seed, Sizes, Timing, UserFile, YoungFaults, batch, threads};
 use crate::play::job::Script;
@@ -29,6 +30,15 @@ pub struct Records {
     common: Common,
     #[command(flatten)]
     young: YoungFaults,
+}
+
+/// What records are made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Contents {
+    // Bytes that do not compress.
+    Random,
+    // Documents.
+    Json,
 }
 
 impl Records {
@@ -61,6 +71,12 @@ pub struct YcsbArgs {
     /// Threads of each system
     #[arg(long, value_name = "N", value_parser = threads(), default_value_t = 1)]
     threads: u32,
+    /// What records are made of: json compresses
+    #[arg(long, value_name = "C", value_enum, default_value = "random")]
+    contents: Contents,
+    /// A second row for each policy, with evicted pages that stay compressed where it pays
+    #[arg(long)]
+    zcache: bool,
     #[command(flatten)]
     records: Records,
     #[command(flatten)]
@@ -80,7 +96,11 @@ impl Compare for YcsbArgs {
     fn comparison(&self, workload: Workload) -> Result<Comparison<'_>, BenchError> {
         let times = (self.timing.rounds, self.timing.until());
         let comparison = self.records.comparison(workload, self.sizes.bytes(), times)?;
-        Ok(Comparison { threads: self.threads, ..comparison })
+        let content = match self.contents {
+            Contents::Random => Content::Records,
+            Contents::Json => Content::Documents,
+        };
+        Ok(Comparison { threads: self.threads, content, zcache: self.zcache, ..comparison })
     }
 }
 

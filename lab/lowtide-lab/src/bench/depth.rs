@@ -18,7 +18,7 @@ use lowtide_bench::options::threads;
 use lowtide_bench::play::job::{Job, Operations, Script};
 use lowtide_bench::play::popularity::Popularity;
 use lowtide_bench::rounds::{take_turns, verdict};
-use lowtide_bench::system::{Lowtide, System};
+use lowtide_bench::system::{Lowtide, System, VIEW};
 use lowtide_bench::thread_pool::Until;
 use lowtide_host::probe::Probe;
 use lowtide_report::interrupt::Cut;
@@ -169,7 +169,7 @@ fn systems(
     fio: Option<&Fio>,
     depth: u32,
 ) -> Result<Vec<Box<dyn System>>, BenchError> {
-    let lowtide = Lowtide::start(pager, policy, file, job, script)?;
+    let lowtide = Lowtide::start(pager, (VIEW, policy), file, job, script)?;
     let mut systems: Vec<Box<dyn System>> = vec![Box::new(lowtide)];
     if let Some(fio) = fio {
         systems.push(Box::new(fio.at(
