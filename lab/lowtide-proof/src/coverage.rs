@@ -17,6 +17,9 @@ use crate::ledger::Findings;
 use crate::script::Change;
 use crate::shape::{Beginning, Shape};
 
+/// Pages that came back from compressed memory.
+const ZCACHED: &str = "pages of files that were compressed";
+
 /// See the module documentation.
 #[derive(Clone, Debug, Default)]
 pub struct Coverage {
@@ -89,6 +92,11 @@ impl Coverage {
         for (site, count) in pager.fault_sites() {
             *self.sites.entry(site).or_default() += count;
         }
+        if let Ok(stat) = pager.root().zcache_stat()
+            && stat.loaded > 0
+        {
+            self.count(ZCACHED, stat.loaded);
+        }
     }
 
     /// Adds a cut of the power.
@@ -128,7 +136,8 @@ impl Coverage {
         let cuts =
             cuts.into_iter().filter(|(count, _)| *count == 0).map(|(_, what)| what.to_owned());
         let regions = Heap::ROWS.into_iter().filter(|row| !self.drawn.contains_key(*row));
-        let regions = regions.map(str::to_owned);
+        let others = (!self.drawn.contains_key(ZCACHED)).then_some(ZCACHED);
+        let regions = regions.chain(others).map(str::to_owned);
         faults.chain(sites).chain(cuts).chain(regions).chain(self.missing_draws()).collect()
     }
 

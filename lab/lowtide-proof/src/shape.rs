@@ -49,6 +49,8 @@ pub struct Shape {
     pub reopens: bool,
     /// All threads store through one map, which gets its pages in this way.
     pub map: Option<MapMode>,
+    /// Pages that are evicted stay compressed, in this many sixteenths of the budget.
+    pub zcache: Option<u64>,
     /// A region beside the file, and where its pages go.
     pub region: Option<SwapKind>,
     /// How long an operation waits for room; `None` is what the proof gives to all others.
@@ -88,6 +90,7 @@ impl Shape {
                 two_views: false,
                 reopens: false,
                 map,
+                zcache: None,
                 region: None,
                 patience: None,
             };
@@ -96,13 +99,14 @@ impl Shape {
         let page =
             if rng.below(3) == 0 { 4096 } else { PAGES[rng.below(PAGES.len() as u64) as usize] };
         let largest = (FOLIO_MAX / page).ilog2() as u8;
-        let order = if rng.below(3) == 0 { 0 } else { rng.below(u64::from(ORDERS)) as u8 };
+        let order = if rng.below(2) == 0 { 0 } else { rng.below(u64::from(ORDERS)) as u8 };
         Self {
             page,
             order: order.min(largest),
             two_views: rng.below(2) == 0,
             reopens: rng.below(4) == 0,
             map: None,
+            zcache: (rng.below(2) == 0).then(|| 1 + rng.below(12)),
             region: (rng.below(WITH_REGION) == 0).then(|| SwapKind::draw(rng, page)),
             patience: IMPATIENT.get(rng.below(4) as usize).copied(),
         }
@@ -118,6 +122,8 @@ impl Shape {
     /// A builder with what the shape says of a pager; the swap file is in `dir`.
     pub fn builder(&self, wanted: u64, dir: &Path) -> PagerBuilder {
         let builder = Pager::builder().max(Size::new(self.budget(wanted))).base_page(self.page);
+        let builder =
+            if let Some(part) = self.zcache { builder.zcache_sixteenths(part) } else { builder };
         let swap = self.region.and_then(|swap| swap.swap(dir, self.page));
         let builder = if let Some(swap) = swap { builder.swap(swap) } else { builder };
         if let Some(patience) = self.patience { builder.memory_timeout(patience) } else { builder }

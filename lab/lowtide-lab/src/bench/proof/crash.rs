@@ -226,6 +226,7 @@ impl Killer<'_> {
             reopens: shape.reopens,
             map,
             region: shape.region.and_then(|kind| SwapKind::ALL.iter().position(|k| *k == kind)),
+            zcache: shape.zcache,
             patience: shape.patience.map(|patience| patience.as_millis() as u64),
             create: self.create,
         }

@@ -66,6 +66,9 @@ pub(crate) struct VictimArgs {
     /// Map mode of the file, instead of views
     #[arg(long)]
     pub(crate) map: Option<MapMode>,
+    /// Sixteenths of the budget for pages that stay compressed
+    #[arg(long)]
+    pub(crate) zcache: Option<u64>,
     /// Number of the kind of swap of a region in addition to the file
     #[arg(long)]
     pub(crate) region: Option<usize>,
@@ -96,6 +99,7 @@ impl VictimArgs {
         args.extend(self.two_views.then(|| "--two-views".into()));
         args.extend(self.reopens.then(|| "--reopens".into()));
         args.extend(self.map.map(|way| format!("--map={way}").into()));
+        args.extend(self.zcache.map(|part| format!("--zcache={part}").into()));
         args.extend(self.region.map(|kind| format!("--region={kind}").into()));
         args.extend(self.patience.map(|millis| format!("--patience={millis}").into()));
         args.extend(self.create.map(|bytes| format!("--create={bytes}").into()));
@@ -110,6 +114,7 @@ impl VictimArgs {
             two_views: self.two_views,
             reopens: self.reopens,
             map: self.map,
+            zcache: self.zcache,
             region: self.region.and_then(|kind| SwapKind::ALL.get(kind).copied()),
             patience: self.patience.map(Duration::from_millis),
         }
