@@ -263,20 +263,12 @@ impl<'p> Pipeline<'p> {
             }
             let mut open = std::mem::take(&mut self.open);
             let mut pieces = open.drain(..placed).peekable();
-            while let Some(mut first) = pieces.next() {
-                if self.load(&mut first) {
-                    let bytes = first.claim.pages() << self.pool.page_shift;
-                    self.landing.push((first, Ok(bytes as u32)));
-                    continue;
-                }
+            while let Some(first) = pieces.next() {
+                let Some(first) = self.unless_compressed(first) else { continue };
                 let mut run = self.spare.pop().unwrap_or_default();
                 run.push(first);
-                while let Some(mut piece) = pieces.next_if(|piece| piece.joins) {
-                    if self.load(&mut piece) {
-                        let bytes = piece.claim.pages() << self.pool.page_shift;
-                        self.landing.push((piece, Ok(bytes as u32)));
-                        break;
-                    }
+                while let Some(piece) = pieces.next_if(|piece| piece.joins) {
+                    let Some(piece) = self.unless_compressed(piece) else { break };
                     run.push(piece);
                 }
                 self.push(run);
@@ -293,14 +285,15 @@ impl<'p> Pipeline<'p> {
         }
     }
 
-    /// Fills a piece that was kept compressed.
-    fn load(&self, piece: &mut Piece) -> bool {
-        let (pool, claim) = (self.pool, &piece.claim);
-        let loaded = pool.load_compressed(self.space, claim.page, piece.frame);
-        if loaded {
-            piece.to = Some(pool.destination(self.space, pool.page_bytes(), piece.frame));
+    /// A piece that is to be read. One that was kept compressed is filled, and has arrived.
+    fn unless_compressed(&mut self, mut piece: Piece) -> Option<Piece> {
+        let (pool, space) = (self.pool, self.space);
+        if !pool.load_compressed(space, piece.claim.page, piece.frame) {
+            return Some(piece);
         }
-        loaded
+        piece.to = Some(pool.destination(space, pool.page_bytes(), piece.frame));
+        self.landing.push((piece, Ok(pool.page_bytes() as u32)));
+        None
     }
 
     fn submit(&mut self) {

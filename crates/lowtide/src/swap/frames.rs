@@ -147,9 +147,13 @@ impl Keeper for FrameSource {
 /// Frames that compressed pages of a group may take: not all that the group may have, or nothing
 /// would be left for the pages that it works with.
 fn share(state: &State, group: MemcgId) -> u64 {
+    share_of(budget_of(state, group))
+}
+
+/// Pages that a group may use: the smallest limit of it and those above.
+pub(crate) fn budget_of(state: &State, group: MemcgId) -> u64 {
     let levels = std::iter::successors(Some(group), |&at| state.engine.parent(at));
-    let max = levels.map(|at| state.engine.max(at)).min().unwrap_or_default();
-    share_of(max)
+    levels.map(|at| state.engine.max(at)).min().unwrap_or_default()
 }
 
 /// The same of a budget.

@@ -54,7 +54,7 @@ mod tenant;
 
 pub use config::SwapOptions;
 pub(crate) use file::{Backing, Limits, create};
-pub(crate) use frames::{Frame, Keeper, charge_unused, fill_reserves, take_charged};
+pub(crate) use frames::{Frame, Keeper, budget_of, charge_unused, fill_reserves, take_charged};
 pub(crate) use maintain::maintain;
 pub(crate) use out::swap_out;
 pub(crate) use places::{REFUSAL, Swaps, Tried};

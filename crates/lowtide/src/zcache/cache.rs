@@ -8,7 +8,7 @@ use super::kept::Kept;
 use super::size::ZcacheSize;
 use super::stat::ZcacheStat;
 use crate::pool::{Pool, State, StateGuard};
-use crate::swap::{owner, tag};
+use crate::swap::{budget_of, owner, tag};
 use lowtide_core::zcache::{Governor, Measured, hash, is_sampled};
 use lowtide_core::{MemcgId, Owner, SpaceId};
 use lowtide_pin::sync::lock;
@@ -397,12 +397,6 @@ impl Tries {
         let mean = self.kept_bytes / self.kept.max(1e-9) * LOST + TABLES;
         (self.kept / self.all.max(1.0), page_bytes / mean)
     }
-}
-
-/// Pages that a group may use.
-fn budget_of(state: &State, group: MemcgId) -> u64 {
-    let levels = std::iter::successors(Some(group), |&at| state.engine.parent(at));
-    levels.map(|at| state.engine.max(at)).min().unwrap_or_default()
 }
 
 /// Frees frames of the stores of a group and those below it, where reclaim finds nothing else.

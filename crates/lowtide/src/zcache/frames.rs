@@ -4,6 +4,7 @@
 //! are: without one a copy is lost, and nothing else. Compressed pages take at most three quarters
 //! of what their group uses.
 
+use super::places::Zcaches;
 use crate::pool::{Pool, State};
 use crate::swap::{Frame, Keeper, charge_unused, take_charged};
 use lowtide_core::MemcgId;
@@ -65,13 +66,7 @@ impl PageSource for Source {
 
     fn uncharge_table(&self) {
         let Some(pool) = self.pool.upgrade() else { return };
-        let Ok(mut state) = pool.lock_sound() else { return };
-        let group = state.zcaches.group(self.index);
-        let frame = state.zcaches.give_table(self.index);
-        state.frames.free(frame, 0);
-        state.engine.uncharge(group, 1);
-        drop(state);
-        pool.freed.wake_all();
+        give_back(&pool, self.index, |zcaches| zcaches.give_table(self.index));
     }
 }
 
@@ -81,14 +76,22 @@ impl Keeper for Held {
     }
 
     fn give_back(&self, frame: u32) {
-        let Ok(mut state) = self.pool.lock_sound() else { return };
-        let group = state.zcaches.group(self.index);
-        state.zcaches.count(self.index, false);
-        state.frames.free(frame, 0);
-        state.engine.uncharge(group, 1);
-        drop(state);
-        self.pool.freed.wake_all();
+        give_back(&self.pool, self.index, |zcaches| {
+            zcaches.count(self.index, false);
+            frame
+        });
     }
+}
+
+/// Gives back a frame of the store at a place, which the group pays for no more.
+fn give_back(pool: &Pool, index: usize, which: impl FnOnce(&mut Zcaches) -> u32) {
+    let Ok(mut state) = pool.lock_sound() else { return };
+    let group = state.zcaches.group(index);
+    let frame = which(&mut state.zcaches);
+    state.frames.free(frame, 0);
+    state.engine.uncharge(group, 1);
+    drop(state);
+    pool.freed.wake_all();
 }
 
 /// Whether compressed pages of a group take more than their share of what it uses.
