@@ -2,7 +2,10 @@
 //! changes: what is read is what the file has, also after others changed it; limits hold; and what
 //! does not compress costs nothing.
 
+#![expect(unsafe_code, reason = "mapping a file is unsafe: others could change it")]
+
 use crate::common::{Dir, eventually};
+use lowtide::map::{MapError, MapMode, MapOptions};
 use lowtide::{OpenOptions, Pager, Policy, Settled, Size, View};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -120,6 +123,41 @@ fn calls_for_many_pages_find_them() {
 fn pages_that_do_not_compress_are_not_kept() {
     let dir = Dir::new();
     let path = dir.path().join("data");
+#[test]
+fn pages_behind_a_pointer_come_back_as_they_were_stored_last() {
+    let dir = Dir::new();
+    let path = dir.path().join("data");
+    write(&path, 4096, text);
+    let pager = pager(4096, "mglru");
+    let file = File::options().read(true).write(true).open(&path).unwrap();
+    // SAFETY: only this map changes the file.
+    let map = unsafe { MapOptions::new().mode(MapMode::Userfault).map_mut(&pager, &file) };
+    let mut map = match map {
+        Err(MapError::Mode { why, .. }) => return eprintln!("SKIPPED: {why}"),
+        map => map.unwrap(),
+    };
+    let mut versions: Vec<u64> = (0..PAGES).collect();
+    for turn in 0..6 {
+        for page in 0..PAGES {
+            let at = page as usize * 4096..(page as usize + 1) * 4096;
+            let version = &mut versions[page as usize];
+            assert!(map[at.clone()] == text(*version, 4096), "page {page} in turn {turn}");
+            if (page + turn) % 7 == 0 {
+                *version += 1000;
+                map[at].copy_from_slice(&text(*version, 4096));
+            }
+        }
+    }
+    let stat = pager.root().zcache_stat().unwrap();
+    assert!(stat.loaded > PAGES, "{stat:?}");
+    pager.validate().unwrap();
+    drop(map);
+    let bytes = std::fs::read(&path).unwrap();
+    let expected = versions.iter().flat_map(|version| text(*version, 4096));
+    assert!(bytes.into_iter().eq(expected), "the file has what was stored");
+    assert_eq!(pager.root().usage().unwrap(), 0);
+}
+
     write(&path, 4096, noise);
     let pager = pager(4096, "mglru");
     let view = open(&pager, &path);

@@ -156,15 +156,13 @@ impl Pool {
         }
     }
 
-    /// Fills the frame of a page that is claimed and has one, if the page was kept compressed.
-    pub(super) fn load_compressed(&self, space: &Space, page: u64, frame: u32) -> bool {
+    /// Fills a page that is claimed, and whose bytes are to arrive there, if it was kept compressed.
+    pub(super) fn load_compressed(&self, space: &Space, page: u64, to: &Destination) -> bool {
         let Some(zcache) = &space.zcache else { return false };
-        // SAFETY: the frame is this thread's until the claim is resolved: it is charged, and no
-        // translation leads to it. Files that have compressed pages have no pointers to them, so
-        // their frames have memory.
-        #[expect(unsafe_code, reason = "frames are raw memory until they are published")]
-        let to =
-            unsafe { std::slice::from_raw_parts_mut(self.frame_ptr(frame), self.page_bytes()) };
+        // SAFETY: the destination is this claim's until it is resolved, and has a page of bytes: a
+        // frame that is charged, to which no translation leads, or memory of this thread.
+        #[expect(unsafe_code, reason = "destinations are raw memory")]
+        let to = unsafe { std::slice::from_raw_parts_mut(to.at, self.page_bytes()) };
         zcache.load(page, to)
     }
 
@@ -452,7 +450,7 @@ impl Pool {
         let bytes = (self.page_bytes() as u64) << claim.order;
         let outcome = if space.anon.is_some() {
             anon::fill(self, space, page, &to)
-        } else if self.load_compressed(space, page, frame) {
+        } else if self.load_compressed(space, page, &to) {
             Ok(bytes as u32)
         } else {
             let request = self.read_request(space, &claim, &to);

@@ -288,10 +288,14 @@ impl<'p> Pipeline<'p> {
     /// A piece that is to be read. One that was kept compressed is filled, and has arrived.
     fn unless_compressed(&mut self, mut piece: Piece) -> Option<Piece> {
         let (pool, space) = (self.pool, self.space);
-        if !pool.load_compressed(space, piece.claim.page, piece.frame) {
+        if space.zcache.is_none() {
             return Some(piece);
         }
-        piece.to = Some(pool.destination(space, pool.page_bytes(), piece.frame));
+        let to = pool.destination(space, pool.page_bytes(), piece.frame);
+        if !pool.load_compressed(space, piece.claim.page, &to) {
+            return Some(piece);
+        }
+        piece.to = Some(to);
         self.landing.push((piece, Ok(pool.page_bytes() as u32)));
         None
     }

@@ -456,7 +456,7 @@ impl Mirror {
         let skipped = ((pages.start - first) << self.page_shift) as usize;
         let len = ((pages.end - pages.start) << self.page_shift) as usize;
         let (range, bytes) = (self.range(pages.clone()), &bytes[skipped..skipped + len]);
-        let (done, copied) = self.copy(range.start, bytes, (quiet, protected));
+        let (done, copied) = self.put(range.start, bytes, (quiet, protected));
         let there = (done >> self.page_shift) as u64;
         let (range, pages) = (range.start..range.start + done, pages.start..pages.start + there);
         // Nothing waits for them: their first touches are to be seen.
@@ -469,7 +469,7 @@ impl Mirror {
     }
 
     /// Copies bytes to addresses of missing pages. Returns how many, and why not all.
-    fn copy(
+    fn put(
         &self,
         start: usize,
         bytes: &[u8],
@@ -565,6 +565,11 @@ impl MappedPages for Mirror {
 
     fn install_run(&self, first: u64, bytes: &[u8], how: Arrival, watched: bool) -> u64 {
         self.bring(first, bytes, how, watched).0
+    }
+
+    fn copy(&self, page: u64, to: &mut [u8]) -> bool {
+        let is_there = self.clip(page..page + 1) == (page..page + 1);
+        is_there && !self.closed.load(Relaxed) && self.read(page << self.page_shift, to).is_ok()
     }
 
     fn release(&self, pages: Range<u64>) {

@@ -63,6 +63,15 @@ pub(crate) trait MappedPages: Send + Sync + fmt::Debug {
     /// The others are as absent as before.
     fn install_run(&self, first: u64, bytes: &[u8], how: Arrival, watched: bool) -> u64;
 
+    /// Copies the bytes of a page that is locked for eviction. False where they are not this
+    /// process's to keep, or cannot be had. Called under the pool's lock.
+    ///
+    /// Cost: a system call, and the copy.
+    fn copy(&self, page: u64, to: &mut [u8]) -> bool {
+        let _ = (page, to);
+        false
+    }
+
     /// Gives the memory of pages back. Called under the pool's lock, while their translations are
     /// locked for eviction, or lead nowhere.
     fn release(&self, pages: Range<u64>);

@@ -9,6 +9,7 @@ use crate::pool::Pool;
 use crate::space::backing::{Backing, Create, Descriptors, Held, Wanted};
 use crate::space::{PAGES_MAX, SPACES_MAX, Space};
 use crate::tenant::TenantError;
+use crate::zcache::{OfSpace, Zcache};
 use lowtide_core::MemcgId;
 use lowtide_sys::file::path_of;
 use lowtide_sys::memory::page_size;
@@ -127,6 +128,8 @@ pub(super) fn open_space(
         return Err(OpenError::Locked { path, waited: Duration::ZERO }.into());
     }
     let backing = Backing::in_room(&path, descriptors, writes, held);
+    // Before the lock, and dropped after it. The kernel's own pages are not ours to compress.
+    let zcache = if cached { None } else { Zcache::of(pool, group) };
     let mut state = pool.lock();
     if !state.engine.alive(group) {
         backing.unlock();
@@ -144,6 +147,7 @@ pub(super) fn open_space(
     match made {
         Ok(mut space) => {
             space.mapped = Some(body);
+            space.zcache = zcache.map(|cache| OfSpace::new(cache, id));
             let space = Arc::new(space);
             state.add_space(&space);
             Ok(space)

@@ -282,7 +282,7 @@ impl Pool {
                 self.write_back_below(MemcgId::ROOT);
                 state = self.lock();
             }
-            if !isolated && !leaving.is_empty() {
+            if !isolated && leaving.len() > 0 {
                 drop(state);
                 leaving.store();
                 state = self.lock();
@@ -334,15 +334,23 @@ impl Pool {
     /// Unmaps folios that the engine has freed, and gives their frames back.
     fn release(&self, state: &mut State, freed: &[Freed], leaving: &mut Leaving<'_>) {
         let State { frames, spaces, zcaches, .. } = state;
+        let space_of = |gone: &Freed| {
+            spaces[gone.owner.space.0 as usize].as_ref().expect("a folio's space is open")
+        };
+        // Before their bytes are gone.
+        let before = leaving.len();
+        freed.iter().for_each(|gone| leaving.take(zcaches, space_of(gone), gone));
+        let mut taken = before..leaving.len();
         release_mapped(spaces, freed.iter().map(|gone| (gone.owner, gone.order)));
         for gone in freed {
-            let space = spaces[gone.owner.space.0 as usize].as_ref();
-            let space = space.expect("a folio's space is open");
+            let space = space_of(gone);
             let shadow = gone.shadow.map_or(0, Shadow::to_bits);
             if shadow == 0 {
                 space.anon().lazy.remove(gone.owner.page);
             }
-            if !leaving.take(zcaches, space, gone) {
+            if taken.start < taken.end && leaving.is(taken.start, gone.owner) {
+                taken.start += 1;
+            } else {
                 for entry in space.entries(gone.owner.page, gone.order) {
                     if entry.evict(shadow) {
                         self.waits.complete(entry, &Ok(()));

@@ -35,16 +35,22 @@ impl<'p> Leaving<'p> {
         Self { pool, pages: Vec::new(), bytes: Vec::new() }
     }
 
-    pub(crate) const fn is_empty(&self) -> bool {
-        self.pages.is_empty()
+    pub(crate) const fn len(&self) -> usize {
+        self.pages.len()
     }
 
-    /// Takes a page along that the engine has freed, whose translation is locked and whose frame is
-    /// not free yet. Returns whether it did: then its translation is busy.
-    pub(crate) fn take(&mut self, zcaches: &Zcaches, space: &Arc<Space>, gone: &Freed) -> bool {
+    /// Whether a page is the one that was taken along after so many others.
+    pub(crate) fn is(&self, after: usize, owner: Owner) -> bool {
+        let page = &self.pages[after];
+        (page.space.id, page.page) == (owner.space, owner.page)
+    }
+
+    /// Takes a page along that the engine has freed, whose translation is locked and whose bytes
+    /// are still there, if it is to be kept. Then its translation is busy.
+    pub(crate) fn take(&mut self, zcaches: &Zcaches, space: &Arc<Space>, gone: &Freed) {
         let (pool, Owner { page, .. }) = (self.pool, gone.owner);
-        let Some(of_space) = &space.zcache else { return false };
-        let Some(shadow) = gone.shadow.map(Shadow::to_bits) else { return false };
+        let Some(of_space) = &space.zcache else { return };
+        let Some(shadow) = gone.shadow.map(Shadow::to_bits) else { return };
         let whole = (page + 1) << pool.page_shift <= space.len();
         let is_full = self.pages.len() >= PAGES_MAX || self.bytes.len() >= BYTES_MAX;
         if !whole
@@ -52,16 +58,30 @@ impl<'p> Leaving<'p> {
             || of_space.is_paused()
             || !zcaches.came_back(gone.folio.0)
             || !of_space.cache.wants(gone.owner, of_space.common.collects(), &|| pool.now())
+            || !self.copy(space, gone)
         {
-            return false;
+            return;
         }
-        self.bytes.extend_from_slice(pool.bytes(gone.folio.0));
         if space.table.entry(page).hold_back() {
             // They see that it is busy, and wait again.
             pool.waits.complete(space.table.entry(page), &Ok(()));
         }
         self.pages.push(Page { space: Arc::clone(space), page, shadow });
-        true
+    }
+
+    /// Copies the bytes of a page, from its frame or from where a pointer leads.
+    fn copy(&mut self, space: &Space, gone: &Freed) -> bool {
+        let Some(mapped) = &space.mapped else {
+            self.bytes.extend_from_slice(self.pool.bytes(gone.folio.0));
+            return true;
+        };
+        let at = self.bytes.len();
+        self.bytes.resize(at + self.pool.page_bytes(), 0);
+        let copied = mapped.copy(gone.owner.page, &mut self.bytes[at..]);
+        if !copied {
+            self.bytes.truncate(at);
+        }
+        copied
     }
 
     /// Stores the pages. Called without the pool's lock.

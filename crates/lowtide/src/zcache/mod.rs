@@ -24,9 +24,10 @@
 //! evict, and gives frames back where reclaim finds nothing else.
 //!
 //! **Which pages.** Those that came back once: a page that comes in for the first time, or ahead
-//! of its use, and leaves again may never be needed. Not pages behind pointers, and none of large
-//! folios. A page that shrinks to more than seven tenths is not kept, and after eight such pages in
-//! a row a region of the file is left alone for a while, longer each time.
+//! of its use, and leaves again may never be needed. Pages behind pointers are among them where
+//! their bytes are lowtide's, pages of large folios are not. A page that shrinks to more than seven
+//! tenths is not kept, and after eight such pages in a row a region of the file is left alone for a
+//! while, longer each time.
 //!
 //! | file | concept |
 //! |---|---|
@@ -53,7 +54,7 @@ mod places;
 mod size;
 mod stat;
 
-pub(crate) use cache::{Zcache, give_up};
+pub(crate) use cache::{Zcache, give_up, maintain};
 pub(crate) use leaving::Leaving;
 pub(crate) use of_space::OfSpace;
 pub(crate) use places::Zcaches;
