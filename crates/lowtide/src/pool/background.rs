@@ -15,6 +15,7 @@ use crate::error::BuildError;
 use crate::space::Space;
 use crate::swap;
 use crate::thread_locals;
+use crate::zcache;
 use lowtide_core::limits::PUBLISH_INTERVAL_NS;
 use lowtide_core::{MemcgId, Reason, Reclaim, Task};
 use lowtide_io::Deadline;
@@ -164,6 +165,7 @@ fn kswapd(pool: &Pool) {
             divide_all(&mut state);
             state = pool.trim(state);
             state = swap::maintain(pool, state);
+            state = zcache::maintain(pool, state);
             state = serve_programs(pool, state);
         }
         state = looks.turn(pool, state);

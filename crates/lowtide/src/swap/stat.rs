@@ -2,6 +2,7 @@
 
 use super::slot::Store;
 use crate::pool::Pool;
+use crate::zcache::ZcacheStat;
 use lowtide_core::{MemcgId, MemoryStat};
 use std::fmt;
 use std::sync::Arc;
@@ -75,16 +76,17 @@ impl Kept {
     /// Looks at a group. Called without the pool's lock.
     pub(crate) fn of(pool: &Pool, group: MemcgId) -> Self {
         let mut kept = Self::default();
-        if !pool.has_swap {
-            return kept;
-        }
-        let stores = {
+        let (stores, caches) = {
             let state = pool.lock();
             if pool.is_poisoned() || !state.engine.alive(group) {
                 return kept;
             }
-            state.swaps.all(|of| state.engine.is_within(of, group))
+            let within = |of| state.engine.is_within(of, group);
+            (state.swaps.all(within), state.zcaches.all(within))
         };
+        caches.iter().for_each(|cache| cache.count());
+        let clean = ZcacheStat::of(&caches, pool.page_shift);
+        (kept.bytes, kept.pages) = (clean.compressed_bytes, clean.pages);
         for stat in stores.iter().map(|store| store.stat()) {
             kept.bytes += stat.compressed_bytes;
             kept.pages += stat.stored;

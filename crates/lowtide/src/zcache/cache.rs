@@ -10,9 +10,9 @@ use super::stat::ZcacheStat;
 use crate::pool::{Pool, State, StateGuard};
 use crate::swap::{budget_of, owner, tag};
 use lowtide_core::zcache::{Governor, Measured, hash, is_sampled};
-use lowtide_core::{MemcgId, Owner, SpaceId};
+use lowtide_core::{MemcgId, Owner, SpaceId, ZswapEvents};
 use lowtide_pin::sync::lock;
-use lowtide_swap::{CompressedStore, Dictionary, Packing, Rejected, StoreLimits};
+use lowtide_swap::{CompressedStore, Dictionary, Packing, PageSource, Rejected, StoreLimits};
 use lowtide_sys::tell;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -56,6 +56,8 @@ pub(crate) struct Zcache {
     stored: AtomicU64,
     loaded: AtomicU64,
     incompressible: AtomicU64,
+    /// Pages stored and loaded that its group's counters have.
+    counted: Mutex<(u64, u64)>,
     /// Frames that it may have.
     target: AtomicU64,
     /// When that was decided.
@@ -64,8 +66,10 @@ pub(crate) struct Zcache {
     look_at: AtomicU64,
     /// Which pages are in the sample.
     mask: u64,
-    /// A dictionary for each file is worth its memory, and may be made in a thread.
-    dictionaries: (bool, bool),
+    /// A dictionary for each file is worth its memory.
+    dictionaries: bool,
+    /// Those that are to be made.
+    to_make: Mutex<Vec<Arc<Common>>>,
     is_measured: bool,
     deciding: Mutex<Deciding>,
     place: Place,
@@ -134,7 +138,6 @@ impl Zcache {
             by_tag: true,
             ..StoreLimits::default()
         };
-        let is_worth_it = Common::is_worth_it(pool.page_bytes(), budget << pool.page_shift);
         let cache: Arc<dyn Kept> = Arc::new(Self {
             store: CompressedStore::new(source, limits),
             clock: Clock::default(),
@@ -143,11 +146,13 @@ impl Zcache {
             stored: AtomicU64::new(0),
             loaded: AtomicU64::new(0),
             incompressible: AtomicU64::new(0),
+            counted: Mutex::default(),
             target: AtomicU64::new(target),
             decided: AtomicU64::new(pool.now()),
             look_at: AtomicU64::new(0),
             mask: governor.mask(),
-            dictionaries: (is_worth_it, pool.background),
+            dictionaries: Common::is_worth_it(pool.page_bytes(), budget << pool.page_shift),
+            to_make: Mutex::default(),
             is_measured: pool.zcache_size == ZcacheSize::Measured,
             deciding: Mutex::new(Deciding {
                 governor,
@@ -279,7 +284,10 @@ impl Kept for Zcache {
             lock(&self.deciding).tries.add(size);
         }
         if size.is_some() && common.collects() {
-            common.add(bytes, self.dictionaries, |bytes| self.store.charge(bytes));
+            let full = common.add(bytes, self.dictionaries, |bytes| self.store.charge(bytes));
+            if full {
+                lock(&self.to_make).push(Arc::clone(common));
+            }
         }
     }
 
@@ -335,6 +343,9 @@ impl Kept for Zcache {
 
     fn adapt(&self) {
         let Some(pool) = self.place.pool.upgrade() else { return };
+        if !pool.background {
+            self.maintain();
+        }
         let now = pool.now();
         let before = self.decided.load(Relaxed);
         let enough = self.seen.offered.load(Relaxed) >= self.look_at.load(Relaxed);
@@ -357,6 +368,13 @@ impl Kept for Zcache {
         }
     }
 
+    fn maintain(&self) {
+        let page_bytes = self.store.source().page_bytes();
+        for common in std::mem::take(&mut *lock(&self.to_make)) {
+            common.make(page_bytes);
+        }
+    }
+
     fn shrink(&self) {
         let dropped = self.drop_coldest(2 * DROPPED);
         let moved = self.store.compact(COMPACTED);
@@ -367,6 +385,18 @@ impl Kept for Zcache {
         if self.store.is_empty() {
             self.store.shrink_tables();
         }
+    }
+
+    fn count(&self) {
+        let Some(pool) = self.place.pool.upgrade() else { return };
+        let Ok(mut state) = pool.lock_sound() else { return };
+        let mut counted = lock(&self.counted);
+        let (stored, loaded) = (self.stored.load(Relaxed), self.loaded.load(Relaxed));
+        let mut events = ZswapEvents::stored(stored - counted.0);
+        events.zswpin = loaded - counted.1;
+        *counted = (stored, loaded);
+        let group = state.zcaches.group(self.place.index);
+        state.engine.count_zswap(group, &events);
     }
 
     fn add_to(&self, sum: &mut ZcacheStat, page_shift: u32) {
@@ -384,6 +414,12 @@ impl Kept for Zcache {
     }
 }
 
+impl Drop for Zcache {
+    fn drop(&mut self) {
+        self.count();
+    }
+}
+
 impl Tries {
     fn add(&mut self, size: Option<usize>) {
         let add = |sum: &mut f64, value: f64| *sum = *sum * DECAY + value;
@@ -397,6 +433,19 @@ impl Tries {
         let mean = self.kept_bytes / self.kept.max(1e-9) * LOST + TABLES;
         (self.kept / self.all.max(1.0), page_bytes / mean)
     }
+}
+
+/// Does what takes long, in the thread that reclaims ahead of need.
+pub(crate) fn maintain<'a>(pool: &'a Pool, state: StateGuard<'a>) -> StateGuard<'a> {
+    let caches = state.zcaches.all(|_| true);
+    if caches.is_empty() {
+        return state;
+    }
+    drop(state);
+    for cache in caches {
+        cache.maintain();
+    }
+    pool.lock()
 }
 
 /// Frees frames of the stores of a group and those below it, where reclaim finds nothing else.

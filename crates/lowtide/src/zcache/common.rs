@@ -2,16 +2,16 @@
 //! large ones become, and compressing them faster.
 //!
 //! It is made once for each file, of pages that were tried while nothing was compressed: the first
-//! [`SAMPLES`] that shrink. That takes a tenth of a second, in a thread of its own where the pager
-//! has threads. Pages that are stored with it need it to be loaded, so it stays until the file is
+//! [`SAMPLES`] that shrink. That takes a tenth of a second: where the pager has threads it is the
+//! work of the one that reclaims ahead of need, since a thread that serves a page fault must not
+//! take so long, nor wait for another to begin. Pages that are stored with it need it to be loaded, so it stays until the file is
 //! closed. Where it would be more than a sixty-fourth of the budget, or
 //! where pages are so large that it does not help, there is none.
 
-use crate::thread_locals;
 use lowtide_pin::sync::lock;
 use lowtide_swap::Dictionary;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Mutex, OnceLock};
 
 /// Pages that a dictionary is made of.
 const SAMPLES: usize = 256;
@@ -50,38 +50,37 @@ impl Common {
         page_bytes <= PAGE_MAX && budget_bytes >= PART * BYTES as u64
     }
 
-    /// Takes a page that shrinks as a sample, and makes the dictionary of the last, if it is worth
-    /// it; in another thread, if there may be one. `charge`: counts its bytes, if there is room.
+    /// Takes a page that shrinks as a sample. True with the last: then the dictionary is to be
+    /// [made](Self::make). `charge`: counts its bytes, if there is room.
     pub(super) fn add(
-        self: &Arc<Self>,
+        &self,
         page: &[u8],
-        (is_worth_it, threads): (bool, bool),
+        is_worth_it: bool,
         charge: impl FnOnce(usize) -> bool,
-    ) {
-        if !is_worth_it {
-            let _ = self.made.set(None);
-            return;
+    ) -> bool {
+        let mut samples = lock(&self.samples);
+        if samples.len() == SAMPLES * page.len() {
+            return false;
         }
-        let samples = {
-            let mut samples = lock(&self.samples);
+        if is_worth_it {
             samples.extend_from_slice(page);
             if samples.len() < SAMPLES * page.len() {
-                return;
+                return false;
             }
-            std::mem::take(&mut *samples)
-        };
-        if !charge(BYTES) {
+            self.charged.store(charge(BYTES), Relaxed);
+        }
+        let is_full = self.charged.load(Relaxed);
+        if !is_full {
             let _ = self.made.set(None);
-            return;
+            *samples = Vec::new();
         }
-        self.charged.store(true, Relaxed);
-        let (common, each) = (Arc::clone(self), page.len());
-        let make = move || drop(common.made.set(Dictionary::of(&samples, each)));
-        if threads {
-            // Without a thread there is no dictionary.
-            drop(thread_locals::spawn("lowtide-common", make));
-        } else {
-            make();
-        }
+        is_full
+    }
+
+    /// Makes the dictionary of what was collected, for pages of this size.
+    pub(super) fn make(&self, page_bytes: usize) {
+        let samples = lock(&self.samples).clone();
+        let _ = self.made.set(Dictionary::of(&samples, page_bytes));
+        *lock(&self.samples) = Vec::new();
     }
 }

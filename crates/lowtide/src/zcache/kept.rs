@@ -45,8 +45,14 @@ pub(crate) trait Kept: fmt::Debug + Send + Sync {
     /// what they have beyond that.
     fn adapt(&self);
 
+    /// Does what takes long.
+    fn maintain(&self);
+
     /// Gives some frames back.
     fn shrink(&self);
+
+    /// Adds what was stored and loaded since the last time to the counters of its group.
+    fn count(&self);
 
     /// Adds its figures.
     fn add_to(&self, sum: &mut ZcacheStat, page_shift: u32);
