@@ -282,7 +282,8 @@ fn ten_small_tenants_each_write_sixteen_times_what_they_may_hold() {
 #[test]
 fn short_lived_threads_do_not_get_around_the_limit() {
     let dir = Dir::new();
-    let pager = slow_pager(2048, 2, percent(5, 10));
+    // Far slower than threads begin, also where processors are busy.
+    let pager = slow_pager(2048, 20, percent(5, 10));
     let path = slow_file(&dir, "slow", 4096 * PAGE);
     let view = OpenOptions::new().write(true).open(&pager, path).unwrap();
     let (excess, last) = excess(
