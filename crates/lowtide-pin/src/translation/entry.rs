@@ -410,6 +410,11 @@ impl Entry {
         self.leave(is_locked, State::Busy)
     }
 
+    /// Whether a thread waits for this page, which the calling thread owns.
+    pub fn is_awaited(&self) -> bool {
+        self.0.load(Ordering::Relaxed) & WAITERS != 0
+    }
+
     /// LOCKED → ABSENT without history, dirty or not: the page ceases to exist, as after a
     /// truncation.
     ///

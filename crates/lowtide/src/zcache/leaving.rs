@@ -28,6 +28,8 @@ struct Page {
     space: Arc<Space>,
     page: u64,
     shadow: u32,
+    /// Where its bytes are.
+    at: usize,
 }
 
 impl<'p> Leaving<'p> {
@@ -58,15 +60,18 @@ impl<'p> Leaving<'p> {
             || of_space.is_paused()
             || !zcaches.came_back(gone.folio.0)
             || !of_space.cache.wants(gone.owner, of_space.common.collects(), &|| pool.now())
-            || !self.copy(space, gone)
         {
+            return;
+        }
+        let at = self.bytes.len();
+        if !self.copy(space, gone) {
             return;
         }
         if space.table.entry(page).hold_back() {
             // They see that it is busy, and wait again.
             pool.waits.complete(space.table.entry(page), &Ok(()));
         }
-        self.pages.push(Page { space: Arc::clone(space), page, shadow });
+        self.pages.push(Page { space: Arc::clone(space), page, shadow, at });
     }
 
     /// Copies the bytes of a page, from its frame or from where a pointer leads.
@@ -89,7 +94,11 @@ impl<'p> Leaving<'p> {
         let bytes = std::mem::take(&mut self.bytes);
         let page_bytes = self.pool.page_bytes();
         let mut last = None;
-        for (page, bytes) in self.pages.drain(..).zip(bytes.chunks_exact(page_bytes)) {
+        while !self.pages.is_empty() {
+            // All of them take a millisecond: what a thread waits for comes first.
+            let awaited = self.pages.iter().position(Page::is_awaited);
+            let page = self.pages.swap_remove(awaited.unwrap_or(0));
+            let bytes = &bytes[page.at..][..page_bytes];
             let of_space = page.space.zcache.as_ref().expect("only such are taken along");
             if !of_space.is_paused() {
                 let owner = Owner { space: page.space.id, page: page.page };
@@ -105,6 +114,10 @@ impl<'p> Leaving<'p> {
 }
 
 impl Page {
+    fn is_awaited(&self) -> bool {
+        self.space.table.entry(self.page).is_awaited()
+    }
+
     /// It is absent from now on.
     fn end(&self, pool: &Pool) {
         let entry = self.space.table.entry(self.page);
