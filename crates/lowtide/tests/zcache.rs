@@ -93,6 +93,10 @@ fn a_circle_that_is_larger_than_the_budget_is_read_once_if_it_fits_compressed() 
                  {after:?}"
             );
             assert!(after.ratio().unwrap() > 1.5 && after.corrupt == 0, "{after:?}");
+            let counted = pager.root().stat().unwrap();
+            let as_counted =
+                (counted.zswap_events.zswpout, counted.zswap_events.zswpin, counted.zswapped);
+            assert_eq!(as_counted, (after.stored, after.loaded, after.pages));
             assert!(pager.root().usage().unwrap() <= BUDGET * page_bytes as u64);
             pager.validate().unwrap();
             drop(view);
@@ -119,10 +123,6 @@ fn calls_for_many_pages_find_them() {
     assert!(stat.loaded > PAGES, "{stat:?}");
 }
 
-#[test]
-fn pages_that_do_not_compress_are_not_kept() {
-    let dir = Dir::new();
-    let path = dir.path().join("data");
 #[test]
 fn pages_behind_a_pointer_come_back_as_they_were_stored_last() {
     let dir = Dir::new();
@@ -158,6 +158,10 @@ fn pages_behind_a_pointer_come_back_as_they_were_stored_last() {
     assert_eq!(pager.root().usage().unwrap(), 0);
 }
 
+#[test]
+fn pages_that_do_not_compress_are_not_kept() {
+    let dir = Dir::new();
+    let path = dir.path().join("data");
     write(&path, 4096, noise);
     let pager = pager(4096, "mglru");
     let view = open(&pager, &path);
@@ -268,11 +272,34 @@ fn a_tenant_pays_for_its_own_and_gives_them_up_for_pages_that_it_needs() {
 }
 
 #[test]
+fn what_many_files_have_in_common_takes_a_sixteenth_of_the_budget_at_most() {
+    let (dir, max) = (Dir::new(), 12 << 20);
+    let builder = Pager::builder().max(Size::new(max)).background(false);
+    let pager = builder.zcache_sixteenths(HALF).build().unwrap();
+    let views: Vec<View> = (0..12)
+        .map(|number| {
+            let path = dir.path().join(number.to_string());
+            write(&path, 4096, text);
+            open(&pager, &path)
+        })
+        .collect();
+    for _ in 0..4 {
+        views.iter().for_each(|view| circles(view, 1, text));
+    }
+    let stat = pager.root().zcache_stat().unwrap();
+    // Tables have 50 bytes for a page.
+    let dictionaries = stat.table_bytes - (stat.pages * 64).min(stat.table_bytes);
+    assert!((1..=max / 16).contains(&dictionaries), "{dictionaries}: {stat:?}");
+    views.into_iter().skip(1).for_each(drop);
+    pager.validate().unwrap();
+}
+
+#[test]
 fn it_is_measured_whether_it_pays() {
     let dir = Dir::new();
     let path = dir.path().join("data");
     write(&path, 4096, text);
-    let pager = Pager::builder().max(Size::new(BUDGET * 4096)).zcache(true).build().unwrap();
+    let pager = Pager::builder().max(Size::new(BUDGET * 4096)).build().unwrap();
     let view = pager.open(&path).unwrap();
     // What fits is never compressed.
     let small: Vec<u64> = (0..BUDGET / 4).collect();
@@ -280,7 +307,7 @@ fn it_is_measured_whether_it_pays() {
         view.get_many(&small, |index, bytes| assert!(bytes == text(small[index], 4096))).unwrap();
     }
     assert_eq!(pager.root().zcache_stat().unwrap().stored, 0);
-    let off = Pager::builder().max(Size::new(BUDGET * 4096)).build().unwrap();
+    let off = Pager::builder().max(Size::new(BUDGET * 4096)).zcache(false).build().unwrap();
     circles(&off.open(&path).unwrap(), 3, text);
     assert_eq!(off.root().zcache_stat().unwrap(), lowtide::ZcacheStat::default());
 }

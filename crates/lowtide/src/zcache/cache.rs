@@ -15,7 +15,7 @@ use lowtide_pin::sync::lock;
 use lowtide_swap::{CompressedStore, Dictionary, Packing, PageSource, Rejected, StoreLimits};
 use lowtide_sys::tell;
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, Weak};
 
 /// Time between two decisions, in nanoseconds.
@@ -66,8 +66,8 @@ pub(crate) struct Zcache {
     look_at: AtomicU64,
     /// Which pages are in the sample.
     mask: u64,
-    /// A dictionary for each file is worth its memory.
-    dictionaries: bool,
+    /// Dictionaries that may still be made.
+    dictionaries: AtomicUsize,
     /// Those that are to be made.
     to_make: Mutex<Vec<Arc<Common>>>,
     is_measured: bool,
@@ -140,7 +140,7 @@ impl Zcache {
         };
         let cache: Arc<dyn Kept> = Arc::new(Self {
             store: CompressedStore::new(source, limits),
-            clock: Clock::default(),
+            clock: Clock::new(),
             barren: Barren::new(pool.page_shift),
             seen: Seen::default(),
             stored: AtomicU64::new(0),
@@ -151,7 +151,7 @@ impl Zcache {
             decided: AtomicU64::new(pool.now()),
             look_at: AtomicU64::new(0),
             mask: governor.mask(),
-            dictionaries: Common::is_worth_it(pool.page_bytes(), budget << pool.page_shift),
+            dictionaries: Common::most(pool.page_bytes(), budget << pool.page_shift).into(),
             to_make: Mutex::default(),
             is_measured: pool.zcache_size == ZcacheSize::Measured,
             deciding: Mutex::new(Deciding {
@@ -168,6 +168,15 @@ impl Zcache {
     /// Whether nothing is to be stored.
     fn is_closed(&self) -> bool {
         self.target.load(Relaxed) == 0
+    }
+
+    /// Takes the memory of a dictionary, if there is room for another.
+    fn charge_dictionary(&self, bytes: usize) -> bool {
+        let one_less = |left: usize| left.checked_sub(1);
+        let may = self.dictionaries.fetch_update(Relaxed, Relaxed, one_less).is_ok();
+        let charged = may && self.store.charge(bytes);
+        self.dictionaries.fetch_add(usize::from(may && !charged), Relaxed);
+        charged
     }
 
     /// Stores a page; the coldest make room. Returns its size as it is kept.
@@ -284,8 +293,8 @@ impl Kept for Zcache {
             lock(&self.deciding).tries.add(size);
         }
         if size.is_some() && common.collects() {
-            let full = common.add(bytes, self.dictionaries, |bytes| self.store.charge(bytes));
-            if full {
+            let may = self.dictionaries.load(Relaxed) > 0;
+            if common.add(bytes, may, |bytes| self.charge_dictionary(bytes)) {
                 lock(&self.to_make).push(Arc::clone(common));
             }
         }
@@ -338,6 +347,7 @@ impl Kept for Zcache {
 
     fn file_ends(&self, charged: usize) {
         self.store.uncharge(charged);
+        self.dictionaries.fetch_add(usize::from(charged > 0), Relaxed);
         self.store.shrink_tables();
     }
 
@@ -376,11 +386,13 @@ impl Kept for Zcache {
     }
 
     fn shrink(&self) {
-        let dropped = self.drop_coldest(2 * DROPPED);
-        let moved = self.store.compact(COMPACTED);
-        if dropped + moved == 0 {
-            // Pages of one word take tables alone.
-            self.store.forget_all(|_| true);
+        // What is dropped leaves holes in many blocks. While these can be closed nothing more goes.
+        if self.store.compact(COMPACTED) == 0 {
+            let dropped = self.drop_coldest(2 * DROPPED);
+            if self.store.compact(COMPACTED) + dropped == 0 {
+                // Pages of one word take tables alone.
+                self.store.forget_all(|_| true);
+            }
         }
         if self.store.is_empty() {
             self.store.shrink_tables();

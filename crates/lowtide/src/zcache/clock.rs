@@ -52,8 +52,10 @@ impl Sum {
 }
 
 /// See the module documentation.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Clock {
+    /// Processors that this process has. They are counted once, since that opens files.
+    processors: usize,
     pub(super) stores: Sum,
     pub(super) loads: Sum,
     reads: Sum,
@@ -71,6 +73,12 @@ pub(super) struct Times {
 }
 
 impl Clock {
+    pub(super) fn new() -> Self {
+        let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        let (stores, loads, reads, of_it_processor) = Default::default();
+        Self { processors, stores, loads, reads, of_it_processor }
+    }
+
     /// Does what reads some pages, and returns how many.
     pub(crate) fn read<R>(&self, work: impl FnOnce() -> (R, u64)) -> R {
         if !turn().is_multiple_of(SAMPLED) {
@@ -85,10 +93,9 @@ impl Clock {
 
     /// What was measured since the last call, which was `nanos` ago.
     pub(super) fn take(&self, nanos: f64, before: &Times) -> Times {
-        let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let process = running::of_process();
         let busy = process.saturating_sub(before.process).as_nanos() as f64;
-        let idle = (nanos * processors as f64 - busy).max(0.0);
+        let idle = (nanos * self.processors as f64 - busy).max(0.0);
         let mean = |(nanos, pages): (f64, f64), before: f64| {
             if pages > 0.0 { nanos / pages } else { before }
         };

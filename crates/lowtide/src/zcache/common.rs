@@ -5,8 +5,8 @@
 //! [`SAMPLES`] that shrink. That takes a tenth of a second: where the pager has threads it is the
 //! work of the one that reclaims ahead of need, since a thread that serves a page fault must not
 //! take so long, nor wait for another to begin. Pages that are stored with it need it to be loaded, so it stays until the file is
-//! closed. Where it would be more than a sixty-fourth of the budget, or
-//! where pages are so large that it does not help, there is none.
+//! closed. Where it would be more than a sixty-fourth of the budget, or all of
+//! them more than a sixteenth, or where pages are so large that it does not help, there is none.
 
 use lowtide_pin::sync::lock;
 use lowtide_swap::Dictionary;
@@ -45,9 +45,11 @@ impl Common {
         if self.charged.swap(false, Relaxed) { BYTES } else { 0 }
     }
 
-    /// Whether there are dictionaries at all.
-    pub(super) const fn is_worth_it(page_bytes: usize, budget_bytes: u64) -> bool {
-        page_bytes <= PAGE_MAX && budget_bytes >= PART * BYTES as u64
+    /// How many dictionaries there may be at a time: each is at most this part of the budget, and
+    /// all together four times as much.
+    pub(super) const fn most(page_bytes: usize, budget_bytes: u64) -> usize {
+        let each = budget_bytes / (PART * BYTES as u64);
+        if page_bytes <= PAGE_MAX { 4 * each as usize } else { 0 }
     }
 
     /// Takes a page that shrinks as a sample. True with the last: then the dictionary is to be
