@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
 use lowtide_host::file::{drop_page_cache, free_bytes};
-use lowtide_workload::record::{self, RECORD_BYTES};
+use lowtide_workload::record::{self, Payload, RECORD_BYTES};
 use tempfile::TempDir;
 
 use crate::error::Error;
@@ -22,17 +22,18 @@ const CHUNK: usize = 1 << 20;
 /// The files of a run: equal when they are made.
 pub struct Files {
     dir: TempDir,
+    contents: Payload,
     bytes: u64,
     /// The files, each with the sum of the versions in it.
     made: Vec<(PathBuf, u64)>,
 }
 
 impl Files {
-    /// Makes `count` files of `bytes` in a new folder within `dir`.
+    /// Makes `count` files of `bytes`, of such records, in a new folder within `dir`.
     ///
     /// # Errors
     /// [`Error::Full`], [`Error::File`], [`Error::Interrupted`]. What was made is removed.
-    pub fn make(dir: &Path, bytes: u64, count: usize) -> Result<Self, Error> {
+    pub fn make(dir: &Path, contents: Payload, bytes: u64, count: usize) -> Result<Self, Error> {
         let free = free_bytes(dir).map_err(|error| Error::file("examine", dir, error))?;
         let needed = bytes * count as u64;
         // Some file systems do not count.
@@ -42,7 +43,7 @@ impl Files {
         }
         let folder = tempfile::Builder::new().prefix("lowtide-caches-").tempdir_in(dir);
         let folder = folder.map_err(|error| Error::file("make a folder in", dir, error))?;
-        let mut files = Self { dir: folder, bytes, made: Vec::new() };
+        let mut files = Self { dir: folder, contents, bytes, made: Vec::new() };
         for number in 0..count {
             let path = files.dir.path().join(format!("{number}.data"));
             files.fill(&path)?;
@@ -75,7 +76,7 @@ impl Files {
             let part = &mut chunk[..(self.bytes - at).min(CHUNK as u64) as usize];
             let (slots, _) = part.as_chunks_mut::<RECORD_BYTES>();
             for (key, slot) in (at / RECORD_BYTES as u64..).zip(slots) {
-                record::fill(key, 0, slot);
+                record::fill_with(self.contents, key, 0, slot);
             }
             file.write_all(part).map_err(failed)?;
         }
@@ -127,7 +128,7 @@ mod tests {
     #[test]
     fn a_lost_update_and_a_torn_record_are_found() {
         let dir = tempfile::tempdir().unwrap();
-        let mut files = Files::make(dir.path(), 1 << 20, 1).unwrap();
+        let mut files = Files::make(dir.path(), Payload::Random, 1 << 20, 1).unwrap();
         files.check(0, 0, "test").unwrap();
         let file = OpenOptions::new().write(true).open(files.path(0)).unwrap();
         let mut slot = [0; RECORD_BYTES];
@@ -142,7 +143,10 @@ mod tests {
     #[test]
     fn a_folder_without_room_is_refused_before_anything_is_written() {
         let dir = tempfile::tempdir().unwrap();
-        assert!(matches!(Files::make(dir.path(), 1 << 60, 1), Err(Error::Full { .. })));
+        assert!(matches!(
+            Files::make(dir.path(), Payload::Random, 1 << 60, 1),
+            Err(Error::Full { .. })
+        ));
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
     }
 }

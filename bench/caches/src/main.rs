@@ -14,7 +14,7 @@ use lowtide_caches::run::{Plan, Row, Slice, Table, peak_resident, run};
 use lowtide_caches::system::Kind;
 use lowtide_caches::threads::STOP;
 use lowtide_caches::work::Work;
-use lowtide_workload::record::RECORD_BYTES;
+use lowtide_workload::record::{Payload, RECORD_BYTES};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::iterator::Signals;
 
@@ -44,6 +44,9 @@ struct Args {
     /// Bytes of the file; each system has one of its own if a workload writes
     #[arg(long, default_value = "256M", value_name = "SIZE")]
     data: Size,
+    /// What records are made of: random bytes, or json or text, which compress
+    #[arg(long, default_value = "random", value_parser = contents, value_name = "NAME")]
+    contents: Payload,
     /// The budget of each system
     #[arg(long, default_value = "64M", value_name = "SIZE")]
     max: Size,
@@ -103,6 +106,15 @@ fn page(text: &str) -> Result<RecordLayout, String> {
     }
 }
 
+fn contents(text: &str) -> Result<Payload, String> {
+    match text {
+        "random" => Ok(Payload::Random),
+        "json" => Ok(Payload::Json),
+        "text" => Ok(Payload::Text),
+        _ => Err("records are `random`, `json` or `text`".into()),
+    }
+}
+
 fn seconds(text: &str) -> Result<f64, String> {
     match text.parse() {
         Ok(seconds) if (0.01..=3600.0).contains(&seconds) => Ok(seconds),
@@ -144,6 +156,7 @@ fn plan(args: Args) -> Plan {
     let all = |works: Vec<Work>| if works.is_empty() { Work::ALL.to_vec() } else { works };
     let mut plan = Plan {
         dir: args.dir.unwrap_or_else(std::env::temp_dir),
+        contents: args.contents,
         data: args.data.bytes(),
         max: args.max.bytes(),
         pages: args.page,

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use crate::layout::RecordLayout;
 use lowtide_host::usage::CpuTime;
-use lowtide_workload::record::RECORD_BYTES;
+use lowtide_workload::record::{Payload, RECORD_BYTES};
 
 use crate::error::Error;
 use crate::files::{Files, stop};
@@ -32,6 +32,8 @@ const WARM_TURNS: u64 = 6;
 pub struct Plan {
     /// Where data files are made.
     pub dir: PathBuf,
+    /// What records are made of.
+    pub contents: Payload,
     /// Bytes of the file.
     pub data: u64,
     /// The budget of each system.
@@ -117,7 +119,7 @@ pub fn run(plan: &Plan, mut show: impl FnMut(&Table)) -> Result<(), Error> {
         )));
     }
     let count = if plan.works.iter().any(|work| work.writes()) { plan.systems.len() } else { 1 };
-    let mut files = Files::make(&plan.dir, plan.data, count)?;
+    let mut files = Files::make(&plan.dir, plan.contents, plan.data, count)?;
     for &layout in &plan.pages {
         for &threads in &plan.threads {
             let terms =

@@ -9,12 +9,14 @@ use lowtide_caches::layout::RecordLayout;
 use lowtide_caches::run::{Plan, Table, run};
 use lowtide_caches::system::Kind;
 use lowtide_caches::work::Work;
+use lowtide_workload::record::Payload;
 
 const MAX: u64 = 4 << 20;
 
 fn plan(dir: &Path) -> Plan {
     Plan {
         dir: dir.to_owned(),
+        contents: Payload::Json,
         data: 16 << 20,
         max: MAX,
         pages: vec![RecordLayout::new(4096).unwrap()],

@@ -38,6 +38,8 @@ pub enum Payload {
     Random,
     /// A document of JSON: names, words, numbers, dates, and some random digits.
     Json,
+    /// Lines of text: words and numbers, separated by tabs.
+    Text,
 }
 
 /// Where the payload starts; before it are key, version and checksum.
@@ -114,6 +116,7 @@ pub fn fill_with(payload: Payload, key: u64, version: u64, slot: &mut [u8; RECOR
             }
         }
         Payload::Json => json(key, version, &mut rng, &mut slot[PAYLOAD..]),
+        Payload::Text => text(key, &mut rng, &mut slot[PAYLOAD..]),
     }
     let (header, _) = slot.as_chunks_mut::<8>();
     header[0] = key.to_le_bytes();
@@ -151,15 +154,60 @@ pub fn update(expected_key: u64, slot: &mut [u8; RECORD_BYTES]) -> Result<u64, R
     Ok(version)
 }
 
-/// The kind of a record's payload. Random bytes are taken for a document once in 2^40 records.
+/// The kind of a record's payload. Random bytes are taken for another once in 2^39 records.
 fn payload_of(slot: &[u8; RECORD_BYTES]) -> Payload {
-    let document = slot[PAYLOAD..].starts_with(JSON_BEGIN) && slot.ends_with(JSON_END);
-    if document { Payload::Json } else { Payload::Random }
+    let payload = &slot[PAYLOAD..];
+    if payload.starts_with(JSON_BEGIN) && payload.ends_with(JSON_END) {
+        Payload::Json
+    } else if payload.starts_with(TEXT_BEGIN) && payload.ends_with(TEXT_END) {
+        Payload::Text
+    } else {
+        Payload::Random
+    }
 }
 
 /// How a document begins and ends.
 const JSON_BEGIN: &[u8] = b"{\"id";
 const JSON_END: &[u8] = b"}\n";
+/// How text begins and ends.
+const TEXT_BEGIN: &[u8] = b"key\t";
+const TEXT_END: &[u8] = b"\n";
+
+/// Words of documents and texts.
+const WORDS: [&str; 32] = [
+    "account",
+    "amount",
+    "archive",
+    "balance",
+    "branch",
+    "carrier",
+    "catalog",
+    "channel",
+    "city",
+    "contract",
+    "counter",
+    "customer",
+    "delivery",
+    "discount",
+    "invoice",
+    "ledger",
+    "manual",
+    "network",
+    "order",
+    "parcel",
+    "payment",
+    "pending",
+    "printer",
+    "quantity",
+    "receipt",
+    "region",
+    "sample",
+    "shipping",
+    "station",
+    "ticket",
+    "voucher",
+    "warehouse",
+];
 
 /// Writes a document that fills the payload. Its fields, in turn, are as compressible as those of
 /// orders in a shop: zstd makes 1.9 of a record alone, and 3 with a dictionary.
@@ -167,40 +215,6 @@ fn json(key: u64, version: u64, rng: &mut SplitMix64, payload: &mut [u8]) {
     const NAMES: [&str; 16] = [
         "Ada", "Boris", "Chen", "Dora", "Emil", "Fatima", "Goran", "Hanna", "Igor", "Jana", "Kofi",
         "Lena", "Marek", "Nadia", "Omar", "Petra",
-    ];
-    const WORDS: [&str; 32] = [
-        "account",
-        "amount",
-        "archive",
-        "balance",
-        "branch",
-        "carrier",
-        "catalog",
-        "channel",
-        "city",
-        "contract",
-        "counter",
-        "customer",
-        "delivery",
-        "discount",
-        "invoice",
-        "ledger",
-        "manual",
-        "network",
-        "order",
-        "parcel",
-        "payment",
-        "pending",
-        "printer",
-        "quantity",
-        "receipt",
-        "region",
-        "sample",
-        "shipping",
-        "station",
-        "ticket",
-        "voucher",
-        "warehouse",
     ];
     const KINDS: u64 = 6;
     let end = payload.len() - JSON_END.len();
@@ -227,6 +241,25 @@ fn json(key: u64, version: u64, rng: &mut SplitMix64, payload: &mut [u8]) {
         };
     }
     payload[end..].copy_from_slice(JSON_END);
+}
+
+/// Writes lines that fill the payload, as those of a log or a table in text are: zstd makes half of
+/// a record alone.
+fn text(key: u64, rng: &mut SplitMix64, payload: &mut [u8]) {
+    let end = payload.len() - TEXT_END.len();
+    let mut to = &mut payload[..end];
+    // What does not fit any more is cut off.
+    let _full = write!(to, "key\t{key}");
+    while !to.is_empty() {
+        let draw = rng.next_u64();
+        let word = |shift: u32| WORDS[(draw >> shift) as usize % WORDS.len()];
+        let _full = match draw >> 62 {
+            0 => write!(to, "\n{}\t{}", word(0), draw >> 44 & 0xffff),
+            1 => write!(to, "\t{:x}", draw as u16),
+            _ => write!(to, "\t{} {} {}", word(0), word(5), word(10)),
+        };
+    }
+    payload[end..].copy_from_slice(TEXT_END);
 }
 
 #[inline]
@@ -309,11 +342,20 @@ mod tests {
         assert_eq!(payload_of(&record(7, 1)), Payload::Random);
     }
 
+    #[test]
+    fn text_is_lines_with_tabs() {
+        let mut slot = [0; RECORD_BYTES];
+        fill_with(Payload::Text, 7, 0, &mut slot);
+        assert_eq!(xxh3_64(&slot), 0x35d3_a042_a73a_57f0);
+        let text = std::str::from_utf8(&slot[PAYLOAD..]).expect("text");
+        assert!(text.starts_with("key\t7") && text.lines().count() > 5, "{text}");
+    }
+
     proptest! {
         #[test]
-        fn what_was_filled_verifies(key: u64, version: u64, document: bool) {
+        fn what_was_filled_verifies(key: u64, version: u64, kind in 0..3_usize) {
             let mut slot = [0; RECORD_BYTES];
-            let payload = if document { Payload::Json } else { Payload::Random };
+            let payload = [Payload::Random, Payload::Json, Payload::Text][kind];
             fill_with(payload, key, version, &mut slot);
             prop_assert_eq!(verify(key, &slot), Ok(version));
             prop_assert_eq!(update(key, &mut slot), Ok(version.wrapping_add(1)));

@@ -16,7 +16,7 @@
 
 use std::cmp::Reverse;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use lowtide::Size;
 use lowtide_report::values::PAGE_BYTES;
 use lowtide_workload::Workload;
@@ -34,6 +34,12 @@ const PAGE_MIN: u64 = 512;
 /// The sizes of rows.
 const ROW_MIN: u64 = 64;
 const ROW_MAX: u64 = 4096;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+enum Contents {
+    Random,
+    Integers,
+}
 
 #[derive(Debug, Args)]
 #[command(mut_arg("policies", |policy| policy.default_value("mglru")))]
@@ -53,6 +59,9 @@ pub struct GatherArgs {
     /// over the file; hot-start: to its first 5 %
     #[arg(long, value_name = "S", value_enum, default_value = "uniform")]
     skew: Skew,
+    /// Rows of random words, or of integers, which compress
+    #[arg(long, value_name = "C", default_value = "random", hide_possible_values = true)]
+    contents: Contents,
     /// Systems to compare with: mappings and pread in a memory cgroup, which need permission to
     /// create one, and lowtide's maps
     #[arg(
@@ -70,7 +79,10 @@ pub struct GatherArgs {
 impl Compare for GatherArgs {
     fn comparison(&self, workload: Workload) -> Result<Comparison<'_>, BenchError> {
         Ok(Comparison {
-            content: Content::Words,
+            content: match self.contents {
+                Contents::Random => Content::Words,
+                Contents::Integers => Content::Integers,
+            },
             peers: chosen(&self.against, MmapPeer::None)?,
             batch: Some(self.batch),
             rows: Some(Rows { bytes: self.row, skew: self.skew }),

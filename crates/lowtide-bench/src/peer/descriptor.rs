@@ -83,7 +83,7 @@ impl DataAccess for DescriptorAccess {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::content::{Content, verify_words};
+    use crate::content::Content;
 
     #[test]
     fn ranges_of_every_alignment_are_read() {
@@ -98,17 +98,18 @@ mod tests {
         {
             let ranges = [(0, 512), (504, 16), (8, 64), (4088, 4096), (65_528, 8), (0, 65_536)];
             for (offset, len) in ranges {
-                let found = access.load(offset, len, |row| (row.len(), verify_words(offset, row)));
+                let found = access
+                    .load(offset, len, |row| (row.len(), Content::Words.verify_words(offset, row)));
                 assert_eq!(found.unwrap(), (len, Ok(())), "{len} bytes at {offset}");
             }
             let mut copy = [0; 24];
             access.read(1016, &mut copy).unwrap();
-            assert_eq!(verify_words(1016, &copy), Ok(()));
+            assert_eq!(Content::Words.verify_words(1016, &copy), Ok(()));
             let behind = access.load(65_528, 16, <[u8]>::len).unwrap_err();
             assert!(matches!(behind, AccessError::Io(_)), "{behind}");
             assert!(access.write(0, &[1]).is_err() && access.store(0, &[1]).is_err());
             assert!(access.modify(0, &mut [1], |_| true).is_err());
-            let wrong = access.load(8, 64, |row| verify_words(0, row));
+            let wrong = access.load(8, 64, |row| Content::Words.verify_words(0, row));
             assert!(wrong.unwrap().is_err());
         }
     }

@@ -13,7 +13,7 @@ use lowtide_workload::{DistributionError, Gather};
 use serde::{Deserialize, Serialize};
 
 use crate::access::DataAccess;
-use crate::content::{Content, verify_words};
+use crate::content::Content;
 use crate::thread_pool::Player;
 
 /// Bytes of a cache line. In a file of unknown content, one byte of each line is touched, so that
@@ -120,6 +120,6 @@ fn check(content: Content, offset: u64, bytes: &[u8], tally: &mut Tally) {
     if content == Content::Unknown {
         black_box(bytes.iter().step_by(LINE_BYTES).fold(0_u8, |sum, byte| sum.wrapping_add(*byte)));
     } else {
-        tally.check(verify_words(offset, bytes));
+        tally.check(content.verify_words(offset, bytes));
     }
 }
