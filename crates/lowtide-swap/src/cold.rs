@@ -23,6 +23,12 @@ mod zstd {
     use lowtide_zstd::{Compressor, Decompressor, Shelf};
 
     static DECODERS: Shelf<Decompressor> = Shelf::new();
+    /// For each level and each size of pages. Those of a store would be a hundred KiB for each of
+    /// many tenants.
+    static CONTEXTS: [[Shelf<Compressor>; PAGE_SIZES]; 2] =
+        [const { [const { Shelf::new() }; PAGE_SIZES] }; 2];
+    /// Sizes of pages: powers of two from 512 bytes to 64 KiB.
+    const PAGE_SIZES: usize = 8;
 
     /// What pages of one kind have in common, those of a file for example: a page that is packed
     /// tightly with it is smaller, and needs it to be loaded.
@@ -49,12 +55,11 @@ mod zstd {
     pub(crate) struct Encoders {
         level: i32,
         page_bytes: usize,
-        contexts: Shelf<Compressor>,
     }
 
     impl Encoders {
         pub(crate) const fn new(level: i32, page_bytes: usize) -> Encoders {
-            Encoders { level, page_bytes, contexts: Shelf::new() }
+            Encoders { level, page_bytes }
         }
 
         /// Compresses a page into a buffer. Returns the length, if there was room.
@@ -66,7 +71,9 @@ mod zstd {
         ) -> Option<usize> {
             let new = || Compressor::new(self.level, self.page_bytes);
             let common = with.map(|dictionary| &dictionary.0);
-            one_of(&self.contexts, new, |one| one.compress(page, into, common))
+            let size = (self.page_bytes.ilog2() as usize).saturating_sub(9).min(PAGE_SIZES - 1);
+            let contexts = &CONTEXTS[usize::from(self.level == QUICK)][size];
+            one_of(contexts, new, |one| one.compress(page, into, common))
         }
     }
 

@@ -25,6 +25,9 @@ impl<S: PageSource> CompressedStore<S> {
     /// Needs no memory but one buffer. A step moves at most a block's objects at a time, some tens
     /// of microseconds. One thread compacts at a time; another one waits for it.
     pub fn compact(&self, budget: usize) -> usize {
+        if self.shards().is_empty() {
+            return 0;
+        }
         let _alone = lock(&self.compacting);
         let mut buffer = vec![0; self.source.page_bytes()].into_boxed_slice();
         let mut freed = 0;

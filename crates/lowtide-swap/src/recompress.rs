@@ -16,7 +16,7 @@
 use crate::classes::class_of;
 use crate::codec::{self, Form};
 use crate::entries::{Entry, Object, State};
-use crate::handle::{Handle, SHARDS};
+use crate::handle::Handle;
 use crate::lock::lock;
 use crate::source::PageSource;
 use crate::store::{CompressedStore, verify};
@@ -61,7 +61,7 @@ impl<S: PageSource> CompressedStore<S> {
         let mut buffers = Buffers { object: bytes(), page: bytes(), packed: bytes() };
         let lines = *lock(&self.age);
         let mut done = Recompressed::default();
-        for number in 0..SHARDS {
+        for number in self.shards() {
             while done.tried < budget {
                 let next = self.shard(number).next_untried(|stamp| lines.is_cold(stamp));
                 let Some((index, entry)) = next else { break };

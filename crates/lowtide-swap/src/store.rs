@@ -26,8 +26,9 @@ use crate::lock::lock;
 use crate::source::PageSource;
 use std::cell::Cell;
 use std::fmt;
+use std::ops::Range;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Mutex, MutexGuard, OnceLock};
 
 /// The clock advances once in this many uses of a shard, so that threads do not share it all the
 /// time.
@@ -86,14 +87,17 @@ struct Tables {
     pages: usize,
 }
 
-type Classes<P> = Box<[Apart<Mutex<Class<P>>>]>;
+/// What takes 50 KiB before anything is stored: made then, since most tenants store nothing.
+struct Parts<P> {
+    classes: Box<[Apart<Mutex<Class<P>>>]>,
+    shards: Box<[Apart<Mutex<Shard>>]>,
+}
 
 /// Pages of one tenant, compressed in memory. All methods may be called from all threads.
 pub struct CompressedStore<S: PageSource> {
     pub(crate) source: S,
     pub(crate) encoders: Encoders,
-    classes: Classes<S::Page>,
-    shards: Box<[Apart<Mutex<Shard>>]>,
+    parts: OnceLock<Parts<S::Page>>,
     limits: StoreLimits,
     limit: AtomicUsize,
     memory: Apart<AtomicUsize>,
@@ -115,7 +119,6 @@ impl<S: PageSource> CompressedStore<S> {
     pub fn new(source: S, limits: StoreLimits) -> CompressedStore<S> {
         let limits = StoreLimits { slots: limits.slots.min(Handle::MAX), ..limits };
         let page_bytes = source.page_bytes();
-        let class = |number| Apart(Mutex::new(Class::new(number, page_bytes)));
         let level = match limits.packing {
             Packing::Quick => cold::COLD,
             Packing::Tight => cold::QUICK,
@@ -123,8 +126,7 @@ impl<S: PageSource> CompressedStore<S> {
         CompressedStore {
             source,
             encoders: Encoders::new(level, page_bytes),
-            classes: (0..CLASSES).map(class).collect(),
-            shards: (0..SHARDS).map(|_| Apart(Mutex::new(Shard::new(limits.by_tag)))).collect(),
+            parts: OnceLock::new(),
             limits,
             limit: AtomicUsize::new(limits.memory),
             memory: Apart(AtomicUsize::new(0)),
@@ -245,12 +247,12 @@ impl<S: PageSource> CompressedStore<S> {
     /// Whether there are tables of pages, stored or gone.
     #[must_use]
     pub fn has_tables(&self) -> bool {
-        (0..SHARDS).any(|number| self.shard(number).bytes() > 0)
+        self.shards().any(|number| self.shard(number).bytes() > 0)
     }
 
     /// Gives back the tables of shards in which nothing is stored.
     pub fn shrink_tables(&self) {
-        for number in 0..SHARDS {
+        for number in self.shards() {
             let chunks = self.shard(number).shrink();
             lock(&self.tables).bytes -= chunks * CHUNK_BYTES;
         }
@@ -443,7 +445,7 @@ impl<S: PageSource> CompressedStore<S> {
 
     /// Frees the pages with certain tags. Cost: a look at all that are stored.
     pub fn forget_all(&self, goes: impl Fn(u64) -> bool) {
-        for number in 0..SHARDS {
+        for number in self.shards() {
             let gone: Vec<u64> = self.shard(number).tags().filter(|&tag| goes(tag)).collect();
             for tag in gone {
                 self.forget(tag);
@@ -461,7 +463,7 @@ impl<S: PageSource> CompressedStore<S> {
     pub fn coldest(&self, n: usize) -> Vec<Cold> {
         let now = self.clock.load(Ordering::Relaxed);
         let mut all: Vec<(u32, Cold)> = Vec::new();
-        for number in 0..SHARDS {
+        for number in self.shards() {
             let shard = self.shard(number);
             let cold = shard.by_use().take(n).filter_map(|(index, entry)| {
                 let State::Object(object) = entry.state else { return None };
@@ -503,7 +505,7 @@ impl<S: PageSource> CompressedStore<S> {
             corrupt: self.corrupt.load(Ordering::Relaxed),
             ..StoreStat::default()
         };
-        for number in 0..SHARDS {
+        for number in self.shards() {
             let shard = self.shard(number);
             stat.add(&shard.sums);
             stat.table_bytes += shard.bytes() as u64;
@@ -615,12 +617,29 @@ impl<S: PageSource> CompressedStore<S> {
         count
     }
 
+    fn parts(&self) -> &Parts<S::Page> {
+        self.parts.get_or_init(|| {
+            let page_bytes = self.source.page_bytes();
+            let class = |number| Apart(Mutex::new(Class::new(number, page_bytes)));
+            let shard = |_| Apart(Mutex::new(Shard::new(self.limits.by_tag)));
+            Parts {
+                classes: (0..CLASSES).map(class).collect(),
+                shards: (0..SHARDS).map(shard).collect(),
+            }
+        })
+    }
+
+    /// The shards, if there are any yet.
+    pub(crate) fn shards(&self) -> Range<usize> {
+        0..self.parts.get().map_or(0, |parts| parts.shards.len())
+    }
+
     pub(crate) fn shard(&self, number: usize) -> MutexGuard<'_, Shard> {
-        lock(&self.shards[number].0)
+        lock(&self.parts().shards[number].0)
     }
 
     pub(crate) fn class(&self, number: u8) -> MutexGuard<'_, Class<S::Page>> {
-        lock(&self.classes[usize::from(number)].0)
+        lock(&self.parts().classes[usize::from(number)].0)
     }
 
     /// The clock of uses, at a use of a shard.

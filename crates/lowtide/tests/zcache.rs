@@ -257,6 +257,15 @@ fn a_tenant_pays_for_its_own_and_gives_them_up_for_pages_that_it_needs() {
     let guards: Vec<_> = (0..BUDGET / 2 - 4).map(|page| view.page(page).unwrap()).collect();
     assert!(tenant.zcache_stat().unwrap().memory_bytes <= 4 * 4096);
     drop(guards);
+    circles(&view, 3, text);
+    // What is given back is memory, and not pages alone: holes are closed.
+    let before = tenant.zcache_stat().unwrap();
+    assert_eq!(tenant.set_max(Size::new(BUDGET / 4 * 4096)).unwrap(), Settled::Yes);
+    let after = tenant.zcache_stat().unwrap();
+    if after.memory_bytes >= 16 * 4096 {
+        let (ratio, full) = (after.ratio().unwrap(), before.ratio().unwrap());
+        assert!(ratio > 0.8 * full, "{ratio}, {full} before: {after:?}");
+    }
     circles(&view, 2, text);
     assert_eq!(tenant.set_max(Size::new(32 * 4096)).unwrap(), Settled::Yes);
     assert!(tenant.usage().unwrap() <= 32 * 4096);

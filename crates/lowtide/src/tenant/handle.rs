@@ -207,7 +207,7 @@ impl Tenant {
     pub fn zcache_stat(&self) -> Result<ZcacheStat, TenantError> {
         let caches = {
             let state = self.lock()?;
-            state.zcaches.all(|group| state.engine.is_within(group, self.id))
+            state.zcaches.every(|group| state.engine.is_within(group, self.id))
         };
         Ok(ZcacheStat::of(&caches, self.pool().page_shift))
     }

@@ -5,6 +5,7 @@
 //! share a table of fixed size; two of one place are taken for one.
 
 use lowtide_core::Owner;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 /// Places of the table.
@@ -21,24 +22,26 @@ const DOUBLINGS: u32 = 12;
 /// count.
 #[derive(Debug)]
 pub(super) struct Barren {
-    regions: Box<[AtomicU32]>,
+    /// Made with the first page that does not compress: most of many tenants have none.
+    regions: OnceLock<Box<[AtomicU32]>>,
     page_shift: u32,
 }
 
 impl Barren {
     pub(super) fn new(page_shift: u32) -> Self {
-        Self { regions: (0..PLACES).map(|_| AtomicU32::new(0)).collect(), page_shift }
+        Self { regions: OnceLock::new(), page_shift }
     }
 
-    fn region(&self, owner: Owner) -> &AtomicU32 {
+    fn region<'a>(&self, regions: &'a [AtomicU32], owner: Owner) -> &'a AtomicU32 {
         let region = owner.page >> REGION.saturating_sub(self.page_shift);
         let hash = lowtide_core::zcache::hash(Owner { page: region, ..owner });
-        &self.regions[hash as usize % PLACES]
+        &regions[hash as usize % PLACES]
     }
 
     /// Whether a page is not to be tried.
     pub(super) fn skips(&self, owner: Owner) -> bool {
-        let region = self.region(owner);
+        let Some(regions) = self.regions.get() else { return false };
+        let region = self.region(regions, owner);
         let word = region.load(Relaxed);
         let left = word >> 16;
         if left > 0 {
@@ -49,7 +52,11 @@ impl Barren {
 
     /// Notes whether a page became smaller.
     pub(super) fn note(&self, owner: Owner, smaller: bool) {
-        let region = self.region(owner);
+        if smaller && self.regions.get().is_none() {
+            return;
+        }
+        let new = || (0..PLACES).map(|_| AtomicU32::new(0)).collect();
+        let region = self.region(self.regions.get_or_init(new), owner);
         let word = region.load(Relaxed);
         if !smaller && word >> 16 > 0 {
             // It was taken along with those that have shown it.

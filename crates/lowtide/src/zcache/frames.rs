@@ -96,5 +96,5 @@ fn give_back(pool: &Pool, index: usize, which: impl FnOnce(&mut Zcaches) -> u32)
 
 /// Whether compressed pages of a group take more than their share of what it uses.
 pub(super) fn is_over_share(state: &State, group: MemcgId) -> bool {
-    state.zcaches.frames_of(|of| of == group) * SHARE.1 > state.engine.usage(group) * SHARE.0
+    state.zcaches.frames_of_group(group) * SHARE.1 > state.engine.usage(group) * SHARE.0
 }
