@@ -33,6 +33,8 @@ pub(crate) struct Spec {
     pub(crate) populate: bool,
     /// The list of the pages that were in memory, and the process that saves it.
     pub(crate) warm: Option<(PathBuf, u32)>,
+    /// Whether evicted pages of files may stay compressed.
+    pub(crate) zcache: bool,
     /// Whether it is on a shelf: of nothing but a size, for maps.
     pub(crate) on_shelf: bool,
 }
@@ -146,7 +148,7 @@ impl Budget {
     }
 
     fn build(&self) -> PyResult<Live> {
-        let Spec { max, policy, page_size, swap, swap_dir, populate, warm, on_shelf } =
+        let Spec { max, policy, page_size, swap, swap_dir, populate, warm, zcache, on_shelf } =
             self.spec.clone();
         let sharing = OnceLock::new();
         if on_shelf {
@@ -164,7 +166,8 @@ impl Budget {
         if let Some((path, _)) = warm.filter(|(_, process)| *process == std::process::id()) {
             builder = builder.warm(path);
         }
-        let pager = builder.populate(populate).build().map_err(IntoPython::into_python)?;
+        let builder = builder.populate(populate).zcache(zcache);
+        let pager = builder.build().map_err(IntoPython::into_python)?;
         Ok(Live { root: pager.root(), sharing, stand: None })
     }
 

@@ -106,8 +106,9 @@ const LEAST: Size = Size::mib(1);
 pub(crate) fn pager_for_maps(py: Python<'_>, max: &Bound<'_, PyAny>) -> PyResult<Pager> {
     let (max, on_shelf) = size(max).map(|max| (max, max >= LEAST))?;
     let (policy, page_size, swap, swap_dir, populate) = (Policy::MGLRU, 4096, None, None, false);
-    let warm = None;
-    Pager::make(py, Spec { max, policy, page_size, swap, swap_dir, populate, warm, on_shelf })
+    let (warm, zcache) = (None, true);
+    let spec = Spec { max, policy, page_size, swap, swap_dir, populate, warm, zcache, on_shelf };
+    Pager::make(py, spec)
 }
 
 #[pymethods]
@@ -116,10 +117,10 @@ impl Pager {
     #[pyo3(
         signature = (
             max, *, policy="mglru", page_size=4096, swap=None, swap_dir=None, populate=false,
-            warm=None, **others
+            warm=None, zcache=true, **others
         ),
         text_signature = "(max, *, policy='mglru', page_size=4096, swap=None, swap_dir=None, \
-            populate=False, warm=None)"
+            populate=False, warm=None, zcache=True)"
     )]
     #[allow(clippy::too_many_arguments, reason = "they have names")]
     fn new(
@@ -131,6 +132,7 @@ impl Pager {
         swap_dir: Option<PathBuf>,
         populate: bool,
         warm: Option<PathBuf>,
+        zcache: bool,
         others: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Self> {
         if let Some(others) = others {
@@ -147,6 +149,7 @@ impl Pager {
             swap_dir: swap_dir.map(std::path::absolute).transpose()?,
             populate,
             warm: warm.map(std::path::absolute).transpose()?.map(|path| (path, std::process::id())),
+            zcache,
             on_shelf: false,
         };
         Self::make(py, spec)
@@ -295,9 +298,9 @@ impl Pager {
 /// A tenant's name, and its limits in bytes.
 type PlainStep = (String, [Option<u64>; 4]);
 
-/// How a pager is built: budget, policy, page, swap, its folder, whether it is populated, and
-/// whether it is on a shelf.
-type PlainSpec = (u64, String, usize, Option<u64>, Option<PathBuf>, bool, bool);
+/// How a pager is built: budget, policy, page, swap, its folder, whether it is populated, whether
+/// evicted pages may stay compressed, and whether it is on a shelf.
+type PlainSpec = (u64, String, usize, Option<u64>, Option<PathBuf>, bool, bool, bool);
 
 /// A pager or a tenant on its way to another process, the path under which it is shared, and the
 /// tenant's place.
@@ -308,11 +311,12 @@ fn passed_on(py: Python<'_>, account: &Account) -> PyResult<(Py<PyAny>, Passed)>
     let path = py.detach(|| account.budget.share());
     let spec = account.budget.spec.clone();
     // The list stays with this process.
-    let Spec { max, policy, page_size, swap, swap_dir, populate, warm: _, on_shelf } = spec;
+    let Spec { max, policy, page_size, swap, swap_dir, populate, warm: _, zcache, on_shelf } = spec;
     let plain = |step: &Step| (step.name.clone(), step.limits.map(|size| size.map(Size::bytes)));
     let steps = account.place.steps.iter().map(plain).collect();
     let swap = swap.map(Size::bytes);
-    let spec = (max.bytes(), policy.to_string(), page_size, swap, swap_dir, populate, on_shelf);
+    let policy = policy.to_string();
+    let spec = (max.bytes(), policy, page_size, swap, swap_dir, populate, zcache, on_shelf);
     Ok((make, (spec, path, steps)))
 }
 
@@ -326,9 +330,10 @@ pub(crate) fn shared_pager(
     path: PathBuf,
     steps: Vec<PlainStep>,
 ) -> PyResult<Py<PyAny>> {
-    let (max, policy, page_size, swap, swap_dir, populate, on_shelf) = spec;
+    let (max, policy, page_size, swap, swap_dir, populate, zcache, on_shelf) = spec;
     let (max, swap, policy) = (Size::new(max), swap.map(Size::new), self::policy(&policy)?);
-    let spec = Spec { max, policy, page_size, swap, swap_dir, populate, warm: None, on_shelf };
+    let warm = None;
+    let spec = Spec { max, policy, page_size, swap, swap_dir, populate, warm, zcache, on_shelf };
     let budget = Budget::shared(spec, path);
     if budget.is_closed() {
         return Err(PyValueError::new_err("the pager was closed in this process"));

@@ -105,6 +105,7 @@ fn in_the_runtime(policy: Policy, mix: Mix) -> MemoryStat {
         file.write_all(&[page as u8; PAGE]).expect("room for 16 MiB");
     }
     let pager = Pager::builder()
+        .zcache(false)
         .max(Size::new(BUDGET * PAGE as u64))
         .policy(policy)
         .background(false)

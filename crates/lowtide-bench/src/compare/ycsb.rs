@@ -39,6 +39,8 @@ pub enum Contents {
     Random,
     // Documents.
     Json,
+    // Lines.
+    Text,
 }
 
 impl Records {
@@ -71,12 +73,12 @@ pub struct YcsbArgs {
     /// Threads of each system
     #[arg(long, value_name = "N", value_parser = threads(), default_value_t = 1)]
     threads: u32,
-    /// What records are made of: json compresses
+    /// What records are made of: json and text compress
     #[arg(long, value_name = "C", value_enum, default_value = "random")]
     contents: Contents,
-    /// A second row for each policy, with evicted pages that stay compressed where it pays
+    /// A second row for each policy, whose evicted pages never stay compressed
     #[arg(long)]
-    zcache: bool,
+    no_zcache: bool,
     #[command(flatten)]
     records: Records,
     #[command(flatten)]
@@ -99,8 +101,14 @@ impl Compare for YcsbArgs {
         let content = match self.contents {
             Contents::Random => Content::Records,
             Contents::Json => Content::Documents,
+            Contents::Text => Content::Text,
         };
-        Ok(Comparison { threads: self.threads, content, zcache: self.zcache, ..comparison })
+        Ok(Comparison {
+            threads: self.threads,
+            content,
+            without_zcache: self.no_zcache,
+            ..comparison
+        })
     }
 }
 

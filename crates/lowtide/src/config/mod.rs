@@ -121,7 +121,7 @@ impl Default for PagerBuilder {
             inject: None,
             populate: false,
             swap: None,
-            zcache: ZcacheSize::None,
+            zcache: ZcacheSize::Measured,
         }
     }
 }
@@ -298,7 +298,7 @@ impl PagerBuilder {
     }
 
     /// Whether clean pages of files that are evicted stay in memory compressed, where that pays.
-    /// Default: no.
+    /// Default: yes.
     ///
     /// A page that is missed again is then decompressed instead of read: a microsecond or two
     /// instead of the device's time. How much of the budget compressed pages take, up to three
@@ -307,8 +307,9 @@ impl PagerBuilder {
     /// where reads are cheap and processors are busy, it is nothing. `docs/compressed.md` has
     /// figures.
     ///
-    /// Pages of [views](crate::View) are kept so, as long as they are not of large folios. Needs
-    /// the feature `zstd` to be worth much; without it pages are compressed by lz4.
+    /// Pages of [views](crate::View) and of maps in `userfault` mode are kept so, as long as they
+    /// are not of large folios. In `pagecache` mode the pages are the kernel's. Needs the feature
+    /// `zstd` to be worth much; without it pages are compressed by lz4.
     /// [`Tenant::zcache_stat`](crate::Tenant::zcache_stat) says what it does.
     pub fn zcache(mut self, zcache: bool) -> Self {
         self.zcache = if zcache { ZcacheSize::Measured } else { ZcacheSize::None };
