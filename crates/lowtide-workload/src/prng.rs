@@ -12,8 +12,9 @@
 //!
 //! This is not a cryptographic generator.
 
-/// The step of the counter: 2^64 divided by the golden ratio, made odd.
-const STEP: u64 = 0x9E37_79B9_7F4A_7C15;
+/// The step of the counter: 2^64 divided by the golden ratio, made odd. After `n` outputs the state
+/// is `n` steps further.
+pub const STEP: u64 = 0x9E37_79B9_7F4A_7C15;
 
 /// The bijective mix of SplitMix64's output: any change of one input bit changes about half the
 /// output.

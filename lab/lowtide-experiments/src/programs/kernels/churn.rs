@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   unit   512 reads of text ─ for each new page of the heap { store to it ─ four touches of the
-//!          heap: half of the newest 64 pages, 40 % of the newest quarter, 10 % of all, half of
+//!          heap: half of the newest 64 pages, 40 % of the oldest quarter, 10 % of all, half of
 //!          them stores } ─ every 4 pages a read of text, every 16 one of a header ─ an object file
 //!          of 64 pages ─ exit
 //! ```
@@ -25,6 +25,7 @@ const UNITS: u64 = 40;
 const LEAST: u64 = 4_000;
 const MOST: u64 = 12_000;
 const TEXT: u32 = 4_096;
+const HEADERS: u64 = 4_096;
 const OBJECT: u64 = 64;
 /// Reads of text when a process starts.
 const START: u64 = 512;
@@ -60,15 +61,13 @@ const fn touch(region: u32, first: u64, pages: u64, store: bool) -> Step {
     Step::Touch { region, first, pages, store }
 }
 
-/// An older page of a heap that has `n` pages, the newest being page `n - 1`.
-fn older(rng: &mut SplitMix64, n: u64) -> u64 {
-    let r = rng.below(100);
-    let among = match r {
-        0..50 => n.min(64),
-        50..90 => (n / 4).max(1),
-        _ => n,
-    };
-    n - 1 - rng.below(among)
+/// A page of a heap that has `n` pages, the newest being page `n - 1`.
+fn touched(rng: &mut SplitMix64, n: u64) -> u64 {
+    match rng.below(100) {
+        0..50 => n - 1 - rng.below(n.min(64)),
+        50..90 => rng.below((n / 4).max(1)),
+        _ => rng.below(n),
+    }
 }
 
 impl HeapProgram for Churn {
@@ -115,13 +114,15 @@ impl HeapProgram for Churn {
         let growth = (0..pages).flat_map(move |page| {
             let mut steps = vec![touch(heap, page, 1, true)];
             for _ in 0..TOUCHES {
-                let older = older(&mut rng, page + 1);
-                steps.push(touch(heap, older, 1, rng.below(2) == 1));
+                let old = touched(&mut rng, page + 1);
+                steps.push(touch(heap, old, 1, rng.below(2) == 1));
             }
             if page % TEXT_EVERY == 0 {
                 steps.push(read(&mut rng));
             }
             if page % HEADER_EVERY == 0 {
+                // The group does not pay for them, so which one it is only costs a draw.
+                rng.below(HEADERS);
                 steps.push(Step::ReadElsewhere { files: 1, pages: 1 });
             }
             steps

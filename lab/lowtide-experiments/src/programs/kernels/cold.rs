@@ -12,7 +12,7 @@
 use lowtide_workload::SplitMix64;
 use lowtide_workload::zipf::permutation;
 
-use super::{ANON, FILE, Popular, numbered};
+use super::{ANON, FILE, Popular, continued, numbered};
 use crate::programs::heap::{Content, HeapProgram, PAGE, Region, Step, Steps, Work};
 
 /// Files.
@@ -75,7 +75,7 @@ impl Cold {
 
     /// What the service does for a launch. It has one generator for all of them.
     fn serve(&self, launch: u64, steps: &mut Vec<Step>) {
-        let mut rng = SplitMix64::new(self.seed).fork(launch);
+        let mut rng = continued(self.seed, (READS + TILES) * launch);
         let mut page = |region, first| steps.push(touch(region, first, 1, false));
         (0..READS).for_each(|_| page(SERVICE, self.service.draw(&mut rng)));
         for _ in 0..TILES {

@@ -8,8 +8,8 @@
 //! | `cold` | apps that are started one after another, beside a service |
 //!
 //! Sizes, popularity and draws are those of the jobs, so counters can be compared: nothing here is
-//! made up. Where the jobs draw from a generator that a thread keeps from one operation to the
-//! next, a piece of work has a generator of its own here, as any worker takes it.
+//! made up. Where a thread of a job keeps its generator from one operation to the next, a piece of
+//! work begins with that generator as the pieces before it left it.
 
 mod churn;
 mod cold;
@@ -22,6 +22,7 @@ pub use pool::Pool;
 use std::sync::Arc;
 
 use lowtide_workload::SplitMix64;
+use lowtide_workload::prng::STEP;
 use lowtide_workload::zipf::{ZipfTable, permutation};
 
 /// Exponent of every popularity in these jobs.
@@ -63,10 +64,22 @@ const fn numbered(seed: u64, number: u64) -> SplitMix64 {
     SplitMix64::new(seed + 1_000_003 * (number + 1))
 }
 
+/// State that a thread which began with `seed` draws from after that many draws.
+const fn continued(seed: u64, draws: u64) -> SplitMix64 {
+    SplitMix64::new(seed.wrapping_add(STEP.wrapping_mul(draws)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::programs::heap::{HeapProgram, Step};
+
+    #[test]
+    fn a_piece_goes_on_where_the_one_before_it_ended() {
+        let mut rng = SplitMix64::new(7);
+        (0..5).for_each(|_| drop(rng.next_u64()));
+        assert_eq!(continued(7, 5), rng);
+    }
 
     #[test]
     fn pieces_touch_pages_that_there_are() {

@@ -3,7 +3,7 @@
 //! An operation reads three pages of an index, which are popular by zipf, and a leaf: three times
 //! of four one of a window of 682, else any. All pages are stored to once before.
 
-use super::{ANON, Popular, numbered};
+use super::{ANON, Popular, continued};
 use crate::programs::heap::{Content, HeapProgram, PAGE, Region, Step, Steps, Work};
 
 const POOL: u32 = 0;
@@ -16,6 +16,8 @@ const THREADS: u32 = 4;
 const OPERATIONS: u64 = 160_000;
 const WARM: u64 = 60_000;
 const LOOKS: usize = 3;
+/// Draws of an operation: its looks, whether its leaf is of the window, and which leaf it is.
+const DRAWS: u64 = LOOKS as u64 + 2;
 
 /// The job. See the module documentation.
 #[derive(Clone, Debug)]
@@ -61,7 +63,8 @@ impl HeapProgram for Pool {
     }
 
     fn piece(&self, number: u64, _worker: u32) -> Steps {
-        let mut rng = numbered(self.seed, number);
+        let (thread, before) = (number % u64::from(THREADS), number / u64::from(THREADS));
+        let mut rng = continued(self.seed + 1_000 * (thread + 1), DRAWS * before);
         let touch = |first| Step::Touch { region: POOL, first, pages: 1, store: false };
         let mut steps = vec![Step::Begin];
         steps.extend((0..LOOKS).map(|_| touch(self.index.draw(&mut rng))));
