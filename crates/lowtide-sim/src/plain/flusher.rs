@@ -1,14 +1,25 @@
 //! Dirty pages of the plain machine. A write ends when it begins, so a page that is flushed is
 //! clean at once.
+//!
+//! ```text
+//!   dirty pages, as last published
+//!     up to 15 % of the budget   the writer goes on, and no one writes
+//!     more                       the flusher writes all that becomes dirty
+//!     more than 20 %             the writer sleeps, too, until figures are published again
+//! ```
+//!
+//! A group's limits go by published figures with every kind of list, and a writer looks at the
+//! background limit of its group only above the middle of both limits
+//! (`docs/kernel/fault-and-writeback.md` B3, B5). So dirty pages pile up between two publications,
+//! and reclaim meets them.
 
 use super::Plain;
 use crate::memory::ObjectId;
 use lowtide_core::Task;
 use lowtide_workload::SpaceId;
 
-/// The part of the budget that may be dirty before the flusher writes, as a divisor (the kernel's
-/// background ratio).
-const BACKGROUND: u64 = 10;
+/// The part of the budget that may be dirty, as a divisor (the kernel's ratio of 20 %).
+const LIMIT: u64 = 5;
 
 /// What is dirty, in the order in which it became so.
 #[derive(Debug, Default)]
@@ -25,10 +36,13 @@ impl Plain {
             return;
         }
         self.flusher.dirty.push((object, page));
-        let classical = self.pool.classical();
-        let seen = if classical { self.flusher.published } else { self.pool.engine.dirty() };
-        if seen > self.config.pages / BACKGROUND {
+        let (seen, limit) = (self.flusher.published, self.config.pages / LIMIT);
+        // The middle between the limit and the one in the background, which is half of it.
+        if seen > limit - limit / 4 {
             self.flush();
+        }
+        if seen > limit {
+            self.publish();
         }
     }
 
@@ -56,12 +70,10 @@ impl Plain {
     /// Gives a page up, waiting for a write to swap. Returns whether it was resident.
     pub(super) fn free(&mut self, space: SpaceId, object: ObjectId, page: u64) -> bool {
         self.spaces[space.0 as usize].last_read = super::NO_PAGE;
-        let resident = self.pool.frame(object, page).is_some();
-        if let Some(frame) = self.pool.frame(object, page) {
-            self.wait_for_write(frame);
-        }
+        let found = self.pool.frame(object, page);
+        found.into_iter().for_each(|frame| self.wait_for_write(frame));
         let gone = self.pool.discard(object, page);
         debug_assert!(gone, "between accesses nothing is being written or isolated");
-        resident
+        found.is_some()
     }
 }

@@ -315,8 +315,9 @@ impl Plain {
         Ok(resident)
     }
 
-    /// Publishes group statistics now, whatever the count of misses.
+    /// Publishes group statistics now, whatever the count of misses, which begins again.
     pub fn publish(&mut self) {
+        self.until_publish = self.config.publish_every.max(1);
         self.pool.engine.publish();
         self.flusher.published = self.pool.engine.dirty();
     }

@@ -34,7 +34,6 @@ impl Plain {
     pub(super) fn publish_in_time(&mut self) {
         self.until_publish -= 1;
         if self.until_publish == 0 {
-            self.until_publish = self.config.publish_every.max(1);
             self.publish();
         }
     }

@@ -35,7 +35,7 @@ impl PublicCase {
 }
 
 /// Every published case.
-pub const PUBLIC: [PublicCase; 8] = [
+pub const PUBLIC: [PublicCase; 9] = [
     PublicCase {
         name: "z1",
         parameters: "kind=zipf s=0.99 F=65536 N=600000 mem=16384 seed=1",
@@ -86,6 +86,12 @@ pub const PUBLIC: [PublicCase; 8] = [
         ops: 250_000,
         hash: 0x330c_e177_221d_7512,
     },
+    PublicCase {
+        name: "p100",
+        parameters: "kind=zipf s=0.99 F=65536 N=400000 wf=100 io=prw mem=16384 seed=10",
+        ops: 400_000,
+        hash: 0x4809_befc_e59e_3091,
+    },
 ];
 
 #[cfg(test)]
@@ -93,7 +99,7 @@ mod tests {
     use super::super::op_hash;
     use super::*;
 
-    const FIRST_OPS: [(&str, [u32; 8]); 8] = [
+    const FIRST_OPS: [(&str, [u32; 8]); 9] = [
         ("z1", [0xdb00, 0x5fad, 0x864f, 0xde76, 0x7cc, 0xee9d, 0x76f5, 0xbd98]),
         ("z3", [0x15c8, 0x8674, 0x75b0, 0xdfd, 0x298e, 0x7a27, 0x19f2, 0xaaa2]),
         ("loop", [0, 1, 2, 3, 4, 5, 6, 7]),
@@ -114,6 +120,19 @@ mod tests {
             ],
         ),
         ("high", [0x69bf, 0x9c07, 0x701a, 0x2b2f, 0x23d5, 0xb640, 0x9d92, 0x9961]),
+        (
+            "p100",
+            [
+                0x8000_c5fd,
+                0x8000_3fe4,
+                0x8000_6c91,
+                0x8000_a878,
+                0x8000_a128,
+                0x8000_b024,
+                0x8000_c5fd,
+                0x8000_c5fd,
+            ],
+        ),
     ];
 
     #[test]
