@@ -77,7 +77,9 @@ mod tests {
     #[test]
     fn a_piece_goes_on_where_the_one_before_it_ended() {
         let mut rng = SplitMix64::new(7);
-        (0..5).for_each(|_| drop(rng.next_u64()));
+        for _ in 0..5 {
+            rng.next_u64();
+        }
         assert_eq!(continued(7, 5), rng);
     }
 
