@@ -19,6 +19,10 @@ pub struct CriterionRow {
     pub policy: Option<String>,
     /// What is compared, in words.
     pub what: String,
+    /// `effect` (arms differ), `agreement` (they are alike, or one is as published) or
+    /// `unpublished`.
+    #[serde(default)]
+    pub kind: String,
     /// What was measured; absent if that is infinite, or no number, as nothing divided by nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<f64>,
@@ -29,7 +33,8 @@ pub struct CriterionRow {
     pub most: Option<f64>,
     /// The same in the postings, in words.
     pub published: String,
-    /// `reproduced`, `not reproduced`, or `suspicious`: more than was published, by too much.
+    /// `reproduced`, `not reproduced`, `suspicious` (more than was published, by too much), `too
+    /// wide` (arms that do not differ would show the effect) or `not published`.
     pub outcome: String,
 }
 
@@ -43,12 +48,7 @@ impl CriterionRow {
     /// The measured value as text.
     #[must_use]
     pub fn value_text(&self) -> String {
-        match self.value {
-            Some(value) => format!("{value:.3}"),
-            // No number meets no condition.
-            None if self.is_met() => "infinite".into(),
-            None => "none".into(),
-        }
+        self.value.map_or_else(|| "none".into(), |value| format!("{value:.3}"))
     }
 
     /// The range that counts, as text.
@@ -134,6 +134,7 @@ mod tests {
         CriterionRow {
             policy: policy.map(Into::into),
             what: "read, after / before".into(),
+            kind: "effect".into(),
             value,
             least: 0.55,
             most,
@@ -171,9 +172,9 @@ mod tests {
         let json = serde_json::to_string(&row).unwrap();
         assert_eq!(
             json,
-            r#"{"policy":"lru","what":"read, after / before","value":0.9,"least":0.55,"most":0.8,"#
+            r#"{"policy":"lru","what":"read, after / before","kind":"effect","value":0.9,"least":"#
                 .to_owned()
-                + r#""published":"0.64 to 0.70","outcome":"not reproduced"}"#
+                + r#"0.55,"most":0.8,"published":"0.64 to 0.70","outcome":"not reproduced"}"#
         );
         assert_eq!(serde_json::from_str::<CriterionRow>(&json).unwrap(), row);
     }

@@ -236,7 +236,7 @@ fn a_writer_to_a_slow_device_has_rows_with_outcomes_and_a_verdict() {
     assert!(after["naps"]["congested"].as_u64() > Some(0), "{after}");
     assert_eq!(all[1]["outcome_published"], "killed immediately");
     let said = text(&run(&["sim", "dd-oom", "--policy", "mglru-7.1,mglru-7.1+series,lru"]).stdout);
-    assert_eq!(said.lines().filter(|line| line.ends_with("  reproduced")).count(), 9, "{said}");
+    assert_eq!(said.lines().filter(|line| line.ends_with("  reproduced")).count(), 4, "{said}");
     assert!(
         said.contains("mglru-7.1: killed after") && said.contains("published v2_v3_v7"),
         "{said}"

@@ -1,7 +1,7 @@
 //! A figure that several pages show stands in one file, `results/*.csv`, and the tables of the
 //! pages are written from it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
 use lowtide_tidy::{root, texts, with_tables};
@@ -43,4 +43,50 @@ fn every_file_of_results_is_shown_on_a_page() {
     };
     let unused: Vec<_> = files.iter().filter(|name| !is_shown(name)).collect();
     assert!(unused.is_empty() && !files.is_empty(), "no page shows {unused:?}");
+}
+
+/// A condition of the evaluation, by the columns of its file.
+fn conditions() -> Vec<BTreeMap<String, String>> {
+    let path = root().join("results/eval.csv");
+    let mut file = csv::Reader::from_path(path).expect("the evaluation");
+    let head = file.headers().expect("its columns").clone();
+    let cells = |row: csv::StringRecord| head.iter().zip(&row).map(owned).collect();
+    file.records().map(|row| cells(row.expect("a condition"))).collect()
+}
+
+fn owned((name, cell): (&str, &str)) -> (String, String) {
+    (name.trim_end_matches(':').to_owned(), cell.to_owned())
+}
+
+/// A rule that is met where one arm stands for all of them says nothing: then each ratio of two
+/// arms is 1, and each difference 0.
+#[test]
+fn no_effect_of_the_evaluation_is_met_by_one_arm_in_place_of_all() {
+    let all = conditions();
+    let effects: Vec<_> = all.iter().filter(|row| row["kind"] == "effect").collect();
+    assert!(effects.len() >= 15, "{} effects", effects.len());
+    for row in effects {
+        let alike = if row["what"].contains(" less ") { 0.0 } else { 1.0 };
+        let number = |text: &str| text.parse::<f64>().expect("a bound");
+        let (least, most) = match row["range"].split_once(" to ") {
+            Some((least, most)) => (number(least), number(most)),
+            None => (number(&row["range"]), number(&row["range"])),
+        };
+        assert!(!(least..=most).contains(&alike), "{row:?}");
+        assert!(!row["verdict"].contains("too wide"), "{row:?}");
+    }
+}
+
+#[test]
+fn the_page_counts_the_conditions_of_each_kind() {
+    let page = fs::read_to_string(root().join("docs/published.md")).expect("the page");
+    let page = page.split_whitespace().collect::<Vec<_>>().join(" ");
+    let all = conditions();
+    for kind in ["effect", "agreement"] {
+        let is_judged = |row: &&BTreeMap<String, String>| row["verdict"] != "not measured";
+        let of_kind = all.iter().filter(|row| row["kind"] == kind).filter(is_judged);
+        let met = of_kind.clone().filter(|row| row["verdict"] == "reproduced").count();
+        let said = format!("{met} of {} {kind}s", of_kind.count());
+        assert!(page.contains(&said), "docs/published.md does not say {said}");
+    }
 }

@@ -108,7 +108,7 @@ fn verdict(documents: &[Document], counts: tables::Counts) -> Markup {
             div.tiles {
                 div.tile.met { b { (counts.met) } "✓ reproduced" }
                 div.tile.missed { b { (counts.missed) } "✗ not reproduced" }
-                @if counts.none > 0 { div.tile.none { b { (counts.none) } "– not measured" } }
+                @if counts.none > 0 { div.tile.none { b { (counts.none) } "– not judged" } }
             }
             p.soft {
                 "Each line is a condition of a written rule: what was published, the range that "

@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::document::Document;
 use super::measure::{Fields, at};
 use super::number;
-use crate::verdict::CriterionRow;
+use crate::verdict::{CriterionRow, REPRODUCED};
 
 /// A table with a caption; the first `names` columns are text and the others numbers.
 pub(super) fn plain(caption: &str, head: &[&str], names: usize, rows: &[Vec<String>]) -> Markup {
@@ -56,9 +56,9 @@ impl Counts {
 
 /// The outcome as a class; its mark and its words say the same without colour.
 fn class(criterion: &CriterionRow) -> &'static str {
-    match criterion.value {
-        _ if criterion.is_met() => "met",
-        None if criterion.outcome == "not measured" => "none",
+    match criterion.outcome.as_str() {
+        REPRODUCED => "met",
+        "not measured" | "not published" => "none",
         _ => "missed",
     }
 }

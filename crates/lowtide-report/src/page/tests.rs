@@ -146,8 +146,7 @@ fn the_data_are_in_the_page_and_can_be_read_back() {
 #[test]
 fn a_verdict_is_counted_and_said_in_words() {
     let html = page("A page", &[], &all_kinds());
-    for tile in ["<b>1</b>✓ reproduced", "<b>1</b>✗ not reproduced", "<b>1</b>– not measured"]
-    {
+    for tile in ["<b>1</b>✓ reproduced", "<b>1</b>✗ not reproduced", "<b>1</b>– not judged"] {
         assert!(html.contains(tile), "{tile}");
     }
     assert!(html.contains("1.15 to 1.5") && html.contains("at least 0.5"));

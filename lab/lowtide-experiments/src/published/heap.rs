@@ -9,10 +9,10 @@
 //! |---|---|---|
 //! | [`SYSBENCH`] | transactions per second | before and after alike, classical 2 to 15 % slower |
 //! | [`KERNEL_BUILD`] | system time | after a little less than before, classical 1.3 to 2.3 times |
-//! | [`ANDROID`] | launch times, refaults | the slow launches gain three times what the mean does |
+//! | [`ANDROID`] | launch times, refaults | mean and slow launches gain, and less is read |
 
 use super::figures::{self, Arm};
-use super::verdict::Criterion;
+use super::verdict::{Criterion, agreement, apart, effect, unpublished};
 
 /// The names of the experiments in the table.
 pub const SYSBENCH: &str = "mysql_ro";
@@ -57,23 +57,25 @@ pub fn sysbench_verdict(
     after: Option<MeasuredSysbench>,
     classical: Option<MeasuredSysbench>,
 ) -> Vec<Criterion> {
-    let mut criteria = Vec::new();
-    if let (Some(before), Some(after)) = (before, after) {
-        let (what, ratio) = ("transactions/s, after / before", after.per_s / before.per_s);
-        criteria.push(Criterion::within(what, ratio, (0.98, 1.02), "0.998 to 1.002"));
-    }
-    for (multi, gain, swaps) in [
-        (before, "transactions/s, before / classical", "swap-ins each, classical / before"),
-        (after, "transactions/s, after / classical", "swap-ins each, classical / after"),
-    ] {
-        let (Some(multi), Some(classical)) = (multi, classical) else { continue };
-        let ratio = multi.per_s / classical.per_s;
-        criteria.push(Criterion::within(gain, ratio, (1.02, 1.15), "1.064 to 1.066"));
-        let ratio = classical.swapped_in / multi.swapped_in;
-        criteria.push(Criterion::within(swaps, ratio, MORE, "more"));
-    }
-    criteria.extend(no_oom([before, after, classical].map(|arm| arm.map(|arm| arm.oom))));
-    criteria
+    apart([before, after, classical], |[before, after, classical]| {
+        let mut criteria = Vec::new();
+        if let (Some(before), Some(after)) = (before, after) {
+            let (what, ratio) = ("transactions/s, after / before", after.per_s / before.per_s);
+            criteria.push(agreement(what, ratio, (0.98, 1.02), "0.998 to 1.002"));
+        }
+        for (multi, gain, swaps) in [
+            (before, "transactions/s, before / classical", "swap-ins each, classical / before"),
+            (after, "transactions/s, after / classical", "swap-ins each, classical / after"),
+        ] {
+            let (Some(multi), Some(classical)) = (multi, classical) else { continue };
+            let ratio = multi.per_s / classical.per_s;
+            criteria.push(effect(gain, ratio, (1.02, 1.15), "1.064 to 1.066"));
+            let ratio = classical.swapped_in / multi.swapped_in;
+            criteria.push(unpublished(swaps, ratio, MORE, "more"));
+        }
+        criteria.extend(no_oom([before, after, classical].map(|arm| arm.map(|arm| arm.oom))));
+        criteria
+    })
 }
 
 /// What was measured of one arm of `kernel-build`.
@@ -94,20 +96,22 @@ pub fn build_verdict(
     after: Option<MeasuredBuild>,
     classical: Option<MeasuredBuild>,
 ) -> Vec<Criterion> {
-    let mut criteria = Vec::new();
-    if let (Some(before), Some(after)) = (before, after) {
-        let (what, ratio) = ("system time, after / before", after.system_s / before.system_s);
-        criteria.push(Criterion::within(what, ratio, (0.93, 1.01), "0.975 to 0.992"));
-    }
-    if let (Some(before), Some(classical)) = (before, classical) {
-        let ratio = classical.system_s / before.system_s;
-        let what = "system time, classical / before";
-        criteria.push(Criterion::within(what, ratio, (1.3, 2.3), "1.78"));
-        let ratio = classical.swapped_out / before.swapped_out;
-        criteria.push(Criterion::within("swapped out, classical / before", ratio, MORE, "more"));
-    }
-    criteria.extend(no_oom([before, after, classical].map(|arm| arm.map(|arm| arm.oom))));
-    criteria
+    apart([before, after, classical], |[before, after, classical]| {
+        let mut criteria = Vec::new();
+        if let (Some(before), Some(after)) = (before, after) {
+            let (what, ratio) = ("system time, after / before", after.system_s / before.system_s);
+            criteria.push(agreement(what, ratio, (0.93, 1.01), "0.975 to 0.992"));
+        }
+        if let (Some(before), Some(classical)) = (before, classical) {
+            let ratio = classical.system_s / before.system_s;
+            let what = "system time, classical / before";
+            criteria.push(effect(what, ratio, (1.3, 2.3), "1.78"));
+            let ratio = classical.swapped_out / before.swapped_out;
+            criteria.push(unpublished("swapped out, classical / before", ratio, MORE, "more"));
+        }
+        criteria.extend(no_oom([before, after, classical].map(|arm| arm.map(|arm| arm.oom))));
+        criteria
+    })
 }
 
 /// What was measured of one arm of `android`.
@@ -128,29 +132,20 @@ pub struct MeasuredAndroid {
 /// Every criterion, from both arms.
 #[must_use]
 pub fn android_verdict(before: MeasuredAndroid, after: MeasuredAndroid) -> Vec<Criterion> {
-    let gain = |of: fn(&MeasuredAndroid) -> f64| 1.0 - of(&after) / of(&before);
-    let (mean, p95) = (gain(|arm| arm.mean), gain(|arm| arm.p95));
-    // Of a mean that does not gain, any gain is more than three times; none is not.
-    let times = if mean > 0.0 {
-        p95 / mean
-    } else if p95 > 0.0 {
-        f64::INFINITY
-    } else {
-        f64::NAN
-    };
-    let anon = after.refault_anon / after.refault_file;
-    vec![
-        Criterion::within("mean, after / before", 1.0 - mean, (0.0, 1.0), "0.980"),
-        Criterion::within("gain of P95 / gain of the mean", times, (3.0, f64::INFINITY), "6.1"),
-        Criterion::within(
-            "file refaults, after / before",
-            after.refault_file / before.refault_file,
-            (0.45, 0.85),
-            "0.617",
-        ),
-        Criterion::within("read, after / before", after.read / before.read, (0.70, 0.95), "0.831"),
-        Criterion::within("anon / file refaults, after", anon, (0.0, 0.05), "0.029"),
-    ]
+    apart([Some(before), Some(after)], |arms| {
+        let [Some(before), Some(after)] = arms else { return Vec::new() };
+        let ratio = |of: fn(&MeasuredAndroid) -> f64| of(&after) / of(&before);
+        let anon = after.refault_anon / after.refault_file;
+        let (mean, p95) = (ratio(|arm| arm.mean), ratio(|arm| arm.p95));
+        let (file, read) = (ratio(|arm| arm.refault_file), ratio(|arm| arm.read));
+        vec![
+            effect("mean, after / before", mean, (0.96, 0.99), "0.980"),
+            effect("P95, after / before", p95, (0.76, 0.94), "0.878"),
+            effect("file refaults, after / before", file, (0.45, 0.85), "0.617"),
+            effect("read, after / before", read, (0.70, 0.95), "0.831"),
+            agreement("anon / file refaults, after", anon, (0.015, 0.058), "0.029"),
+        ]
+    })
 }
 
 /// Strictly more than the other.
@@ -159,12 +154,12 @@ const MORE: (f64, f64) = (1.000_001, f64::INFINITY);
 /// No charge fails in any arm, if there is one.
 fn no_oom(arms: [Option<f64>; 3]) -> Option<Criterion> {
     let failed = arms.into_iter().flatten().reduce(f64::max)?;
-    Some(Criterion::within("out of memory", failed, (0.0, 0.0), "none"))
+    Some(agreement("out of memory", failed, (0.0, 0.0), "none"))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::Outcome;
+    use super::super::{Kind, Outcome};
     use super::*;
 
     fn posted(experiment: &'static str, arm: Arm, posting: &str, metric: &str) -> Option<f64> {
@@ -213,7 +208,7 @@ mod tests {
         };
         criteria.extend(android_verdict(launches(Arm::Before), launches(Arm::After)));
         assert_eq!(criteria.len(), 6 + 4 + 5);
-        for criterion in criteria {
+        for criterion in criteria.iter().filter(|one| one.kind != Kind::Unpublished) {
             assert_eq!(criterion.outcome, Outcome::Reproduced, "{criterion:?}");
         }
     }
@@ -221,7 +216,8 @@ mod tests {
     #[test]
     fn each_condition_counts() {
         let wrong = |criteria: &[Criterion]| -> Vec<usize> {
-            let wrong = |&at: &usize| criteria[at].outcome != Outcome::Reproduced;
+            let right = [Outcome::Reproduced, Outcome::NotPublished];
+            let wrong = |&at: &usize| !right.contains(&criteria[at].outcome);
             (0..criteria.len()).filter(wrong).collect()
         };
         let good = MeasuredBuild { system_s: 100.0, swapped_out: 5.0, ..MeasuredBuild::default() };
@@ -231,7 +227,6 @@ mod tests {
         assert!(build(good, slow).is_empty());
         assert_eq!(build(MeasuredBuild { system_s: 102.0, ..good }, slow), [0]);
         assert_eq!(build(good, MeasuredBuild { system_s: 120.0, ..slow }), [1]);
-        assert_eq!(build(good, MeasuredBuild { swapped_out: 5.0, ..slow }), [2]);
         assert_eq!(build(MeasuredBuild { oom: 1.0, ..good }, slow), [3]);
 
         let fast = MeasuredSysbench { per_s: 107.0, swapped_in: 5.0, oom: 0.0 };
@@ -241,7 +236,6 @@ mod tests {
         assert!(sysbench(fast, slow).is_empty());
         assert_eq!(sysbench(MeasuredSysbench { per_s: 110.0, ..fast }, slow), [0]);
         assert_eq!(sysbench(fast, MeasuredSysbench { per_s: 106.0, ..slow }), [1, 3]);
-        assert_eq!(sysbench(fast, MeasuredSysbench { swapped_in: 5.0, ..slow }), [2, 4]);
         assert_eq!(sysbench(fast, MeasuredSysbench { oom: 1.0, ..slow }), [5]);
 
         let before = MeasuredAndroid {
@@ -260,9 +254,8 @@ mod tests {
         };
         let android = |after| wrong(&android_verdict(before, after));
         assert!(android(after).is_empty());
-        assert_eq!(android(MeasuredAndroid { mean: 870.0, ..after }), [0]);
+        assert_eq!(android(MeasuredAndroid { mean: 867.9, ..after }), [0]);
         assert_eq!(android(MeasuredAndroid { p95: 1_390.0, ..after }), [1]);
-        assert_eq!(android(MeasuredAndroid { p95: 1_400.0, mean: 868.0, ..after }), [1]);
         assert_eq!(android(MeasuredAndroid { refault_file: 27_000.0, ..after }), [2]);
         assert_eq!(android(MeasuredAndroid { read: 269_000.0, ..after }), [3]);
         assert_eq!(android(MeasuredAndroid { refault_anon: 1_000.0, ..after }), [4]);

@@ -1,14 +1,15 @@
 //! When a simulation has reproduced the aging OOM, whose outcome differs from seed to seed.
 //!
 //! The postings give one run of each arm. Which task is preempted when decides about a kill, so the
-//! rule counts seeds: before, at least half of them are killed, early, with much of the budget in
-//! clean pages, which a reclaimer that had gone on would have freed. Source:
+//! rule counts seeds: before, at least half of them are killed, neither at once nor late, with much
+//! of the budget in clean pages, which a reclaimer that had gone on would have freed. Source:
 //! `docs/kernel/workloads.md` §3(d).
 
-use super::verdict::Criterion;
+use super::verdict::{Criterion, agreement, apart, effect};
 
-/// Rounds within which a kill counts.
-const EARLY: f64 = 40.0;
+/// Completed rounds at which a kill counts: half of the least that was published, to twice the
+/// most.
+const ROUNDS: (f64, f64) = (5.0, 40.0);
 /// The share of the budget that was clean pages of the file at a kill that counts.
 const CLEAN: f64 = 0.25;
 
@@ -23,7 +24,8 @@ pub struct MixOutcome {
 
 impl MixOutcome {
     fn is_published(&self) -> bool {
-        self.killed_with_clean.is_some_and(|clean| clean >= CLEAN) && self.rounds <= EARLY
+        let in_time = ROUNDS.0 <= self.rounds && self.rounds <= ROUNDS.1;
+        in_time && self.killed_with_clean.is_some_and(|clean| clean >= CLEAN)
     }
 }
 
@@ -35,22 +37,26 @@ pub fn mix_verdict(
     after: &[MixOutcome],
     classical: &[MixOutcome],
 ) -> Vec<Criterion> {
-    let share = |runs: &[MixOutcome], of: fn(&MixOutcome) -> bool| {
-        runs.iter().filter(|run| of(run)).count() as f64 / runs.len() as f64
-    };
-    let mut criteria = Vec::new();
-    if !before.is_empty() {
-        let killed = share(before, MixOutcome::is_published);
-        let what = "before: seeds killed early, a quarter clean";
-        criteria.push(Criterion::within(what, killed, (0.5, 1.0), "killed in round 10 to 20"));
-    }
-    for (what, runs) in [("after: seeds killed", after), ("classical: seeds killed", classical)] {
-        if !runs.is_empty() {
+    let arms = [before, after, classical].map(|runs| Some(runs).filter(|runs| !runs.is_empty()));
+    apart(arms, |[before, after, classical]| {
+        let share = |runs: &[MixOutcome], of: fn(&MixOutcome) -> bool| {
+            runs.iter().filter(|run| of(run)).count() as f64 / runs.len() as f64
+        };
+        let Some(before) = before else { return Vec::new() };
+        let in_time = share(before, MixOutcome::is_published);
+        let mut criteria = Vec::new();
+        for (what, none, runs) in [
+            ("seeds killed in time, before less after", "after: seeds killed", after),
+            ("seeds killed in time, before less classical", "classical: seeds killed", classical),
+        ] {
+            let Some(runs) = runs else { continue };
+            let less = in_time - share(runs, MixOutcome::is_published);
+            criteria.push(effect(what, less, (0.5, 1.0), "in round 10 to 20, none"));
             let killed = share(runs, |run| run.killed_with_clean.is_some());
-            criteria.push(Criterion::within(what, killed, (0.0, 0.0), "none"));
+            criteria.push(agreement(none, killed, (0.0, 0.0), "none"));
         }
-    }
-    criteria
+        criteria
+    })
 }
 
 #[cfg(test)]
@@ -70,16 +76,17 @@ mod tests {
     fn half_of_the_seeds_are_enough_before_and_none_after() {
         assert!(wrong(&[KILLED, WHOLE], &[WHOLE], &[WHOLE]).is_empty());
         assert_eq!(wrong(&[KILLED, WHOLE, WHOLE], &[WHOLE], &[]), [0]);
-        assert_eq!(wrong(&[KILLED], &[WHOLE, KILLED], &[KILLED]), [1, 2]);
+        assert_eq!(wrong(&[KILLED], &[WHOLE, KILLED], &[KILLED]), [1, 2, 3]);
         assert!(mix_verdict(&[], &[], &[]).is_empty());
     }
 
     #[test]
-    fn a_late_kill_or_one_without_clean_pages_is_another_one() {
-        let late = MixOutcome { rounds: 41.0, ..KILLED };
+    fn a_kill_at_once_or_late_or_without_clean_pages_is_another_one() {
+        let [soon, late] = [0.0, 41.0].map(|rounds| MixOutcome { rounds, ..KILLED });
         let full = MixOutcome { killed_with_clean: Some(0.2), ..KILLED };
-        assert_eq!(wrong(&[late], &[], &[]), [0]);
-        assert_eq!(wrong(&[full], &[], &[]), [0]);
-        assert_eq!(wrong(&[WHOLE], &[full], &[]), [0, 1], "after, any kill is one too many");
+        for other in [soon, late, full] {
+            assert_eq!(wrong(&[other], &[WHOLE], &[]), [0]);
+        }
+        assert_eq!(wrong(&[KILLED], &[full], &[]), [1], "after, any kill is one too many");
     }
 }

@@ -44,4 +44,4 @@ pub use mapping::{
 pub use mix::{MixOutcome, mix_verdict};
 pub use tenants::{MeasuredTenants, PublishedTenants, published_tenants, tenants_verdict};
 pub use thrash::{MeasuredThrash, SarSample, ThrashArms, published_thrash, thrash_verdict};
-pub use verdict::{Criterion, Measured, Outcome, verdict};
+pub use verdict::{Criterion, Kind, Measured, Outcome, verdict};

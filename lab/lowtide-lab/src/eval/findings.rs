@@ -26,6 +26,7 @@ pub(super) fn failed(experiment: &'static str) -> Finding {
     let criterion = CriterionRow {
         policy: None,
         what: "the experiment".into(),
+        kind: String::new(),
         value: None,
         least: 0.0,
         most: None,
@@ -83,25 +84,30 @@ pub(super) fn lines(findings: &[Finding]) -> String {
     table.to_string()
 }
 
-/// How many came out in which way.
+/// How many of each kind came out in which way. What was not published counts for nothing.
 pub(super) fn counts(findings: &[Finding]) -> String {
-    let of = |outcome: &str| {
-        findings.iter().filter(|finding| finding.criterion.outcome == outcome).count()
+    let of = |kind: &str, outcome: &str| {
+        let is = |one: &&Finding| one.criterion.kind == kind && one.criterion.outcome == outcome;
+        findings.iter().filter(is).count()
     };
+    let measured = |kind| {
+        let is =
+            |one: &&Finding| one.criterion.kind == kind && one.criterion.outcome != NOT_MEASURED;
+        format!("{} of {} {kind}s", of(kind, REPRODUCED), findings.iter().filter(is).count())
+    };
+    let none = findings.iter().filter(|one| one.criterion.outcome == NOT_MEASURED).count();
     format!(
-        "{} of {} conditions reproduced, {} not reproduced, {} suspicious, {} not measured",
-        of("reproduced"),
-        findings.len(),
-        of("not reproduced"),
-        of("suspicious"),
-        of(NOT_MEASURED)
+        "reproduced: {}, {}; {none} not measured, {} without a published figure",
+        measured("effect"),
+        measured("agreement"),
+        of("unpublished", "not published")
     )
 }
 
 /// The conditions as CSV, as tables of documents are written from it: an `id` for each, and the
 /// words of the table. `run` is `quick` or `full`.
 pub(super) fn csv(findings: &[Finding], run: &str) -> Vec<u8> {
-    let mut text = String::from("id,run,what,published,range,here:,verdict\n");
+    let mut text = String::from("id,run,kind,what,published,range,here:,verdict\n");
     let mut number = 0;
     for (index, Finding { experiment, criterion }) in findings.iter().enumerate() {
         let begins = index == 0 || findings[index - 1].experiment != *experiment;
@@ -113,12 +119,13 @@ pub(super) fn csv(findings: &[Finding], run: &str) -> Vec<u8> {
         let cells = [
             format!("{experiment}/{number}"),
             run.to_owned(),
+            criterion.kind.clone(),
             what,
             criterion.published.clone(),
             criterion.range_text(),
             criterion.value_text(),
             match criterion.outcome.as_str() {
-                REPRODUCED | NOT_MEASURED => criterion.outcome.clone(),
+                REPRODUCED | NOT_MEASURED | "not published" => criterion.outcome.clone(),
                 other => format!("**{other}**"),
             },
         ];
@@ -160,8 +167,8 @@ mod tests {
     use serde_json::json;
 
     fn result(value: f64, outcome: &str) -> Value {
-        json!({"verdict": [{"what": "gain, after / before", "value": value, "least": 1.1,
-            "published": "1.2", "outcome": outcome}]})
+        json!({"verdict": [{"what": "gain, after / before", "kind": "effect", "value": value,
+            "least": 1.1, "published": "1.2", "outcome": outcome}]})
     }
 
     #[test]
@@ -190,13 +197,14 @@ mod tests {
         assert!(table.contains("\nb:\n") && table.lines().all(|line| line.len() <= 100), "{table}");
         assert_eq!(
             counts(&all),
-            "2 of 4 conditions reproduced, 1 not reproduced, 0 suspicious, 1 not measured"
+            "reproduced: 2 of 3 effects, 0 of 0 agreements; 1 not measured, 0 without a published \
+             figure"
         );
         let text = String::from_utf8(csv(&all, "quick")).unwrap();
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(
             lines[1],
-            "a/1,quick,\"gain, after / before\",1.2,at least 1.1,1.300,reproduced"
+            "a/1,quick,effect,\"gain, after / before\",1.2,at least 1.1,1.300,reproduced"
         );
         assert!(lines[2].starts_with("b/1,") && lines[2].ends_with(",1.000,**not reproduced**"));
         assert!(lines[3].starts_with("b/2,") && lines[4].starts_with("c/1,"));

@@ -349,9 +349,10 @@ impl EvalArgs {
 fn said(found: &[Finding]) -> String {
     match found.len() {
         0 => "no rule in this world".into(),
-        all => {
+        _ => {
             let met = found.iter().filter(|finding| finding.criterion.is_met()).count();
-            format!("{met} of {all} reproduced")
+            let counts = |one: &&Finding| one.criterion.outcome != "not published";
+            format!("{met} of {} reproduced", found.iter().filter(counts).count())
         }
     }
 }

@@ -92,8 +92,8 @@ impl Experiment {
 /// often a retry misses depends on the number of threads, and how far workers are apart on the
 /// number of their requests.
 const QUICK_LEAVES_OPEN: [(&str, &str); 4] = [
-    ("mmap-thrash", "mmap-lock-retry: miss / drop, %"),
-    ("mmap-thrash-noise", "mmap-lock-retry: miss / drop, %"),
+    ("mmap-thrash", "miss / drop, mmap-lock-retry less vma-lock-retry, points"),
+    ("mmap-thrash-noise", "miss / drop, mmap-lock-retry less vma-lock-retry, points"),
     ("tenants", "Jain's index, least of any arm"),
     ("tenants", "confidence interval / mean, most of any arm"),
 ];

@@ -185,7 +185,5 @@ fn measured(row: &Row) -> MeasuredDd {
         oom: row.oom.unwrap_or(0) as f64,
         unclean: row.own::<WrittenRow>().unclean_pct.unwrap_or(0.0) / 100.0,
         throttled: (naps + row.kernel.dirty_pauses.unwrap_or(0)) as f64,
-        scanned_per_reclaimed: (row.count("pgscan") + row.count("pgrefill")) as f64
-            / row.count("pgsteal") as f64,
     }
 }

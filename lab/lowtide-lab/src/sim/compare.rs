@@ -127,6 +127,7 @@ pub(crate) fn judged(policy: Option<&str>, criteria: &[Criterion]) -> Vec<Criter
     let row = |criterion: &Criterion| CriterionRow {
         policy: policy.map(Into::into),
         what: criterion.what.into(),
+        kind: criterion.kind.text().into(),
         value: finite(criterion.value),
         least: criterion.least,
         most: finite(criterion.most),
