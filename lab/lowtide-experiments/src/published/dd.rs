@@ -5,7 +5,7 @@
 //! `docs/kernel/workloads.md` §4(c), (d).
 
 use super::figures::Arm;
-use super::verdict::{Criterion, agreement, apart, effect, unpublished};
+use super::verdict::{Criterion, agreement, apart, effect};
 
 /// What was published of an arm: which postings, and the outcome in words.
 #[must_use]
@@ -24,10 +24,6 @@ pub struct MeasuredDd {
     pub written: f64,
     /// Charges that failed.
     pub oom: f64,
-    /// The part of the cached file pages that was dirty or being written at the end, 0 to 1.
-    pub unclean: f64,
-    /// Naps of reclaim and pauses of the writer.
-    pub throttled: f64,
 }
 
 /// Every criterion that can be decided from these arms. Those of the classical lists are left out
@@ -43,22 +39,17 @@ pub fn dd_verdict(
         let kills = |arm: &MeasuredDd| before.oom - arm.oom;
         let written = |arm: &MeasuredDd| before.written / arm.written;
         let least = classical.map_or(after.written, |arm| arm.written.min(after.written));
+        let [part, others, last] = [
+            "part of the file written, before / after",
+            "part of the file written, least of the others",
+            "killed, before less classical",
+        ];
         let mut criteria = vec![
             effect("killed, before less after", kills(after), (1.0, 1.0), "1, 0"),
-            effect(
-                "part of the file written, before / after",
-                written(after),
-                (0.0, 0.999),
-                "killed, all",
-            ),
-            agreement("part of the file written, least of the others", least, (1.0, 1.0), "all"),
-            unpublished("before: part dirty or being written", before.unclean, (0.9, 1.0), "-"),
-            unpublished("after: naps and pauses", after.throttled, (1.0, f64::INFINITY), "some"),
+            effect(part, written(after), (0.0, 0.999), "killed, all"),
+            agreement(others, least, (1.0, 1.0), "all"),
         ];
-        criteria
-            .extend(classical.map(|arm| {
-                effect("killed, before less classical", kills(arm), (1.0, 1.0), "1, 0")
-            }));
+        criteria.extend(classical.map(|arm| effect(last, kills(arm), (1.0, 1.0), "1, 0")));
         criteria
     })
 }
@@ -68,9 +59,8 @@ mod tests {
     use super::super::Outcome;
     use super::*;
 
-    const KILLED: MeasuredDd = MeasuredDd { written: 0.66, oom: 1.0, unclean: 1.0, throttled: 0.0 };
-    const FINISHED: MeasuredDd =
-        MeasuredDd { written: 1.0, oom: 0.0, unclean: 0.5, throttled: 200.0 };
+    const KILLED: MeasuredDd = MeasuredDd { written: 0.66, oom: 1.0 };
+    const FINISHED: MeasuredDd = MeasuredDd { written: 1.0, oom: 0.0 };
 
     fn wrong(
         before: &MeasuredDd,
@@ -83,16 +73,14 @@ mod tests {
 
     #[test]
     fn a_kill_before_and_none_after_reproduce_it() {
-        let counted =
-            |wrong: Vec<usize>| wrong.into_iter().filter(|at| ![3, 4].contains(at)).count();
-        assert_eq!(counted(wrong(&KILLED, &FINISHED, Some(&FINISHED))), 0);
-        assert_eq!(dd_verdict(&KILLED, &FINISHED, None).len(), 5);
+        assert!(wrong(&KILLED, &FINISHED, Some(&FINISHED)).is_empty());
+        assert_eq!(dd_verdict(&KILLED, &FINISHED, None).len(), 3);
     }
 
     #[test]
     fn each_condition_counts() {
-        assert_eq!(wrong(&FINISHED, &FINISHED, None), [0, 1, 3, 4]);
-        assert_eq!(wrong(&KILLED, &KILLED, None), [0, 1, 2, 3, 4]);
-        assert_eq!(wrong(&KILLED, &FINISHED, Some(&KILLED)), [2, 3, 4, 5]);
+        assert_eq!(wrong(&FINISHED, &FINISHED, None), [0, 1]);
+        assert_eq!(wrong(&KILLED, &KILLED, None), [0, 1, 2]);
+        assert_eq!(wrong(&KILLED, &FINISHED, Some(&KILLED)), [2, 3]);
     }
 }

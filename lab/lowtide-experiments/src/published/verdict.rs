@@ -197,48 +197,28 @@ pub fn verdict(
 
 /// The effect of the change, and what the arms before and after it read.
 fn of_the_change(before: &Measured, after: &Measured) -> Vec<Criterion> {
-    let gain = after.ops_per_s / before.ops_per_s;
-    let what = "operations per second, after / before";
+    let ratio = |of: fn(&Measured) -> f64| of(after) / of(before);
+    let [gain, read] = ["operations per second, after / before", "read, after / before"];
+    let (files, refaults) = ("file refaults, after / before", ratio(|arm| arm.refault_file));
+    let [was, is] = ["KiB read for an operation, before", "KiB read for an operation, after"];
     vec![
-        effect(what, gain, (1.15, 1.5), "1.27 to 1.36").or_suspicious(),
-        effect("read, after / before", after.read / before.read, (0.55, 0.80), "0.64 to 0.70"),
-        effect(
-            "file refaults, after / before",
-            after.refault_file / before.refault_file,
-            (0.40, 0.70),
-            "0.47 to 0.57",
-        ),
-        agreement(
-            "KiB read for an operation, before",
-            before.read_each(),
-            (26.0, 28.0),
-            "26.4 to 27.6",
-        ),
-        agreement(
-            "KiB read for an operation, after",
-            after.read_each(),
-            (17.0, 19.0),
-            "17.0 to 18.9",
-        ),
+        effect(gain, ratio(|arm| arm.ops_per_s), (1.15, 1.5), "1.27 to 1.36").or_suspicious(),
+        effect(read, ratio(|arm| arm.read), (0.55, 0.80), "0.64 to 0.70"),
+        effect(files, refaults, (0.40, 0.70), "0.47 to 0.57"),
+        agreement(was, before.read_each(), (26.0, 28.0), "26.4 to 27.6"),
+        agreement(is, after.read_each(), (17.0, 19.0), "17.0 to 18.9"),
     ]
 }
 
 /// The classical lists, compared with the arm after the change.
 fn of_the_classical_lists(after: &Measured, classical: &Measured) -> [Criterion; 3] {
+    let ratio = |of: fn(&Measured) -> f64| of(classical) / of(after);
+    let [gain, read] = ["operations per second, classical / after", "read, classical / after"];
+    let each = "KiB read for an operation, classical";
     [
-        effect(
-            "operations per second, classical / after",
-            classical.ops_per_s / after.ops_per_s,
-            (1.07, 1.28),
-            "1.14",
-        ),
-        effect("read, classical / after", classical.read / after.read, (0.65, 0.88), "0.754"),
-        agreement(
-            "KiB read for an operation, classical",
-            classical.read_each(),
-            (13.0, 16.0),
-            "14.2",
-        ),
+        effect(gain, ratio(|arm| arm.ops_per_s), (1.07, 1.28), "1.14"),
+        effect(read, ratio(|arm| arm.read), (0.65, 0.88), "0.754"),
+        agreement(each, classical.read_each(), (13.0, 16.0), "14.2"),
     ]
 }
 

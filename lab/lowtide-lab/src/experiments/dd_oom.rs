@@ -176,14 +176,8 @@ fn kill_line(row: &Row) -> Option<String> {
 fn measured(row: &Row) -> MeasuredDd {
     let part =
         |part: Option<u64>, of: Option<u64>| part.unwrap_or(0) as f64 / of.unwrap_or(0) as f64;
-    let naps = row
-        .own::<WrittenRow>()
-        .naps
-        .map_or(0, |naps| naps.congested + naps.writeback + naps.isolated);
     MeasuredDd {
         written: part(row.own::<WrittenRow>().written_bytes, row.data_bytes),
         oom: row.oom.unwrap_or(0) as f64,
-        unclean: row.own::<WrittenRow>().unclean_pct.unwrap_or(0.0) / 100.0,
-        throttled: (naps + row.kernel.dirty_pauses.unwrap_or(0)) as f64,
     }
 }

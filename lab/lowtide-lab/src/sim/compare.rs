@@ -154,7 +154,6 @@ fn measured_tenants(row: &Row) -> MeasuredTenants {
         mean: worker(|workers| workers.mean),
         ci95: worker(|workers| workers.ci95.map(|[low, high]| (high - low) / 2.0)),
         jain: row.own::<TenantsRow>().jain.unwrap_or(f64::NAN),
-        least: worker(|workers| workers.least),
         below_1s: ops_from(0, 1),
         from_4s_to_8s: ops_from(4, 8),
         from_8s: ops_from(8, u64::MAX),

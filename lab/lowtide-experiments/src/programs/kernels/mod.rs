@@ -21,8 +21,7 @@ pub use pool::Pool;
 
 use std::sync::Arc;
 
-use lowtide_workload::SplitMix64;
-use lowtide_workload::prng::STEP;
+use lowtide_workload::prng::{STEP, SplitMix64};
 use lowtide_workload::zipf::{ZipfTable, permutation};
 
 /// Exponent of every popularity in these jobs.
