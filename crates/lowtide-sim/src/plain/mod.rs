@@ -15,11 +15,11 @@
 //!
 //! Time (`clock.rs`) matters to asynchronous swap alone.
 //!
-//! The classical lists see group statistics as of the last publication, every two seconds of a real
-//! machine. On the machines that were measured a miss took so much longer than a hit that misses
-//! are the better clock: there is a publication every [`PlainConfig::publish_every`] misses. The
-//! flusher writes everything when more than a tenth of the budget is dirty (as published, for the
-//! classical lists), or when reclaim wakes it.
+//! The classical lists, and all writers, see group statistics as of the last publication, every two
+//! seconds of a real machine. On the machines that were measured a miss took so much longer than a
+//! hit that misses are the better clock: there is a publication every
+//! [`PlainConfig::publish_every`] misses. The flusher (`flusher.rs`) writes everything when too
+//! much is dirty by these figures, or when reclaim wakes it.
 //!
 //! Sources: `docs/kernel/reclaim.md` §5.7 and section C, the minimal models that reproduce what
 //! kernels count.
