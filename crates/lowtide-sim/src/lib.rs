@@ -24,4 +24,4 @@ pub use costs::Costs;
 pub use machine::{
     Contention, DeviceCounts, KernelCounts, MachineConfig, MachineError, MachineStat, RetryTimes,
 };
-pub use plain::{Plain, PlainConfig, PlainCounts, PlainSwap, PlayError};
+pub use plain::{Plain, PlainConfig, PlainCounts, PlainSwap, PlainZcache, PlayError};

@@ -1,5 +1,6 @@
 //! What a pager counts while it works. What it says of that is `lowtide_core::counters`.
 
+use crate::space::Space;
 use lowtide_core::counters::{DirtyStat, IoCounts};
 use lowtide_core::{Engine, MemcgId};
 use lowtide_pin::hazard;
@@ -19,17 +20,21 @@ pub(crate) struct IoCounters {
 }
 
 impl IoCounters {
-    /// Counts an access to a page that an earlier access had brought in, and that was no fast hit.
+    /// Counts an access to a page of a space that an earlier access had brought in, and that was no
+    /// fast hit.
     #[inline]
-    pub(crate) fn note_hit(&self) {
+    pub(crate) fn note_hit(&self, space: &Space) {
         if hazard::is_sample() {
-            self.note_sample();
+            self.note_sample(space);
         }
     }
 
     /// Counts the hits that a sample stands for.
-    pub(crate) fn note_sample(&self) {
+    pub(crate) fn note_sample(&self, space: &Space) {
         self.hits.fetch_add(u64::from(SAMPLE), Relaxed);
+        if let Some(zcache) = &space.zcache {
+            zcache.cache.clock().note_hits(u64::from(SAMPLE));
+        }
     }
 
     /// Counts an access that waited for a read.

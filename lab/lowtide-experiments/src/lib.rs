@@ -3,6 +3,7 @@
 //! | module | contents |
 //! |---|---|
 //! | [`programs`] | descriptions of programs and experiments, which both worlds play |
+//! | [`compressed`] | what pages that stay compressed are worth, in cells |
 //! | [`client`] | programs that run on the simulated machine |
 //! | [`published`] | published figures, and when a simulation has reproduced them |
 //! | [`swarm`] | random small machines whose invariants are checked |
@@ -12,6 +13,7 @@
 #![forbid(unsafe_code)]
 
 pub mod client;
+pub mod compressed;
 pub mod corpus;
 pub mod groundtruth;
 pub mod programs;

@@ -4,6 +4,7 @@ mod kernels;
 mod table;
 
 mod aging_oom;
+mod compressed;
 mod database;
 mod dd_oom;
 mod fidelity;

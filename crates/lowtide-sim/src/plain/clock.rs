@@ -2,7 +2,8 @@
 //!
 //! Time is virtual nanoseconds: 100 an access, 1 µs a step of reclaim, naps as long as reclaim
 //! requests. A miss whose contents have to be read sleeps for the latency of the swap device,
-//! wherever it reads. Only an asynchronous swap device depends on any of this: its writes end a
+//! wherever it reads, unless the configuration says what a read of a file takes. Only compressed
+//! pages (`zcache.rs`) and an asynchronous swap device depend on any of this: its writes end a
 //! latency after they began. Their state does not matter between two faults, so accesses that hit
 //! advance the clock by being counted, and writes that have ended meanwhile are settled at the next
 //! access that does more than hit.
@@ -26,8 +27,9 @@ pub(super) struct Clock {
 }
 
 impl Plain {
-    /// Virtual time.
-    pub(super) const fn now(&self) -> u64 {
+    /// Nanoseconds of virtual time that have passed.
+    #[must_use]
+    pub const fn now(&self) -> u64 {
         self.counts.accesses.saturating_mul(ACCESS_NS).saturating_add(self.clock.passed)
     }
 
@@ -69,6 +71,14 @@ impl Plain {
     /// written.
     pub(super) fn wait_for_read(&mut self) {
         self.sleep(self.config.swap.and_then(|swap| swap.latency_ns).unwrap_or(0));
+    }
+
+    /// The task sleeps for a read of a file.
+    pub(super) fn wait_for_file(&mut self) {
+        match self.config.read_ns {
+            Some(nanos) => self.sleep(nanos),
+            None => self.wait_for_read(),
+        }
     }
 
     /// The task sleeps until a folio is no longer being written.

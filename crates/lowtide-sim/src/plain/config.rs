@@ -1,5 +1,6 @@
 //! What a plain machine is made from.
 
+use crate::costs::Costs;
 use lowtide_core::limits::DEFAULT_SWAPPINESS;
 use lowtide_core::{Lists, Policy};
 
@@ -35,6 +36,11 @@ pub struct PlainConfig {
     /// again even if the task never left reclaim in between (`docs/kernel/reclaim.md` §2.5,
     /// back-to-back agings). On a real machine that is a matter of luck.
     pub switched_in_walk: bool,
+    /// Virtual nanoseconds that reading a page of a file takes. Without them, as long as a read
+    /// from swap.
+    pub read_ns: Option<u64>,
+    /// Evicted clean pages of files that stay compressed. Without it none does.
+    pub zcache: Option<PlainZcache>,
 }
 
 impl PlainConfig {
@@ -60,6 +66,8 @@ impl PlainConfig {
             swap: None,
             swappiness: DEFAULT_SWAPPINESS,
             switched_in_walk: true,
+            read_ns: None,
+            zcache: None,
         }
     }
 }
@@ -91,5 +99,34 @@ impl PlainSwap {
     #[must_use]
     pub const fn disk(pages: u64) -> Self {
         Self { pages, latency_ns: Some(Self::DISK_LATENCY_NS) }
+    }
+}
+
+/// Evicted clean pages of files that stay compressed within the budget, as many as pay.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PlainZcache {
+    /// Bytes that a page takes compressed. Pages that keep more than seven tenths of theirs are not
+    /// stored.
+    pub bytes: u64,
+    /// Of a hundred pages, those that do not compress.
+    pub incompressible: u32,
+    /// Virtual nanoseconds that compressing and storing a page takes.
+    pub store_ns: u64,
+    /// Virtual nanoseconds that decompressing one takes.
+    pub load_ns: u64,
+}
+
+impl PlainZcache {
+    /// Pages that all become this small, at the costs that zstd has in the full machine's
+    /// compressed memory, of pages of 4 KiB.
+    #[must_use]
+    pub fn zstd(bytes: u64) -> Self {
+        let costs = Costs::default();
+        Self {
+            bytes,
+            incompressible: 0,
+            store_ns: costs.compress_zstd_ns + costs.zram_io_ns,
+            load_ns: costs.decompress_zstd_ns + costs.zram_io_ns,
+        }
     }
 }

@@ -13,7 +13,7 @@
 //! (`docs/kernel/fault-and-writeback.md` B3, B5). So dirty pages pile up between two publications,
 //! and reclaim meets them.
 
-use super::Plain;
+use super::{Plain, owner_of};
 use crate::memory::ObjectId;
 use lowtide_core::Task;
 use lowtide_workload::SpaceId;
@@ -72,6 +72,9 @@ impl Plain {
         self.spaces[space.0 as usize].last_read = super::NO_PAGE;
         let found = self.pool.frame(object, page);
         found.into_iter().for_each(|frame| self.wait_for_write(frame));
+        if let Some(zcache) = &mut self.zcache {
+            zcache.forget(&mut self.pool.engine, owner_of(object, page));
+        }
         let gone = self.pool.discard(object, page);
         debug_assert!(gone, "between accesses nothing is being written or isolated");
         found.is_some()

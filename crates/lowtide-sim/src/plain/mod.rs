@@ -13,7 +13,8 @@
 //!   read, write ──► resident? ──no──► charge ─► insert(DESCRIPTOR); reads mark accessed
 //! ```
 //!
-//! Time (`clock.rs`) matters to asynchronous swap alone.
+//! Time (`clock.rs`) matters to asynchronous swap and to compressed pages (`zcache.rs`) alone. With
+//! these, a miss of a page of a file that is stored compressed is a miss that reads nothing.
 //!
 //! The classical lists, and all writers, see group statistics as of the last publication, every two
 //! seconds of a real machine. On the machines that were measured a miss took so much longer than a
@@ -29,12 +30,13 @@ mod config;
 mod flusher;
 mod heap;
 mod reclaim;
+mod zcache;
 
-pub use config::{PlainConfig, PlainSwap};
+pub use config::{PlainConfig, PlainSwap, PlainZcache};
 
 use crate::memory::{ObjectId, PAGES_MAX, VmaId};
 use crate::pool::Pool;
-use lowtide_core::{ConfigError, EngineConfig, LruType, MemcgId, MemoryStat, Task};
+use lowtide_core::{ConfigError, EngineConfig, LruType, MemcgId, MemoryStat, Owner, Task};
 use lowtide_workload::{OpKind, PageOp, SpaceId, SpaceKind};
 use thiserror::Error;
 
@@ -114,6 +116,7 @@ pub struct Plain {
     until_publish: u64,
     flusher: flusher::Flusher,
     clock: clock::Clock,
+    zcache: Option<zcache::Zcache>,
 }
 
 /// A space of the workload, as this machine knows it.
@@ -144,6 +147,10 @@ impl Plain {
             cpus: 1,
         })?;
         heap::give_swap(&mut pool.engine, config);
+        let zcache = config.zcache.map(|zcache| {
+            let read_ns = config.read_ns.unwrap_or(0);
+            zcache::Zcache::new(zcache, config.page_bytes, read_ns, &pool.engine)
+        });
         let process = pool.memory.add_space(&mut pool.engine, MemcgId::ROOT);
         let mut machine = Self {
             pool,
@@ -154,6 +161,7 @@ impl Plain {
             until_publish: config.publish_phase.max(1),
             flusher: flusher::Flusher::default(),
             clock: clock::Clock::default(),
+            zcache,
         };
         machine.pool.memory.keeps_dirty_mapped = config.always_mapped;
         let Pool { memory, engine, .. } = &mut machine.pool;
@@ -340,15 +348,21 @@ impl Plain {
         self.pool.bytes()
     }
 
-    /// Checks every invariant of the engine, and that every slot of swap is free or has one page.
-    /// Cost: O(frames + pages of heaps).
+    /// Checks every invariant of the engine, that compressed pages have as much memory as they
+    /// need, and that every slot of swap is free or has one page. Cost: O(frames + pages of heaps).
     ///
     /// # Errors
     /// The first invariant that does not hold, in words.
     pub fn validate(&mut self) -> Result<(), String> {
         self.pool.engine.validate()?;
+        self.zcache.as_ref().map_or(Ok(()), zcache::Zcache::validate)?;
         self.validate_swap()
     }
+}
+
+/// A page, as the engine names it.
+const fn owner_of(object: ObjectId, page: u64) -> Owner {
+    Owner { space: lowtide_core::SpaceId(object.0), page }
 }
 
 /// A heap has no descriptor: reading and writing it is loading and storing.

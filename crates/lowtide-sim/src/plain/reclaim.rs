@@ -1,7 +1,7 @@
 //! How a page comes in on the plain machine: charged, with as much reclaim as that takes, at once.
 
-use super::{Plain, PlayError, Space, clock};
-use crate::memory::Walk;
+use super::{Plain, PlayError, Space, clock, owner_of};
+use crate::memory::{ObjectId, Walk};
 use lowtide_core::{Charge, FolioId, MemcgId, Next, Reclaim, Step, Task};
 use lowtide_workload::SpaceId;
 
@@ -19,15 +19,39 @@ impl Plain {
         self.counts.misses += 1;
         self.publish_in_time();
         self.make_room(space, page, task)?;
-        self.counts.reads += u64::from(read);
+        let came_back = self.pool.memory.cached(at.object, page).is_gone();
         let (frame, _) = self.pool.insert(at.object, page, read, MemcgId::ROOT, task);
         if self.config.always_mapped {
             self.pool.memory.map_old(at.vma, page);
         }
-        if read {
-            self.wait_for_read();
+        match self.decompress(at, page, frame, came_back, read) {
+            Some(nanos) => self.pass_time(nanos),
+            None if read => {
+                self.counts.reads += 1;
+                self.wait_for_file();
+            }
+            None => {}
         }
         Ok(frame)
+    }
+
+    /// Fills a page's new frame, if the page was kept compressed and is not about to be
+    /// overwritten. Returns the nanoseconds that takes.
+    fn decompress(
+        &mut self,
+        at: Space,
+        page: u64,
+        frame: FolioId,
+        came_back: bool,
+        read: bool,
+    ) -> Option<u64> {
+        let (zcache, engine) = (self.zcache.as_mut()?, &mut self.pool.engine);
+        zcache.placed(frame, came_back);
+        if read {
+            return zcache.take(engine, owner_of(at.object, page));
+        }
+        zcache.forget(engine, owner_of(at.object, page));
+        None
     }
 
     /// Counts a miss that a task waits for, and publishes group statistics if it is time.
@@ -74,7 +98,13 @@ impl Plain {
                 Next::Charged { .. } => return true,
                 Next::Failed { .. } => return false,
                 Next::Gone => unreachable!("the root is never removed"),
-                Next::Reclaim(reclaim) => reclaimed = Some(self.reclaim(*reclaim)),
+                Next::Reclaim(reclaim) => {
+                    let pages = match (self.reclaim(*reclaim), &mut self.zcache) {
+                        (0, Some(zcache)) => zcache.shrink(&mut self.pool.engine),
+                        (pages, _) => pages,
+                    };
+                    reclaimed = Some(pages);
+                }
             }
         }
     }
@@ -90,6 +120,9 @@ impl Plain {
             let isolated = matches!(step, Step::Unmap | Step::Freed | Step::WakeFlushers);
             if !isolated && std::mem::take(&mut flush) {
                 self.flush();
+            }
+            if !isolated {
+                self.store_compressed();
             }
             if step != Step::Yield {
                 self.pass_time(clock::RECLAIM_STEP_NS);
@@ -107,6 +140,7 @@ impl Plain {
                 }
                 Step::Unmap => self.unmap_victims(&mut reclaim),
                 Step::Freed => {
+                    self.offer_freed(&reclaim);
                     self.pool.take_freed(&reclaim);
                 }
                 Step::WakeFlushers => {
@@ -122,5 +156,24 @@ impl Plain {
                 Step::Done => return reclaim.reclaimed(),
             }
         }
+    }
+
+    /// Offers freed pages of files to be compressed.
+    fn offer_freed(&mut self, reclaim: &Reclaim) {
+        let now = self.now();
+        let Some(zcache) = &mut self.zcache else { return };
+        for gone in reclaim.freed() {
+            if !self.pool.is_anon(ObjectId(gone.owner.space.0)) {
+                zcache.freed(gone.folio, gone.owner, now);
+            }
+        }
+    }
+
+    /// Compresses what was wanted of that.
+    fn store_compressed(&mut self) {
+        let (now, accesses) = (self.now(), self.counts.accesses);
+        let Some(zcache) = &mut self.zcache else { return };
+        let took = zcache.store(&mut self.pool.engine, now, accesses);
+        self.pass_time(took);
     }
 }

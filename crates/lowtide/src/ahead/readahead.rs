@@ -413,7 +413,7 @@ pub(crate) fn note_access(
     let EntryState::Resident { frame, young, .. } = seen else { return };
     let first = first_use(pool, space, page, frame);
     if !first {
-        count_read(pool, access, waited);
+        count_read(pool, space, access, waited);
     }
     if !access.is_mapped() {
         pool.sample_marks.touch(frame);
@@ -449,10 +449,10 @@ pub(crate) fn note_touch(pool: &Pool, space: &Space, page: u64) {
 
 /// Counts a read of a page that is no first use of one read ahead.
 #[inline]
-pub(crate) fn count_read(pool: &Pool, access: Access, missed: bool) {
+pub(crate) fn count_read(pool: &Pool, space: &Space, access: Access, missed: bool) {
     match access {
         Access::Mapped | Access::Stored | Access::Descriptor if missed => pool.io.note_miss(),
-        Access::Mapped | Access::Stored | Access::Descriptor => pool.io.note_hit(),
+        Access::Mapped | Access::Stored | Access::Descriptor => pool.io.note_hit(space),
         Access::Patched | Access::Replaced | Access::Ahead => {}
     }
 }

@@ -382,7 +382,7 @@ impl Pool {
                 // The slot was set before this look at the translation, so what it says is valid.
                 Miss::Resident(seen, frame) => {
                     if reported {
-                        count_read(self, access, true);
+                        count_read(self, space, access, true);
                     } else {
                         note_access(self, space, page, seen, access, waited);
                     }
@@ -409,7 +409,7 @@ impl Pool {
                         // A store, or a discard, waits for this thread's first guard, and will wait
                         // for this one: to wait for it in turn would be forever. Until then the
                         // frame is the page's and its bytes stay as they are.
-                        count_read(self, access, false);
+                        count_read(self, space, access, false);
                         return Ok((frame, held));
                     }
                     space.check_not_nested(page)?;

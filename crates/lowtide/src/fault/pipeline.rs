@@ -502,7 +502,7 @@ impl<'p> Pipeline<'p> {
                         // that is busy in another thread.
                         let frame = match entry.load() {
                             EntryState::Resident { frame, .. } => {
-                                count_read(pool, self.access, true);
+                                count_read(pool, self.space, self.access, true);
                                 Some(frame)
                             }
                             _ => None,

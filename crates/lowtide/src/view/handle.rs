@@ -290,7 +290,7 @@ impl View {
 
     /// A hit stands for those that were not counted.
     pub(crate) fn note_sample(&self) {
-        self.pool.io.note_sample();
+        self.pool.io.note_sample(&self.space);
     }
 
     /// Copies bytes from the file, from any offset, as `pread` does for a range that must exist.

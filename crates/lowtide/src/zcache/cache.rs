@@ -1,49 +1,26 @@
 //! The compressed clean pages of one tenant.
 
-use super::barren::Barren;
 use super::clock::{Clock, Times};
 use super::common::Common;
-use super::frames::{Source, is_over_share};
+use super::frames::{Source, takes_too_much};
 use super::kept::Kept;
 use super::size::ZcacheSize;
 use super::stat::ZcacheStat;
 use crate::pool::{Pool, State, StateGuard};
 use crate::swap::{budget_of, owner, tag};
-use lowtide_core::zcache::{Governor, Measured, hash, is_sampled};
+use lowtide_core::zcache::{
+    DROPPED, Governor, Intake, Measured, ROUNDS, TIMED, Tries, hash, is_sampled, make_room,
+};
 use lowtide_core::{MemcgId, Owner, SpaceId, ZswapEvents};
 use lowtide_pin::sync::lock;
 use lowtide_swap::{CompressedStore, Dictionary, Packing, PageSource, Rejected, StoreLimits};
 use lowtide_sys::tell;
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, Weak};
 
-/// Time between two decisions, in nanoseconds.
-const PERIOD: u64 = 200_000_000;
-/// A longer time without such pages is a pause, after which costs are measured from the beginning:
-/// processors that were idle then were not idle because of reads.
-const PAUSE: u64 = 500_000_000;
-/// And pages that could be stored, as a part of the budget.
-const EVIDENCE: u64 = 8;
-/// While nothing is compressed, one page in [`TRIED`] is tried: what it costs, and its size. More
-/// of them before it is known what the pages of a file have in common.
-const TRIED: u64 = 512;
-const TRIED_FIRST: u64 = 16;
-/// Of sixteen stores and loads one is timed.
-const TIMED: u64 = 16;
-/// Pages that make room for others at a time, at most, and as a part of those that are stored.
-const DROPPED: usize = 32;
-const DROPPED_PART: usize = 64;
 /// Frames that moving pages together is to free then.
 const COMPACTED: usize = 8;
-/// Rounds of that in which a store becomes smaller after a decision.
-const ROUNDS: u32 = 8;
-/// Bytes that tables take for a page.
-const TABLES: f64 = 52.0;
-/// What blocks lose of their bytes.
-const LOST: f64 = 1.03;
-/// What an older try counts next to a new one.
-const DECAY: f64 = 0.999;
 
 /// See the module documentation. Dropped without the pool's lock.
 #[derive(Debug)]
@@ -51,8 +28,7 @@ pub(crate) struct Zcache {
     /// Before `place`, so that all frames are back when the place ends.
     store: CompressedStore<Source>,
     clock: Clock,
-    barren: Barren,
-    seen: Seen,
+    intake: Intake,
     stored: AtomicU64,
     loaded: AtomicU64,
     incompressible: AtomicU64,
@@ -60,10 +36,6 @@ pub(crate) struct Zcache {
     counted: Mutex<(u64, u64)>,
     /// Frames that it may have.
     target: AtomicU64,
-    /// When that was decided.
-    decided: AtomicU64,
-    /// From this number of pages that could be stored on it is decided again.
-    look_at: AtomicU64,
     /// Which pages are in the sample.
     mask: u64,
     /// Dictionaries that may still be made.
@@ -75,32 +47,11 @@ pub(crate) struct Zcache {
     place: Place,
 }
 
-/// Evictions, which one thread at a time counts: it has the pool's lock. Apart from what every miss
-/// reads.
-#[derive(Debug, Default)]
-#[repr(align(128))]
-struct Seen {
-    /// Pages that could be stored; one in [`TRIED`] is looked at.
-    offered: AtomicU64,
-    /// When, roughly.
-    active: AtomicU64,
-    /// There was a pause.
-    paused: AtomicBool,
-}
-
 #[derive(Debug)]
 struct Deciding {
     governor: Governor,
     times: Times,
     tries: Tries,
-}
-
-/// What was tried so far, decayed.
-#[derive(Debug, Default)]
-struct Tries {
-    all: f64,
-    kept: f64,
-    kept_bytes: f64,
 }
 
 /// A place among the [`Zcaches`](super::Zcaches). Given up on drop.
@@ -141,15 +92,12 @@ impl Zcache {
         let cache: Arc<dyn Kept> = Arc::new(Self {
             store: CompressedStore::new(source, limits),
             clock: Clock::new(),
-            barren: Barren::new(pool.page_shift),
-            seen: Seen::default(),
+            intake: Intake::new(pool.page_shift, pool.now()),
             stored: AtomicU64::new(0),
             loaded: AtomicU64::new(0),
             incompressible: AtomicU64::new(0),
             counted: Mutex::default(),
             target: AtomicU64::new(target),
-            decided: AtomicU64::new(pool.now()),
-            look_at: AtomicU64::new(0),
             mask: governor.mask(),
             dictionaries: Common::most(pool.page_bytes(), budget << pool.page_shift).into(),
             to_make: Mutex::default(),
@@ -195,7 +143,7 @@ impl Zcache {
         };
         let mut done = try_it();
         if no_room(&done) {
-            self.drop_coldest((self.store.len() / DROPPED_PART).clamp(1, DROPPED));
+            self.drop_coldest(make_room(self.store.len()));
             done = try_it();
         }
         if no_room(&done) {
@@ -219,21 +167,21 @@ impl Zcache {
         let mut deciding = lock(&self.deciding);
         let Deciding { governor, times, tries, .. } = &mut *deciding;
         *times = self.clock.take(nanos, times);
-        self.look_at.store(self.seen.offered.load(Relaxed) + budget / EVIDENCE, Relaxed);
-        if self.seen.paused.swap(false, Relaxed) {
+        if !self.intake.begin(budget) {
             return;
         }
-        let (kept, ratio) = tries.rate(pool.page_bytes() as f64);
         let memory = stat.memory + stat.table_pages;
-        let is_full = stat.stored > 256 && stat.memory >= self.target.load(Relaxed) * 3 / 4;
+        let target = self.target.load(Relaxed);
+        let compressed = self.stored.load(Relaxed) + self.incompressible.load(Relaxed);
         let target = governor.decide(&Measured {
             budget,
-            evicted: self.seen.offered.load(Relaxed),
+            evicted: self.intake.offered(),
             nanos,
             waited: times.waited,
+            counts: self.clock.counts(self.loaded.load(Relaxed), compressed),
             costs: times.costs,
-            ratio: if is_full { stat.stored as f64 / memory as f64 } else { ratio },
-            kept,
+            ratio: tries.ratio(pool.page_bytes() as f64, stat.stored, memory, target),
+            kept: tries.kept(),
         });
         self.target.store(target, Relaxed);
         self.store.set_limit(target as usize);
@@ -246,25 +194,12 @@ impl Kept for Zcache {
     }
 
     fn wants(&self, owner: Owner, collects: bool, now: &dyn Fn() -> u64) -> bool {
-        let Seen { offered, active, paused } = &self.seen;
-        let offered = {
-            let before = offered.load(Relaxed);
-            offered.store(before + 1, Relaxed);
-            before
-        };
-        if offered.is_multiple_of(TIMED) {
-            let (before, now) = (active.load(Relaxed), now());
-            active.store(now, Relaxed);
-            if now.saturating_sub(before) > PAUSE {
-                paused.store(true, Relaxed);
-            }
-        }
+        let (offered, is_wanted) = self.intake.offer(owner, self.is_closed(), collects, now);
         let hash = hash(owner);
         if is_sampled(hash, self.mask) {
             lock(&self.deciding).governor.evicted(hash, offered);
         }
-        let tried = if collects { TRIED_FIRST } else { TRIED };
-        (!self.is_closed() || offered.is_multiple_of(tried)) && !self.barren.skips(owner)
+        is_wanted
     }
 
     fn store(&self, owner: Owner, bytes: &[u8], common: &Arc<Common>) {
@@ -277,7 +212,7 @@ impl Kept for Zcache {
                 self.clock.stores.time(true, || self.store.packed_len(bytes, with), |_| true)
             }
             false => {
-                let timed = self.seen.offered.load(Relaxed).is_multiple_of(TIMED);
+                let timed = self.intake.is_timed();
                 match self.clock.stores.time(timed, || self.keep(owner, bytes, with), |_| true) {
                     Ok(size) => Some(size),
                     Err(Rejected::Incompressible) => None,
@@ -286,10 +221,10 @@ impl Kept for Zcache {
                 }
             }
         };
-        self.barren.note(owner, size.is_some());
+        self.intake.note(owner, size.is_some());
         self.stored.fetch_add(u64::from(!closed && size.is_some()), Relaxed);
         self.incompressible.fetch_add(u64::from(size.is_none()), Relaxed);
-        if closed || self.seen.offered.load(Relaxed).is_multiple_of(TIMED) {
+        if closed || self.intake.is_timed() {
             lock(&self.deciding).tries.add(size);
         }
         if size.is_some() && common.collects() {
@@ -301,9 +236,10 @@ impl Kept for Zcache {
     }
 
     fn missed(&self, owner: Owner) {
+        self.clock.note_miss();
         let hash = hash(owner);
         if is_sampled(hash, self.mask) {
-            lock(&self.deciding).governor.missed(hash, self.seen.offered.load(Relaxed));
+            lock(&self.deciding).governor.missed(hash, self.intake.offered());
         }
     }
 
@@ -356,16 +292,14 @@ impl Kept for Zcache {
         if !pool.background {
             self.maintain();
         }
-        let now = pool.now();
-        let before = self.decided.load(Relaxed);
-        let enough = self.seen.offered.load(Relaxed) >= self.look_at.load(Relaxed);
-        let is_time = enough && self.is_measured && now.saturating_sub(before) >= PERIOD;
-        if is_time && self.decided.compare_exchange(before, now, Relaxed, Relaxed).is_ok() {
-            self.decide(&pool, (now - before) as f64);
+        if self.is_measured
+            && let Some(nanos) = self.intake.is_due(pool.now())
+        {
+            self.decide(&pool, nanos as f64);
         }
         let mut over = {
             let state = pool.lock();
-            is_over_share(&state, state.zcaches.group(self.place.index))
+            takes_too_much(&state, state.zcaches.group(self.place.index))
         };
         for _ in 0..ROUNDS {
             let is_small = self.store.memory() <= self.target.load(Relaxed) as usize;
@@ -429,21 +363,6 @@ impl Kept for Zcache {
 impl Drop for Zcache {
     fn drop(&mut self) {
         self.count();
-    }
-}
-
-impl Tries {
-    fn add(&mut self, size: Option<usize>) {
-        let add = |sum: &mut f64, value: f64| *sum = *sum * DECAY + value;
-        add(&mut self.all, 1.0);
-        add(&mut self.kept, f64::from(u8::from(size.is_some())));
-        add(&mut self.kept_bytes, size.unwrap_or(0) as f64);
-    }
-
-    /// The part of pages that is kept, and how many of these a page of memory holds.
-    fn rate(&self, page_bytes: f64) -> (f64, f64) {
-        let mean = self.kept_bytes / self.kept.max(1e-9) * LOST + TABLES;
-        (self.kept / self.all.max(1.0), page_bytes / mean)
     }
 }
 

@@ -4,8 +4,11 @@
 //! than processors were idle: where they are busy, other threads work in the meantime. So the
 //! processor's time of some reads is measured, and that of the process from one decision to the
 //! next.
+//!
+//! Accesses are counted as everywhere: misses as they are, hits by samples.
 
-use lowtide_core::zcache::Costs;
+use lowtide_core::zcache::{Costs, Counts};
+use lowtide_pin::sampling::SAMPLE;
 use lowtide_sys::running;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -61,6 +64,9 @@ pub(crate) struct Clock {
     reads: Sum,
     /// The processor's part of those that were timed.
     of_it_processor: Sum,
+    /// Hits that samples stand for.
+    hits: AtomicU64,
+    misses: AtomicU64,
 }
 
 /// What was measured from one decision to the next; what was not is as before.
@@ -75,8 +81,8 @@ pub(super) struct Times {
 impl Clock {
     pub(super) fn new() -> Self {
         let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        let (stores, loads, reads, of_it_processor) = Default::default();
-        Self { processors, stores, loads, reads, of_it_processor }
+        let (stores, loads, reads, of_it_processor, hits, misses) = Default::default();
+        Self { processors, stores, loads, reads, of_it_processor, hits, misses }
     }
 
     /// Does what reads some pages, and returns how many.
@@ -89,6 +95,25 @@ impl Clock {
         self.reads.add(begun.elapsed(), pages);
         self.of_it_processor.add(running::of_thread().saturating_sub(processor), 1);
         result
+    }
+
+    /// Counts hits that a sample stands for.
+    pub(crate) fn note_hits(&self, hits: u64) {
+        self.hits.fetch_add(hits, Relaxed);
+    }
+
+    /// Counts a page that is loaded or read.
+    pub(super) fn note_miss(&self) {
+        self.misses.fetch_add(1, Relaxed);
+    }
+
+    /// What was done since the beginning, of which as many pages were loaded and compressed.
+    pub(super) fn counts(&self, loads: u64, stores: u64) -> Counts {
+        let [hits, misses] = [&self.hits, &self.misses].map(|count| count.load(Relaxed) as f64);
+        // Of each thread that is counted the last two samples may be wrong.
+        let unsure = 2.0 * f64::from(SAMPLE) * self.processors as f64;
+        let (loads, stores) = (loads as f64, stores as f64);
+        Counts { accesses: hits + misses, unsure, misses, loads, stores }
     }
 
     /// What was measured since the last call, which was `nanos` ago.

@@ -8,11 +8,9 @@ use super::places::Zcaches;
 use crate::pool::{Pool, State};
 use crate::swap::{Frame, Keeper, charge_unused, take_charged};
 use lowtide_core::MemcgId;
+use lowtide_core::zcache::is_over_share;
 use lowtide_swap::PageSource;
 use std::sync::{Arc, Weak};
-
-/// The part of what a group uses that compressed pages may be: three of four.
-const SHARE: (u64, u64) = (3, 4);
 
 /// Where a store takes frames. A pool has its files, which have their stores: so a store does not
 /// keep the pool, as each frame does.
@@ -42,7 +40,7 @@ impl PageSource for Source {
         let number = {
             let mut state = pool.lock_sound().ok()?;
             let group = state.zcaches.group(self.index);
-            if is_over_share(&state, group) {
+            if takes_too_much(&state, group) {
                 return None;
             }
             let number = take_charged(&pool, &mut state, group)?;
@@ -56,7 +54,7 @@ impl PageSource for Source {
         let Some(pool) = self.pool.upgrade() else { return false };
         let Ok(mut state) = pool.lock_sound() else { return false };
         let group = state.zcaches.group(self.index);
-        if is_over_share(&state, group) {
+        if takes_too_much(&state, group) {
             return false;
         }
         let Some(frame) = charge_unused(&mut state, group) else { return false };
@@ -95,6 +93,6 @@ fn give_back(pool: &Pool, index: usize, which: impl FnOnce(&mut Zcaches) -> u32)
 }
 
 /// Whether compressed pages of a group take more than their share of what it uses.
-pub(super) fn is_over_share(state: &State, group: MemcgId) -> bool {
-    state.zcaches.frames_of_group(group) * SHARE.1 > state.engine.usage(group) * SHARE.0
+pub(super) fn takes_too_much(state: &State, group: MemcgId) -> bool {
+    is_over_share(state.zcaches.frames_of_group(group), state.engine.usage(group))
 }

@@ -18,10 +18,11 @@
 //! the thread that takes the page out of *absent* takes the copy, too. Each change of a file
 //! beneath absent pages (a cut, a hole, changes by others) drops the copies ([`OfSpace`]).
 //!
-//! **Part of the budget.** Each tenant has a store of its own, whose frames are charged to it. How
-//! many there may be is decided by measurement ([`lowtide_core::zcache`]); a frame is taken only
-//! where there is room as things are, since only a copy is lost. The store is never a reason to
-//! evict, and gives frames back where reclaim finds nothing else.
+//! **Part of the budget.** Each tenant has a store of its own, whose frames are charged to it. The
+//! engine decides by measurement how many there may be, and which pages are tried
+//! ([`lowtide_core::zcache`]); a frame is taken only where there is room as things are, since only
+//! a copy is lost. The store is never a reason to evict, and gives frames back where reclaim finds
+//! nothing else.
 //!
 //! **Which pages.** Those that came back once: a page that comes in for the first time, or ahead
 //! of its use, and leaves again may never be needed. Pages behind pointers are among them where
@@ -39,10 +40,8 @@
 //! | `frames.rs` | frames as the memory of a store |
 //! | `common.rs` | what the pages of one file have in common |
 //! | `clock.rs` | what storing, loading and reading costs |
-//! | `barren.rs` | regions of files that do not compress |
 //! | `size.rs`, `stat.rs` | choice, figures |
 
-mod barren;
 mod cache;
 mod clock;
 mod common;

@@ -6,10 +6,12 @@
 //! | `compare` | ratios, published rows, verdict |
 //! | `options`, `head` | options of experiments; the lines above their tables |
 //! | `corpus` | policies on the corpus of traces, against the best of eight |
+//! | `compressed` | what pages that stay compressed are worth |
 //! | `scaling` | random reads on more and more CPUs |
 //! | `swarm` | random plans, every invariant checked |
 
 pub(crate) mod compare;
+mod compressed;
 mod corpus;
 mod database;
 pub(crate) mod head;
@@ -81,6 +83,8 @@ pub(crate) enum Simulation {
     Mixed(SimulatedMixed),
     #[command(name = corpus::NAME, about = corpus::ABOUT)]
     Corpus(corpus::Options),
+    #[command(name = compressed::NAME, about = compressed::ABOUT)]
+    Compressed(compressed::Options),
     #[command(name = scaling::NAME, about = scaling::ABOUT)]
     Scaling(scaling::Options),
     #[command(name = swarm::NAME, about = swarm::ABOUT)]
@@ -113,6 +117,7 @@ impl Simulation {
             Self::Android(options) => options.run(),
             Self::Mixed(options) => options.run(),
             Self::Corpus(options) => corpus::run(options),
+            Self::Compressed(options) => compressed::run(options),
             Self::Scaling(options) => scaling::run(options),
             Self::Swarm(options) => swarm::run(options),
         }

@@ -4,7 +4,8 @@
 //! not tried for as many evictions, and for twice as many each time that happens again. Regions
 //! share a table of fixed size; two of one place are taken for one.
 
-use lowtide_core::Owner;
+use super::governor::hash;
+use crate::units::Owner;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
@@ -34,7 +35,7 @@ impl Barren {
 
     fn region<'a>(&self, regions: &'a [AtomicU32], owner: Owner) -> &'a AtomicU32 {
         let region = owner.page >> REGION.saturating_sub(self.page_shift);
-        let hash = lowtide_core::zcache::hash(Owner { page: region, ..owner });
+        let hash = hash(Owner { page: region, ..owner });
         &regions[hash as usize % PLACES]
     }
 
@@ -77,7 +78,7 @@ impl Barren {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lowtide_core::SpaceId;
+    use crate::units::SpaceId;
 
     #[test]
     fn a_region_that_does_not_compress_is_tried_less_and_less() {
