@@ -176,7 +176,7 @@ impl Budgets {
     pub(crate) fn new(settings: &'static Settings) -> Result<Self, Box<dyn Error>> {
         let globs = settings.maps.iter().map(|(_, bytes)| *bytes);
         let whole = globs.fold(settings.max, u64::saturating_add);
-        let builder = Pager::builder().max(Size::new(whole)).zcache(settings.zcache);
+        let builder = Pager::builder().max(Size::new(whole));
         let mut builder = if settings.mode.mirrors() {
             // What is read for a mirror is nowhere else in memory.
             builder.direct(IoMode::Direct)

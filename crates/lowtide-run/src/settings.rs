@@ -22,7 +22,6 @@
 //! | `LOWTIDE_RUN_RECORD` | file to which accesses are recorded | none are |
 //! | `LOWTIDE_RUN_WARM` | file with the pages that the first process had | the start is cold |
 //! | `LOWTIDE_RUN_SHARE` | `by-benefit`: files get parts of a budget, by their curves | none has |
-//! | `LOWTIDE_RUN_ZCACHE` | `0`: evicted pages of mirrors do not stay compressed | where that pays |
 //! | `LOWTIDE_RUN_FOLLOW` | `0`: programs that the first one starts are left alone | followed |
 //! | `LOWTIDE_RUN_SHARED` | table by which processes share the budget | each has one of its own |
 //! | `LOWTIDE_RUN_PID` | the first process, which always gives a summary | none does so |
@@ -56,7 +55,6 @@ const ADVISE: &str = "LOWTIDE_RUN_ADVISE";
 const RECORD: &str = "LOWTIDE_RUN_RECORD";
 const WARM: &str = "LOWTIDE_RUN_WARM";
 const SHARE: &str = "LOWTIDE_RUN_SHARE";
-const ZCACHE: &str = "LOWTIDE_RUN_ZCACHE";
 const FOLLOW: &str = "LOWTIDE_RUN_FOLLOW";
 const SHARED: &str = "LOWTIDE_RUN_SHARED";
 const PID: &str = "LOWTIDE_RUN_PID";
@@ -64,9 +62,9 @@ const GLIBC: &str = "LOWTIDE_RUN_GLIBC";
 const MUSL: &str = "LOWTIDE_RUN_MUSL";
 
 /// Every variable of ours, for a process that shall not hand them on.
-pub const ALL: [&str; 23] = [
+pub const ALL: [&str; 22] = [
     MAX, AUTO, BOUND, HIGH, MODE, INEXACT, FILES, POLICY, MAPS, THRESHOLD, READ_AHEAD, SUMMARY,
-    JSON, ADVISE, RECORD, WARM, ZCACHE, SHARE, FOLLOW, SHARED, PID, GLIBC, MUSL,
+    JSON, ADVISE, RECORD, WARM, SHARE, FOLLOW, SHARED, PID, GLIBC, MUSL,
 ];
 
 /// The variable of the dynamic linker that names libraries to load first.
@@ -164,8 +162,6 @@ pub struct Settings {
     pub record: Option<PathBuf>,
     /// Where the first process finds and leaves the list of pages to begin with.
     pub warm: Option<PathBuf>,
-    /// Evicted pages of mirrors stay compressed where that pays.
-    pub zcache: bool,
     /// A budget is divided among its files by their curves.
     pub by_benefit: bool,
     /// Programs that the first one starts are served too.
@@ -230,7 +226,6 @@ impl Settings {
             advise: false,
             record: None,
             warm: None,
-            zcache: true,
             by_benefit: false,
             follow: true,
             shared: None,
@@ -271,7 +266,6 @@ impl Settings {
             (self.json, JSON, "1"),
             (self.advise, ADVISE, "1"),
             (self.by_benefit, SHARE, BY_BENEFIT),
-            (!self.zcache, ZCACHE, "0"),
             (!self.follow, FOLLOW, "0"),
         ];
         let set = flags.into_iter().filter(|(is_set, ..)| *is_set);
@@ -311,7 +305,6 @@ impl Settings {
         settings.record = get(RECORD).map(PathBuf::from);
         settings.warm = get(WARM).map(PathBuf::from);
         settings.by_benefit = text(SHARE).as_deref() == Some(BY_BENEFIT);
-        settings.zcache = text(ZCACHE).as_deref() != Some("0");
         settings.follow = text(FOLLOW).as_deref() != Some("0");
         settings.shared = get(SHARED).map(PathBuf::from);
         settings.pid = number(PID).and_then(|pid| u32::try_from(pid).ok());
@@ -362,7 +355,6 @@ mod tests {
             advise: true,
             record: Some("/tmp/c d".into()),
             warm: Some("/tmp/e".into()),
-            zcache: false,
             by_benefit: true,
             follow: false,
             shared: Some("/dev/shm/a b".into()),

@@ -115,9 +115,6 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "S", requires = "metrics_file",
         value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub(crate) metrics_interval: Option<u64>,
-    /// Do not keep evicted pages compressed, also where that would pay
-    #[arg(long)]
-    pub(crate) no_zcache: bool,
     /// Do not apply to programs that the program starts
     #[arg(long)]
     pub(crate) no_follow: bool,

@@ -192,7 +192,6 @@ fn settings_of(args: &RunArgs) -> Result<Settings, RunError> {
     settings.advise = args.advise;
     settings.by_benefit = args.share == Some(ShareName::ByBenefit);
     settings.follow = !args.no_follow;
-    settings.zcache = !args.no_zcache;
     settings.shared = if args.per_process { None } else { place::new_path() };
     settings.pid = Some(std::process::id());
     if let Some(summary) = &args.summary {

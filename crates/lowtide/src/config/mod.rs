@@ -307,9 +307,8 @@ impl PagerBuilder {
     /// where reads are cheap and processors are busy, it is nothing. `docs/compressed.md` has
     /// figures.
     ///
-    /// Pages of [views](crate::View) and of maps in `userfault` mode are kept so, as long as they
-    /// are not of large folios. In `pagecache` mode the pages are the kernel's. Needs the feature
-    /// `zstd` to be worth much; without it pages are compressed by lz4.
+    /// Pages of [views](crate::View) are kept so, as long as they are not of large folios. Needs
+    /// the feature `zstd` to be worth much; without it pages are compressed by lz4.
     /// [`Tenant::zcache_stat`](crate::Tenant::zcache_stat) says what it does.
     pub fn zcache(mut self, zcache: bool) -> Self {
         self.zcache = if zcache { ZcacheSize::Measured } else { ZcacheSize::None };

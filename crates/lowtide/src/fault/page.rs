@@ -156,7 +156,7 @@ impl Pool {
         }
     }
 
-    /// Fills a page that is claimed, and whose bytes are to arrive there, if it was kept compressed.
+    /// Fills a claimed page, whose bytes are to arrive there, if it was kept compressed.
     pub(super) fn load_compressed(&self, space: &Space, page: u64, to: &Destination) -> bool {
         let Some(zcache) = &space.zcache else { return false };
         // SAFETY: the destination is this claim's until it is resolved, and has a page of bytes: a

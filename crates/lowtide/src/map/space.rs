@@ -129,7 +129,7 @@ pub(super) fn open_space(
     }
     let backing = Backing::in_room(&path, descriptors, writes, held);
     // Before the lock, and dropped after it. The kernel's own pages are not ours to compress.
-    let zcache = if cached { None } else { Zcache::of(pool, group) };
+    let zcache = if cached { None } else { Zcache::of_map(pool, group) };
     let mut state = pool.lock();
     if !state.engine.alive(group) {
         backing.unlock();

@@ -113,6 +113,13 @@ impl Zcache {
         Some(cache)
     }
 
+    /// The same for a map. Sizes are judged by what an access costs, and accesses through pointers
+    /// are not counted: only where the size was chosen maps have it.
+    pub(crate) fn of_map(pool: &Pool, group: MemcgId) -> Option<Arc<dyn Kept>> {
+        let is_chosen = matches!(pool.zcache_size, ZcacheSize::Sixteenths(_));
+        if is_chosen { Self::of(pool, group) } else { None }
+    }
+
     /// Whether nothing is to be stored.
     fn is_closed(&self) -> bool {
         self.target.load(Relaxed) == 0

@@ -4,9 +4,10 @@
 //! It is made once for each file, of pages that were tried while nothing was compressed: the first
 //! [`SAMPLES`] that shrink. That takes a tenth of a second: where the pager has threads it is the
 //! work of the one that reclaims ahead of need, since a thread that serves a page fault must not
-//! take so long, nor wait for another to begin. Pages that are stored with it need it to be loaded, so it stays until the file is
-//! closed. Where it would be more than a sixty-fourth of the budget, or all of
-//! them more than a sixteenth, or where pages are so large that it does not help, there is none.
+//! take so long, nor wait for another to begin. Pages that are stored with it need it to be loaded,
+//! so it stays until the file is closed. Where it would be more than a sixty-fourth of the budget,
+//! or all of them more than a sixteenth, or where pages are so large that it does not help, there
+//! is none.
 
 use lowtide_pin::sync::lock;
 use lowtide_swap::Dictionary;

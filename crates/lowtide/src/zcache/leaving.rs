@@ -41,7 +41,7 @@ impl<'p> Leaving<'p> {
         self.pages.len()
     }
 
-    /// Whether a page is the one that was taken along after so many others.
+    /// Whether a page is the one that was taken along after this number of others.
     pub(crate) fn is(&self, after: usize, owner: Owner) -> bool {
         let page = &self.pages[after];
         (page.space.id, page.page) == (owner.space, owner.page)

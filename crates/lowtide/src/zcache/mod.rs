@@ -25,10 +25,10 @@
 //! nothing else.
 //!
 //! **Which pages.** Those that came back once: a page that comes in for the first time, or ahead
-//! of its use, and leaves again may never be needed. Pages behind pointers are among them where
-//! their bytes are lowtide's, pages of large folios are not. A page that shrinks to more than seven
-//! tenths is not kept, and after eight such pages in a row a region of the file is left alone for a
-//! while, longer each time.
+//! of its use, and leaves again may never be needed. Pages of large folios are not among them, and
+//! those behind pointers are in proofs only, where what an access costs decides nothing. A page
+//! that shrinks to more than seven tenths is not kept, and after eight such pages in a row a region
+//! of the file is left alone for a while, longer each time.
 //!
 //! | file | concept |
 //! |---|---|
