@@ -121,7 +121,7 @@ impl Default for PagerBuilder {
             inject: None,
             populate: false,
             swap: None,
-            zcache: ZcacheSize::Measured,
+            zcache: ZcacheSize::None,
         }
     }
 }
@@ -298,7 +298,8 @@ impl PagerBuilder {
     }
 
     /// Whether clean pages of files that are evicted stay in memory compressed, where that pays.
-    /// Default: yes.
+    /// Default: no, since the trials by which it decides cost too much where many threads read a
+    /// fast disk.
     ///
     /// A page that is missed again is then decompressed instead of read: a microsecond or two
     /// instead of the device's time. How much of the budget compressed pages take, up to three
