@@ -55,11 +55,13 @@ mod zstd {
     pub(crate) struct Encoders {
         level: i32,
         page_bytes: usize,
+        contexts: &'static Shelf<Compressor>,
     }
 
     impl Encoders {
-        pub(crate) const fn new(level: i32, page_bytes: usize) -> Encoders {
-            Encoders { level, page_bytes }
+        pub(crate) fn new(level: i32, page_bytes: usize) -> Encoders {
+            let size = (page_bytes.ilog2() as usize).saturating_sub(9).min(PAGE_SIZES - 1);
+            Encoders { level, page_bytes, contexts: &CONTEXTS[usize::from(level == QUICK)][size] }
         }
 
         /// Compresses a page into a buffer. Returns the length, if there was room.
@@ -71,9 +73,7 @@ mod zstd {
         ) -> Option<usize> {
             let new = || Compressor::new(self.level, self.page_bytes);
             let common = with.map(|dictionary| &dictionary.0);
-            let size = (self.page_bytes.ilog2() as usize).saturating_sub(9).min(PAGE_SIZES - 1);
-            let contexts = &CONTEXTS[usize::from(self.level == QUICK)][size];
-            one_of(contexts, new, |one| one.compress(page, into, common))
+            one_of(self.contexts, new, |one| one.compress(page, into, common))
         }
     }
 
