@@ -338,9 +338,8 @@ impl Pool {
             spaces[gone.owner.space.0 as usize].as_ref().expect("a folio's space is open")
         };
         // Before their bytes are gone.
-        let before = leaving.len();
+        let mut taken = leaving.len();
         freed.iter().for_each(|gone| leaving.take(zcaches, space_of(gone), gone));
-        let mut taken = before..leaving.len();
         release_mapped(spaces, freed.iter().map(|gone| (gone.owner, gone.order)));
         for gone in freed {
             let space = space_of(gone);
@@ -348,8 +347,8 @@ impl Pool {
             if shadow == 0 {
                 space.anon().lazy.remove(gone.owner.page);
             }
-            if taken.start < taken.end && leaving.is(taken.start, gone.owner) {
-                taken.start += 1;
+            if leaving.is(taken, gone.owner) {
+                taken += 1;
             } else {
                 for entry in space.entries(gone.owner.page, gone.order) {
                     if entry.evict(shadow) {

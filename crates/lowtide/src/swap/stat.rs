@@ -2,7 +2,7 @@
 
 use super::slot::Store;
 use crate::pool::Pool;
-use crate::zcache::ZcacheStat;
+use crate::zcache::{ZcacheSize, ZcacheStat};
 use lowtide_core::{MemcgId, MemoryStat};
 use std::fmt;
 use std::sync::Arc;
@@ -76,6 +76,9 @@ impl Kept {
     /// Looks at a group. Called without the pool's lock.
     pub(crate) fn of(pool: &Pool, group: MemcgId) -> Self {
         let mut kept = Self::default();
+        if !pool.has_swap && pool.zcache_size == ZcacheSize::None {
+            return kept;
+        }
         let (stores, caches) = {
             let state = pool.lock();
             if pool.is_poisoned() || !state.engine.alive(group) {

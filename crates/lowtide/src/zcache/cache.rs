@@ -116,8 +116,7 @@ impl Zcache {
     /// The same for a map. Sizes are judged by what an access costs, and accesses through pointers
     /// are not counted: only where the size was chosen maps have it.
     pub(crate) fn of_map(pool: &Pool, group: MemcgId) -> Option<Arc<dyn Kept>> {
-        let is_chosen = matches!(pool.zcache_size, ZcacheSize::Sixteenths(_));
-        if is_chosen { Self::of(pool, group) } else { None }
+        matches!(pool.zcache_size, ZcacheSize::Sixteenths(_)).then(|| Self::of(pool, group))?
     }
 
     /// Whether nothing is to be stored.

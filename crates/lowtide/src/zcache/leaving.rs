@@ -43,8 +43,8 @@ impl<'p> Leaving<'p> {
 
     /// Whether a page is the one that was taken along after this number of others.
     pub(crate) fn is(&self, after: usize, owner: Owner) -> bool {
-        let page = &self.pages[after];
-        (page.space.id, page.page) == (owner.space, owner.page)
+        let is = |page: &Page| (page.space.id, page.page) == (owner.space, owner.page);
+        self.pages.get(after).is_some_and(is)
     }
 
     /// Takes a page along that the engine has freed, whose translation is locked and whose bytes
@@ -63,10 +63,7 @@ impl<'p> Leaving<'p> {
         {
             return;
         }
-        let at = self.bytes.len();
-        if !self.copy(space, gone) {
-            return;
-        }
+        let Some(at) = self.copy(space, gone) else { return };
         if space.table.entry(page).hold_back() {
             // They see that it is busy, and wait again.
             pool.waits.complete(space.table.entry(page), &Ok(()));
@@ -74,19 +71,20 @@ impl<'p> Leaving<'p> {
         self.pages.push(Page { space: Arc::clone(space), page, shadow, at });
     }
 
-    /// Copies the bytes of a page, from its frame or from where a pointer leads.
-    fn copy(&mut self, space: &Space, gone: &Freed) -> bool {
+    /// Copies the bytes of a page, from its frame or from where a pointer leads, and says where
+    /// they are.
+    fn copy(&mut self, space: &Space, gone: &Freed) -> Option<usize> {
+        let at = self.bytes.len();
         let Some(mapped) = &space.mapped else {
             self.bytes.extend_from_slice(self.pool.bytes(gone.folio.0));
-            return true;
+            return Some(at);
         };
-        let at = self.bytes.len();
         self.bytes.resize(at + self.pool.page_bytes(), 0);
         let copied = mapped.copy(gone.owner.page, &mut self.bytes[at..]);
         if !copied {
             self.bytes.truncate(at);
         }
-        copied
+        copied.then_some(at)
     }
 
     /// Stores the pages. Called without the pool's lock.
