@@ -74,8 +74,8 @@ struct Args {
     /// Workloads: zipf, uniform, update-5, update-20, scan-zipf [default: all]
     #[arg(long, value_delimiter = ',', value_name = "NAME")]
     work: Vec<Work>,
-    /// Systems: lowtide, lowtide:POLICY, lowtide@psync (single reads by pread), quick_cache, moka,
-    /// foyer [default: lowtide and the three caches]
+    /// Systems: lowtide, lowtide:POLICY, lowtide@psync (single reads by pread), lowtide+zcache,
+    /// quick_cache, moka, foyer [default: lowtide and the three caches]
     #[arg(long, value_delimiter = ',', value_name = "NAME")]
     system: Vec<Kind>,
     /// Rounds

@@ -42,14 +42,16 @@ const STEPS: u32 = 8;
 const CLOSE: f64 = 0.985;
 /// How many times its pages a system is filled with while it is weighed.
 const TURNS: u64 = 3;
+/// What follows the name of lowtide with compressed pages.
+const ZCACHE: &str = "+zcache";
 /// Pages of a part of a file of which one is touched: of a page of translations there are more.
 const PART: u64 = 256;
 
 /// A system of the comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// lowtide, with a policy if not its default, and an I/O engine.
-    Lowtide(Option<Policy>, IoEngine),
+    /// lowtide, with a policy if not its default, an I/O engine, and compressed pages or not.
+    Lowtide(Option<Policy>, IoEngine, bool),
     /// `pread` and quick_cache.
     QuickCache,
     /// `pread` and moka.
@@ -61,18 +63,21 @@ pub enum Kind {
 impl Kind {
     /// The four, lowtide as it is by default.
     pub const ALL: [Self; 4] =
-        [Self::Lowtide(None, IoEngine::Auto), Self::QuickCache, Self::Moka, Self::Foyer];
+        [Self::Lowtide(None, IoEngine::Auto, false), Self::QuickCache, Self::Moka, Self::Foyer];
 }
 
 impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Lowtide(policy, engine) => {
+            Self::Lowtide(policy, engine, zcache) => {
                 f.write_str("lowtide")?;
                 if let Some(policy) = policy {
                     write!(f, ":{policy}")?;
                 }
-                if *engine == IoEngine::Auto { Ok(()) } else { write!(f, "@{engine}") }
+                if *engine != IoEngine::Auto {
+                    write!(f, "@{engine}")?;
+                }
+                f.write_str(if *zcache { ZCACHE } else { "" })
             }
             Self::QuickCache => f.write_str(QuickCache::NAME),
             Self::Moka => f.write_str(Moka::NAME),
@@ -85,7 +90,8 @@ impl FromStr for Kind {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let (rest, engine) = text.split_once('@').unwrap_or((text, "auto"));
+        let (rest, zcache) = text.strip_suffix(ZCACHE).map_or((text, false), |rest| (rest, true));
+        let (rest, engine) = rest.split_once('@').unwrap_or((rest, "auto"));
         let (name, policy) =
             rest.split_once(':').map_or((rest, None), |(name, policy)| (name, Some(policy)));
         if name == "lowtide" {
@@ -93,12 +99,12 @@ impl FromStr for Kind {
             let policy = policy.map_err(|error: lowtide::PolicyError| error.to_string())?;
             let engine =
                 engine.parse().map_err(|error: lowtide::UnknownIoEngine| error.to_string());
-            return Ok(Self::Lowtide(policy, engine?));
+            return Ok(Self::Lowtide(policy, engine?, zcache));
         }
         Self::ALL.into_iter().find(|kind| kind.to_string() == text).ok_or_else(|| {
             format!(
                 "there is no system `{text}`; choose of lowtide, lowtide:POLICY, lowtide@psync, \
-                 quick_cache, moka, foyer"
+                 lowtide+zcache, quick_cache, moka, foyer"
             )
         })
     }
@@ -137,12 +143,13 @@ impl Kind {
     /// Those of the pager and of the file.
     pub fn build(&self, path: &Path, terms: &Terms, pages: u64) -> Result<Arc<dyn Pages>, Error> {
         Ok(match self {
-            Self::Lowtide(policy, engine) => {
+            Self::Lowtide(policy, engine, zcache) => {
                 let page_bytes = terms.layout.page_bytes();
                 let mut builder = Pager::builder()
                     .max(Size::new(pages * page_bytes as u64))
                     .base_page(page_bytes)
-                    .io_engine(*engine);
+                    .io_engine(*engine)
+                    .zcache(*zcache);
                 if let Some(policy) = policy {
                     builder = builder.policy(*policy);
                 }

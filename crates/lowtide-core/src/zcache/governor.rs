@@ -41,6 +41,11 @@ const LOOK_BACK: u64 = 8;
 const REMEMBERED: u64 = 8192;
 /// A change has to save this part of what misses cost: one that begins, and one that goes on.
 const WORTH: (f64, f64) = (0.05, 0.02);
+/// And one that takes more memory so much more for each budget that it takes: the further a size is
+/// from the one that is known, the less distances know of it.
+const UNKNOWN: f64 = 0.2;
+/// The part of what the best size gains for which a smaller change is tried first.
+const MOST: f64 = 0.8;
 /// Misses that take less of the time than this, if all are read, are left alone.
 const NEAR_FIT: f64 = 0.01;
 /// Of the time, the part that trials may cost.
@@ -355,8 +360,8 @@ impl Governor {
     }
 
     /// A size that is worth a trial, larger or smaller: of those on the way to the best one, the
-    /// first that gains a quarter of what that does; and its gain. What a trial costs grows with
-    /// the square of the change.
+    /// first that gains nearly as much; and its gain. What a trial costs grows with the square of
+    /// the change.
     fn proposal(&self, measured: &Measured, larger: bool) -> Option<(u64, f64)> {
         let now = self.saved(self.target, measured);
         let is_it = |size: &u64| if larger { *size > self.target } else { *size < self.target };
@@ -369,9 +374,12 @@ impl Governor {
         let most = gains.iter().map(|&(_, gain)| gain).fold(0.0, f64::max);
         let misses: f64 = self.distances.iter().sum();
         let part = if self.target == 0 { WORTH.0 } else { WORTH.1 };
-        let enough = (part * misses * measured.costs.read).max(most / 4.0);
+        let all = misses * measured.costs.read;
         gains.sort_by_key(|(size, _)| size.abs_diff(self.target));
-        gains.into_iter().find(|&(_, gain)| gain > enough)
+        let change = |size: u64| size.abs_diff(self.target) as f64 / self.budget as f64;
+        let unknown = if larger { UNKNOWN } else { 0.0 };
+        let enough = |size| ((part + unknown * change(size)) * all).max(MOST * most);
+        gains.into_iter().find(|&(size, gain)| gain > enough(size))
     }
 
     /// Nanoseconds that a size would have saved, next to nothing compressed and as many pages in

@@ -19,6 +19,8 @@ const WORTH: f64 = 0.02;
 /// Misses by which it is known what accesses cost just now, and misses before that which count.
 const BLOCK: f64 = 4096.0;
 const MEMORY: f64 = 8192.0;
+/// Of a part that has just begun, how much is taken to be full at least.
+const FULL: f64 = 0.125;
 /// Decisions after which a trial ends.
 const LONGEST: u32 = 32;
 
@@ -27,7 +29,7 @@ const LONGEST: u32 = 32;
 pub struct Counts {
     /// Accesses to them.
     pub accesses: f64,
-    /// By how many accesses may be counted wrong.
+    /// How many of them are counted wrong: the standard deviation.
     pub unsure: f64,
     /// Misses: of pages that were not in use, compressed or not.
     pub misses: f64,
@@ -152,7 +154,8 @@ pub(super) struct Trial {
     before: Counts,
     /// With the new size.
     pub(super) after: Counts,
-    /// Pages that are offered until its part is full.
+    /// Pages that are offered until its part is full, from its begin and from now on.
+    size: f64,
     fill: f64,
 }
 
@@ -167,8 +170,19 @@ impl Trial {
             spent: 0.0,
             before,
             after: Counts::default(),
+            size: fill.max(1.0),
             fill,
         }
+    }
+
+    /// Whether a period says that it will not be better when its part is full: not even if more of
+    /// the misses find their page there in proportion, and no hit is lost to what it still takes.
+    fn is_hopeless(&self, period: &Counts, costs: &Costs) -> bool {
+        let full = (1.0 - self.fill / self.size).max(FULL);
+        let loads = (period.loads / full).min(period.misses);
+        let (after, chance) = Counts { loads, ..*period }.each(costs);
+        let (before, more) = self.before.each(costs);
+        after / before.max(1e-9) - 1.0 > SURE.0 * (chance + more).sqrt()
     }
 
     /// The part of the cost that it saves, and what an access cost before.
@@ -193,7 +207,8 @@ impl Trial {
             return Verdict::Better;
         }
         if self.fill > 0.0 {
-            return Verdict::Open;
+            let is_hopeless = self.promised.is_some() && self.is_hopeless(period, costs);
+            return if is_hopeless { Verdict::NotBetter } else { Verdict::Open };
         }
         if !was_full {
             self.after = Counts::default();

@@ -184,7 +184,7 @@ impl Zcache {
             evicted: self.intake.offered(),
             nanos,
             waited: times.waited,
-            counts: self.clock.counts(self.loaded.load(Relaxed), compressed),
+            counts: self.clock.counts(self.loaded.load(Relaxed), compressed, times.waited / nanos),
             costs: times.costs,
             ratio: tries.ratio(pool.page_bytes() as f64, stat.stored, memory, target),
             kept: tries.kept(),

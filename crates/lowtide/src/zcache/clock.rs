@@ -3,7 +3,7 @@
 //! A read costs the processor's time for it, and the time that its thread waits, but not more of it
 //! than processors were idle: where they are busy, other threads work in the meantime. So the
 //! processor's time of some reads is measured, and that of the process from one decision to the
-//! next.
+//! next. What one period says is noise to a part: costs follow it slowly.
 //!
 //! Accesses are counted as everywhere: misses as they are, hits by samples.
 
@@ -16,6 +16,8 @@ use std::time::{Duration, Instant};
 
 /// Of sixteen waits for reads one is timed.
 const SAMPLED: u64 = 16;
+/// What the last period counts next to what a cost was before.
+const NEW: f64 = 0.25;
 
 /// Time, and pages in it.
 #[derive(Debug, Default)]
@@ -108,10 +110,12 @@ impl Clock {
     }
 
     /// What was done since the beginning, of which as many pages were loaded and compressed.
-    pub(super) fn counts(&self, loads: u64, stores: u64) -> Counts {
+    /// `waiting`: threads that wait for a read, on average.
+    pub(super) fn counts(&self, loads: u64, stores: u64, waiting: f64) -> Counts {
         let [hits, misses] = [&self.hits, &self.misses].map(|count| count.load(Relaxed) as f64);
-        // Of each thread that is counted the last two samples may be wrong.
-        let unsure = 2.0 * f64::from(SAMPLE) * self.processors as f64;
+        // Of each thread a part of a sample is missing at both ends, as much as chance will have.
+        let threads = self.processors as f64 + waiting;
+        let unsure = f64::from(SAMPLE) * (threads / 6.0).sqrt();
         let (loads, stores) = (loads as f64, stores as f64);
         Counts { accesses: hits + misses, unsure, misses, loads, stores }
     }
@@ -121,8 +125,10 @@ impl Clock {
         let process = running::of_process();
         let busy = process.saturating_sub(before.process).as_nanos() as f64;
         let idle = (nanos * self.processors as f64 - busy).max(0.0);
-        let mean = |(nanos, pages): (f64, f64), before: f64| {
-            if pages > 0.0 { nanos / pages } else { before }
+        let mean = |(nanos, pages): (f64, f64), before: f64| match pages > 0.0 {
+            true if before > 0.0 => before + (nanos / pages - before) * NEW,
+            true => nanos / pages,
+            false => before,
         };
         let (waited, reads) = self.reads.take();
         let processor = self.of_it_processor.take().0.min(waited);
