@@ -99,8 +99,8 @@
 // Reads and writes past the kernel's page cache, or fails.
 #define LT_PAGER_DIRECT (1 << 3)
 
-// Pages of files that are evicted stay compressed where that pays.
-#define LT_PAGER_ZCACHE (1 << 4)
+// Pages of files that are evicted do not stay compressed, also where that would pay.
+#define LT_PAGER_NO_ZCACHE (1 << 4)
 
 // For reading and writing.
 #define LT_VIEW_WRITE (1 << 8)

@@ -11,8 +11,8 @@ pub const LT_PAGER_POPULATE: u32 = 1 << 1;
 pub const LT_PAGER_BUFFERED: u32 = 1 << 2;
 /// Reads and writes past the kernel's page cache, or fails.
 pub const LT_PAGER_DIRECT: u32 = 1 << 3;
-/// Pages of files that are evicted stay compressed where that pays.
-pub const LT_PAGER_ZCACHE: u32 = 1 << 4;
+/// Pages of files that are evicted do not stay compressed, also where that would pay.
+pub const LT_PAGER_NO_ZCACHE: u32 = 1 << 4;
 
 /// For reading and writing.
 pub const LT_VIEW_WRITE: u32 = 1 << 8;
@@ -64,7 +64,7 @@ macro_rules! flags {
 /// All of them.
 const ALL: &[(Of, &str, u32)] = flags! {
     Pager: LT_PAGER_NO_BACKGROUND LT_PAGER_POPULATE LT_PAGER_BUFFERED LT_PAGER_DIRECT
-        LT_PAGER_ZCACHE;
+        LT_PAGER_NO_ZCACHE;
     View: LT_VIEW_WRITE LT_VIEW_CREATE LT_VIEW_CREATE_NEW LT_VIEW_SYNC LT_VIEW_NO_LOCK
         LT_VIEW_NO_WAIT LT_VIEW_NO_READ_AHEAD;
     Map: LT_MAP_WRITE LT_MAP_COPY LT_MAP_POPULATE LT_MAP_NO_READ_AHEAD;

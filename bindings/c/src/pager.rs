@@ -2,8 +2,8 @@
 
 use crate::code::{Failure, Outcome, call, value};
 use crate::flags::{
-    self, LT_PAGER_BUFFERED, LT_PAGER_DIRECT, LT_PAGER_NO_BACKGROUND, LT_PAGER_POPULATE,
-    LT_PAGER_ZCACHE, Of,
+    self, LT_PAGER_BUFFERED, LT_PAGER_DIRECT, LT_PAGER_NO_BACKGROUND, LT_PAGER_NO_ZCACHE,
+    LT_PAGER_POPULATE, Of,
 };
 use crate::handle::{Own, give, handle, of, take};
 use crate::sized::{self, WithSize};
@@ -99,7 +99,7 @@ unsafe fn builder(options: &lt_pager_options) -> Outcome<PagerBuilder> {
     }
     let set = |flag| options.flags & flag != 0;
     builder = builder.background(!set(LT_PAGER_NO_BACKGROUND)).populate(set(LT_PAGER_POPULATE));
-    builder = builder.zcache(set(LT_PAGER_ZCACHE));
+    builder = builder.zcache(!set(LT_PAGER_NO_ZCACHE));
     builder = match (set(LT_PAGER_BUFFERED), set(LT_PAGER_DIRECT)) {
         (true, false) => builder.direct(IoMode::Buffered),
         (false, true) => builder.direct(IoMode::Direct),

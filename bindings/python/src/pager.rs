@@ -106,7 +106,7 @@ const LEAST: Size = Size::mib(1);
 pub(crate) fn pager_for_maps(py: Python<'_>, max: &Bound<'_, PyAny>) -> PyResult<Pager> {
     let (max, on_shelf) = size(max).map(|max| (max, max >= LEAST))?;
     let (policy, page_size, swap, swap_dir, populate) = (Policy::MGLRU, 4096, None, None, false);
-    let (warm, zcache) = (None, false);
+    let (warm, zcache) = (None, true);
     let spec = Spec { max, policy, page_size, swap, swap_dir, populate, warm, zcache, on_shelf };
     Pager::make(py, spec)
 }
@@ -117,10 +117,10 @@ impl Pager {
     #[pyo3(
         signature = (
             max, *, policy="mglru", page_size=4096, swap=None, swap_dir=None, populate=false,
-            warm=None, zcache=false, **others
+            warm=None, zcache=true, **others
         ),
         text_signature = "(max, *, policy='mglru', page_size=4096, swap=None, swap_dir=None, \
-            populate=False, warm=None, zcache=False)"
+            populate=False, warm=None, zcache=True)"
     )]
     #[allow(clippy::too_many_arguments, reason = "they have names")]
     fn new(

@@ -61,8 +61,8 @@ pub trait System {
 /// The name of the rows of views.
 pub const VIEW: &str = "lowtide";
 
-/// The name of those whose pages stay compressed.
-pub const ZCACHE: &str = "lowtide-zcache";
+/// The name of those whose evicted pages never stay compressed.
+pub const NO_ZCACHE: &str = "lowtide-no-zcache";
 
 /// lowtide in this process: a view, unless `D` is something else.
 pub struct Lowtide<S, D = ViewAccess> {

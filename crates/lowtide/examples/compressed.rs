@@ -1,9 +1,8 @@
 //! Whether compressed pages pay for one's own file: pages are read by popularity, with and without,
 //! in turns.
 //!
-//! Pages of 4 KiB are drawn by Zipf's law with an exponent of one, from eight threads, each with
-//! pages of its own order of popularity being the same. Two pagers with the same budget take turns;
-//! both see the same pages. It reads the file, and changes nothing.
+//! Eight threads draw pages of 4 KiB, of which the n-th is n times as rare as the first. Two pagers
+//! with the same budget take turns, with the same draws. It reads the file, and changes nothing.
 //!
 //! `cargo run --release -p lowtide --example compressed -- FILE MIB SECONDS`: the budget, a quarter
 //! of the file without one, and for how long each of four rounds of each pager lasts.
@@ -24,7 +23,7 @@ const fn mix(mut z: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// The page of a draw: ranks by Zipf's law, spread over the file.
+/// The page of a draw: that of rank n is n times as rare as the first, and somewhere in the file.
 fn page_of(draw: u64, pages: u64) -> u64 {
     let unit = (draw >> 11) as f64 / (1_u64 << 53) as f64;
     let rank = (pages as f64).powf(unit) as u64 - 1;

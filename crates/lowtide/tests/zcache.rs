@@ -308,7 +308,7 @@ fn it_is_measured_whether_it_pays() {
     let dir = Dir::new();
     let path = dir.path().join("data");
     write(&path, 4096, text);
-    let pager = Pager::builder().max(Size::new(BUDGET * 4096)).zcache(true).build().unwrap();
+    let pager = Pager::builder().max(Size::new(BUDGET * 4096)).build().unwrap();
     let view = pager.open(&path).unwrap();
     // What fits is never compressed.
     let small: Vec<u64> = (0..BUDGET / 4).collect();

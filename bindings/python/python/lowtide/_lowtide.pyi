@@ -28,7 +28,7 @@ class Pager:
         swap_dir: str | os.PathLike[str] | None = None,
         populate: bool = False,
         warm: str | os.PathLike[str] | None = None,
-        zcache: bool = False,
+        zcache: bool = True,
     ) -> Self: ...
     @property
     def max(self) -> int: ...

@@ -104,8 +104,8 @@ pub struct Comparison<'a, S = Operations> {
     pub writes: bool,
     /// lowtide's rows.
     pub policies: Vec<Policy>,
-    /// Whether each policy has a second row, with pages that stay compressed.
-    pub zcache: bool,
+    /// Whether each policy has a second row, whose pages never stay compressed.
+    pub without_zcache: bool,
     /// The rows of lowtide's maps.
     pub maps: Vec<(MapMode, Policy)>,
     /// The peers' rows; with lowtide's maps, until the plan is checked.
@@ -157,7 +157,7 @@ impl<'a, S: Script> Comparison<'a, S> {
             content: if letter.is_some() { Content::Records } else { Content::Blocks },
             writes: letter.is_some_and(|letter| letter.update_percent() > 0),
             policies: common.policies.rows(),
-            zcache: false,
+            without_zcache: false,
             maps: Vec::new(),
             peers: Vec::new(),
             rounds,
@@ -214,7 +214,7 @@ impl<'a, S: Script> Comparison<'a, S> {
         let records = self.content.is_records();
         let smallest_default = if records { UNIT_BYTES as u64 } else { PAGE_BYTES };
         // Built and dropped, to detect errors early.
-        drop(self.pager(self.policies[0], self.zcache, page.unwrap_or(smallest_default))?);
+        drop(self.pager(self.policies[0], true, page.unwrap_or(smallest_default))?);
         Ok(self)
     }
 
@@ -267,9 +267,9 @@ impl<'a, S: Script> Comparison<'a, S> {
         self.page.as_ref().map(|(bytes, _)| *bytes).or(self.common.page)
     }
 
-    /// The rows of views: policies, and whether pages stay compressed.
+    /// The rows of views: policies, and whether pages may stay compressed.
     pub fn views(&self) -> impl Iterator<Item = (Policy, bool)> + use<'_, 'a, S> {
-        let second = if self.zcache { &[false, true][..] } else { &[false] };
+        let second = if self.without_zcache { &[true, false][..] } else { &[true] };
         self.policies.iter().flat_map(move |&policy| second.iter().map(move |&z| (policy, z)))
     }
 

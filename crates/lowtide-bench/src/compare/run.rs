@@ -28,7 +28,7 @@ use crate::peer::protocol::Reach;
 use crate::play::gather::Rows;
 use crate::play::job::{Job, Script};
 use crate::rounds::{take_turns, verdict, warm_up};
-use crate::system::{Lowtide, System, VIEW, ZCACHE};
+use crate::system::{Lowtide, NO_ZCACHE, System, VIEW};
 use crate::thread_pool::Until;
 
 impl<S: Script> Comparison<'_, S> {
@@ -118,7 +118,7 @@ impl<S: Script> Stage<'_, S> {
         for ((pager, (policy, zcache)), &place) in pagers.iter().zip(self.plan.views()).zip(places)
         {
             let file = &self.files[place];
-            let name = if zcache { ZCACHE } else { VIEW };
+            let name = if zcache { VIEW } else { NO_ZCACHE };
             let as_named = (name, policy);
             let lowtide = Lowtide::start(pager.clone(), as_named, file, self.job, self.script)?;
             first.get_or_insert_with(|| (lowtide.access(), lowtide.label()));

@@ -76,9 +76,9 @@ pub struct YcsbArgs {
     /// What records are made of: json and text compress
     #[arg(long, value_name = "C", value_enum, default_value = "random")]
     contents: Contents,
-    /// A second row for each policy, with evicted pages that stay compressed where it pays
+    /// A second row for each policy, whose evicted pages never stay compressed
     #[arg(long)]
-    zcache: bool,
+    no_zcache: bool,
     #[command(flatten)]
     records: Records,
     #[command(flatten)]
@@ -103,7 +103,12 @@ impl Compare for YcsbArgs {
             Contents::Json => Content::Documents,
             Contents::Text => Content::Text,
         };
-        Ok(Comparison { threads: self.threads, content, zcache: self.zcache, ..comparison })
+        Ok(Comparison {
+            threads: self.threads,
+            content,
+            without_zcache: self.no_zcache,
+            ..comparison
+        })
     }
 }
 

@@ -284,8 +284,11 @@ impl Governor {
         };
         let fill = fill.min((2 * self.budget) as f64);
         let promised = gain / (self.evictions * measured.costs.read).max(1e-9);
-        self.trial = Some(Trial::new(from, (to > from).then_some(promised), before, fill));
-        self.target = to;
+        let trial = Trial::new(from, (to > from).then_some(promised), before, fill);
+        if trial.can_be_seen(&measured.costs) {
+            self.target = to;
+            self.trial = Some(trial);
+        }
     }
 
     /// What the last period says of a trial.

@@ -18,7 +18,7 @@ const FINE: f64 = 0.01;
 const WORTH: f64 = 0.02;
 /// Misses by which it is known what accesses cost just now, and misses before that which count.
 const BLOCK: f64 = 4096.0;
-const MEMORY: f64 = 8192.0;
+const MEMORY: f64 = 32768.0;
 /// Of a part that has just begun, how much is taken to be full at least.
 const FULL: f64 = 0.125;
 /// Decisions after which a trial ends.
@@ -183,6 +183,12 @@ impl Trial {
         let (after, chance) = Counts { loads, ..*period }.each(costs);
         let (before, more) = self.before.each(costs);
         after / before.max(1e-9) - 1.0 > SURE.0 * (chance + more).sqrt()
+    }
+
+    /// Whether what it promises is more than chance makes, if as much is known of it as of before.
+    pub(super) fn can_be_seen(&self, costs: &Costs) -> bool {
+        let chance = (2.0 * self.before.each(costs).1).sqrt();
+        self.promised.is_none_or(|promised| promised > SURE.0 * chance)
     }
 
     /// The part of the cost that it saves, and what an access cost before.

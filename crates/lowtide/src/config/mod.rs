@@ -121,7 +121,7 @@ impl Default for PagerBuilder {
             inject: None,
             populate: false,
             swap: None,
-            zcache: ZcacheSize::None,
+            zcache: ZcacheSize::Measured,
         }
     }
 }
@@ -298,8 +298,7 @@ impl PagerBuilder {
     }
 
     /// Whether clean pages of files that are evicted stay in memory compressed, where that pays.
-    /// Default: no, since the trials by which it decides cost too much where many threads read a
-    /// fast disk.
+    /// Default: yes.
     ///
     /// A page that is missed again is then decompressed instead of read: a microsecond or two
     /// instead of the device's time. How much of the budget compressed pages take, up to three

@@ -68,8 +68,13 @@ pub(crate) struct Clock {
     of_it_processor: Sum,
     /// Hits that samples stand for.
     hits: AtomicU64,
-    misses: AtomicU64,
+    misses: Apart,
 }
+
+/// A count that all threads write, apart from what they read for each miss.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Apart(AtomicU64);
 
 /// What was measured from one decision to the next; what was not is as before.
 #[derive(Clone, Copy, Debug, Default)]
@@ -106,13 +111,13 @@ impl Clock {
 
     /// Counts a page that is loaded or read.
     pub(super) fn note_miss(&self) {
-        self.misses.fetch_add(1, Relaxed);
+        self.misses.0.fetch_add(1, Relaxed);
     }
 
     /// What was done since the beginning, of which as many pages were loaded and compressed.
     /// `waiting`: threads that wait for a read, on average.
     pub(super) fn counts(&self, loads: u64, stores: u64, waiting: f64) -> Counts {
-        let [hits, misses] = [&self.hits, &self.misses].map(|count| count.load(Relaxed) as f64);
+        let [hits, misses] = [&self.hits, &self.misses.0].map(|count| count.load(Relaxed) as f64);
         // Of each thread a part of a sample is missing at both ends, as much as chance will have.
         let threads = self.processors as f64 + waiting;
         let unsure = f64::from(SAMPLE) * (threads / 6.0).sqrt();
