@@ -22,10 +22,11 @@
 //! on as it does on its right: the nearer, the denser.
 //!
 //! **Sizes** are tried in sixteenths of the budget, up to three quarters. One that would save a
-//! twentieth of what misses cost is a trial (`trial.rs`): it stays if accesses cost less with it
-//! than before. The next trial waits for a while after one that failed, longer each time: trying
-//! costs, too. A part that stays is compared with a smaller one now and then, since programs
-//! change. Where misses cost less than a hundredth of the time nothing is compressed.
+//! twentieth of what misses cost, and more the larger it is, is a trial (`trial.rs`) as soon as so
+//! much is more than chance makes: it stays if accesses cost less with it than before. The next
+//! trial waits for a while after one that failed, longer each time: trying costs, too. A part that
+//! stays is compared with a smaller one now and then, since programs change. Where misses cost less
+//! than a hundredth of the time nothing is compressed.
 
 use super::trial::{Counts, Habit, Trial, Verdict};
 use crate::units::Owner;
@@ -41,8 +42,8 @@ const LOOK_BACK: u64 = 8;
 const REMEMBERED: u64 = 8192;
 /// A change has to save this part of what misses cost: one that begins, and one that goes on.
 const WORTH: (f64, f64) = (0.05, 0.02);
-/// And one that takes more memory so much more for each budget that it takes: the further a size is
-/// from the one that is known, the less distances know of it.
+/// And a larger part, as much more for each budget that it takes: the further a size is from the
+/// one that is known, the less distances say of it.
 const UNKNOWN: f64 = 0.2;
 /// The part of what the best size gains for which a smaller change is tried first.
 const MOST: f64 = 0.8;

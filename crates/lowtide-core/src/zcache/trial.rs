@@ -6,7 +6,8 @@
 //! been worth. So a size that distances propose is a trial. It is judged by what an access costs on
 //! average, misses and hits together, once the part has been filled: that needs no model, only a
 //! program that does the same for as long. Misses come by chance, so a difference counts as far as
-//! it is larger than what chance makes of as many.
+//! it is larger than what chance makes of as many. Filling the part costs most of a trial that
+//! fails, so one that could not pay even with all of the pages that it has yet to get ends before.
 
 use super::governor::Costs;
 
@@ -228,5 +229,35 @@ impl Trial {
             // Of two that cost the same the smaller one is better.
             (false, false) => Verdict::Better,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FAST: Costs = Costs { store: 6_000.0, load: 5_000.0, read: 12_000.0 };
+    const SLOW: Costs = Costs { read: 1_000_000.0, ..FAST };
+    const BEFORE: Counts =
+        Counts { accesses: 100_000.0, unsure: 100.0, misses: 20_000.0, loads: 0.0, stores: 0.0 };
+
+    /// One that promises a tenth, whose part is full after as many misses as there were before.
+    fn trial(unsure: f64) -> Trial {
+        Trial::new(0, Some(0.1), Counts { unsure, ..BEFORE }, 20_000.0)
+    }
+
+    #[test]
+    fn one_that_cannot_pay_ends_before_its_part_is_full() {
+        let half = Counts { loads: 100.0, stores: 20_000.0, ..BEFORE };
+        assert_eq!(trial(100.0).judge(&half, 10_000.0, &FAST), Verdict::NotBetter);
+        assert_eq!(trial(100.0).judge(&half, 10_000.0, &SLOW), Verdict::Open, "it may fill");
+        let found = Counts { loads: 4_000.0, ..half };
+        assert_eq!(trial(100.0).judge(&found, 10_000.0, &SLOW), Verdict::Better);
+    }
+
+    #[test]
+    fn a_promise_has_to_be_more_than_chance_makes() {
+        assert!(trial(100.0).can_be_seen(&SLOW));
+        assert!(!trial(4_000.0).can_be_seen(&SLOW), "accesses are known to one in twenty-five");
     }
 }
