@@ -32,7 +32,7 @@ fn compressed_pages_cost_nowhere_more_than_they_may() {
 #[test]
 fn what_fits_only_compressed_is_many_times_faster() {
     let skews = [Skew::Loop, Skew::Uniform];
-    let cells = play(&skews, Policy::MGLRU, &[13], &[1_000_000]);
+    let cells = play(&skews, Policy::MGLRU, &[15], &[1_000_000]);
     let gain = |skew, tenths| {
         let is_it = |cell: &&Cell| {
             cell.skew == skew && (cell.contents.tenths, cell.contents.incompressible) == (tenths, 0)
