@@ -9,6 +9,7 @@
 
 use lowtide::{OpenOptions, Pager, Size, View, ZcacheStat};
 use std::error::Error;
+use std::ffi::OsString;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -31,10 +32,10 @@ fn page_of(draw: u64, pages: u64) -> u64 {
 }
 
 /// Reads for a time. Returns pages a second.
-fn read(view: &View, time: Duration, round: usize) -> f64 {
+fn read(view: &View, time: Duration, round: usize) -> Result<f64, lowtide::Error> {
     let (read, pages, begun) = (AtomicU64::new(0), view.page_count(), Instant::now());
     thread::scope(|scope| {
-        for thread in 0..THREADS {
+        let one = |thread| {
             let read = &read;
             scope.spawn(move || {
                 let mut state = mix(thread + THREADS * round as u64);
@@ -42,28 +43,37 @@ fn read(view: &View, time: Duration, round: usize) -> f64 {
                 while begun.elapsed() < time {
                     for _ in 0..64 {
                         state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
-                        match view.page(page_of(mix(state), pages)) {
-                            Ok(page) => sum += u64::from(page[0]),
-                            Err(error) => panic!("{error}"),
-                        }
+                        sum += u64::from(view.page(page_of(mix(state), pages))?[0]);
                     }
                     read.fetch_add(64, Relaxed);
                 }
                 std::hint::black_box(sum);
-            });
-        }
-    });
-    read.load(Relaxed) as f64 / begun.elapsed().as_secs_f64()
+                Ok::<(), lowtide::Error>(())
+            })
+        };
+        let threads: Vec<_> = (0..THREADS).map(one).collect();
+        threads.into_iter().try_for_each(|thread| thread.join().expect("it does not panic"))
+    })?;
+    Ok(read.load(Relaxed) as f64 / begun.elapsed().as_secs_f64())
+}
+
+/// A number that was given, or another.
+fn number(arg: Option<OsString>, default: u64) -> Result<u64, String> {
+    let Some(arg) = arg else { return Ok(default) };
+    let number = arg.to_str().and_then(|arg| arg.parse().ok()).filter(|&number| number > 0);
+    number.ok_or_else(|| format!("{} is not a number above zero", arg.display()))
 }
 
 #[expect(clippy::print_stdout, reason = "the figures are what the example is for")]
 fn main() -> Result<(), Box<dyn Error>> {
     let mut args = std::env::args_os().skip(1);
-    let path = args.next().ok_or("name a file")?;
-    let number = |arg: Option<std::ffi::OsString>| arg.and_then(|arg| arg.to_str()?.parse().ok());
-    let quarter = (std::fs::metadata(&path)?.len() >> 22).max(4);
-    let budget = Size::mib(number(args.next()).unwrap_or(quarter));
-    let time = Duration::from_secs(number(args.next()).unwrap_or(10));
+    let path = args.next().ok_or("name a file, and perhaps MiB and seconds")?;
+    let bytes = std::fs::metadata(&path)?.len();
+    if bytes == 0 {
+        return Err("the file is empty".into());
+    }
+    let budget = Size::mib(number(args.next(), (bytes >> 22).max(4))?);
+    let time = Duration::from_secs(number(args.next(), 10)?);
 
     let pagers = [true, false].map(|with| Pager::builder().max(budget).zcache(with).build());
     let [with, without] = pagers;
@@ -74,6 +84,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("pages/s with  without  ratio  share compressed  pages in a page  misses found there");
     for round in 0..ROUNDS {
         let [a, b] = [&views[0], &views[1]].map(|view| read(view, time, round));
+        let (a, b) = (a?, b?);
         let (stat, misses) = (with.root().zcache_stat()?, with.root().stat()?);
         let misses = misses.events.workingset_refault_file;
         let part = stat.memory_bytes as f64 / budget.bytes() as f64;
