@@ -61,7 +61,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// The four, lowtide as it is by default.
+    /// The four. lowtide is as by default, but compresses nothing, as the others do.
     pub const ALL: [Self; 4] =
         [Self::Lowtide(None, IoEngine::Auto, false), Self::QuickCache, Self::Moka, Self::Foyer];
 }

@@ -155,8 +155,9 @@ pub(super) struct Trial {
     before: Counts,
     /// With the new size.
     pub(super) after: Counts,
-    /// Pages that are offered until its part is full, from its begin and from now on.
+    /// Pages that are offered until its part is full, counted from when it began.
     size: f64,
+    /// The same, counted from now.
     fill: f64,
 }
 

@@ -130,10 +130,9 @@ impl Clock {
         let process = running::of_process();
         let busy = process.saturating_sub(before.process).as_nanos() as f64;
         let idle = (nanos * self.processors as f64 - busy).max(0.0);
-        let mean = |(nanos, pages): (f64, f64), before: f64| match pages > 0.0 {
-            true if before > 0.0 => before + (nanos / pages - before) * NEW,
-            true => nanos / pages,
-            false => before,
+        let mean = |(nanos, pages): (f64, f64), before: f64| {
+            let now = if pages > 0.0 { nanos / pages } else { before };
+            if before > 0.0 { before + (now - before) * NEW } else { now }
         };
         let (waited, reads) = self.reads.take();
         let processor = self.of_it_processor.take().0.min(waited);
